@@ -1,0 +1,538 @@
+//! `Cluster`: one Kubernetes cluster that kubespray builds and keeps.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, node::Health, run::OnBreach,
+};
+
+/// What a cluster should be. One cluster a namespace, so that its Events stay together; its hosts are the ClusterNodes
+/// of the same namespace.
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "kubespray.k8s.io",
+    version = "v1",
+    kind = "Cluster",
+    namespaced,
+    status = "ClusterStatus",
+    shortname = "kc",
+    category = "windlass",
+    doc = "A Kubernetes cluster that kubespray builds and keeps.",
+    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(
+        name = "Health",
+        type_ = "string",
+        json_path = ".status.cluster.health"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
+    printcolumn(
+        name = "Progress",
+        type_ = "integer",
+        json_path = ".status.lastOperation.progress"
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.kubernetesVersion"
+    ),
+    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes.summary"),
+    printcolumn(
+        name = "Kubespray",
+        type_ = "string",
+        json_path = ".status.kubesprayVersion",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Step",
+        type_ = "string",
+        json_path = ".status.lastOperation.step",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.lastOperation.description",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    /// The operator image that in-cluster runs use. Default: the image of the running operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub image: Option<String>,
+
+    /// The Kubernetes version to install, for example 1.34.3. Default: the kubespray release's own default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes_version: Option<KubernetesVersion>,
+
+    /// Which kubespray builds the cluster, and where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubespray: Option<Kubespray>,
+
+    /// How runs are executed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<Runner>,
+
+    /// How hosts are reached. A ClusterNode's inventory variables override it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<Ssh>,
+
+    /// Settings of the nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Nodes>,
+
+    /// How each operation behaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Operations>,
+
+    /// What deleting this object does to the hosts. Default: Retain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+}
+
+/// Which kubespray builds the cluster.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubespray {
+    /// The kubespray release, for example 2.30.0. Default: the newest that Windlass knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<KubesprayVersion>,
+    /// Where the playbooks come from. Default: the tag of `version` in the upstream git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+}
+
+/// Where playbooks come from: exactly one of the fields.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[x_kube(
+    validation = ("[has(self.git), has(self.path), has(self.image)].filter(x, x).size() == 1", "set exactly one of git, path and image")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// A git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
+    /// A directory on the machine that runs Windlass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: Option<String>,
+    /// An OCI image that holds the playbooks, for example quay.io/kubespray/kubespray:v2.30.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+}
+
+/// A git repository and the commit to take from it.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GitSource {
+    /// The repository's address. Default: the upstream kubespray repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    pub url: Option<String>,
+    /// A tag, branch or commit. Default: the tag of the kubespray version. What it resolved to stands in the Run.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub reference: Option<String>,
+}
+
+/// How runs are executed.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Runner {
+    /// The runner image, in-cluster only. Default: kubespray's own image of the release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub image: Option<String>,
+    /// How many hosts Ansible works on at once. Default: by the number of hosts, at most 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 500))]
+    pub max_forks: Option<u16>,
+    /// Whether runner pods use the node's network, in-cluster only. `hostNetwok`, as first proposed, is read too.
+    #[serde(default, alias = "hostNetwok", skip_serializing_if = "Option::is_none")]
+    pub host_network: Option<bool>,
+    /// Affinity, tolerations and node selector of runner pods, in-cluster only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub placement: Option<Map<String, Value>>,
+    /// Resource requests and limits of runner pods, in-cluster only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub resources: Option<Map<String, Value>>,
+    /// A volume for the runner's files, in-cluster only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub volume_claim_template: Option<Map<String, Value>>,
+    /// Overrides of the generated ansible.cfg: section, then key, then value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub ansible: Option<BTreeMap<String, BTreeMap<String, String>>>,
+}
+
+/// How hosts are reached.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ssh {
+    /// The user to log in as. Default: root. Another user needs sudo without a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub user: Option<String>,
+    /// The port. Default: 22.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: Option<u16>,
+    /// The Secret that holds the private key, without a passphrase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private_key_secret_ref: Option<SecretKeyRef>,
+    /// The hosts' public keys, as lines of a known_hosts file. Without it the key that a host shows first is recorded
+    /// and every later one must be the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 262_144))]
+    pub known_hosts: Option<String>,
+    /// The host to reach the others through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bastion: Option<Bastion>,
+    /// How long a host may take to answer before it counts as unreachable. Default: 5s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Duration>,
+}
+
+/// One key of a Secret of the same namespace.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKeyRef {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key in its data. Default: ssh-privatekey.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: Option<String>,
+}
+
+/// The host to reach the others through.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bastion {
+    /// Its address.
+    #[schemars(length(min = 1, max = 253))]
+    pub address: String,
+    /// The user to log in as. Default: the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub user: Option<String>,
+    /// The port. Default: 22.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: Option<u16>,
+}
+
+/// Settings of the nodes.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Nodes {
+    /// Settings of every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all: Option<AllNodes>,
+}
+
+/// Settings of every node; a ClusterNode may override them for itself.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllNodes {
+    /// When certificates are renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Certificates>,
+    /// What is deployed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deploy: Option<Deploy>,
+}
+
+/// When certificates are renewed.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Certificates {
+    /// How long before their end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew: Option<Duration>,
+}
+
+/// What is deployed.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deploy {
+    /// Variables of kubespray for the whole cluster, typed as written. `extra_vars`, as first proposed, is read too.
+    #[serde(default, alias = "extra_vars", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub extra_vars: Option<Map<String, Value>>,
+}
+
+/// How each operation behaves.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Operations {
+    /// Creation of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation: Option<Creation>,
+}
+
+/// How creation behaves.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Creation {
+    /// What must be there before it starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_conditions: Option<StartConditions>,
+    /// How many hosts may be missing, and what happens when it is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<Thresholds>,
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+}
+
+/// Whether a person must approve a plan before it starts.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Approval {
+    /// The plan starts by itself.
+    #[default]
+    Automatic,
+    /// The plan waits for `windlass approve`.
+    Manual,
+}
+
+/// What must be there before creation starts.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartConditions {
+    /// How many etcd members. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<OddMinimum>,
+    /// How many control-plane hosts. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<Minimum>,
+    /// How many hosts in all. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Minimum>,
+    /// How long no ClusterNode may have been added. Default: 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_node_creation: Option<Duration>,
+}
+
+/// A least number of hosts.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Minimum {
+    /// The number.
+    #[schemars(range(max = 5000))]
+    pub minimum: u16,
+}
+
+/// A least number of etcd members.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OddMinimum {
+    /// The number: odd, because an even number of members survives no more failures than the odd number below it.
+    #[schemars(range(min = 1, max = 9))]
+    #[x_kube(validation = ("self % 2 == 1", "an etcd cluster has an odd number of members: write 1, 3, 5, 7 or 9"))]
+    pub minimum: u16,
+}
+
+/// How many hosts may be missing.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Thresholds {
+    /// How many hosts may not answer. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<Threshold>,
+    /// What happens when it is more. Default: Fail. Up to the bound, hosts that do not answer are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_breach: Option<OnBreach>,
+}
+
+/// What deleting a Cluster does to its hosts.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum DeletionPolicy {
+    /// The cluster is forgotten and no host is touched.
+    #[default]
+    Retain,
+    /// kubespray's reset runs on every host: Kubernetes and its data are removed. The hosts' firewall and network
+    /// services are left alone.
+    Reset,
+}
+
+/// What was observed of a cluster.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// The generation that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// What the operator is doing with the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<ClusterState>,
+    /// Its health.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterHealth>,
+    /// The operation that ran last or runs now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_operation: Option<LastOperation>,
+    /// Ready, Reconciling, Stalled and what they are made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// The order of hosts that the cluster was built with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inventory: Option<InventoryStatus>,
+    /// How many nodes there are and how many are healthy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeCounts>,
+    /// The installed Kubernetes version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes_version: Option<KubernetesVersion>,
+    /// The kubespray release that built it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubespray_version: Option<KubesprayVersion>,
+    /// The name of the Secret that holds the kubeconfig, under the key `value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub kubeconfig_secret: Option<String>,
+}
+
+/// What the operator is doing with a cluster.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum ClusterState {
+    /// For its start conditions, an approval, or a mended spec.
+    #[default]
+    Waiting,
+    /// Being built.
+    Creating,
+    /// Built, nothing to do.
+    Created,
+    /// Gaining or losing nodes.
+    Scaling,
+    /// Moving to another version.
+    Upgrading,
+    /// Having its certificates renewed.
+    Renewing,
+    /// Being brought back to its spec.
+    Converging,
+    /// Having its control plane mended.
+    Recovering,
+    /// Being deleted.
+    Deleting,
+    /// Its last operation failed and waits for a person.
+    Failed,
+}
+
+/// The health of a cluster, from real probes.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterHealth {
+    /// The worst of what was probed.
+    pub health: Health,
+    /// When it became what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_changed: Option<Time>,
+    /// When it was probed last, moved at most once an hour while nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_checked: Option<Time>,
+    /// What it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_health: Option<Health>,
+}
+
+/// The operation that ran last or runs now.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastOperation {
+    /// What it does.
+    #[serde(rename = "type")]
+    pub operation: crate::run::Operation,
+    /// How it stands.
+    pub state: crate::run::RunPhase,
+    /// Percent done, 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub progress: Option<u8>,
+    /// The step it is at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub step: Option<String>,
+    /// What is going on, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub description: Option<String>,
+    /// The Run's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub run: Option<String>,
+}
+
+/// The order of hosts that the cluster was built with. It is state: the first control-plane and etcd hosts are the
+/// authorities for certificates, so names are only ever appended.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InventoryStatus {
+    /// Hosts by group, first built first: `kube_control_plane`, `etcd`, `kube_node`.
+    #[serde(default)]
+    #[schemars(schema_with = "order_schema")]
+    pub order: BTreeMap<String, Vec<HostName>>,
+    /// The name of each etcd member, pinned on the first day so that a changed order can rename nobody.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "names_schema")]
+    pub etcd_member_names: BTreeMap<String, String>,
+}
+
+/// How many nodes there are.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCounts {
+    /// All declared.
+    pub total: u32,
+    /// Those whose health is HEALTH_OK.
+    pub healthy: u32,
+    /// Both as people read them: `3/3`.
+    #[schemars(length(max = 32))]
+    pub summary: String,
+}
+
+fn order_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {
+            "type": "array",
+            "maxItems": 5000,
+            "items": {"type": "string", "maxLength": 253},
+        },
+    })
+}
+
+fn names_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {"type": "string", "maxLength": 253},
+    })
+}

@@ -1,0 +1,31 @@
+//! The CustomResourceDefinitions of all kinds, as they are installed.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+use crate::{Cluster, ClusterNode, Run};
+
+/// The annotation without which Kubernetes refuses CRDs of a `*.k8s.io` group, and its value here.
+///
+/// # Source
+/// Kubernetes enhancement 2337, "protected API groups".
+pub const API_APPROVED: (&str, &str) = (
+    "api-approved.kubernetes.io",
+    "unapproved, proposed by the kubespray operator design",
+);
+
+/// Every CustomResourceDefinition of Windlass, in the order in which they are installed.
+pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
+    let mut definitions = vec![Cluster::crd(), ClusterNode::crd(), Run::crd()];
+    for definition in &mut definitions {
+        if definition.spec.group.ends_with(".k8s.io") {
+            let (key, value) = API_APPROVED;
+            definition
+                .metadata
+                .annotations
+                .get_or_insert_default()
+                .insert(key.into(), value.into());
+        }
+    }
+    definitions
+}

@@ -1,0 +1,25 @@
+//! The objects people write and read: `Cluster`, `ClusterNode` and `Run`, with the validated newtypes they are made of.
+//!
+//! Types only: no client, no runtime. Every optional field of a spec is an `Option`, and its default is applied by a
+//! `resolve` further up, never by the schema, so that what a person wrote stays visible. Everything in a status is an
+//! observation and can be rebuilt.
+
+pub mod cluster;
+pub mod duration;
+pub mod name;
+pub mod node;
+pub mod run;
+pub mod threshold;
+pub mod version;
+
+mod crd;
+mod schema;
+
+pub use cluster::{Cluster, ClusterSpec, ClusterStatus};
+pub use crd::{API_APPROVED, custom_resource_definitions};
+pub use duration::Duration;
+pub use name::HostName;
+pub use node::{ClusterNode, ClusterNodeSpec, ClusterNodeStatus};
+pub use run::{Run, RunSpec, RunStatus};
+pub use threshold::Threshold;
+pub use version::{KubernetesVersion, KubesprayVersion};

@@ -1,0 +1,617 @@
+//! `Run`: one journalled execution of a plan.
+//!
+//! A Run is planned once, stored before its first step, and superseded, never edited, when the wish changes. Its spec is
+//! immutable but for `control`, through which people steer it. Its status is derived from an append-only history.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Duration, HostName, Threshold};
+
+/// What to execute, and how people steer it.
+#[derive(CustomResource, Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "workflow.windlass.dev",
+    version = "v1alpha1",
+    kind = "Run",
+    namespaced,
+    status = "RunStatus",
+    category = "windlass",
+    doc = "One journalled execution of a plan.",
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterRef.name"
+    ),
+    printcolumn(name = "Operation", type_ = "string", json_path = ".spec.operation"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Progress", type_ = "integer", json_path = ".status.progress"),
+    printcolumn(name = "Step", type_ = "string", json_path = ".status.step"),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.message",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSpec {
+    /// The cluster that the run works on, of the same namespace.
+    #[x_kube(validation = ("self == oldSelf", "a Run works on one cluster: make another Run"))]
+    pub cluster_ref: ClusterRef,
+    /// What the run does.
+    #[x_kube(validation = ("self == oldSelf", "the operation of a Run cannot change: make another Run"))]
+    pub operation: Operation,
+    /// The cluster's generation that the run was planned from. A runner whose Run is older than another of the same
+    /// cluster must not start.
+    #[schemars(range(min = 0))]
+    #[x_kube(validation = ("self == oldSelf", "the generation of a Run cannot change: make another Run"))]
+    pub generation: i64,
+    /// The steps and everything they need.
+    pub plan: Plan,
+    /// How people steer it: the one part that may change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+}
+
+/// The cluster that a run works on.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// What a run does to its cluster.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Operation {
+    /// Builds it.
+    #[default]
+    Create,
+    /// Removes Kubernetes from its hosts.
+    Reset,
+    /// Adds or removes nodes.
+    Scale,
+    /// Moves it to another version.
+    Upgrade,
+    /// Renews its certificates.
+    Renew,
+    /// Brings it back to its spec.
+    Converge,
+    /// Mends its control plane.
+    Recover,
+}
+
+/// An immutable graph of steps, with the digest of what it was compiled from.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// SHA-256, in hex, of everything the plan was compiled from. The same inputs give the same plan.
+    #[schemars(length(max = 64))]
+    #[x_kube(validation = ("self == oldSelf", "the plan of a Run cannot change: make another Run"))]
+    pub digest: String,
+    /// Why this operation, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub reason: Option<String>,
+    /// What the steps read: the resolved inventory, variables, versions and places. References to secrets, never
+    /// secrets.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub inputs: Map<String, Value>,
+    /// The steps, in an order in which they can be executed one by one.
+    #[schemars(length(max = 256))]
+    pub steps: Vec<Step>,
+}
+
+/// One restartable piece of a plan. Steps are safe to repeat and only go forward.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// A name that stays the same from plan to plan: lower-case words with `-`, in groups by `/`, for example
+    /// `etcd/install`.
+    #[schemars(
+        length(min = 1, max = 128),
+        regex(pattern = r"^[a-z0-9]+([-./][a-z0-9]+)*$")
+    )]
+    pub id: String,
+    /// What it does, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub title: String,
+    /// The steps that must be done before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 128)))]
+    pub depends_on: Vec<String>,
+    /// What is executed.
+    pub action: Action,
+    /// The hosts that it works on, in inventory order. Empty: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5000))]
+    pub hosts: Vec<HostName>,
+    /// How long one attempt may take. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// How it is tried again. Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// How many of its hosts may be unreachable, and what happens when it is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
+    /// Where the step may be stopped.
+    #[serde(default)]
+    pub interrupt: Interrupt,
+    /// Steps that follow each other with the same batch may share one process; nothing is decided between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub batch: Option<String>,
+    /// How much of the run the step is, in tasks or seconds, for percent and ETA. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub weight: Option<u32>,
+}
+
+/// What a step executes. Each engine adds its own.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Makes the Python environment that the kubespray release needs.
+    Sandbox(Sandbox),
+    /// Asks every host whether it answers ssh, sudo and Python.
+    Probe(Probe),
+    /// Runs one play of a playbook.
+    AnsiblePlay(AnsiblePlay),
+    /// Stores the new cluster's kubeconfig in a Secret.
+    Kubeconfig(Kubeconfig),
+    /// Waits until the cluster is healthy.
+    Health(HealthCheck),
+    /// Waits for a person.
+    Approve(Approve),
+}
+
+/// Makes the Python environment that the kubespray release needs.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sandbox {}
+
+/// Asks every host whether it answers ssh, sudo and Python.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {}
+
+/// Runs one play of a playbook.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnsiblePlay {
+    /// The playbook that the play comes from, for example cluster.
+    #[schemars(length(max = 128))]
+    pub playbook: String,
+    /// The index of the play in the flattened playbook, from 0.
+    #[schemars(range(max = 1000))]
+    pub play: u32,
+    /// How many tasks it lists; includes add more at run time.
+    #[schemars(range(max = 100_000))]
+    pub tasks: u32,
+}
+
+/// Stores the new cluster's kubeconfig in a Secret.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubeconfig {
+    /// The Secret's name; its key is `value`.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret: String,
+}
+
+/// Waits until the cluster is healthy: its API server, etcd, nodes and certificates.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthCheck {}
+
+/// Waits for a person.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approve {
+    /// What is to be approved.
+    #[schemars(length(max = 1024))]
+    pub question: String,
+}
+
+/// How a step is tried again after a failure that may pass.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// How many times more.
+    #[schemars(range(max = 10))]
+    pub limit: u8,
+    /// The wait before the second attempt; it doubles with every further one, with jitter. Default: 5s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_off: Option<Duration>,
+}
+
+/// How many hosts of a step may be unreachable, and what happens when it is more.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gate {
+    /// The bound. Up to it, unreachable hosts are left out of the steps that follow.
+    pub unreachable: Threshold,
+    /// What happens when it is more.
+    pub on_breach: OnBreach,
+}
+
+/// What happens when more hosts are unreachable than the threshold allows.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum OnBreach {
+    /// The run fails.
+    #[default]
+    Fail,
+    /// The hosts are left out all the same.
+    Exclude,
+    /// The run pauses until a person resumes or cancels it; the step is then tried again.
+    Pause,
+}
+
+/// Where a step may be stopped.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Interrupt {
+    /// Between two of its tasks: what it has done stays and is done again at no harm. A newer plan may supersede the
+    /// run here.
+    #[default]
+    AtTask,
+    /// Only before it starts.
+    Never,
+}
+
+/// How people steer a run.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Control {
+    /// Whether it should go on. Default: Running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<DesiredState>,
+    /// The step after which it pauses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub run_until: Option<String>,
+    /// What people asked for; each is carried out once and leaves a record in the history.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub requests: Vec<Request>,
+}
+
+/// Whether a run should go on.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum DesiredState {
+    /// It should.
+    #[default]
+    Running,
+    /// It stops at the next task boundary and keeps its place.
+    Paused,
+    /// It ends at the next task boundary, for good.
+    Cancelled,
+}
+
+/// One thing that a person asked of a run.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// What tells it from others; any text that is unique within the run.
+    #[schemars(length(min = 1, max = 64))]
+    pub id: String,
+    /// What to do.
+    pub action: RequestAction,
+    /// The step that it is about. Default: for Retry the failed one, for Approve the waiting one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub step: Option<String>,
+    /// Why; mandatory for Skip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub reason: Option<String>,
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub by: Option<String>,
+}
+
+/// What a person asks of a run.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum RequestAction {
+    /// Lets a step that waits for a person go on.
+    Approve,
+    /// Tries a failed step again.
+    Retry,
+    /// Counts a step as done without executing it.
+    Skip,
+}
+
+/// How a run stands, derived from its history.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStatus {
+    /// How it stands.
+    #[serde(default)]
+    pub phase: RunPhase,
+    /// Percent done, 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub progress: Option<u8>,
+    /// The step it is at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub step: Option<String>,
+    /// What is going on, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub message: Option<String>,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// When it should be done, from what its steps are and what is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_finish: Option<Time>,
+    /// How each step stands, in the plan's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub steps: Vec<StepStatus>,
+    /// Hosts that were left out, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub excluded: Vec<ExcludedHost>,
+    /// Every transition, oldest first; only ever appended to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2048))]
+    pub history: Vec<Record>,
+    /// The process that executes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<RunnerIdentity>,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Ready, Reconciling, Stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum RunPhase {
+    /// Not started.
+    #[default]
+    Pending,
+    /// At work.
+    Running,
+    /// Paused by a person or a gate.
+    Paused,
+    /// Waiting for an approval.
+    Waiting,
+    /// Every step is done.
+    Succeeded,
+    /// A step failed; a retry of that step goes on.
+    Failed,
+    /// Ended by a person.
+    Cancelled,
+    /// Ended for a newer plan.
+    Superseded,
+}
+
+/// How a step stands.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepStatus {
+    /// The step.
+    #[schemars(length(max = 128))]
+    pub id: String,
+    /// How it stands.
+    pub phase: StepPhase,
+    /// Which attempt, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// When the attempt started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// The task it is at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub task: Option<String>,
+    /// How many tasks have started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks_started: Option<u32>,
+    /// What the tasks did on the hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// Counts of task results, over all hosts.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Results {
+    /// Done without a change.
+    #[serde(default)]
+    pub ok: u32,
+    /// Done with a change.
+    #[serde(default)]
+    pub changed: u32,
+    /// Skipped.
+    #[serde(default)]
+    pub skipped: u32,
+    /// Failed.
+    #[serde(default)]
+    pub failed: u32,
+    /// Not reached.
+    #[serde(default)]
+    pub unreachable: u32,
+}
+
+/// How a step stands.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum StepPhase {
+    /// Not started.
+    #[default]
+    Pending,
+    /// Being executed.
+    Running,
+    /// Done.
+    Succeeded,
+    /// Failed.
+    Failed,
+    /// Stopped before its end; it is executed again.
+    Interrupted,
+    /// Counted as done by a person.
+    Skipped,
+    /// Waiting for an approval.
+    Waiting,
+}
+
+/// A host that was left out of a run.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExcludedHost {
+    /// The host.
+    pub host: HostName,
+    /// Why.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+}
+
+/// One transition of a run or of a step.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Its number, from 1, without gaps.
+    pub sequence: u32,
+    /// When it was written, for people: nothing is derived from it but durations that are shown.
+    pub time: Time,
+    /// What happened.
+    pub event: RecordEvent,
+    /// The step that it happened to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub step: Option<String>,
+    /// The attempt that it belongs to, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// More about it, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub detail: Option<String>,
+    /// The request that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub request: Option<String>,
+    /// Who asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub by: Option<String>,
+    /// Hosts that it left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub excluded: Vec<ExcludedHost>,
+    /// Counts of task results, when a step ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
+    /// Why, for a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// What happened to a run or to a step.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum RecordEvent {
+    /// A runner took the run up, for the first time or again.
+    RunStarted,
+    /// Every step is done.
+    RunSucceeded,
+    /// A step failed for good.
+    RunFailed,
+    /// A person ended it.
+    RunCancelled,
+    /// A newer plan ended it.
+    RunSuperseded,
+    /// It was paused.
+    RunPaused,
+    /// It goes on.
+    RunResumed,
+    /// A step started.
+    StepStarted,
+    /// A step is done.
+    StepSucceeded,
+    /// A step failed.
+    StepFailed,
+    /// A step was stopped before its end, or its runner died.
+    StepInterrupted,
+    /// A step waits for an approval.
+    StepWaiting,
+    /// A person approved a step.
+    StepApproved,
+    /// A person asked for a step to be tried again.
+    StepRetried,
+    /// A person counted a step as done.
+    StepSkipped,
+}
+
+/// The process that executes a run.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunnerIdentity {
+    /// What tells it from other runners: host, process and start time, or the pod.
+    #[schemars(length(max = 256))]
+    pub id: String,
+    /// Its process on the machine, standalone only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+}
+
+/// Why something failed, and what a person can do.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// What kind of failure.
+    pub class: FailureClass,
+    /// A constant in CamelCase that names the failure, for example HostUnreachable.
+    #[schemars(length(min = 1, max = 64))]
+    pub code: String,
+    /// What happened, for people.
+    #[schemars(length(max = 4096))]
+    pub message: String,
+    /// What to do, or what happens next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub remedy: Option<String>,
+    /// The hosts that it happened on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub hosts: Vec<HostName>,
+}
+
+/// What kind of failure.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum FailureClass {
+    /// It may pass: tried again by itself.
+    Transient,
+    /// It will not pass by itself.
+    Permanent,
+    /// What was asked for cannot be done: the spec must change.
+    Config,
+    /// Something outside must change first: a host, a network, a registry.
+    External,
+}

@@ -1,0 +1,73 @@
+//! Pieces of schema that several types share.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// The schema of a newtype that is written as one string.
+pub(crate) fn string(description: &str, pattern: &str, max_length: u32) -> Schema {
+    json_schema!({
+        "type": "string",
+        "description": description,
+        "pattern": pattern,
+        "minLength": 1,
+        "maxLength": max_length,
+    })
+}
+
+/// Free-form variables: any JSON object, kept as it was written.
+pub(crate) fn variables(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 1024,
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+/// Conditions after the Kubernetes convention: a list with one entry a type.
+pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    let mut items = <Condition as schemars::JsonSchema>::json_schema(generator);
+    items.insert(
+        "required".into(),
+        serde_json::json!(["type", "status", "lastTransitionTime", "reason", "message"]),
+    );
+    json_schema!({
+        "type": "array",
+        "maxItems": 32,
+        "items": items,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    })
+}
+
+/// Implements serde and JSON schema for a newtype that is parsed from and shown as one string.
+macro_rules! string_newtype {
+    ($type:ty, $description:expr, $pattern:expr, $max_length:expr) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                crate::schema::string($description, $pattern, $max_length)
+            }
+        }
+    };
+}
+pub(crate) use string_newtype;
