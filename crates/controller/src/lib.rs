@@ -1,1 +1,21 @@
-//! Placeholder.
+//! The machinery that every reconciler shares.
+//!
+//! A reconciler decides; this crate does what all of them do in the same way: keep [`conditions`] after kstatus, publish
+//! [`event`]s once an edge, [`apply`] objects and status without writing what is there already, wait with a per-object
+//! [`backoff`], share one watch a kind ([`stream`]), hold a [`lease`] on what only one process may touch, and stop in order
+//! ([`shutdown`]). It knows no domain.
+
+pub mod apply;
+pub mod backoff;
+pub mod conditions;
+pub mod event;
+pub mod lease;
+pub mod outcome;
+pub mod shutdown;
+pub mod stream;
+
+pub use backoff::BackOff;
+pub use conditions::{Conditions, Standing, Status, Summary};
+pub use event::{Events, Occurrence, Severity};
+pub use outcome::{Outcome, Until};
+pub use shutdown::Shutdown;

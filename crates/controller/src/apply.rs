@@ -1,0 +1,168 @@
+//! Server-side apply that writes only what is not there yet.
+//!
+//! One field manager per controller, always forced: the fields that a controller applies are its own. What is compared is
+//! what would be sent: an object that already holds every applied value is left alone, and a status is left alone when it
+//! is equal as a whole. A field that a later version of a controller no longer applies is therefore only given up with the
+//! next change of that object.
+
+use kube::{
+    Api, Resource,
+    api::{Patch, PatchParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// Why an apply failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The object cannot be written as JSON.
+    #[error("write {kind} {name} as JSON")]
+    Serialize {
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The API refused, or did not answer.
+    #[error("apply {kind} {name}")]
+    Api {
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+/// Whether something was written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Written {
+    /// It was.
+    Yes,
+    /// It was there already.
+    No,
+}
+
+/// Applies `wanted` unless `existing` holds all of it already.
+pub async fn apply<K>(
+    api: &Api<K>,
+    manager: &str,
+    wanted: &K,
+    existing: Option<&K>,
+) -> Result<Written, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    let name = wanted.meta().name.clone().unwrap_or_default();
+    let kind = K::kind(&()).into_owned();
+    let json = |object: &K| {
+        serde_json::to_value(object).map_err(|source| Error::Serialize {
+            kind: kind.clone(),
+            name: name.clone(),
+            source,
+        })
+    };
+    let mut wanted = json(wanted)?;
+    if let Some(existing) = existing
+        && contains(&json(existing)?, &wanted)
+    {
+        return Ok(Written::No);
+    }
+    if let Some(fields) = wanted.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), json!(K::api_version(&())));
+        fields.insert("kind".to_owned(), json!(kind));
+    }
+    api.patch(
+        &name,
+        &PatchParams::apply(manager).force(),
+        &Patch::Apply(&wanted),
+    )
+    .await
+    .map(|_| Written::Yes)
+    .map_err(|source| Error::Api {
+        kind: kind.clone(),
+        name: name.clone(),
+        source,
+    })
+}
+
+/// Applies the status of an object by its subresource, unless it is equal to the existing one.
+pub async fn apply_status<K, S>(
+    api: &Api<K>,
+    manager: &str,
+    name: &str,
+    wanted: &S,
+    existing: Option<&S>,
+) -> Result<Written, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    S: Serialize + PartialEq,
+{
+    if existing == Some(wanted) {
+        return Ok(Written::No);
+    }
+    let kind = K::kind(&()).into_owned();
+    let body = json!({
+        "apiVersion": K::api_version(&()),
+        "kind": kind,
+        "metadata": {"name": name},
+        "status": wanted,
+    });
+    api.patch_status(
+        name,
+        &PatchParams::apply(manager).force(),
+        &Patch::Apply(&body),
+    )
+    .await
+    .map(|_| Written::Yes)
+    .map_err(|source| Error::Api {
+        kind,
+        name: name.to_owned(),
+        source,
+    })
+}
+
+/// Whether `existing` holds every value of `wanted`. Lists must be equal in length, and in order.
+fn contains(existing: &Value, wanted: &Value) -> bool {
+    match (existing, wanted) {
+        (Value::Object(existing), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
+            value.is_null()
+                || existing
+                    .get(key)
+                    .is_some_and(|there| contains(there, value))
+        }),
+        (Value::Array(existing), Value::Array(wanted)) => {
+            existing.len() == wanted.len()
+                && existing
+                    .iter()
+                    .zip(wanted)
+                    .all(|(existing, wanted)| contains(existing, wanted))
+        }
+        _ => existing == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_not_written() {
+        let existing = json!({"metadata": {"name": "a", "uid": "1"}, "list": [{"a": 1, "b": 2}]});
+        for (wanted, there) in [
+            (json!({"metadata": {"name": "a"}}), true),
+            (json!({"metadata": {"name": "a", "labels": null}}), true),
+            (json!({"metadata": {"name": "b"}}), false),
+            (json!({"list": [{"a": 1}]}), true),
+            (json!({"list": []}), false),
+            (json!({"other": 1}), false),
+        ] {
+            assert_eq!(contains(&existing, &wanted), there, "{wanted}");
+        }
+    }
+}

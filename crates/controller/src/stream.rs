@@ -1,0 +1,106 @@
+//! One watch a kind, shared by every controller of the process.
+//!
+//! Objects come as [`DeserializeGuard`], so that one broken object cannot stop a list; managedFields are dropped before they
+//! are kept. What a watch delivers goes into a store that everybody reads and to every subscriber; nothing moves unless
+//! [`Shared::drive`] is polled beside the controllers.
+
+use std::{fmt::Debug, hash::Hash, sync::Arc};
+
+use futures::{Stream, StreamExt, future};
+use kube::{
+    Api, Resource, ResourceExt,
+    core::DeserializeGuard,
+    runtime::{
+        WatchStreamExt,
+        reflector::{self, ReflectHandle, Store},
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+
+/// How many events wait for a slow subscriber before the watch waits for it.
+const BUFFER: usize = 1024;
+
+/// A kind's objects as one watch delivers them.
+pub struct Shared<K>
+where
+    K: Resource + Clone + Debug + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default,
+{
+    store: Store<DeserializeGuard<K>>,
+    writer: reflector::store::Writer<DeserializeGuard<K>>,
+    api: Api<DeserializeGuard<K>>,
+}
+
+impl<K> Shared<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Prepares the watch; [`Shared::drive`] runs it.
+    pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
+        let (store, writer) = reflector::store_shared(BUFFER);
+        Self { store, writer, api }
+    }
+
+    /// The objects as they were seen last.
+    pub fn store(&self) -> Store<DeserializeGuard<K>> {
+        self.store.clone()
+    }
+
+    /// The objects as they change. Subscribe before the watch is driven.
+    pub fn subscribe(&self) -> Option<ReflectHandle<DeserializeGuard<K>>> {
+        self.writer.subscribe()
+    }
+
+    /// Runs the watch for as long as it is polled; errors are logged and tried again with back-off.
+    pub fn drive(self) -> impl Future<Output = ()> + Send {
+        watcher(self.api, watcher::Config::default())
+            .modify(|object| object.managed_fields_mut().clear())
+            .reflect_shared(self.writer)
+            .default_backoff()
+            .for_each(|event| {
+                if let Err(error) = event {
+                    tracing::warn!(kind = %K::kind(&()), error = &error as &dyn std::error::Error, "watch failed, trying again");
+                }
+                future::ready(())
+            })
+    }
+}
+
+/// Passes an object on only when `key` of it is another than when it was passed on last.
+///
+/// kube's predicates keep a hash; a hash of what a reconciler reads is all that is needed here too, so `key` may be one.
+pub fn changed<K, T, S>(
+    stream: S,
+    key: impl Fn(&K) -> T + Send + 'static,
+) -> impl Stream<Item = Arc<K>> + Send + 'static
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    T: PartialEq + Send + 'static,
+    S: Stream<Item = Arc<K>> + Send + 'static,
+{
+    let mut seen = std::collections::HashMap::<(Option<String>, Option<String>), T>::new();
+    stream.filter_map(move |object| {
+        let meta = object.meta();
+        let identity = (meta.namespace.clone(), meta.uid.clone());
+        let key = key(&object);
+        let pass = seen.get(&identity) != Some(&key);
+        if meta.deletion_timestamp.is_some() && meta.finalizers.as_ref().is_none_or(Vec::is_empty) {
+            seen.remove(&identity);
+        } else if pass {
+            seen.insert(identity, key);
+        }
+        future::ready(pass.then_some(object))
+    })
+}
+
+/// The valid objects of one namespace.
+pub fn in_namespace<K>(
+    store: &Store<DeserializeGuard<K>>,
+    namespace: &str,
+) -> Vec<Arc<DeserializeGuard<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + 'static,
+{
+    store.state_filter(|object| object.meta().namespace.as_deref() == Some(namespace))
+}
