@@ -1,1 +1,233 @@
-//! Being written.
+//! Which kubespray releases there are, what each needs, and which Kubernetes versions a checkout can install.
+//!
+//! The table of [`releases`] is compiled in, because it must answer before anything is fetched: which Python to look for,
+//! which version is the default. What a checkout can install is read from the checkout itself ([`installable`]): its
+//! checksums file is what kubespray downloads by, so a version that is not in it cannot be installed whatever a table says.
+//! Reads files below the given checkout and nothing else.
+
+use std::fmt;
+
+use api::{KubernetesVersion, KubesprayVersion};
+
+mod installable;
+mod releases;
+
+pub use installable::{Installable, InstallableError, VersionError, check_version, installable};
+
+/// One kubespray release and what it needs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Release {
+    /// The release.
+    pub version: KubesprayVersion,
+    /// The version of the PyPI package `ansible` that it pins.
+    pub ansible: &'static str,
+    /// The ansible-core versions that its first play accepts.
+    pub ansible_core: CoreRange,
+    /// The Python versions that can run that Ansible.
+    pub python: PythonRange,
+    /// The Kubernetes version that it installs unless told otherwise.
+    pub kubernetes_default: KubernetesVersion,
+    /// The oldest Kubernetes version that it accepts.
+    pub kubernetes_minimum: KubernetesVersion,
+}
+
+impl Release {
+    /// The Kubernetes version as this release writes it in `kube_version`: without a leading `v` since 2.28, with it before.
+    pub fn kube_version(&self, version: KubernetesVersion) -> String {
+        kube_version(self.version, version)
+    }
+}
+
+/// The Kubernetes version as a kubespray release writes it in `kube_version`: without a leading `v` since 2.28, with it
+/// before.
+pub fn kube_version(release: KubesprayVersion, version: KubernetesVersion) -> String {
+    if release < KubesprayVersion::new(2, 28, 0) {
+        format!("v{version}")
+    } else {
+        version.to_string()
+    }
+}
+
+/// A version of ansible-core: MAJOR, MINOR, PATCH.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct CoreVersion(pub u16, pub u16, pub u16);
+
+impl fmt::Display for CoreVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// The ansible-core versions from `from`, before `before`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CoreRange {
+    /// The oldest that is accepted.
+    pub from: CoreVersion,
+    /// The first that is too new.
+    pub before: CoreVersion,
+}
+
+impl CoreRange {
+    /// Whether the version is in the range.
+    pub fn contains(self, version: CoreVersion) -> bool {
+        self.from <= version && version < self.before
+    }
+}
+
+impl fmt::Display for CoreRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ">={},<{}", self.from, self.before)
+    }
+}
+
+/// A version of Python: MAJOR, MINOR.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct PythonVersion(pub u16, pub u16);
+
+impl fmt::Display for PythonVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// The Python versions from `oldest` to `newest`, both included.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PythonRange {
+    /// The oldest that fits.
+    pub oldest: PythonVersion,
+    /// The newest that fits.
+    pub newest: PythonVersion,
+}
+
+impl PythonRange {
+    /// Whether the version is in the range.
+    pub fn contains(self, version: PythonVersion) -> bool {
+        (self.oldest..=self.newest).contains(&version)
+    }
+
+    /// The versions of the range, newest first: the order in which to look for an interpreter.
+    pub fn newest_first(self) -> impl Iterator<Item = PythonVersion> {
+        (self.oldest.1..=self.newest.1)
+            .rev()
+            .map(move |minor| PythonVersion(self.oldest.0, minor))
+    }
+}
+
+impl fmt::Display for PythonRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.oldest, self.newest)
+    }
+}
+
+/// A kubespray release that the table does not know.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "kubespray {wanted} is not a release that Windlass knows: the nearest are {}; all are from {oldest} to {newest}",
+    list(.nearest)
+)]
+pub struct UnknownRelease {
+    /// What was asked for.
+    pub wanted: KubesprayVersion,
+    /// Up to three known releases, nearest first.
+    pub nearest: Vec<KubesprayVersion>,
+    /// The oldest known release.
+    pub oldest: KubesprayVersion,
+    /// The newest known release.
+    pub newest: KubesprayVersion,
+}
+
+/// Every known release, oldest first.
+pub fn releases() -> &'static [Release] {
+    releases::RELEASES
+}
+
+/// The newest known release.
+pub fn newest() -> &'static Release {
+    #[expect(clippy::expect_used, reason = "the table is a constant with entries")]
+    releases()
+        .last()
+        .expect("the table of releases has entries")
+}
+
+/// The release of that version.
+pub fn release(version: KubesprayVersion) -> Result<&'static Release, UnknownRelease> {
+    let known = releases().iter().find(|release| release.version == version);
+    known.ok_or_else(|| UnknownRelease {
+        wanted: version,
+        nearest: nearest(releases().iter().map(|r| r.version), |v| {
+            distance(*v, version)
+        }),
+        oldest: releases().first().map_or(version, |r| r.version),
+        newest: newest().version,
+    })
+}
+
+fn distance(a: KubesprayVersion, b: KubesprayVersion) -> (u16, u16, u16) {
+    (
+        a.major.abs_diff(b.major),
+        a.minor.abs_diff(b.minor),
+        a.patch.abs_diff(b.patch),
+    )
+}
+
+/// Up to three of the candidates, nearest first.
+fn nearest<T, D: Ord>(candidates: impl Iterator<Item = T>, distance: impl Fn(&T) -> D) -> Vec<T> {
+    let mut candidates: Vec<T> = candidates.collect();
+    candidates.sort_by_key(|candidate| distance(candidate));
+    candidates.truncate(3);
+    candidates
+}
+
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    let texts: Vec<String> = items.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_ordered_and_consistent() {
+        for pair in releases().windows(2) {
+            assert!(pair[0].version < pair[1].version, "{:?}", pair[1].version);
+        }
+        for release in releases() {
+            assert!(release.kubernetes_minimum < release.kubernetes_default);
+            assert!(release.ansible_core.from < release.ansible_core.before);
+            assert!(release.python.oldest < release.python.newest);
+        }
+        assert_eq!(newest().version, KubesprayVersion::new(2, 31, 0));
+    }
+
+    #[test]
+    fn an_unknown_release_names_the_nearest() {
+        for (wanted, nearest) in [
+            ((2, 30, 1), "2.30.0"),
+            ((2, 19, 0), "2.20.0"),
+            ((2, 24, 9), "2.24.3"),
+            ((3, 0, 0), "2.20.0"),
+        ] {
+            let wanted = KubesprayVersion::new(wanted.0, wanted.1, wanted.2);
+            let error = release(wanted).unwrap_err();
+            assert_eq!(error.nearest[0].to_string(), nearest, "{wanted}");
+            assert!(error.to_string().contains(nearest), "{error}");
+        }
+    }
+
+    #[test]
+    fn kube_version_has_a_v_before_2_28() {
+        let kubernetes = KubernetesVersion::new(1, 31, 4);
+        for (minor, written) in [(27, "v1.31.4"), (28, "1.31.4")] {
+            let release = release(KubesprayVersion::new(2, minor, 0)).unwrap();
+            assert_eq!(release.kube_version(kubernetes), written);
+        }
+    }
+
+    #[test]
+    fn interpreters_are_looked_for_newest_first() {
+        let python = release(KubesprayVersion::new(2, 30, 0)).unwrap().python;
+        let order: Vec<String> = python.newest_first().map(|v| v.to_string()).collect();
+        assert_eq!(order, ["3.12", "3.11", "3.10"]);
+    }
+}

@@ -1,0 +1,110 @@
+//! The files that Ansible reads.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value, json};
+
+use super::{GROUPS, Inventory, K8S_CLUSTER, NEEDS_ETCD};
+
+/// The files that were written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct InventoryFiles {
+    /// The inventory, for `-i`.
+    pub inventory: PathBuf,
+    /// The variables, for `-e @`.
+    pub vars: PathBuf,
+}
+
+/// Why a file could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("write {path}")]
+pub struct WriteError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Why.
+    #[source]
+    pub source: io::Error,
+}
+
+impl Inventory {
+    /// Writes `inventory/inventory.json` and `vars.json` into a run's directory, readable by the owner alone, and makes the
+    /// cluster's own directories.
+    pub fn write(&self, run: &Path) -> Result<InventoryFiles, WriteError> {
+        let inventory = run.join("inventory");
+        let own = [
+            &self.directories.facts,
+            &self.directories.credentials,
+            &self.directories.artifacts,
+        ];
+        for directory in own.into_iter().chain([&inventory]) {
+            private_directory(directory)?;
+        }
+        let files = InventoryFiles {
+            inventory: inventory.join("inventory.json"),
+            vars: run.join("vars.json"),
+        };
+        private_file(&files.inventory, &self.document())?;
+        private_file(&files.vars, &Value::Object(self.extra_vars.clone()))?;
+        Ok(files)
+    }
+
+    /// The inventory as Ansible's `yaml` plugin reads it; JSON is YAML, and keeps types and order.
+    pub fn document(&self) -> Value {
+        let mut children = Map::new();
+        for (_, group) in GROUPS {
+            children.insert(group.to_owned(), json!({"hosts": self.members(group)}));
+        }
+        let parts: Map<String, Value> = K8S_CLUSTER
+            .iter()
+            .map(|g| ((*g).to_owned(), json!({})))
+            .collect();
+        children.insert("k8s_cluster".to_owned(), json!({"children": parts}));
+        children.insert(
+            NEEDS_ETCD.to_owned(),
+            json!({"hosts": self.members(NEEDS_ETCD)}),
+        );
+        let hosts: Map<String, Value> = self
+            .hosts
+            .iter()
+            .map(|(name, variables)| (name.to_string(), Value::Object(variables.clone())))
+            .collect();
+        json!({"all": {"hosts": hosts, "vars": self.variables, "children": children}})
+    }
+
+    fn members(&self, group: &str) -> Map<String, Value> {
+        self.group(group)
+            .iter()
+            .map(|name| (name.to_string(), json!({})))
+            .collect()
+    }
+}
+
+fn private_directory(path: &Path) -> Result<(), WriteError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|source| WriteError {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Writes through a sibling and a rename, so that a reader never sees half a file.
+fn private_file(path: &Path, content: &Value) -> Result<(), WriteError> {
+    let partial = path.with_extension("json.partial");
+    let write = || -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&partial)?;
+        serde_json::to_writer_pretty(&mut file, content)?;
+        file.write_all(b"\n")?;
+        fs::rename(&partial, path)
+    };
+    write().map_err(|source| WriteError {
+        path: path.to_owned(),
+        source,
+    })
+}
