@@ -1,3 +1,98 @@
-//! Placeholder.
+//! `windlass`: one operator for the whole life of Kubernetes clusters.
+//!
+//! This crate is the command line and the wiring, nothing else: what a command does lives in the crates below.
 
-fn main() {}
+mod apply;
+mod cli;
+mod client;
+mod control;
+mod get;
+mod kubeconfig;
+mod logs;
+mod manifest;
+mod paths;
+mod plan;
+mod runner;
+mod sandbox;
+mod status;
+mod steps;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    init_logging(&cli);
+    // One TLS provider for the whole process: several libraries bring rustls and none may choose by itself.
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
+        tracing::debug!("a TLS provider is already installed");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return fail(&anyhow::Error::new(error).context("failed to start the runtime"));
+        }
+    };
+    let result = runtime.block_on(dispatch(cli));
+    // What is left behind are watches and timers: nothing worth waiting for.
+    runtime.shutdown_background();
+    result.unwrap_or_else(|error| fail(&error))
+}
+
+async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    let global = &cli.global;
+    match cli.command {
+        Command::Up(options) => up::up(global, options).await?,
+        Command::Controller(options) => up::controller(global, options).await?,
+        Command::Runner(options) => return runner::run(global, options).await,
+        Command::Apply(options) => apply::apply(global, &options).await?,
+        Command::Get(options) => get::get(global, &options).await?,
+        Command::Status(options) => return status::status(global, &options).await,
+        Command::Plan(options) => plan::plan(global, options).await?,
+        Command::Steps(options) => steps::steps(global, &options).await?,
+        Command::Logs(options) => logs::logs(global, &options).await?,
+        Command::Pause(options) => control::pause(global, &options).await?,
+        Command::Resume(options) => control::resume(global, &options).await?,
+        Command::Cancel(options) => control::cancel(global, &options).await?,
+        Command::Retry(options) => control::retry(global, &options).await?,
+        Command::Approve(options) => control::approve(global, &options).await?,
+        Command::Skip(options) => control::skip(global, &options).await?,
+        Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,
+        Command::Sandbox(options) => sandbox::sandbox(global, options).await?,
+        Command::Completion(options) => cli::completion(&options),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("windlass: {error:#}");
+    ExitCode::FAILURE
+}
+
+fn init_logging(cli: &Cli) {
+    use tracing_subscriber::{EnvFilter, fmt};
+    let default = match (&cli.command, cli.global.verbose) {
+        (_, 2..) => "debug",
+        (Command::Up(_) | Command::Controller(_) | Command::Runner(_), _) | (_, 1) => {
+            "info,kube_runtime=warn"
+        }
+        _ => "warn",
+    };
+    let filter =
+        EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match cli.global.log_format {
+        cli::LogFormat::Json => builder.json().init(),
+        cli::LogFormat::Text => builder.with_target(false).init(),
+    }
+}

@@ -1,0 +1,313 @@
+//! The command line: every command, option and default, and what `--help` says of them.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+/// One operator for the whole life of Kubernetes clusters.
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, about, long_about = LONG_ABOUT, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const LONG_ABOUT: &str = "One operator for the whole life of Kubernetes clusters.\n\n\
+    Write Cluster and ClusterNode objects, start `windlass up`, and watch a real cluster being raised by kubespray's \
+    playbooks, step by step. No cluster is needed to make a cluster: `windlass up` brings its own Kubernetes-compatible \
+    API.";
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// Where Windlass keeps its objects, sources, sandboxes and runs [default: $XDG_DATA_HOME/windlass]
+    #[arg(long, global = true, env = "WINDLASS_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The kubeconfig of the API [default: the one in the data directory, then $KUBECONFIG]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The namespace
+    #[arg(
+        short,
+        long,
+        global = true,
+        default_value = "default",
+        value_name = "NAME"
+    )]
+    pub(crate) namespace: String,
+    /// Say more; twice for debugging. WINDLASS_LOG takes a filter such as kapi=debug
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// How log lines look
+    #[arg(long, global = true, default_value = "text", value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Every command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start Windlass on this machine: the embedded API and the controllers
+    Up(Up),
+    /// Start the controllers alone, against an API that runs elsewhere
+    Controller(Controller),
+    /// Execute one Run; Windlass starts this by itself
+    Runner(Runner),
+    /// Apply objects from files or directories (server-side apply)
+    Apply(Apply),
+    /// Print objects as kubectl does
+    Get(Get),
+    /// Show the cluster, its run, the steps and the hosts; live with --watch
+    Status(Status),
+    /// Show what would be done, in which order, on which hosts and why; nothing is touched
+    Plan(Plan),
+    /// List the steps of a playbook: id, hosts and number of tasks
+    Steps(Steps),
+    /// Print what a run's steps wrote
+    Logs(Logs),
+    /// Stop a run at the next task boundary; it keeps its place
+    Pause(Control),
+    /// Let a paused run go on
+    Resume(Control),
+    /// End a run at the next task boundary, for good
+    Cancel(Control),
+    /// Try a failed step again
+    Retry(StepControl),
+    /// Let a step that waits for a person go on
+    Approve(StepControl),
+    /// Count a step as done without executing it
+    Skip(Skip),
+    /// Print the kubeconfig of a cluster that Windlass raised
+    Kubeconfig(Kubeconfig),
+    /// Make or check the Python environment of a kubespray release
+    Sandbox(Sandbox),
+    /// Print the completion script of a shell
+    Completion(Completion),
+}
+
+/// Options of `up`.
+#[derive(Args, Debug)]
+pub(crate) struct Up {
+    /// Apply these files or directories once the API answers
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// The loopback address that the API listens on [default: the one of last time, else a free port]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// Options of `controller`.
+#[derive(Args, Debug)]
+pub(crate) struct Controller {}
+
+/// Options of `runner`.
+#[derive(Args, Debug)]
+pub(crate) struct Runner {
+    /// The Run, as NAMESPACE/NAME
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(crate) run: String,
+}
+
+/// Options of `apply`.
+#[derive(Args, Debug)]
+pub(crate) struct Apply {
+    /// Files or directories; - for standard input
+    #[arg(short, long, required = true, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// Check the objects against the API, store nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Take over fields that another manager owns
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+}
+
+/// Options of `get`.
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    /// The kind, or several with commas: clusters, clusternodes, runs, events, secrets, ...
+    #[arg(value_name = "KIND[,KIND]")]
+    pub(crate) kinds: String,
+    /// One object of the kind
+    pub(crate) name: Option<String>,
+    /// Of all namespaces
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+    /// The format
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    pub(crate) output: GetOutput,
+}
+
+/// Formats of `get`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum GetOutput {
+    /// Columns.
+    Table,
+    /// More columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Names.
+    Name,
+}
+
+/// Formats that a script would want, beside the one for people.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Options of `status`.
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
+    /// Follow until the operation ends; exits with 0 if it succeeded
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `plan`.
+#[derive(Args, Debug)]
+pub(crate) struct Plan {
+    /// Files or directories with the Cluster and its ClusterNodes
+    #[arg(short, long, required = true, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `steps`.
+#[derive(Args, Debug)]
+pub(crate) struct Steps {
+    /// A kubespray checkout
+    #[arg(value_name = "DIR")]
+    pub(crate) checkout: PathBuf,
+    /// The playbook: cluster, scale, upgrade-cluster, remove-node, reset or recover-control-plane
+    #[arg(default_value = "cluster")]
+    pub(crate) playbook: String,
+    /// Count tasks as well, which starts ansible-playbook once
+    #[arg(long)]
+    pub(crate) tasks: bool,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `logs`.
+#[derive(Args, Debug)]
+pub(crate) struct Logs {
+    /// The Run [default: the newest of the namespace]
+    pub(crate) run: Option<String>,
+    /// Of this step only
+    #[arg(long, value_name = "ID")]
+    pub(crate) step: Option<String>,
+    /// What happened on this host only
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+    /// Go on as more is written
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// Options of the commands that steer a run.
+#[derive(Args, Debug)]
+pub(crate) struct Control {
+    /// The Run [default: the unfinished one of the namespace]
+    pub(crate) run: Option<String>,
+}
+
+/// Options of the commands that steer one step.
+#[derive(Args, Debug)]
+pub(crate) struct StepControl {
+    /// The Run [default: the unfinished one of the namespace]
+    pub(crate) run: Option<String>,
+    /// The step [default: the one that failed or waits]
+    #[arg(long, value_name = "ID")]
+    pub(crate) step: Option<String>,
+    /// Why, for the record
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+}
+
+/// Options of `skip`.
+#[derive(Args, Debug)]
+pub(crate) struct Skip {
+    /// The Run [default: the unfinished one of the namespace]
+    pub(crate) run: Option<String>,
+    /// The step
+    #[arg(long, value_name = "ID")]
+    pub(crate) step: String,
+    /// Why, for the record
+    #[arg(long)]
+    pub(crate) reason: String,
+}
+
+/// Options of `kubeconfig`.
+#[derive(Args, Debug)]
+pub(crate) struct Kubeconfig {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
+    /// Write it to this file, readable by its owner only
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+}
+
+/// Options of `sandbox`.
+#[derive(Args, Debug)]
+pub(crate) struct Sandbox {
+    /// A checkout whose environment is made; without it the releases that Windlass knows are listed
+    #[arg(value_name = "DIR")]
+    pub(crate) checkout: Option<PathBuf>,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `completion`.
+#[derive(Args, Debug)]
+pub(crate) struct Completion {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Prints the completion script of a shell.
+pub(crate) fn completion(options: &Completion) {
+    clap_complete::generate(
+        options.shell,
+        &mut Cli::command(),
+        "windlass",
+        &mut std::io::stdout(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,62 @@
+//! A client of the API that the options name.
+
+use anyhow::Context;
+use kube::{
+    Api, Client, Config, Resource, ResourceExt,
+    api::ListParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::cli::Global;
+
+impl Global {
+    /// A client by `--kubeconfig`, else of the embedded API of the data directory, else by the environment.
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
+        let own = self.own_kubeconfig()?;
+        let file = match &self.kubeconfig {
+            Some(file) => file.clone(),
+            None if own.exists() => own,
+            None => {
+                return Client::try_default().await.context(
+                    "no API to talk to: start `windlass up`, or name one with --kubeconfig or KUBECONFIG",
+                );
+            }
+        };
+        let kubeconfig = Kubeconfig::read_from(&file)
+            .with_context(|| format!("failed to read the kubeconfig {}", file.display()))?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .with_context(|| format!("failed to use the kubeconfig {}", file.display()))?;
+        Client::try_from(config).context("failed to make a client")
+    }
+}
+
+/// The object of the given name, or the only one of the namespace.
+pub(crate) async fn named_or_only<K>(api: &Api<K>, name: Option<&str>) -> anyhow::Result<K>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let kind = K::kind(&());
+    if let Some(name) = name {
+        return api
+            .get(name)
+            .await
+            .with_context(|| format!("failed to get {kind} {name}"));
+    }
+    let mut found = api
+        .list(&ListParams::default())
+        .await
+        .with_context(|| format!("failed to list {kind} objects: does `windlass up` run?"))?
+        .items;
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => anyhow::bail!("there is no {kind} in this namespace: name another with --namespace"),
+        _ => {
+            let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
+            anyhow::bail!(
+                "there are several {kind} objects, name one: {}",
+                names.join(", ")
+            )
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `windlass kubeconfig`: the kubeconfig of a raised cluster.
+
+use std::{io::Write, os::unix::fs::OpenOptionsExt, path::Path};
+
+use anyhow::Context;
+use api::Cluster;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt};
+
+use crate::{
+    cli::{Global, Kubeconfig},
+    client::named_or_only,
+};
+
+/// Prints the kubeconfig, or writes it to a file that only its owner can read.
+pub(crate) async fn kubeconfig(global: &Global, options: &Kubeconfig) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
+    let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
+    let name = cluster.name_any();
+    let secret = cluster
+        .status
+        .and_then(|status| status.kubeconfig_secret)
+        .with_context(|| {
+            format!(
+                "cluster {name} has no kubeconfig yet: `windlass status {name}` says how far it is"
+            )
+        })?;
+    let secrets: Api<Secret> = Api::namespaced(client, &global.namespace);
+    let found = secrets
+        .get(&secret)
+        .await
+        .with_context(|| format!("failed to get the Secret {secret}"))?;
+    let value = found
+        .data
+        .and_then(|mut data| data.remove("value"))
+        .with_context(|| format!("the Secret {secret} has no key `value`"))?;
+    match &options.write {
+        Some(file) => write(file, &value.0),
+        None => std::io::stdout()
+            .write_all(&value.0)
+            .context("failed to write to standard output"),
+    }
+}
+
+fn write(file: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let shown = file.display();
+    // Removed first, so that the mode of an older file does not stay.
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("failed to replace {shown}"));
+        }
+        _ => {}
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let mut handle = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .with_context(|| format!("failed to create {shown}"))?;
+    handle
+        .write_all(content)
+        .with_context(|| format!("failed to write {shown}"))
+}
