@@ -1,1 +1,120 @@
-//! Being written.
+//! What a kind looks like: compiled structural schemas.
+//!
+//! One schema drives everything that depends on the shape of a kind: defaults, pruning, validation and the ownership
+//! of fields in server-side apply ([`crate::apply`]). Custom kinds bring theirs in a CustomResourceDefinition; the
+//! kinds that every API has come from [`builtin`]. The modules are pure: a value in, a value or errors out.
+//!
+//! Validation is written here and not delegated to a JSON Schema crate because its dialect (OpenAPI v3 with Kubernetes'
+//! extensions), its order and its messages are part of what people and programs see.
+
+mod builtins;
+mod convert;
+mod error;
+mod formats;
+mod node;
+mod prune;
+mod rules;
+mod structural;
+mod validate;
+
+use kube::core::cel::{CompiledSchema, compile_schema};
+use serde_json::Value;
+
+pub(crate) use self::node::{Additional, ListType, Node, Type};
+pub use self::{
+    builtins::builtin,
+    error::{FieldError, Reason},
+};
+
+/// The compiled schema of one version of a kind.
+#[derive(Debug)]
+pub struct Schema {
+    pub(crate) root: Node,
+    rules: Option<CompiledSchema>,
+    source: Value,
+    status_in_main: bool,
+}
+
+impl Schema {
+    /// Compiles the `openAPIV3Schema` of a CustomResourceDefinition's version.
+    ///
+    /// # Errors
+    ///
+    /// Every reason why Kubernetes would refuse the schema: it is not structural, a pattern or a rule does not compile,
+    /// a default does not fit.
+    pub fn compile(openapi_v3_schema: &Value) -> Result<Self, Vec<String>> {
+        let problems = structural::problems(openapi_v3_schema);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let mut problems = Vec::new();
+        let mut root = convert::node(openapi_v3_schema, "openAPIV3Schema", &mut problems);
+        builtins::embed_metadata(&mut root);
+        let rules = rules::present(openapi_v3_schema).then(|| compile_schema(openapi_v3_schema));
+        if let Some(compiled) = &rules {
+            rules::problems(compiled, "openAPIV3Schema", &mut problems);
+        }
+        if problems.is_empty() {
+            Ok(Self {
+                root,
+                rules,
+                source: openapi_v3_schema.clone(),
+                status_in_main: false,
+            })
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Compiles a schema that we wrote ourselves, without the structural checks.
+    fn trusted(source: &Value) -> Self {
+        let mut root = convert::node(source, "openAPIV3Schema", &mut Vec::new());
+        builtins::embed_metadata(&mut root);
+        Self {
+            root,
+            rules: None,
+            source: source.clone(),
+            status_in_main: false,
+        }
+    }
+
+    /// For kinds without the status subresource: `status` is a field like any other.
+    #[must_use]
+    pub fn status_in_main(mut self) -> Self {
+        self.status_in_main = true;
+        self
+    }
+
+    /// Whether `status` is only written through its subresource.
+    pub fn separate_status(&self) -> bool {
+        !self.status_in_main && self.root.properties.contains_key("status")
+    }
+
+    /// The schema as it was handed in, for the OpenAPI document.
+    pub fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Fills in the defaults of absent fields; a null where null is not allowed counts as absent.
+    pub fn default(&self, object: &mut Value) {
+        prune::default(&self.root, object);
+    }
+
+    /// Removes fields that the schema does not know. Returns their paths as kubectl shows them: `spec.list[0].bar`.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::prune(&self.root, object)
+    }
+
+    /// Checks an object as it is about to be stored: the schema first, and the rules only when it holds.
+    ///
+    /// `old` is the stored object on update: rules that mention `oldSelf` run only then.
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = validate::validate(&self.root, object);
+        if errors.is_empty()
+            && let Some(compiled) = &self.rules
+        {
+            errors = rules::validate(compiled, object, old);
+        }
+        errors
+    }
+}

@@ -1,0 +1,104 @@
+//! Rules in CEL.
+
+use kube::core::cel::{CompiledSchema, ErrorKind, validate_compiled};
+use serde_json::{Value, json};
+
+use super::error::{FieldError, Reason, shown};
+
+/// Whether the schema has any rule.
+pub(super) fn present(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            fields.contains_key("x-kubernetes-validations") || fields.values().any(present)
+        }
+        Value::Array(items) => items.iter().any(present),
+        _ => false,
+    }
+}
+
+/// The rules that do not compile.
+pub(super) fn problems(schema: &CompiledSchema, path: &str, problems: &mut Vec<String>) {
+    for error in schema.compilation_errors() {
+        problems.push(format!(
+            "{path}.x-kubernetes-validations: Invalid value: compilation failed: {error}"
+        ));
+    }
+    for (name, child) in &schema.properties {
+        self::problems(child, &format!("{path}.properties[{name}]"), problems);
+    }
+    if let Some(items) = &schema.items {
+        self::problems(items, &format!("{path}.items"), problems);
+    }
+    if let Some(values) = &schema.additional_properties {
+        self::problems(values, &format!("{path}.additionalProperties"), problems);
+    }
+}
+
+/// Runs the rules; those with `oldSelf` only on update.
+pub(super) fn validate(
+    schema: &CompiledSchema,
+    object: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
+    let object = named(object);
+    let Err(errors) = validate_compiled(schema, &object, old) else {
+        return Vec::new();
+    };
+    errors
+        .into_vec()
+        .into_iter()
+        .map(|error| complaint(&object, error))
+        .collect()
+}
+
+fn complaint(object: &Value, error: kube::core::cel::ValidationError) -> FieldError {
+    let path = error.field_path;
+    let value = at(object, &path).cloned().unwrap_or(Value::Null);
+    let message = match error.kind {
+        ErrorKind::ValidationFailure => error.message,
+        _ => format!("rule evaluation error: {}", error.message),
+    };
+    let reason = match error.reason.as_deref() {
+        Some("FieldValueForbidden") => return FieldError::forbidden(path, &message),
+        Some("FieldValueRequired") => return FieldError::required(path, &message),
+        Some("FieldValueDuplicate") => Reason::Duplicate,
+        _ => Reason::Invalid,
+    };
+    // The real server names the type of lists and maps instead of showing them.
+    let value = match &value {
+        Value::Object(_) => "object".into(),
+        Value::Array(_) => "array".into(),
+        other => other.clone(),
+    };
+    match reason {
+        Reason::Duplicate => FieldError::new(
+            path,
+            reason,
+            format!("Duplicate value: {}: {message}", shown(&value)),
+        ),
+        _ => FieldError::invalid(path, &value, &message),
+    }
+}
+
+/// Rules on the whole object may use `metadata.name`, which a request may not have yet.
+fn named(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Value::Object(fields) = &mut object {
+        let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+        if let Value::Object(metadata) = metadata {
+            metadata.entry("name").or_insert_with(|| json!(""));
+        }
+    }
+    object
+}
+
+/// The value at a path like `spec.hosts[0].name`.
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    let steps = path.split(['.', '[', ']']).filter(|step| !step.is_empty());
+    steps
+        .into_iter()
+        .try_fold(object, |value, step| match value {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+            other => other.get(step),
+        })
+}
