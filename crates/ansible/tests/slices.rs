@@ -1,0 +1,314 @@
+//! Slices are the whole: their task lists, one after the other, are those of the playbook.
+//!
+//! With `WINDLASS_KUBESPRAY=DIR` and an `ansible-playbook` that fits (on the PATH, or `WINDLASS_ANSIBLE_PLAYBOOK=FILE`) an
+//! unmodified kubespray is cut; without, a small fixture, and the test says so.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use ansible::{
+    inventory::{
+        Configuration, Directories, Host, Inventory, InventoryInput, Settings, ansible_cfg, compile,
+    },
+    slice::{ADDED, Error, KEEP_TOGETHER, ListedPlay, Playbook, list_tasks},
+};
+use api::node::{HostVariables, Role};
+
+const PLAYBOOKS: &[&str] = &[
+    "cluster",
+    "scale",
+    "upgrade-cluster",
+    "reset",
+    "remove-node",
+    "recover-control-plane",
+];
+
+#[tokio::test]
+async fn slices_of_real_kubespray() {
+    let Some(ansible_playbook) = ansible_playbook() else {
+        say(
+            "NO ansible-playbook (PATH, WINDLASS_ANSIBLE_PLAYBOOK): task lists were NOT compared; the fixture was cut only",
+        );
+        for name in ["cluster", "reset"] {
+            let directory = tempfile::tempdir().unwrap();
+            let playbook = Playbook::read(&fixture(), name).unwrap();
+            write_each(&playbook, &fixture(), directory.path());
+        }
+        return;
+    };
+    let mut checkouts = vec![(fixture(), vec!["cluster", "reset"])];
+    match env::var_os("WINDLASS_KUBESPRAY") {
+        Some(checkout) => checkouts.push((checkout.into(), PLAYBOOKS.to_vec())),
+        None => say("NO kubespray (WINDLASS_KUBESPRAY): the fixture was compared only"),
+    }
+    for (checkout, playbooks) in checkouts {
+        for name in playbooks {
+            compare(&ansible_playbook, &checkout, name).await;
+        }
+    }
+}
+
+/// Compares the listing of the whole with those of its slices: each alone, and all in one file.
+async fn compare(ansible_playbook: &Path, checkout: &Path, name: &str) {
+    let playbook = match Playbook::read(checkout, name) {
+        Ok(playbook) => playbook,
+        Err(Error::NoPlaybook { .. }) => return say(&format!("{}: no {name}", checkout.display())),
+        Err(error) => panic!("{error}: {error:?}"),
+    };
+    let run = tempfile::tempdir().unwrap();
+    let (inventory, configuration) = prepare(run.path(), checkout);
+    let whole = checkout.join(playbook.file());
+    let list = async |file: &Path| {
+        list_tasks(ansible_playbook, &configuration, &inventory, file)
+            .await
+            .unwrap()
+    };
+    let before = fingerprint(checkout);
+    let whole = list(&whole).await;
+    assert_eq!(
+        whole.len(),
+        playbook.slices().len(),
+        "{name}: number of plays"
+    );
+    for (listed, slice) in whole.iter().zip(playbook.slices()) {
+        assert_eq!(listed.tags, slice.tags, "{name}: tags of {}", slice.id);
+    }
+    let single = playbook.units();
+    let everything = vec![(0..playbook.slices().len()).collect::<Vec<_>>()];
+    for (kind, units) in [("alone", single), ("in one file", everything)] {
+        let groups: Vec<&[usize]> = units.iter().map(Vec::as_slice).collect();
+        let files = playbook
+            .write(checkout, &run.path().join(kind), &groups)
+            .unwrap();
+        let mut joined: Vec<ListedPlay> = Vec::new();
+        for file in &files {
+            let listed = list(&file.path).await;
+            assert_eq!(listed.len(), file.plays.len(), "{}", file.path.display());
+            for (listed, play) in listed.into_iter().zip(&file.plays) {
+                assert_eq!(
+                    listed.name.starts_with(ADDED),
+                    play.is_none(),
+                    "{}",
+                    listed.name
+                );
+                joined.extend(play.map(|_| listed));
+            }
+        }
+        assert_eq!(joined, whole, "{name}: slices {kind}");
+        let tasks: usize = whole.iter().map(|play| play.tasks.len()).sum();
+        say(&format!(
+            "{name}: {} plays, {tasks} tasks, {} files {kind}: equal",
+            whole.len(),
+            files.len()
+        ));
+    }
+    assert_eq!(fingerprint(checkout), before, "the checkout was changed");
+}
+
+fn prepare(run: &Path, checkout: &Path) -> (PathBuf, PathBuf) {
+    let inventory = inventory(run).write(run).unwrap();
+    let configuration = ansible_cfg(&Configuration {
+        checkout: checkout.to_owned(),
+        hosts: 3,
+        facts: run.join("facts"),
+        known_hosts: run.join("known_hosts"),
+        control: PathBuf::from("/tmp/windlass-test"),
+        ..Configuration::default()
+    });
+    let path = run.join("ansible.cfg");
+    fs::write(&path, configuration.unwrap()).unwrap();
+    (inventory.inventory, path)
+}
+
+fn inventory(run: &Path) -> Inventory {
+    let host = |name: &str, address: &str, roles: &[Role]| Host {
+        name: name.to_owned(),
+        roles: roles.to_vec(),
+        variables: HostVariables {
+            ansible_host: address.to_owned(),
+            ..HostVariables::default()
+        },
+        python: None,
+        excluded: false,
+    };
+    let input = InventoryInput {
+        hosts: vec![
+            host("master-1", "192.0.2.11", &[Role::ControlPlane, Role::Etcd]),
+            host("worker-1", "192.0.2.21", &[Role::Worker]),
+            host("worker-2", "192.0.2.22", &[Role::Worker]),
+        ],
+        settings: Settings {
+            directories: Directories::below(run),
+            ..Settings::default()
+        },
+        ..InventoryInput::default()
+    };
+    compile(&input).unwrap()
+}
+
+fn write_each(playbook: &Playbook, checkout: &Path, directory: &Path) {
+    let units = playbook.units();
+    let groups: Vec<&[usize]> = units.iter().map(Vec::as_slice).collect();
+    let files = playbook.write(checkout, directory, &groups).unwrap();
+    assert_eq!(files.len(), units.len());
+}
+
+/// Names and sizes of the files at the top and of the playbooks: what a careless writer would touch.
+fn fingerprint(checkout: &Path) -> Vec<(PathBuf, u64)> {
+    let directories = [checkout.to_owned(), checkout.join("playbooks")];
+    let entries = directories
+        .iter()
+        .filter_map(|directory| fs::read_dir(directory).ok())
+        .flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.path(), entry.metadata().unwrap().len()))
+        .collect();
+    files.sort();
+    files
+}
+
+fn ansible_playbook() -> Option<PathBuf> {
+    if let Some(file) = env::var_os("WINDLASS_ANSIBLE_PLAYBOOK") {
+        return Some(file.into());
+    }
+    let directories = env::split_paths(&env::var_os("PATH")?).collect::<Vec<_>>();
+    let mut files = directories
+        .iter()
+        .map(|directory| directory.join("ansible-playbook"));
+    files.find(|file| {
+        fs::metadata(file)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    })
+}
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkout")
+}
+
+fn say(text: &str) {
+    eprintln!("slices_of_real_kubespray: {text}");
+}
+
+#[test]
+fn plays_that_belong_together_cannot_be_parted() {
+    let playbook = Playbook::read(&fixture(), "remove-node").unwrap();
+    let (first, _) = KEEP_TOGETHER[0];
+    let index = playbook.slice(first).unwrap().index;
+    assert!(playbook.units().contains(&vec![index, index + 1]));
+    let directory = tempfile::tempdir().unwrap();
+    for group in [[index], [index + 1]] {
+        let error = playbook
+            .write(&fixture(), directory.path(), &[&group])
+            .unwrap_err();
+        assert!(matches!(error, Error::Group { .. }), "{error}");
+    }
+    playbook
+        .write(&fixture(), directory.path(), &[&[index, index + 1]])
+        .unwrap();
+}
+
+#[test]
+fn a_play_is_carried_as_it_was_written() {
+    let playbook = Playbook::read(&fixture(), "cluster").unwrap();
+    let text = playbook.slice("kubelet/install").unwrap().text();
+    for written in [
+        "mode: 0644",
+        "!unsafe '{{ not a template }}'",
+        "yes_is_text: 'yes'",
+        "# A comment.",
+    ] {
+        assert!(text.contains(written), "{written}: {text}");
+    }
+}
+
+#[test]
+fn a_play_resolves_paths_as_in_the_checkout() {
+    let directory = tempfile::tempdir().unwrap();
+    let playbook = Playbook::read(&fixture(), "cluster").unwrap();
+    let files = playbook
+        .write(&fixture(), directory.path(), &[&[0]])
+        .unwrap();
+    assert_eq!(files[0].path.parent().unwrap(), directory.path());
+    assert!(
+        directory
+            .path()
+            .join("playbooks/windlass-cluster-000-play.yml")
+            .is_file()
+    );
+    let roles = fs::read_link(directory.path().join("roles")).unwrap();
+    assert_eq!(roles, fs::canonicalize(fixture()).unwrap().join("roles"));
+    assert!(
+        !fixture()
+            .join("playbooks/windlass-cluster-000-play.yml")
+            .exists()
+    );
+}
+
+#[test]
+fn what_cannot_be_cut_says_where() {
+    let cases: &[(&str, &str, fn(&Error) -> bool)] = &[
+        (
+            "not there",
+            "",
+            |e| matches!(e, Error::NoPlaybook { looked_for, .. } if looked_for == &["cluster.yml"]),
+        ),
+        ("no play", "---\n# Nothing.\n", |e| {
+            matches!(e, Error::Empty { .. })
+        }),
+        ("bad syntax", "---\n- hosts: all\n  tasks: [\n", |e| {
+            matches!(e, Error::Syntax { line: 3.., .. })
+        }),
+        ("bad tab", "---\n- hosts: all\n\tbecome: yes\n", |e| {
+            matches!(e, Error::Syntax { line: 2..=3, .. })
+        }),
+        ("no list", "---\nhosts: all\n", |e| {
+            matches!(e, Error::Syntax { .. })
+        }),
+        ("no hosts", "---\n- name: x\n", |e| {
+            matches!(e, Error::Uncuttable { line: 2, .. })
+        }),
+        ("missing import", "- import_playbook: gone.yml\n", |e| {
+            matches!(e, Error::Import { line: 1, .. })
+        }),
+        (
+            "import of outside",
+            "- import_playbook: ../../x.yml\n",
+            |e| matches!(e, Error::Import { .. }),
+        ),
+        (
+            "import of itself",
+            "- import_playbook: cluster.yml\n",
+            |e| matches!(e, Error::Import { .. }),
+        ),
+        (
+            "anchor across plays",
+            "- hosts: all\n  vars: &v {a: 1}\n- hosts: all\n  vars: *v\n",
+            |e| matches!(e, Error::Uncuttable { line: 3, .. }),
+        ),
+        ("one line", "[{hosts: all}]\n", |e| {
+            matches!(e, Error::Uncuttable { .. })
+        }),
+    ];
+    for (name, text, expected) in cases {
+        let checkout = tempfile::tempdir().unwrap();
+        if !text.is_empty() {
+            fs::write(checkout.path().join("cluster.yml"), text).unwrap();
+        }
+        let error = Playbook::read(checkout.path(), "cluster").expect_err(name);
+        assert!(expected(&error), "{name}: {error}: {error:?}");
+    }
+}
+
+#[test]
+fn a_play_without_hosts_can_be_told() {
+    let run = tempfile::tempdir().unwrap();
+    let inventory = inventory(run.path());
+    let playbook = Playbook::read(&fixture(), "cluster").unwrap();
+    let matches = |id: &str| playbook.slice(id).unwrap().matches(&inventory).unwrap();
+    assert!(matches("preamble/check-ansible") && matches("etcd/install"));
+    assert!(!matches("preamble/bastion") && !matches("network/calico-rr"));
+}
