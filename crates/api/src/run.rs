@@ -567,6 +567,8 @@ pub enum RecordEvent {
     StepRetried,
     /// A person counted a step as done.
     StepSkipped,
+    /// What a person asked for cannot be done; `detail` says why. The run goes on as it was.
+    RequestRefused,
 }
 
 /// The process that executes a run.

@@ -1,0 +1,164 @@
+//! What people want of a run, and the answer to each of their requests. Pure.
+//!
+//! `control.state`, `control.runUntil` and supersession are levels: the run follows them for as long as they stand.
+//! Requests are edges: each is carried out once, by its id, and answered by one record, between steps. A run that a
+//! gate paused goes on by a `Retry` (or `Skip`) of the step, for its `state` was Running all the time.
+
+use api::run::{Control, DesiredState, Record, RecordEvent, Request, RequestAction, StepPhase};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::{plan::CheckedPlan, state::State};
+
+/// What the runner follows while it works.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Steering {
+    /// The Run's `spec.control`.
+    pub control: Control,
+    /// Why a newer plan replaces this one, if it does.
+    pub superseded: Option<String>,
+}
+
+/// What the levels ask for now, the strongest first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Intent {
+    Cancel,
+    Supersede,
+    Pause,
+    Go,
+}
+
+pub(crate) fn intent(plan: &CheckedPlan, state: &State, steering: &Steering) -> Intent {
+    let until = steering.control.run_until.as_deref();
+    let reached = until
+        .and_then(|id| state.step(plan, id))
+        .is_some_and(|step| step.is_done());
+    match steering.control.state.unwrap_or_default() {
+        DesiredState::Cancelled => Intent::Cancel,
+        _ if steering.superseded.is_some() => Intent::Supersede,
+        DesiredState::Paused => Intent::Pause,
+        DesiredState::Running if reached => Intent::Pause,
+        DesiredState::Running => Intent::Go,
+    }
+}
+
+/// The first request without an answer, with its answer.
+pub(crate) fn answer(plan: &CheckedPlan, state: &State, steering: &Steering) -> Option<Record> {
+    let open = |request: &&Request| !state.has_answered(&request.id);
+    let request = steering.control.requests.iter().find(open)?;
+    let (event, step, detail) = match decide(plan, state, request) {
+        Ok((event, step)) => (event, Some(step), request.reason.clone()),
+        Err(refusal) => (
+            RecordEvent::RequestRefused,
+            request.step.clone(),
+            Some(refusal),
+        ),
+    };
+    Some(Record {
+        step,
+        detail,
+        request: Some(request.id.clone()),
+        by: request.by.clone(),
+        ..record(event)
+    })
+}
+
+/// Says, once, that `runUntil` names no step.
+pub(crate) fn unknown_bound(
+    plan: &CheckedPlan,
+    state: &State,
+    steering: &Steering,
+) -> Option<Record> {
+    let until = steering.control.run_until.as_ref()?;
+    let said = |record: &Record| {
+        record.event == RecordEvent::RequestRefused
+            && record.request.is_none()
+            && record.step.as_ref() == Some(until)
+    };
+    (plan.position(until).is_none() && !state.records().iter().any(said)).then(|| Record {
+        step: Some(until.clone()),
+        detail: Some(format!(
+            "runUntil names {until:?}, which is no step of the plan: the run does not stop there"
+        )),
+        ..record(RecordEvent::RequestRefused)
+    })
+}
+
+/// Whether a failed run is taken up again: one of the open requests changes a step.
+pub(crate) fn takes_up(plan: &CheckedPlan, state: &State, steering: &Steering) -> bool {
+    let open = steering
+        .control
+        .requests
+        .iter()
+        .filter(|request| !state.has_answered(&request.id));
+    open.into_iter()
+        .any(|request| decide(plan, state, request).is_ok())
+}
+
+/// A record of an event, to be completed.
+pub(crate) fn record(event: RecordEvent) -> Record {
+    Record {
+        sequence: 0,
+        time: Time(jiff::Timestamp::UNIX_EPOCH),
+        event,
+        step: None,
+        attempt: None,
+        detail: None,
+        request: None,
+        by: None,
+        excluded: Vec::new(),
+        results: None,
+        failure: None,
+    }
+}
+
+fn decide(
+    plan: &CheckedPlan,
+    state: &State,
+    request: &Request,
+) -> Result<(RecordEvent, String), String> {
+    let at = target(plan, state, request)?;
+    let (Some(step), Some(now)) = (plan.steps().get(at), state.steps().get(at)) else {
+        return Err("the plan has no such step".to_owned());
+    };
+    let id = step.id.clone();
+    match (request.action, now.phase) {
+        (RequestAction::Approve, StepPhase::Waiting) => Ok((RecordEvent::StepApproved, id)),
+        (RequestAction::Retry, StepPhase::Failed) => Ok((RecordEvent::StepRetried, id)),
+        (RequestAction::Skip, _)
+            if request
+                .reason
+                .as_deref()
+                .is_none_or(|why| why.trim().is_empty()) =>
+        {
+            Err(format!("skipping step {id:?} needs a reason"))
+        }
+        (RequestAction::Skip, phase) if phase != StepPhase::Running && !now.is_done() => {
+            Ok((RecordEvent::StepSkipped, id))
+        }
+        (RequestAction::Approve, phase) => Err(format!(
+            "step {id:?} does not wait for an approval: it is {phase:?}"
+        )),
+        (RequestAction::Retry, phase) => {
+            Err(format!("step {id:?} has not failed: it is {phase:?}"))
+        }
+        (RequestAction::Skip, phase) => {
+            Err(format!("step {id:?} cannot be skipped: it is {phase:?}"))
+        }
+    }
+}
+
+fn target(plan: &CheckedPlan, state: &State, request: &Request) -> Result<usize, String> {
+    if let Some(id) = &request.step {
+        return plan
+            .position(id)
+            .ok_or_else(|| format!("step {id:?} is no step of the plan"));
+    }
+    match request.action {
+        RequestAction::Approve => state
+            .first(StepPhase::Waiting)
+            .ok_or("no step waits for an approval"),
+        RequestAction::Retry => state.first(StepPhase::Failed).ok_or("no step has failed"),
+        RequestAction::Skip => Err("a skip must name its step"),
+    }
+    .map_err(str::to_owned)
+}

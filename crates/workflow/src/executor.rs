@@ -1,0 +1,152 @@
+//! What an engine implements: executing steps, and reporting how they stand.
+
+use api::run::{ExcludedHost, Failure, Results, Step};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// An engine that executes steps.
+pub trait Executor: Send + Sync {
+    /// Executes steps one after the other: a single one, or several that follow each other with the same batch and may
+    /// share a process.
+    ///
+    /// The first step is in the journal as started when this is called. Each further one is reported by
+    /// [`Reporter::started`], each end by [`Reporter::finished`]. Steps that were not reported stay as they are: ending
+    /// early is no failure for them. A step without a reported end counts as interrupted if a stop was asked for, and
+    /// as failed otherwise.
+    ///
+    /// The future is dropped when a step has outlived its timeout and does not heed the stop, and when the journal
+    /// cannot be written: dropping must end what was started.
+    fn execute(&self, steps: Vec<Step>, context: StepContext) -> impl Future<Output = ()> + Send;
+}
+
+/// What steps are executed with.
+#[derive(Debug)]
+pub struct StepContext {
+    /// Hosts that are to be left out.
+    pub excluded: Vec<ExcludedHost>,
+    /// Which attempt at the first step this is, from 1.
+    pub attempt: u32,
+    /// Whether a person approved the first step.
+    pub approved: bool,
+    /// Whether the first step was started before and did not end: remote work may still go on.
+    pub interrupted: bool,
+    /// What people want at the moment.
+    pub signal: watch::Receiver<Signal>,
+    /// Where to report.
+    pub reporter: Reporter,
+}
+
+/// What people want of the steps being executed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Signal {
+    /// To go on.
+    #[default]
+    Continue,
+    /// To hold at the next task boundary ([`Reporter::held`]) until the signal changes, or to end there with
+    /// [`StepOutcome::Interrupted`].
+    Pause,
+    /// To end at the next task boundary with [`StepOutcome::Interrupted`].
+    Stop,
+}
+
+/// How far a step is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct StepProgress {
+    /// The task it is at.
+    pub task: Option<String>,
+    /// How many tasks have started.
+    pub tasks_started: u32,
+    /// What they did.
+    pub results: Results,
+}
+
+/// How an attempt at a step ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StepOutcome {
+    /// It is done.
+    Succeeded {
+        /// Counts of task results.
+        results: Results,
+        /// Hosts that did not answer; whether the run can go on without them is judged by the step's gate.
+        unreachable: Vec<ExcludedHost>,
+        /// More about it, for people.
+        detail: Option<String>,
+    },
+    /// It failed.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// Counts of task results.
+        results: Results,
+        /// Hosts that did not answer.
+        unreachable: Vec<ExcludedHost>,
+    },
+    /// It was stopped at a task boundary, as the signal asked.
+    Interrupted {
+        /// More about it, for people.
+        detail: Option<String>,
+    },
+    /// It needs the approval of a person and is executed again with it.
+    Waiting {
+        /// What is to be approved.
+        question: String,
+    },
+}
+
+/// Where an executor reports. Every report but progress returns when the journal has it.
+#[derive(Clone, Debug)]
+pub struct Reporter(mpsc::Sender<Report>);
+
+/// The runner does not take the report: it has ended, or the step is none of those being executed. Stop working.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("report a step that the runner does not execute")]
+pub struct Rejected;
+
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) step: String,
+    pub(crate) kind: ReportKind,
+    pub(crate) answer: oneshot::Sender<Result<(), Rejected>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReportKind {
+    Started,
+    Progress(StepProgress),
+    Held,
+    Finished(StepOutcome),
+}
+
+impl Reporter {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Report>) {
+        let (sender, receiver) = mpsc::channel(1);
+        (Self(sender), receiver)
+    }
+
+    /// A step starts. Harmless for one that has started already.
+    pub async fn started(&self, step: &str) -> Result<(), Rejected> {
+        self.report(step, ReportKind::Started).await
+    }
+
+    /// A step is that far.
+    pub async fn progress(&self, step: &str, progress: StepProgress) -> Result<(), Rejected> {
+        self.report(step, ReportKind::Progress(progress)).await
+    }
+
+    /// A step holds at a task boundary, as [`Signal::Pause`] asked.
+    pub async fn held(&self, step: &str) -> Result<(), Rejected> {
+        self.report(step, ReportKind::Held).await
+    }
+
+    /// A step has ended.
+    pub async fn finished(&self, step: &str, outcome: StepOutcome) -> Result<(), Rejected> {
+        self.report(step, ReportKind::Finished(outcome)).await
+    }
+
+    async fn report(&self, step: &str, kind: ReportKind) -> Result<(), Rejected> {
+        let (answer, answered) = oneshot::channel();
+        let step = step.to_owned();
+        let report = Report { step, kind, answer };
+        self.0.send(report).await.map_err(|_| Rejected)?;
+        answered.await.map_err(|_| Rejected)?
+    }
+}

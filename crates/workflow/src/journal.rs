@@ -1,0 +1,134 @@
+//! The journal: the append-only list of what happened, from which everything else is derived.
+//!
+//! Appending is synchronous on purpose. A record is one short write and one `fsync`, and code that cannot be cancelled
+//! half-way is what makes "in the journal, then acted on" hold when a future is dropped.
+
+mod file;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use api::run::Record;
+
+pub use file::FileJournal;
+
+/// Where the records of one run are kept.
+pub trait JournalStore: Send {
+    /// All records, oldest first.
+    fn load(&mut self) -> Result<Vec<Record>, JournalError>;
+
+    /// Adds one record. When this returns, it survives a crash.
+    fn append(&mut self, record: &Record) -> Result<(), JournalError>;
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Another runner holds it.
+    #[error("open journal {}: another runner works on this run", .0.display())]
+    Held(PathBuf),
+    /// The file system refused.
+    #[error("{operation} journal {}", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A line is not what was written.
+    #[error("read journal {} line {line}: {reason}; restore the file, or remove it to start the run over", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A record cannot be written as JSON.
+    #[error("write a record as JSON")]
+    Encode(#[source] serde_json::Error),
+    /// An earlier append failed, so that the end of the file is not known.
+    #[error("append to journal {}: an earlier append failed", .0.display())]
+    Broken(PathBuf),
+    /// The store refused, for a reason of its own.
+    #[error("append to the journal: {0}")]
+    Refused(String),
+}
+
+/// Two histories of one run that tell different stories.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MergeError {
+    /// They differ.
+    #[error("the journal on this machine and the Run's history differ at record {0}")]
+    Diverged(u32),
+    /// Records between them are lost.
+    #[error(
+        "records {from} to {to} are neither in the journal on this machine nor in the Run's history"
+    )]
+    Gap {
+        /// The first lost record.
+        from: u32,
+        /// The last one.
+        to: u32,
+    },
+}
+
+/// Reconciles the journal with the copy in the Run's status: where both have a record it must be the same, and the
+/// longer one wins. The copy may lack the oldest records, because it is bounded.
+pub fn merge(local: &[Record], remote: &[Record]) -> Result<Vec<Record>, MergeError> {
+    let mut merged = local.to_vec();
+    for record in remote {
+        let next = u32::try_from(merged.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        if record.sequence > next {
+            return Err(MergeError::Gap {
+                from: next,
+                to: record.sequence - 1,
+            });
+        }
+        let known = merged
+            .iter()
+            .find(|known| known.sequence == record.sequence);
+        match known {
+            Some(known) if known == record => {}
+            None if record.sequence == next => merged.push(record.clone()),
+            _ => return Err(MergeError::Diverged(record.sequence)),
+        }
+    }
+    Ok(merged)
+}
+
+/// A journal in memory, for tests and dry runs. Its clones share the records, as runners of one machine share a file.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryJournal(Arc<Mutex<Vec<Record>>>);
+
+impl MemoryJournal {
+    /// What was appended.
+    pub fn records(&self) -> Vec<Record> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl JournalStore for MemoryJournal {
+    fn load(&mut self) -> Result<Vec<Record>, JournalError> {
+        Ok(self.records())
+    }
+
+    fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(record.clone());
+        Ok(())
+    }
+}

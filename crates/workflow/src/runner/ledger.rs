@@ -1,0 +1,72 @@
+//! The one place that writes records: proves that one may follow, writes it, and only then lets it count.
+
+use api::run::{Record, RecordEvent, Step, StepPhase};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Observer, RunError};
+use crate::{clock::Clock, journal::JournalStore, plan::CheckedPlan, state::State};
+
+pub(super) struct Ledger<'a, J, C, O> {
+    pub(super) plan: &'a CheckedPlan,
+    pub(super) state: State,
+    pub(super) journal: &'a mut J,
+    pub(super) clock: &'a C,
+    pub(super) observer: &'a mut O,
+}
+
+impl<J: JournalStore, C: Clock, O: Observer> Ledger<'_, J, C, O> {
+    pub(super) fn append_step(&mut self, at: usize, mut record: Record) -> Result<(), RunError> {
+        let started = u32::from(record.event == RecordEvent::StepStarted);
+        record.step = self.plan.steps().get(at).map(|step| step.id.clone());
+        record.attempt = self
+            .state
+            .steps()
+            .get(at)
+            .map(|step| step.attempt + started);
+        self.append(record)
+    }
+
+    pub(super) fn append(&mut self, mut record: Record) -> Result<(), RunError> {
+        record.sequence = self.state.next_sequence();
+        // The API keeps whole seconds; so does the journal, or the two copies of a record would differ.
+        let seconds = self.clock.now().as_second();
+        record.time = Time(Timestamp::from_second(seconds).unwrap_or_default());
+        bound(&mut record);
+        self.state
+            .permits(self.plan, &record)
+            .map_err(RunError::Illegal)?;
+        self.journal.append(&record).map_err(RunError::Journal)?;
+        self.state
+            .apply(self.plan, record.clone())
+            .map_err(RunError::Illegal)?;
+        self.observer.recorded(&record, &self.state);
+        Ok(())
+    }
+
+    /// The step being executed, and where it stands.
+    pub(super) fn running(&self) -> Option<(usize, &Step)> {
+        let at = self.state.first(StepPhase::Running)?;
+        Some((at, self.plan.steps().get(at)?))
+    }
+}
+
+/// Keeps what an executor said within the bounds of the API's schema.
+fn bound(record: &mut Record) {
+    shorten(record.detail.as_mut(), 2048);
+    if let Some(failure) = &mut record.failure {
+        shorten(Some(&mut failure.message), 4096);
+        shorten(failure.remedy.as_mut(), 1024);
+        failure.hosts.truncate(1000);
+    }
+    record.excluded.truncate(1000);
+    for host in &mut record.excluded {
+        shorten(Some(&mut host.reason), 1024);
+    }
+}
+
+fn shorten(text: Option<&mut String>, limit: usize) {
+    if let Some(text) = text.filter(|text| text.chars().count() > limit) {
+        *text = text.chars().take(limit - 1).chain(['…']).collect();
+    }
+}
