@@ -105,11 +105,7 @@ pub enum VersionError {
 
 /// Reads what a checkout can install from its checksums file and its defaults.
 pub fn installable(checkout: &Path) -> Result<Installable, InstallableError> {
-    let path = first_file(checkout, CHECKSUMS).ok_or_else(|| InstallableError::NoChecksums {
-        checkout: checkout.to_owned(),
-    })?;
-    let checksums: Checksums = read(&path)?;
-    let keys: Vec<KubernetesVersion> = versions(&checksums);
+    let (path, keys) = kubelets(checkout)?;
     let (Some(first), Some(last)) = (keys.first().copied(), keys.last().copied()) else {
         return Err(InstallableError::Empty { path });
     };
@@ -172,6 +168,22 @@ pub fn check_version(
             .copied()
             .unwrap_or(installable.default),
         nearest: nearest(installable.versions.iter().copied(), distance),
+    })
+}
+
+/// The versions of the kubelet in the order of the file, and the file. One release has two files that look like it.
+fn kubelets(checkout: &Path) -> Result<(PathBuf, Vec<KubernetesVersion>), InstallableError> {
+    let mut found = None;
+    let candidates = CHECKSUMS.iter().map(|candidate| checkout.join(candidate));
+    for path in candidates.filter(|path| path.is_file()) {
+        let keys = versions(&read(&path)?);
+        if !keys.is_empty() {
+            return Ok((path, keys));
+        }
+        found.get_or_insert((path, keys));
+    }
+    found.ok_or_else(|| InstallableError::NoChecksums {
+        checkout: checkout.to_owned(),
     })
 }
 

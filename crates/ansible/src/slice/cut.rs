@@ -329,4 +329,6 @@ const IMPORTS: &[&str] = &[
     "import_playbook",
     "ansible.builtin.import_playbook",
     "ansible.legacy.import_playbook",
+    // Up to kubespray 2.21, which runs on ansible-core 2.11 and 2.12.
+    "include",
 ];

@@ -1,0 +1,318 @@
+//! The catalogue agrees with the releases, and plays have the same ids in all of them.
+//!
+//! With `WINDLASS_KUBESPRAY_GIT=DIR`, a clone of kubespray with its tags, every release of the table is read; without, the
+//! test says so and reads a fixture.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use ansible::{
+    catalogue::{
+        Installable, InstallableError, VersionError, check_version, installable, releases,
+    },
+    slice::Playbook,
+};
+use api::KubernetesVersion;
+use tempfile::TempDir;
+
+fn version(text: &str) -> KubernetesVersion {
+    text.parse().unwrap()
+}
+
+#[test]
+fn the_table_is_what_the_tags_say() {
+    let Some(git) = env::var_os("WINDLASS_KUBESPRAY_GIT") else {
+        return eprintln!(
+            "NO clone of kubespray (WINDLASS_KUBESPRAY_GIT): the table was NOT compared"
+        );
+    };
+    for release in releases() {
+        let checkout = extract(Path::new(&git), &format!("v{}", release.version));
+        let found = installable(checkout.path()).unwrap();
+        assert_eq!(
+            found.default, release.kubernetes_default,
+            "{}",
+            release.version
+        );
+        assert_eq!(
+            found.minimum, release.kubernetes_minimum,
+            "{}",
+            release.version
+        );
+        let playbooks = checkout.path().join("playbooks/ansible_version.yml");
+        let playbooks = if playbooks.is_file() {
+            playbooks
+        } else {
+            checkout.path().join("ansible_version.yml")
+        };
+        let text = fs::read_to_string(playbooks).unwrap();
+        for bound in [release.ansible_core.from, release.ansible_core.before] {
+            assert!(
+                text.contains(&format!("_ansible_version: {bound}")),
+                "{}: {bound}",
+                release.version
+            );
+        }
+        let pins = ["requirements.txt", "requirements-2.12.txt"]
+            .map(|file| fs::read_to_string(checkout.path().join(file)).unwrap_or_default());
+        let pin = format!("ansible=={}", release.ansible);
+        assert!(
+            pins.concat().lines().any(|line| line == pin),
+            "{}: {pin}",
+            release.version
+        );
+        eprintln!(
+            "{}: {} versions of Kubernetes",
+            release.version,
+            found.versions.len()
+        );
+    }
+}
+
+#[test]
+fn plays_have_the_same_ids_in_every_release() {
+    let Some(git) = env::var_os("WINDLASS_KUBESPRAY_GIT") else {
+        return eprintln!("NO clone of kubespray (WINDLASS_KUBESPRAY_GIT): ids were NOT compared");
+    };
+    let expected: &[(&str, &[&str])] = &[
+        (
+            "cluster",
+            &[
+                "preamble/check-ansible",
+                "preamble/bastion",
+                "bootstrap/hosts",
+                "bootstrap/facts",
+                "prepare/hosts",
+                "etcd/install",
+                "kubelet/install",
+                "control-plane/install",
+                "nodes/join",
+                "network/calico-rr",
+                "apps/windows",
+                "apps/install",
+                "dns/resolv-conf",
+            ],
+        ),
+        (
+            "scale",
+            &[
+                "bootstrap/facts",
+                "etcd/certificates",
+                "prepare/download",
+                "prepare/workers",
+                "kubelet/install",
+                "control-plane/upload-certificates",
+                "nodes/join",
+                "dns/resolv-conf",
+            ],
+        ),
+        (
+            "upgrade-cluster",
+            &[
+                "bootstrap/facts",
+                "prepare/download",
+                "prepare/upgrade",
+                "prepare/container-engine",
+                "etcd/install",
+                "control-plane/upgrade",
+                "network/upgrade",
+                "workers/upgrade",
+                "apps/windows",
+                "network/calico-rr",
+                "apps/install",
+                "dns/resolv-conf",
+            ],
+        ),
+        ("reset", &["bootstrap/facts", "reset/hosts"]),
+        (
+            "remove-node",
+            &["remove/confirm", "remove/reset", "remove/forget"],
+        ),
+        (
+            "recover-control-plane",
+            &[
+                "recover/etcd",
+                "recover/control-plane",
+                "control-plane/install",
+                "recover/finish",
+            ],
+        ),
+    ];
+    let mut all = BTreeSet::new();
+    for release in releases() {
+        let checkout = extract(Path::new(&git), &format!("v{}", release.version));
+        for (name, ids) in expected {
+            let playbook = Playbook::read(checkout.path(), name).unwrap();
+            let found: Vec<&str> = playbook
+                .slices()
+                .iter()
+                .map(|slice| slice.id.as_str())
+                .collect();
+            let mut rest = found.iter();
+            for id in *ids {
+                assert!(
+                    rest.any(|found| found == id),
+                    "{} {name}: {id} in {found:?}",
+                    release.version
+                );
+            }
+            all.extend(found.iter().map(|id| format!("{name}: {id}")));
+        }
+    }
+    for id in all {
+        eprintln!("{id}");
+    }
+}
+
+fn extract(git: &Path, tag: &str) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let mut archive = Command::new("git")
+        .arg("-C")
+        .arg(git)
+        .args(["archive", tag])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let tar = Command::new("tar")
+        .arg("-x")
+        .arg("-C")
+        .arg(directory.path())
+        .stdin(archive.stdout.take().unwrap())
+        .status()
+        .unwrap();
+    assert!(archive.wait().unwrap().success() && tar.success(), "{tag}");
+    directory
+}
+
+fn checkout(checksums: (&str, &str), defaults: (&str, &str)) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (path, text) in [checksums, defaults] {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    directory
+}
+
+const NEW: (&str, &str) = (
+    "roles/kubespray_defaults/vars/main/checksums.yml",
+    "kubelet_checksums:\n  arm64:\n    1.34.9: sha256:0\n  amd64:\n    1.34.3: sha256:1\n    1.34.2: sha256:2\n    1.33.7: sha256:3\n    1.32.0: sha256:4\n",
+);
+
+#[test]
+fn a_checkout_says_what_it_installs() {
+    let template = "kube_version: \"{{ (kubelet_checksums['amd64'] | dict2items)[0].key }}\"\n";
+    let new = checkout(
+        NEW,
+        ("roles/kubespray_defaults/defaults/main/main.yml", template),
+    );
+    let found = installable(new.path()).unwrap();
+    assert_eq!(
+        (found.default, found.minimum),
+        (version("1.34.3"), version("1.32.0"))
+    );
+    assert_eq!(found.versions.len(), 4);
+
+    let old = checkout(
+        (
+            "roles/kubespray-defaults/defaults/main/checksums.yml",
+            "kubelet_checksums:\n  amd64:\n    v1.30.1: 0\n    v1.29.4: 1\n    v1.27.0: 2\n",
+        ),
+        (
+            "roles/kubespray-defaults/defaults/main/main.yml",
+            "kube_version: v1.29.4\nkube_version_min_required: v1.28.0\n",
+        ),
+    );
+    let found = installable(old.path()).unwrap();
+    assert_eq!(
+        (found.default, found.minimum),
+        (version("1.29.4"), version("1.28.0"))
+    );
+    assert_eq!(
+        found.versions,
+        BTreeSet::from([version("1.29.4"), version("1.30.1")])
+    );
+}
+
+#[test]
+fn what_is_no_checkout_is_told() {
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(
+        installable(empty.path()),
+        Err(InstallableError::NoChecksums { .. })
+    ));
+    let broken = checkout((NEW.0, "kubelet_checksums: [\n"), ("x", ""));
+    assert!(matches!(
+        installable(broken.path()),
+        Err(InstallableError::Parse { .. })
+    ));
+    let without = checkout((NEW.0, "kubelet_checksums: {}\n"), ("x", ""));
+    assert!(matches!(
+        installable(without.path()),
+        Err(InstallableError::Empty { .. })
+    ));
+}
+
+#[test]
+fn versions_move_by_one_minor_up() {
+    let installable = Installable {
+        default: version("1.34.3"),
+        minimum: version("1.32.0"),
+        versions: ["1.32.0", "1.33.7", "1.34.2", "1.34.3"].map(version).into(),
+    };
+    let check = |wanted: &str, installed: Option<&str>| {
+        check_version(version(wanted), &installable, installed.map(version))
+    };
+    let rows: &[(
+        &str,
+        &str,
+        Option<&str>,
+        fn(&Result<KubernetesVersion, VersionError>) -> bool,
+    )] = &[
+        ("first", "1.34.2", None, Result::is_ok),
+        ("same", "1.34.2", Some("1.34.2"), Result::is_ok),
+        ("patch", "1.34.3", Some("1.34.2"), Result::is_ok),
+        ("minor", "1.33.7", Some("1.32.0"), Result::is_ok),
+        ("two minors", "1.34.3", Some("1.32.0"), |r| {
+            matches!(r, Err(VersionError::SkippedMinor { .. }))
+        }),
+        ("major", "2.0.0", Some("1.34.3"), |r| {
+            matches!(r, Err(VersionError::SkippedMinor { .. }))
+        }),
+        ("older patch", "1.34.2", Some("1.34.3"), |r| {
+            matches!(r, Err(VersionError::Downgrade { .. }))
+        }),
+        ("older minor", "1.33.7", Some("1.34.2"), |r| {
+            matches!(r, Err(VersionError::Downgrade { .. }))
+        }),
+        (
+            "unknown patch",
+            "1.33.8",
+            None,
+            |r| matches!(r, Err(VersionError::NotInstallable { nearest, .. }) if nearest[0] == version("1.33.7")),
+        ),
+        (
+            "too old",
+            "1.31.0",
+            None,
+            |r| matches!(r, Err(VersionError::NotInstallable { nearest, .. }) if nearest[0] == version("1.32.0")),
+        ),
+        (
+            "too new",
+            "1.35.0",
+            None,
+            |r| matches!(r, Err(VersionError::NotInstallable { nearest, .. }) if nearest[0] == version("1.34.2")),
+        ),
+    ];
+    for (name, wanted, installed, expected) in rows {
+        let result = check(wanted, *installed);
+        assert!(expected(&result), "{name}: {result:?}");
+        if let Err(error) = result {
+            assert!(error.to_string().contains(wanted), "{name}: {error}");
+        }
+    }
+}
