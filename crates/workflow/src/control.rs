@@ -31,7 +31,7 @@ pub(crate) fn intent(plan: &CheckedPlan, state: &State, steering: &Steering) -> 
     let until = steering.control.run_until.as_deref();
     let reached = until
         .and_then(|id| state.step(plan, id))
-        .is_some_and(|step| step.is_done());
+        .is_some_and(crate::state::StepState::is_done);
     match steering.control.state.unwrap_or_default() {
         DesiredState::Cancelled => Intent::Cancel,
         _ if steering.superseded.is_some() => Intent::Supersede,

@@ -27,7 +27,7 @@ pub const STEP_TIMED_OUT: &str = "StepTimedOut";
 pub const EXECUTOR_ENDED: &str = "ExecutorEnded";
 
 /// The back-off never gets longer than this: ten doublings of the default would be more than an hour.
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
+const LONGEST_BACK_OFF: Duration = Duration::from_mins(5);
 const DEFAULT_BACK_OFF: Duration = Duration::from_secs(5);
 
 /// What is done about a failed step.

@@ -116,7 +116,7 @@ pub async fn run<J: JournalStore, E: Executor, C: Clock, O: Observer>(
         steerable: true,
         stop_grace,
     }
-    .to_end()
+    .finish()
     .await
 }
 
@@ -139,7 +139,7 @@ enum Next {
 }
 
 impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> {
-    async fn to_end(mut self) -> Result<Outcome, RunError> {
+    async fn finish(mut self) -> Result<Outcome, RunError> {
         if let Some(outcome) = self.take_up()? {
             return Ok(outcome);
         }

@@ -212,10 +212,10 @@ impl State {
         if let Some(id) = record.request.as_ref().filter(|id| self.has_answered(id)) {
             return Err(Rule::Answered(id.clone()));
         }
-        match of_step(record.event) {
-            true => self.check_step(plan, record).map(Some),
-            false => self.check_run(record.event).map(|()| None),
+        if of_step(record.event) {
+            return self.check_step(plan, record).map(Some);
         }
+        self.check_run(record.event).map(|()| None)
     }
 
     fn check_run(&self, event: RecordEvent) -> Result<(), Rule> {

@@ -169,11 +169,7 @@ fn chained(previous: &str, json: &str) -> String {
         .chain_update(previous)
         .chain_update(json)
         .finalize();
-    digest
-        .iter()
-        .take(CHECKSUM_BYTES)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex::encode(digest.get(..CHECKSUM_BYTES).unwrap_or(&digest))
 }
 
 fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
@@ -216,8 +212,7 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            let lines =
-                u32::try_from(whole[..length].iter().filter(|b| **b == b'\n').count()).unwrap();
+            let lines = u32::try_from(whole[..length].split(|b| *b == b'\n').count() - 1).unwrap();
             let mut journal = FileJournal::open(&path).unwrap();
             assert_eq!(
                 journal.load().unwrap(),

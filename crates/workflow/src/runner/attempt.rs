@@ -29,11 +29,16 @@ struct Attempt {
     deadline: Option<Instant>,
     /// When a step that does not heed the stop is dropped.
     drop_at: Option<Instant>,
-    /// The run is paused with a step held, and so much of its time limit was left.
-    held: Option<Option<Duration>>,
+    /// The run is paused with a step held.
+    held: Option<Held>,
     /// A step of the batch did not succeed: nothing after it may start.
     closing: bool,
     timed_out: bool,
+}
+
+/// What was left of the step's time limit when it was held.
+struct Held {
+    left: Option<Duration>,
 }
 
 impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> {
@@ -186,7 +191,7 @@ impl Attempt {
             .deadline
             .take()
             .map(|at| at.saturating_duration_since(Instant::now()));
-        self.held = Some(left);
+        self.held = Some(Held { left });
         let step = Some(id.to_owned());
         ledger.append(api::run::Record {
             step,
@@ -198,7 +203,7 @@ impl Attempt {
         &mut self,
         ledger: &mut Ledger<'_, J, C, O>,
     ) -> Result<(), RunError> {
-        let Some(left) = self.held.take() else {
+        let Some(Held { left }) = self.held.take() else {
             return Ok(());
         };
         self.deadline = left.map(|left| Instant::now() + left);

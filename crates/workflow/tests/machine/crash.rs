@@ -1,0 +1,198 @@
+//! Kills at every journal edge: nothing runs twice to success, nothing is lost, the order holds.
+
+use api::run::{FailureClass, RecordEvent, RequestAction};
+use proptest::prelude::*;
+use workflow::{CheckedPlan, MemoryJournal, Outcome, State, Steering};
+
+use crate::world::{Act, Mortal, Person, World, asking, life, plan, request};
+
+/// Lives of one run: each but the last is killed at its n-th append, the record lost or kept.
+async fn survives(
+    plan: &CheckedPlan,
+    world: World,
+    kills: &[(usize, bool)],
+    controls: Steering,
+) -> MemoryJournal {
+    let journal = MemoryJournal::default();
+    for (lives, lost) in kills.iter().copied().chain([(usize::MAX, false)]) {
+        let mortal = Mortal {
+            journal: journal.clone(),
+            lives,
+            lost,
+        };
+        let mut approved = controls.clone();
+        let approval = request("approval", RequestAction::Approve, None, None);
+        approved.control.requests.push(approval);
+        let waits = |record: &api::run::Record| record.event == RecordEvent::StepWaiting;
+        let asked = journal.records().iter().any(waits);
+        let start = if asked { &approved } else { &controls }.clone();
+        let person = Person {
+            rules: vec![(RecordEvent::StepWaiting, approved)],
+            controls: None,
+        };
+        // Every life but the last ends in an error: it is killed.
+        let _ = life(plan, &world, mortal, person, start).await;
+    }
+    prove(plan, &journal);
+    journal
+}
+
+fn prove(plan: &CheckedPlan, journal: &MemoryJournal) {
+    let records = journal.records();
+    let state = State::replay(plan, &records).expect("every transition is legal");
+    for step in plan.steps() {
+        let ends = |event| {
+            records
+                .iter()
+                .filter(|r| r.event == event && r.step.as_ref() == Some(&step.id))
+                .count()
+        };
+        assert!(
+            ends(RecordEvent::StepSucceeded) <= 1,
+            "{} succeeded twice",
+            step.id
+        );
+        let first = |id: &str, event| {
+            records
+                .iter()
+                .position(|r| r.event == event && r.step.as_deref() == Some(id))
+        };
+        if let Some(started) = first(&step.id, RecordEvent::StepStarted) {
+            for dependency in &step.depends_on {
+                let done = first(dependency, RecordEvent::StepSucceeded)
+                    .or(first(dependency, RecordEvent::StepSkipped));
+                assert!(
+                    done.is_some_and(|done| done < started),
+                    "{} before {dependency}",
+                    step.id
+                );
+            }
+        }
+    }
+    let mut answers: Vec<_> = records.iter().filter_map(|r| r.request.clone()).collect();
+    let total = answers.len();
+    answers.sort();
+    answers.dedup();
+    assert_eq!(answers.len(), total, "a request was carried out twice");
+    assert!(state.first(api::run::StepPhase::Running).is_none());
+    let status = workflow::status::derive(plan, &state, &workflow::status::Live::default());
+    let succeeded = state.phase() == api::run::RunPhase::Succeeded;
+    assert_eq!(status.progress == Some(100), succeeded);
+    let ready = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready");
+    assert_eq!(ready.map(|ready| ready.status == "True"), Some(succeeded));
+    assert_eq!(
+        status
+            .conditions
+            .iter()
+            .any(|condition| condition.type_ == "Stalled"),
+        !succeeded
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_killed_at_every_edge_ends_as_the_undisturbed_one() {
+    let plan = plan(
+        r#"[{"id":"a"},{"id":"b","dependsOn":["a"],"retry":{"limit":2}},{"id":"c","batch":"x"},{"id":"d","batch":"x","dependsOn":["c"]},
+            {"id":"ok","action":{"approve":{"question":"go on?"}}},{"id":"e","dependsOn":["d","ok"]},{"id":"f"}]"#,
+    );
+    let world = || {
+        World::default()
+            .script("b", &[Act::Fail(FailureClass::Transient)])
+            .script("e", &vec![Act::Fail(FailureClass::Permanent); 9])
+    };
+    let controls = asking(vec![request(
+        "1",
+        RequestAction::Skip,
+        Some("f"),
+        Some("not needed"),
+    )]);
+    let undisturbed = survives(&plan, world(), &[], controls.clone()).await;
+    let undisturbed_state = State::replay(&plan, &undisturbed.records()).unwrap();
+    assert_eq!(undisturbed_state.phase(), api::run::RunPhase::Failed);
+    for kill in 0..undisturbed.records().len() + 2 {
+        for lost in [true, false] {
+            for second in 0..4 {
+                let journal = survives(
+                    &plan,
+                    world(),
+                    &[(kill, lost), (second, !lost)],
+                    controls.clone(),
+                )
+                .await;
+                let phases = |j: &MemoryJournal| {
+                    let state = State::replay(&plan, &j.records()).unwrap();
+                    (
+                        state.phase(),
+                        state
+                            .steps()
+                            .iter()
+                            .map(|step| step.phase)
+                            .collect::<Vec<_>>(),
+                    )
+                };
+                assert_eq!(
+                    phases(&journal),
+                    phases(&undisturbed),
+                    "killed at {kill}, lost {lost}"
+                );
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn any_graph_with_any_kills_and_passing_failures_succeeds(
+        edges in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..3), 1..9),
+        batches in prop::collection::vec(prop::option::of(0..2_u8), 9),
+        failures in prop::collection::vec(0..3_usize, 9),
+        kills in prop::collection::vec((0..12_usize, any::<bool>()), 0..6),
+    ) {
+        let steps: Vec<_> = edges.iter().enumerate().map(|(at, on)| {
+            let on: Vec<_> = on.iter().filter(|_| at > 0).map(|on| format!("s{}", on.index(at))).collect();
+            serde_json::json!({"id": format!("s{at}"), "dependsOn": on, "retry": {"limit": 10}, "batch": batches[at].map(|b| b.to_string())})
+        }).rev().collect();
+        let plan = plan(&serde_json::to_string(&steps).unwrap());
+        let world = (0..edges.len()).fold(World::default(), |world, at| {
+            world.script(&format!("s{at}"), &vec![Act::Fail(FailureClass::Transient); failures[at]])
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let journal = runtime.block_on(survives(&plan, world.clone(), &kills, Steering::default()));
+        let state = State::replay(&plan, &journal.records()).unwrap();
+        prop_assert_eq!(state.phase(), api::run::RunPhase::Succeeded);
+        prop_assert!(plan.steps().iter().all(|step| world.done().contains(&step.id)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_goes_on_by_a_request_that_is_carried_out_once() {
+    let plan = plan(r#"[{"id":"a"},{"id":"b"}]"#);
+    let world = World::default().script("a", &[Act::Fail(FailureClass::Permanent)]);
+    let journal = MemoryJournal::default();
+    let take_up = async |controls| {
+        let mortal = Mortal {
+            journal: journal.clone(),
+            lives: usize::MAX,
+            lost: false,
+        };
+        life(&plan, &world, mortal, Person::default(), controls)
+            .await
+            .unwrap()
+    };
+    assert_eq!(take_up(Steering::default()).await, Outcome::Failed);
+    let length = journal.records().len();
+    assert_eq!(take_up(Steering::default()).await, Outcome::Failed);
+    assert_eq!(
+        journal.records().len(),
+        length,
+        "nothing is written without a reason"
+    );
+    let retry = asking(vec![request("1", RequestAction::Retry, None, None)]);
+    assert_eq!(take_up(retry.clone()).await, Outcome::Succeeded);
+    assert_eq!(take_up(retry).await, Outcome::Succeeded);
+    prove(&plan, &journal);
+}
