@@ -1,6 +1,20 @@
 //! An embedded, Kubernetes-compatible API over SQLite.
 //!
-//! A library with a `Router` and a `Store`: it knows no domain and is handed the CustomResourceDefinitions that it serves.
+//! A library with a [`Server`]: it knows no domain and is handed the CustomResourceDefinitions that it serves. Callers
+//! in the same process use its router as the transport of a `kube::Client`; others connect over TLS on loopback with
+//! the kubeconfig that it writes.
+//!
+//! # What is served
+//!
+//! - `v1`: namespaces, secrets, configmaps, events, serviceaccounts
+//! - `events.k8s.io/v1`: events (the same objects)
+//! - `coordination.k8s.io/v1`: leases
+//! - `apiextensions.k8s.io/v1`: customresourcedefinitions (readable; the list is given at start)
+//! - the resources of those definitions, with `/status` where they declare it
+//! - `authorization.k8s.io/v1` selfsubjectaccessreviews, `authentication.k8s.io/v1` selfsubjectreviews
+//! - `/version`, `/healthz`, `/livez`, `/readyz`, discovery (legacy and aggregated), `/openapi/v3`
+//!
+//! Everything else answers 404 as a Kubernetes without that resource does.
 
 pub mod apply;
 pub mod openapi;
@@ -8,3 +22,20 @@ pub mod patch;
 pub mod protobuf;
 pub mod schema;
 pub mod table;
+
+mod events;
+mod failure;
+mod gc;
+mod pipeline;
+mod registry;
+mod rest;
+mod selector;
+mod server;
+mod store;
+mod tls;
+
+pub use self::{
+    registry::DefinitionError,
+    server::{Options, Server, ServerError},
+    tls::TlsError,
+};

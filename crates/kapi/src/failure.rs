@@ -1,0 +1,222 @@
+//! Errors as clients of Kubernetes know them: a `metav1.Status` with a reason, details and causes.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{registry::Resource, store::WriteError};
+
+/// A refused request.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub code: StatusCode,
+    pub reason: &'static str,
+    pub message: String,
+    pub details: Option<Value>,
+}
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// One cause of an `Invalid` status.
+#[derive(Debug, Clone)]
+pub(crate) struct Cause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+impl Failure {
+    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    fn about(mut self, resource: &Resource, name: &str) -> Self {
+        self.details = Some(details(resource, name));
+        self
+    }
+
+    /// No such path: exactly what kubectl looks for when it decides that a server lacks a resource.
+    pub fn no_route() -> Self {
+        let mut failure = Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
+        failure.details = Some(json!({}));
+        failure
+    }
+
+    pub fn not_found(resource: &Resource, name: &str) -> Self {
+        let message = format!("{} \"{name}\" not found", resource.qualified());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
+    }
+
+    pub fn exists(resource: &Resource, name: &str) -> Self {
+        let message = format!("{} \"{name}\" already exists", resource.qualified());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+    }
+
+    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            resource.qualified()
+        );
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+    }
+
+    pub fn modified(resource: &Resource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// Another field manager owns what an apply wants to change.
+    pub fn apply_conflict(message: String, causes: &[Cause]) -> Self {
+        let mut failure = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        failure.details = Some(json!({"causes": causes_json(causes)}));
+        failure
+    }
+
+    pub fn invalid(resource: &Resource, name: &str, causes: &[Cause]) -> Self {
+        let texts: Vec<String> = causes
+            .iter()
+            .map(|cause| match cause.field.as_str() {
+                "" => cause.message.clone(),
+                field => format!("{field}: {}", cause.message),
+            })
+            .collect();
+        let list = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let kind = match resource.group.as_str() {
+            "" => resource.kind.clone(),
+            group => format!("{}.{group}", resource.kind),
+        };
+        let message = format!("{kind} \"{name}\" is invalid: {list}");
+        let mut details =
+            json!({"name": name, "kind": resource.kind, "causes": causes_json(causes)});
+        if !resource.group.is_empty() {
+            details["group"] = json!(resource.group);
+        }
+        Self {
+            code: StatusCode::UNPROCESSABLE_ENTITY,
+            reason: "Invalid",
+            message,
+            details: Some(details),
+        }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
+        let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    pub fn unsupported_media(accepted: &str) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+        )
+    }
+
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
+    }
+
+    /// The failure of a write on which no retry is left.
+    pub fn of_write(error: &WriteError, resource: &Resource, name: &str) -> Self {
+        match error {
+            WriteError::Conflict => Self::modified(resource, name),
+            WriteError::Exists => Self::exists(resource, name),
+            WriteError::Full => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "InternalError",
+                format!(
+                    "{} \"{name}\" was not stored: the disk of the data directory is full; free some space and try again",
+                    resource.qualified()
+                ),
+            ),
+            WriteError::Closed => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "the server is shutting down",
+            ),
+            error @ WriteError::Failed(_) => Self::internal(error),
+        }
+    }
+
+    /// The status object of this failure.
+    pub fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason,
+        });
+        if let Some(details) = &self.details {
+            status["details"] = details.clone();
+        }
+        status["code"] = json!(self.code.as_u16());
+        status
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = (self.code, self.status().to_string()).into_response();
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        response
+    }
+}
+
+fn details(resource: &Resource, name: &str) -> Value {
+    let mut details = json!({"name": name, "kind": resource.plural});
+    if !resource.group.is_empty() {
+        details["group"] = json!(resource.group);
+    }
+    details
+}
+
+fn causes_json(causes: &[Cause]) -> Vec<Value> {
+    causes
+        .iter()
+        .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
+        .collect()
+}

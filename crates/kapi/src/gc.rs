@@ -1,0 +1,343 @@
+//! Garbage collection: dependents of deleted owners, foreground and orphan deletion, and namespaces on their way out.
+//!
+//! One task that follows the history of all kinds. It keeps two indices (who exists, who depends on whom), marks what an
+//! event may have changed, and works the marks off; whatever it writes are events again. After a gap it starts from
+//! a full pass, so it holds no state that matters.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Weak},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    registry::Form,
+    rest::{
+        Api,
+        delete::{self, FOREGROUND, ORPHAN, Options},
+        update::finished,
+        write::{draft, remove},
+    },
+    store::{Edge, Events, Expect, Key, Object, Write},
+};
+
+type Place = (usize, Key);
+
+/// Follows the store until it is dropped.
+pub(crate) async fn collect(api: Weak<Api>) {
+    let Some(mut changed) = api.upgrade().map(|api| api.store.subscribe_all()) else {
+        return;
+    };
+    let mut collector = Collector::default();
+    loop {
+        changed.mark_unchanged();
+        match api.upgrade() {
+            Some(api) => collector.run(&api).await,
+            None => return,
+        }
+        if changed.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Collector {
+    /// Position in the history; 0 before the first full pass.
+    position: u64,
+    existing: HashMap<Box<str>, Place>,
+    dependents: HashMap<Box<str>, HashSet<Place>>,
+    marked: BTreeSet<Place>,
+}
+
+impl Collector {
+    async fn run(&mut self, api: &Api) {
+        self.follow(api);
+        // Each place once per pass; what is written here comes back as an event.
+        while let Some((kind, key)) = self.marked.pop_first() {
+            if let Err(failure) = self.settle(api, kind, &key).await {
+                if failure.code.is_server_error() {
+                    tracing::warn!(object = %key.name, message = failure.message, "garbage collection");
+                } else {
+                    // Changed meanwhile: its event marks it again.
+                    tracing::debug!(object = %key.name, message = failure.message, "garbage collection");
+                }
+            }
+            if self.marked.is_empty() {
+                self.follow(api);
+            }
+        }
+    }
+
+    /// Reads the history up to now.
+    fn follow(&mut self, api: &Api) {
+        let revision = api.store.revision();
+        if self.position == revision {
+            return;
+        }
+        let mut events = Vec::new();
+        for kind in 0..api.store.kinds().len() {
+            match api.store.events(kind, self.position) {
+                Events::Some(more, _) if self.position > 0 => {
+                    events.extend(more.into_iter().map(|event| (kind, event)));
+                }
+                _ => return self.rebuild(api),
+            }
+        }
+        events.retain(|(_, event)| event.object.revision <= revision);
+        events.sort_by_key(|(_, event)| event.object.revision);
+        for (kind, event) in events {
+            let place = (kind, event.object.key.clone());
+            if event.edge == Edge::Deleted {
+                self.forget(api, &place, &event.object);
+            } else {
+                self.learn(api, place, &event.object);
+            }
+        }
+        self.position = revision;
+    }
+
+    fn rebuild(&mut self, api: &Api) {
+        *self = Self::default();
+        self.position = api.store.revision();
+        for kind in 0..api.store.kinds().len() {
+            for object in api.store.snapshot(kind).objects.values() {
+                self.learn(api, (kind, object.key.clone()), object);
+            }
+        }
+    }
+
+    fn learn(&mut self, api: &Api, place: Place, object: &Object) {
+        self.existing.insert(object.meta.uid.clone(), place.clone());
+        for owner in &object.meta.owners {
+            let dependents = self.dependents.entry(owner.uid.clone()).or_default();
+            dependents.insert(place.clone());
+        }
+        self.mark_namespace(api, &place);
+        if !object.meta.owners.is_empty() || object.meta.deleting {
+            self.marked.insert(place);
+        }
+    }
+
+    fn forget(&mut self, api: &Api, place: &Place, object: &Object) {
+        // The same name may have been made anew with another uid.
+        self.existing.remove(&object.meta.uid);
+        for owner in &object.meta.owners {
+            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
+                dependents.remove(place);
+                if dependents.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+            if let Some(owner) = self.existing.get(&owner.uid) {
+                self.marked.insert(owner.clone());
+            }
+        }
+        if let Some(dependents) = self.dependents.get(&object.meta.uid) {
+            self.marked.extend(dependents.iter().cloned());
+        }
+        self.mark_namespace(api, place);
+    }
+
+    fn mark_namespace(&mut self, api: &Api, place: &Place) {
+        let Some(namespaces) = api.registry.of_form(Form::Namespace) else {
+            return;
+        };
+        let key = Key::new("", &place.1.namespace);
+        let found = api.store.object(namespaces.stored, &key);
+        if found.is_some_and(|namespace| namespace.meta.deleting) {
+            self.marked.insert((namespaces.stored, key));
+        }
+    }
+
+    /// Does for one object what is due.
+    async fn settle(&mut self, api: &Api, kind: usize, key: &Key) -> Result<(), Failure> {
+        let Some(object) = api.store.object(kind, key) else {
+            return Ok(());
+        };
+        if object.meta.deleting {
+            let has = |wanted: &str| object.meta.finalizers.iter().any(|f| **f == *wanted);
+            if has(ORPHAN) {
+                self.orphan(api, kind, &object).await?;
+            } else if has(FOREGROUND) {
+                self.foreground(api, kind, &object).await?;
+            }
+            let is_namespace = api
+                .registry
+                .of_stored(kind)
+                .is_some_and(|resource| resource.form == Form::Namespace);
+            if is_namespace {
+                self.empty_namespace(api, kind, &object).await?;
+            }
+            return Ok(());
+        }
+        if self.abandoned(api, &object) {
+            tracing::debug!(object = %key.name, "the owners are gone");
+            delete_place(api, kind, key, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether an object has owners and none of them is there.
+    fn abandoned(&self, api: &Api, object: &Object) -> bool {
+        let owners = &object.meta.owners;
+        !owners.is_empty()
+            && owners.iter().all(|owner| {
+                // Of a kind that is not served nothing is known: leave its dependents alone.
+                let Some(resource) = api.registry.by_kind(&owner.api_version, &owner.kind) else {
+                    return false;
+                };
+                match self.existing.get(&owner.uid) {
+                    // A namespaced owner must be in the namespace of its dependent.
+                    Some((_, key)) => resource.namespaced && key.namespace != object.key.namespace,
+                    None => true,
+                }
+            })
+    }
+
+    fn dependents_of(&self, object: &Object) -> Vec<Place> {
+        self.dependents
+            .get(&object.meta.uid)
+            .map(|places| places.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Takes the owner out of its dependents, then lets it go.
+    async fn orphan(&self, api: &Api, kind: usize, owner: &Object) -> Result<(), Failure> {
+        for (kind, key) in self.dependents_of(owner) {
+            let uid = &owner.meta.uid;
+            change(api, kind, &key, |value| {
+                if let Some(owners) = value["metadata"]["ownerReferences"].as_array_mut() {
+                    owners.retain(|reference| reference["uid"].as_str() != Some(uid));
+                    if owners.is_empty() {
+                        remove(&mut value["metadata"], "ownerReferences");
+                    }
+                }
+            })
+            .await?;
+        }
+        change(api, kind, &owner.key, |value| drop_finalizer(value, ORPHAN)).await
+    }
+
+    /// Deletes the dependents, and lets the owner go when none is left that blocks it.
+    async fn foreground(&self, api: &Api, kind: usize, owner: &Object) -> Result<(), Failure> {
+        let mut blocked = false;
+        for (kind, key) in self.dependents_of(owner) {
+            let Some(dependent) = api.store.object(kind, &key) else {
+                continue;
+            };
+            let mine = dependent
+                .meta
+                .owners
+                .iter()
+                .find(|reference| reference.uid == owner.meta.uid);
+            blocked |= mine.is_some_and(|reference| reference.block);
+            if !dependent.meta.deleting {
+                delete_place(api, kind, &key, Some("Foreground")).await?;
+                blocked &= api.store.object(kind, &key).is_some();
+            }
+        }
+        if blocked {
+            return Ok(());
+        }
+        change(api, kind, &owner.key, |value| drop_finalizer(value, FOREGROUND)).await
+    }
+
+    async fn empty_namespace(
+        &self,
+        api: &Api,
+        kind: usize,
+        namespace: &Object,
+    ) -> Result<(), Failure> {
+        let name = &namespace.key.name;
+        let mut left = false;
+        for kind in 0..api.store.kinds().len() {
+            let snapshot = api.store.snapshot(kind);
+            let keys: Vec<(Key, bool)> = crate::rest::read::within(&snapshot, Some(name), None)
+                .map(|object| (object.key.clone(), object.meta.deleting))
+                .collect();
+            for (key, deleting) in keys {
+                if !deleting {
+                    delete_place(api, kind, &key, None).await?;
+                }
+                left |= api.store.object(kind, &key).is_some();
+            }
+        }
+        if left {
+            return Ok(());
+        }
+        change(api, kind, &namespace.key, |value| {
+            if let Some(finalizers) = value["spec"]["finalizers"].as_array_mut() {
+                finalizers.retain(|finalizer| finalizer != "kubernetes");
+            }
+        })
+        .await
+    }
+}
+
+async fn delete_place(
+    api: &Api,
+    kind: usize,
+    key: &Key,
+    policy: Option<&str>,
+) -> Result<(), Failure> {
+    let Some(resource) = api.registry.of_stored(kind) else {
+        return Ok(());
+    };
+    let options = Options {
+        propagation_policy: policy.map(str::to_owned),
+        ..Options::default()
+    };
+    let current = || {
+        api.store
+            .object(kind, key)
+            .ok_or_else(|| Failure::not_found(resource, &key.name))
+    };
+    match delete::delete(api, resource, &options, current).await {
+        Err(failure) if failure.code != http::StatusCode::NOT_FOUND => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// Changes an object if it is still there; deletes it if that was the last thing that held it.
+async fn change(
+    api: &Api,
+    kind: usize,
+    key: &Key,
+    edit: impl FnOnce(&mut Value),
+) -> Result<(), Failure> {
+    let (Some(resource), Some(object)) = (api.registry.of_stored(kind), api.store.object(kind, key))
+    else {
+        return Ok(());
+    };
+    let old = object.value();
+    let mut new = old.clone();
+    edit(&mut new);
+    let gone = finished(resource, &new);
+    if new == old && !gone {
+        return Ok(());
+    }
+    let write = Write {
+        kind,
+        key: key.clone(),
+        expect: Expect::Revision(object.revision),
+        draft: draft(api, resource, &new)?,
+        delete: gone,
+    };
+    let written: Result<Arc<Object>, _> = api.store.write(write).await;
+    written
+        .map(|_| ())
+        .map_err(|error| Failure::of_write(&error, resource, &key.name))
+}
+
+fn drop_finalizer(value: &mut Value, name: &str) {
+    let metadata = &mut value["metadata"];
+    if let Some(finalizers) = metadata["finalizers"].as_array_mut() {
+        finalizers.retain(|finalizer| finalizer != name);
+    }
+    if metadata["finalizers"] == json!([]) {
+        remove(metadata, "finalizers");
+    }
+}

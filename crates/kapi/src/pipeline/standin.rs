@@ -1,0 +1,26 @@
+//! Stand-in.
+#![allow(missing_docs)]
+use serde_json::{Value, json};
+#[derive(Debug)]
+pub struct Schema(Value);
+pub struct FieldError { pub path: String, pub reason: String, pub message: String }
+impl Schema {
+    pub fn compile(v: &Value) -> Result<Self, Vec<String>> { Ok(Self(v.clone())) }
+    pub fn default(&self, _: &mut Value) {}
+    pub fn prune(&self, _: &mut Value) -> Vec<String> { Vec::new() }
+    pub fn validate(&self, _: &Value, _: Option<&Value>) -> Vec<FieldError> { Vec::new() }
+}
+#[derive(Debug, Clone)]
+pub struct Column { pub name: String, pub path: String }
+pub fn merge(a: &Value, b: &Value) -> Value {
+    let Value::Object(b) = b else { return b.clone() };
+    let mut out = a.as_object().cloned().unwrap_or_default();
+    for (k, v) in b {
+        if v.is_null() { out.shift_remove(k); } else { let m = merge(out.get(k).unwrap_or(&Value::Null), v); out.insert(k.clone(), m); }
+    }
+    Value::Object(out)
+}
+pub fn table(objects: &[Value], metadata: &Value) -> Value {
+    let rows: Vec<Value> = objects.iter().map(|o| json!({"cells": [o["metadata"]["name"]], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]}})).collect();
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": rows})
+}

@@ -1,0 +1,234 @@
+//! delete and deletecollection.
+
+use std::sync::Arc;
+
+use axum::{extract::Request, response::Response};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Api, body, json_response,
+    negotiate::View,
+    read::{find, within},
+    request::{Call, dry_run},
+    success,
+    update::finished,
+    write::{Stored, draft, now, retryable},
+};
+use crate::{
+    failure::{Failure, Result},
+    registry::{Form, Resource},
+    store::{Expect, Object, Write},
+};
+
+/// `DeleteOptions`, from the body or the query.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Options {
+    pub propagation_policy: Option<String>,
+    pub orphan_dependents: Option<bool>,
+    pub preconditions: Option<Preconditions>,
+    pub dry_run: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Preconditions {
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+/// What became of a deletion.
+pub(crate) enum Outcome {
+    Gone(Arc<Object>),
+    /// Finalizers hold it.
+    Held(Stored),
+}
+
+pub(crate) async fn one(
+    api: &Api,
+    call: &Call,
+    view: View,
+    request: Request,
+) -> Result<Response> {
+    let resource = call.resource(api);
+    let options = options(call, request).await?;
+    match delete(api, resource, &options, || find(api, call)).await? {
+        Outcome::Gone(object) => {
+            let mut details = json!({
+                "name": &*object.key.name, "kind": resource.plural, "uid": &*object.meta.uid,
+            });
+            if !resource.group.is_empty() {
+                details["group"] = json!(resource.group);
+            }
+            Ok(json_response(StatusCode::OK, &success(&details)))
+        }
+        Outcome::Held(stored) => Ok(stored.response(resource, view, StatusCode::OK)),
+    }
+}
+
+pub(crate) async fn collection(
+    api: &Api,
+    call: &Call,
+    view: View,
+    request: Request,
+) -> Result<Response> {
+    let resource = call.resource(api);
+    if resource.form == Form::Namespace {
+        return Err(Failure::method_not_allowed());
+    }
+    let selector = call.selector(resource)?;
+    let options = options(call, request).await?;
+    let snapshot = api.store.snapshot(resource.stored);
+    for object in within(&snapshot, call.namespace.as_deref(), None) {
+        if !selector.matches(object) {
+            continue;
+        }
+        let current = || {
+            api.store
+                .object(resource.stored, &object.key)
+                .ok_or_else(|| Failure::not_found(resource, &object.key.name))
+        };
+        match delete(api, resource, &options, current).await {
+            // Gone meanwhile is what was wanted.
+            Err(failure) if failure.code != StatusCode::NOT_FOUND => return Err(failure),
+            _ => {}
+        }
+    }
+    let _ = view;
+    Ok(json_response(
+        StatusCode::OK,
+        &success(&json!({"kind": resource.plural})),
+    ))
+}
+
+/// Deletes an object, or marks it as deleted if finalizers hold it.
+pub(crate) async fn delete(
+    api: &Api,
+    resource: &Resource,
+    options: &Options,
+    current: impl Fn() -> Result<Arc<Object>>,
+) -> Result<Outcome> {
+    let dry = dry_run(options.dry_run.iter().flatten().next().map(String::as_str))?;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let object = current()?;
+        check(resource, &object, options)?;
+        let old = object.value();
+        let new = marked(resource, &old, options)?;
+        let gone = finished(resource, &new);
+        if dry {
+            return Ok(if gone { Outcome::Gone(object) } else { Outcome::Held(Stored::Dry(new, Vec::new())) });
+        }
+        if !gone && new == old {
+            return Ok(Outcome::Held(Stored::Object(object, Vec::new())));
+        }
+        let write = Write {
+            kind: resource.stored,
+            key: object.key.clone(),
+            expect: Expect::Revision(object.revision),
+            draft: draft(api, resource, if gone { &old } else { &new })?,
+            delete: gone,
+        };
+        match api.store.write(write).await {
+            Ok(object) if gone => return Ok(Outcome::Gone(object)),
+            Ok(object) => return Ok(Outcome::Held(Stored::Object(object, Vec::new()))),
+            Err(error) if retryable(&error) && attempts < 32 => {}
+            Err(error) => return Err(Failure::of_write(&error, resource, &object.key.name)),
+        }
+    }
+}
+
+fn check(resource: &Resource, object: &Object, options: &Options) -> Result<()> {
+    let Some(preconditions) = &options.preconditions else {
+        return Ok(());
+    };
+    let differs = |what: &str, given: &Option<String>, actual: &str| match given {
+        Some(given) if given != actual => Err(Failure::conflict(
+            resource,
+            &object.key.name,
+            &format!("Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"),
+        )),
+        _ => Ok(()),
+    };
+    differs("UID", &preconditions.uid, &object.meta.uid)?;
+    differs(
+        "ResourceVersion",
+        &preconditions.resource_version,
+        &object.revision.to_string(),
+    )
+}
+
+/// The object as it is after the request for its deletion.
+fn marked(resource: &Resource, old: &Value, options: &Options) -> Result<Value> {
+    let mut new = old.clone();
+    let policy = match (&options.propagation_policy, options.orphan_dependents) {
+        (Some(policy), _) => policy.as_str(),
+        (None, Some(true)) => "Orphan",
+        _ => "Background",
+    };
+    let (add, drop) = match policy {
+        "Foreground" => (Some(FOREGROUND), Some(ORPHAN)),
+        "Orphan" => (Some(ORPHAN), Some(FOREGROUND)),
+        "Background" => (None, None),
+        other => {
+            return Err(Failure::bad_request(format!(
+                "invalid propagationPolicy {other:?}: Foreground, Background or Orphan"
+            )));
+        }
+    };
+    let mut finalizers: Vec<Value> = new["metadata"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    finalizers.retain(|finalizer| finalizer.as_str() != drop || drop.is_none());
+    if let Some(add) = add.filter(|add| !finalizers.iter().any(|f| f == add)) {
+        finalizers.push(json!(add));
+    }
+    if finalizers.is_empty() {
+        super::write::remove(&mut new["metadata"], "finalizers");
+    } else {
+        new["metadata"]["finalizers"] = json!(finalizers);
+    }
+    if new["metadata"].get("deletionTimestamp").is_none() {
+        new["metadata"]["deletionTimestamp"] = json!(now());
+        new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        if let Some(generation) = new["metadata"]["generation"].as_i64() {
+            new["metadata"]["generation"] = json!(generation + 1);
+        }
+    }
+    if resource.form == Form::Namespace {
+        new["status"]["phase"] = json!("Terminating");
+    }
+    Ok(new)
+}
+
+/// The body may be missing, empty, or `DeleteOptions` in any encoding; the query overrides it.
+async fn options(call: &Call, request: Request) -> Result<Options> {
+    let media = body::media_type(&request);
+    let bytes = body::read(request).await?;
+    let mut options = if bytes.is_empty() {
+        Options::default()
+    } else {
+        let value = body::decode(&media, &bytes)?;
+        serde_json::from_value(value)
+            .map_err(|error| Failure::bad_request(format!("invalid DeleteOptions: {error}")))?
+    };
+    if let Some(policy) = call.query("propagationPolicy") {
+        options.propagation_policy = Some(policy.to_owned());
+    }
+    if call.query("orphanDependents").is_some() {
+        options.orphan_dependents = Some(call.flag("orphanDependents"));
+    }
+    if let Some(value) = call.query("dryRun") {
+        options.dry_run = Some(vec![value.to_owned()]);
+    }
+    Ok(options)
+}
+
+/// Held until the dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Held until the dependents have forgotten their owner.
+pub(crate) const ORPHAN: &str = "orphan";

@@ -1,0 +1,233 @@
+//! get and list.
+
+use std::{ops::Bound, sync::Arc};
+
+use axum::response::Response;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    Api, bytes_response, json_response,
+    negotiate::{View, metadata_only, present},
+    request::Call,
+};
+use crate::{
+    events,
+    failure::{Failure, Result},
+    pipeline::{self, Include},
+    registry::{Form, Resource},
+    selector::Selector,
+    store::{Key, Object, Snapshot},
+};
+
+pub(crate) fn get(api: &Api, call: &Call, view: View) -> Result<Response> {
+    let resource = call.resource(api);
+    let object = find(api, call)?;
+    let body = present(resource, &object, view, Include::of(call.query("includeObject")));
+    Ok(bytes_response(StatusCode::OK, body))
+}
+
+/// The object that a call names.
+pub(crate) fn find(api: &Api, call: &Call) -> Result<Arc<Object>> {
+    let resource = call.resource(api);
+    let name = call.name.as_deref().unwrap_or_default();
+    let key = Key::new(call.namespace.as_deref().unwrap_or_default(), name);
+    api.store
+        .object(resource.stored, &key)
+        .ok_or_else(|| Failure::not_found(resource, name))
+}
+
+/// A position in a list: its snapshot, and the last object of the page before.
+#[derive(Debug, Serialize, Deserialize)]
+struct Continue {
+    #[serde(rename = "r")]
+    revision: u64,
+    #[serde(rename = "ns")]
+    namespace: String,
+    #[serde(rename = "n")]
+    name: String,
+}
+
+struct Page {
+    revision: u64,
+    objects: Vec<Arc<Object>>,
+    next: Option<String>,
+    remaining: Option<usize>,
+}
+
+pub(crate) fn list(api: &Api, call: &Call, view: View) -> Result<Response> {
+    let resource = call.resource(api);
+    let selector = call.selector(resource)?;
+    let page = page(api, call, resource, &selector)?;
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(next) = &page.next {
+        metadata["continue"] = json!(next);
+    }
+    if let Some(remaining) = page.remaining.filter(|_| selector.is_empty()) {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    match view {
+        View::Table => {
+            let values: Vec<Value> = page.objects.iter().map(|object| object.value()).collect();
+            let include = Include::of(call.query("includeObject"));
+            let table = pipeline::table(resource, &values, include, &metadata);
+            Ok(json_response(StatusCode::OK, &table))
+        }
+        View::Metadata => {
+            let items: Vec<Value> = page
+                .objects
+                .iter()
+                .map(|object| metadata_only(&object.value()))
+                .collect();
+            Ok(json_response(
+                StatusCode::OK,
+                &json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": metadata, "items": items,
+                }),
+            ))
+        }
+        View::Plain => Ok(bytes_response(
+            StatusCode::OK,
+            concatenate(resource, &metadata, &page.objects),
+        )),
+    }
+}
+
+/// A list is its objects' bytes, one after the other: nothing is parsed.
+fn concatenate(resource: &Resource, metadata: &Value, objects: &[Arc<Object>]) -> Vec<u8> {
+    let size: usize = objects.iter().map(|object| object.bytes.len() + 1).sum();
+    let mut out = Vec::with_capacity(size + 256);
+    out.extend_from_slice(
+        format!(
+            "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
+            resource.kind,
+            resource.api_version()
+        )
+        .as_bytes(),
+    );
+    for (index, object) in objects.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        if resource.form == Form::NewEvent {
+            let mut value = object.value();
+            events::to_events(&mut value);
+            out.extend_from_slice(value.to_string().as_bytes());
+        } else {
+            out.extend_from_slice(&object.bytes);
+        }
+    }
+    out.extend_from_slice(b"]}");
+    out
+}
+
+fn page(api: &Api, call: &Call, resource: &Resource, selector: &Selector) -> Result<Page> {
+    let limit: usize = match call.query("limit") {
+        None => 0,
+        Some(text) => text
+            .parse()
+            .map_err(|_| Failure::bad_request(format!("invalid limit {text:?}: not a number")))?,
+    };
+    let (snapshot, after) = match call.query("continue") {
+        Some(token) => {
+            let token = parse_continue(token)?;
+            let snapshot = api.store.page(resource.stored, token.revision).ok_or_else(|| {
+                Failure::expired("The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.")
+            })?;
+            (snapshot, Some(Key::new(&token.namespace, &token.name)))
+        }
+        None => (snapshot_at(api, call, resource)?, None),
+    };
+    let namespace = call.namespace.as_deref();
+    let mut wanted = within(&snapshot, namespace, after.as_ref())
+        .filter(|object| selector.matches(object));
+    let mut objects: Vec<Arc<Object>> = Vec::new();
+    while limit == 0 || objects.len() < limit {
+        match wanted.next() {
+            Some(object) => objects.push(Arc::clone(object)),
+            None => break,
+        }
+    }
+    let remaining = wanted.count();
+    let next = objects.last().filter(|_| remaining > 0).map(|last| {
+        let token = Continue {
+            revision: snapshot.revision,
+            namespace: last.key.namespace.to_string(),
+            name: last.key.name.to_string(),
+        };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+    });
+    if next.is_some() {
+        api.store.keep_page(resource.stored, &snapshot);
+    }
+    Ok(Page {
+        revision: snapshot.revision,
+        objects,
+        remaining: next.is_some().then_some(remaining),
+        next,
+    })
+}
+
+/// The objects of a snapshot in a namespace, or in all, after a key.
+pub(crate) fn within<'a>(
+    snapshot: &'a Snapshot,
+    namespace: Option<&'a str>,
+    after: Option<&Key>,
+) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
+    let start = match (after, namespace) {
+        (Some(after), _) => Bound::Excluded(after.clone()),
+        (None, Some(namespace)) => Bound::Included(Key::new(namespace, "")),
+        (None, None) => Bound::Unbounded,
+    };
+    snapshot
+        .objects
+        .range((start, Bound::Unbounded))
+        .map(|(_, object)| object)
+        .take_while(move |object| namespace.is_none_or(|wanted| *object.key.namespace == *wanted))
+}
+
+fn parse_continue(token: &str) -> Result<Continue> {
+    URL_SAFE_NO_PAD
+        .decode(token)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .ok_or_else(|| Failure::bad_request("continue key is not valid"))
+}
+
+/// The current snapshot, if it satisfies `resourceVersion` and `resourceVersionMatch`.
+fn snapshot_at(api: &Api, call: &Call, resource: &Resource) -> Result<Snapshot> {
+    let snapshot = api.store.snapshot(resource.stored);
+    let Some(wanted) = call.revision()? else {
+        return Ok(snapshot);
+    };
+    if wanted > snapshot.revision {
+        return Err(too_new(wanted, snapshot.revision));
+    }
+    match call.query("resourceVersionMatch") {
+        Some("Exact") if wanted != snapshot.revision => {
+            api.store.page(resource.stored, wanted).ok_or_else(|| {
+                Failure::expired(format!(
+                    "The resourceVersion for the provided list is too old: {wanted} (current: {})",
+                    snapshot.revision
+                ))
+            })
+        }
+        None | Some("Exact" | "NotOlderThan") => Ok(snapshot),
+        Some(other) => Err(Failure::bad_request(format!(
+            "invalid resourceVersionMatch {other:?}: Exact or NotOlderThan"
+        ))),
+    }
+}
+
+fn too_new(wanted: u64, current: u64) -> Failure {
+    let message = format!("Too large resource version: {wanted}, current: {current}");
+    let mut failure = Failure::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
+    failure.details = Some(json!({
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }));
+    failure
+}

@@ -1,0 +1,178 @@
+//! The parts of a request that every verb reads.
+
+use std::collections::HashMap;
+
+use axum::extract::{Query, Request};
+use http::header;
+
+use super::Api;
+use crate::{
+    failure::{Failure, Result},
+    registry::{Form, Registry, Resource},
+    selector::Selector,
+};
+
+/// Who asks. In-process callers are the operator itself; over TLS it is the subject of the client certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub user: String,
+    pub groups: Vec<String>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            user: "windlass:in-process".into(),
+            groups: vec!["system:masters".into(), "system:authenticated".into()],
+        }
+    }
+}
+
+/// A subresource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sub {
+    Status,
+    /// Of a Namespace: its `spec.finalizers`.
+    Finalize,
+}
+
+/// A request for a resource, parsed.
+#[derive(Debug)]
+pub(crate) struct Call {
+    resource: usize,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub sub: Option<Sub>,
+    pub manager: String,
+    query: HashMap<String, String>,
+}
+
+/// What to do about fields that no schema knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl Call {
+    pub fn parse(
+        registry: &Registry,
+        group: &str,
+        version: &str,
+        rest: &[&str],
+        request: &Request,
+    ) -> Result<Self> {
+        let (namespace, rest) = match rest {
+            // `namespaces/NAME/status` is the namespace itself; a resource of that name there is none.
+            ["namespaces", _, "status" | "finalize"] if group.is_empty() => (None, rest),
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),
+            rest => (None, rest),
+        };
+        let (plural, name, sub) = match rest {
+            [plural] => (*plural, None, None),
+            [plural, name] => (*plural, Some(*name), None),
+            [plural, name, sub] => (*plural, Some(*name), Some(*sub)),
+            _ => return Err(Failure::no_route()),
+        };
+        let index = registry
+            .resources
+            .iter()
+            .position(|r| r.group == group && r.version == version && r.plural == plural)
+            .ok_or_else(Failure::no_route)?;
+        let resource = &registry.resources[index];
+        if resource.namespaced != namespace.is_some() && (name.is_some() || namespace.is_some()) {
+            return Err(Failure::no_route());
+        }
+        let sub = match sub {
+            None => None,
+            Some("status") if resource.status => Some(Sub::Status),
+            Some("finalize") if resource.form == Form::Namespace => Some(Sub::Finalize),
+            Some(_) => return Err(Failure::no_route()),
+        };
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
+            .map_err(|error| Failure::bad_request(error.to_string()))?;
+        let query: HashMap<String, String> = pairs.into_iter().collect();
+        Ok(Self {
+            resource: index,
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            sub,
+            manager: manager(&query, request),
+            query,
+        })
+    }
+
+    pub fn resource<'a>(&self, api: &'a Api) -> &'a Resource {
+        &api.registry.resources[self.resource]
+    }
+
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.query(name), Some("true" | "1" | "True"))
+    }
+
+    pub fn dry_run(&self) -> Result<bool> {
+        dry_run(self.query("dryRun"))
+    }
+
+    pub fn field_validation(&self) -> Result<FieldValidation> {
+        match self.query("fieldValidation") {
+            None | Some("Warn") => Ok(FieldValidation::Warn),
+            Some("Strict") => Ok(FieldValidation::Strict),
+            Some("Ignore") => Ok(FieldValidation::Ignore),
+            Some(other) => Err(Failure::bad_request(format!(
+                "invalid fieldValidation {other:?}: Ignore, Warn or Strict"
+            ))),
+        }
+    }
+
+    pub fn selector(&self, resource: &Resource) -> Result<Selector> {
+        Selector::parse(
+            self.query("labelSelector"),
+            self.query("fieldSelector"),
+            resource,
+        )
+    }
+
+    /// The revision in the query; absent and "0" mean the same for a store that is always current.
+    pub fn revision(&self) -> Result<Option<u64>> {
+        match self.query("resourceVersion") {
+            None | Some("0") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                Failure::bad_request(format!("invalid resource version {text:?}: not a number"))
+            }),
+        }
+    }
+}
+
+pub(crate) fn dry_run(value: Option<&str>) -> Result<bool> {
+    match value {
+        None => Ok(false),
+        Some("All") => Ok(true),
+        Some(other) => Err(Failure::bad_request(format!(
+            "invalid dryRun {other:?}: only All is supported"
+        ))),
+    }
+}
+
+/// The field manager: as asked, or the program in the user agent as Kubernetes does.
+fn manager(query: &HashMap<String, String>, request: &Request) -> String {
+    let agent = || {
+        let agent = request.headers().get(header::USER_AGENT)?.to_str().ok()?;
+        agent.split('/').next().map(str::to_owned)
+    };
+    query
+        .get("fieldManager")
+        .filter(|manager| !manager.is_empty())
+        .cloned()
+        .or_else(agent)
+        .filter(|manager| !manager.is_empty())
+        .unwrap_or_else(|| "unknown".into())
+}

@@ -1,0 +1,77 @@
+//! Questions about oneself: `kubectl auth can-i` and `kubectl auth whoami`.
+//!
+//! There is one right here: a client certificate of this server's authority. Whoever has it may do everything that is
+//! served.
+
+use axum::{extract::Request, response::Response};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Api, body, json_response, request::Identity};
+use crate::failure::{Failure, Result};
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Review {
+    Access,
+    Subject,
+}
+
+pub(crate) const RESOURCES: [(&str, &str, &str); 2] = [
+    ("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+    ("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews"),
+];
+
+pub(crate) fn route(
+    _: &Api,
+    group: &str,
+    version: &str,
+    rest: &[&str],
+    request: &Request,
+) -> Result<Option<Review>> {
+    let review = match (group, version, rest) {
+        ("authorization.k8s.io", "v1", ["selfsubjectaccessreviews"]) => Review::Access,
+        ("authentication.k8s.io", "v1", ["selfsubjectreviews"]) => Review::Subject,
+        _ => return Ok(None),
+    };
+    if request.method() == Method::POST {
+        Ok(Some(review))
+    } else {
+        Err(Failure::method_not_allowed())
+    }
+}
+
+pub(crate) async fn answer(api: &Api, review: Review, request: Request) -> Result<Response> {
+    let identity = request
+        .extensions()
+        .get::<Identity>()
+        .cloned()
+        .unwrap_or_default();
+    let mut value = body::object(request).await?;
+    value["metadata"] = json!({});
+    value["status"] = match review {
+        Review::Subject => {
+            json!({"userInfo": {"username": identity.user, "groups": identity.groups}})
+        }
+        Review::Access => access(api, &value["spec"]),
+    };
+    Ok(json_response(StatusCode::CREATED, &value))
+}
+
+fn access(api: &Api, spec: &Value) -> Value {
+    let wanted = &spec["resourceAttributes"];
+    let text = |name: &str| wanted[name].as_str().unwrap_or_default();
+    let any = |given: &str, actual: &str| given.is_empty() || given == "*" || given == actual;
+    let served = !wanted.is_object()
+        || text("resource") == "*"
+        || api.registry.resources.iter().any(|resource| {
+            text("resource") == resource.plural
+                && (text("group") == resource.group || text("group") == "*")
+                && any(text("version"), &resource.version)
+                && (any(text("verb"), "") || resource.verbs().contains(&text("verb")))
+        });
+    if served {
+        json!({"allowed": true})
+    } else {
+        json!({"allowed": false, "reason": "this server does not serve it"})
+    }
+}

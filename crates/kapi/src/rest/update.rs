@@ -1,0 +1,334 @@
+//! replace and patch: optimistic, repeated while somebody else was faster and the client named no revision.
+
+use axum::{extract::Request, response::Response};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{
+    Api, body,
+    negotiate::View,
+    read::find,
+    request::{Call, Sub},
+    write::{Stored, accept, check, draft, insert, remove, retryable},
+};
+use crate::{
+    events,
+    failure::{Cause, Failure, Result},
+    pipeline::{self, Operation},
+    registry::{Form, Resource},
+    store::{Expect, Object, Write},
+};
+
+pub(crate) async fn replace(
+    api: &Api,
+    call: &Call,
+    view: View,
+    request: Request,
+) -> Result<Response> {
+    let resource = call.resource(api);
+    let mut new = body::object(request).await?;
+    accept(call, resource, &mut new)?;
+    require_revision(resource, &new)?;
+    let stored = modify(api, call, Operation::Update, |_| Ok(new.clone())).await?;
+    Ok(stored.response(resource, view, StatusCode::OK))
+}
+
+pub(crate) async fn patch(
+    api: &Api,
+    call: &Call,
+    view: View,
+    request: Request,
+) -> Result<Response> {
+    let resource = call.resource(api);
+    let media = body::media_type(&request);
+    let bytes = body::read(request).await?;
+    if media == "application/apply-patch+yaml" {
+        return apply(api, call, view, &bytes).await;
+    }
+    let patch: Value = body::yaml(&bytes)?;
+    let stored = modify(api, call, Operation::Update, |old| {
+        let new = match media.as_str() {
+            "application/json-patch+json" => pipeline::json_patch(resource, old, &patch),
+            "application/merge-patch+json" => Ok(pipeline::merge_patch(old, &patch)),
+            "application/strategic-merge-patch+json" if resource.form != Form::Custom => {
+                pipeline::strategic_patch(resource, old, &patch)
+            }
+            _ => Err(Failure::unsupported_media(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
+        }?;
+        if new.is_object() { Ok(new) } else { Err(Failure::bad_request("the patched object is not an object")) }
+    })
+    .await?;
+    Ok(stored.response(resource, view, StatusCode::OK))
+}
+
+async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Response> {
+    let resource = call.resource(api);
+    if call.query("fieldManager").is_none() {
+        return Err(Failure::bad_request(
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+        ));
+    }
+    let mut applied = body::yaml(bytes)?;
+    for field in ["apiVersion", "kind"] {
+        if applied.get(field).and_then(Value::as_str).is_none() {
+            return Err(Failure::bad_request(format!("{field} is required in an apply patch")));
+        }
+    }
+    accept(call, resource, &mut applied)?;
+    if applied["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    loop {
+        if find(api, call).is_ok() {
+            let result = modify(api, call, Operation::Apply, |old| {
+                pipeline::apply(Some(old), &applied, call, resource)
+            })
+            .await;
+            match result {
+                // Deleted meanwhile: then this is a creation.
+                Err(failure) if failure.code == StatusCode::NOT_FOUND => continue,
+                result => return Ok(result?.response(resource, view, StatusCode::OK)),
+            }
+        }
+        if call.sub.is_some() {
+            return Err(Failure::not_found(resource, call.name.as_deref().unwrap_or_default()));
+        }
+        if let Some(uid) = applied["metadata"]["uid"].as_str() {
+            let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Failure::conflict(resource, call.name.as_deref().unwrap_or_default(), &why));
+        }
+        let new = pipeline::apply(None, &applied, call, resource)?;
+        match insert(api, call, new, Operation::Apply).await {
+            Err(failure) if failure.reason == "AlreadyExists" => {}
+            result => return Ok(result?.response(resource, view, StatusCode::CREATED)),
+        }
+    }
+}
+
+/// Reads, changes and writes an object; again if it changed meanwhile and the caller named no revision.
+pub(crate) async fn modify(
+    api: &Api,
+    call: &Call,
+    operation: Operation,
+    change: impl Fn(&Value) -> Result<Value>,
+) -> Result<Stored> {
+    let resource = call.resource(api);
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let current = find(api, call)?;
+        let old = current.value();
+        let old_view = converted(resource, &old);
+        let mut new = change(&old_view)?;
+        accept_changed(resource, call, &mut new)?;
+        preconditions(resource, &current, &new)?;
+        let warnings = settle(call, resource, &old, &mut new, operation)?;
+        if unchanged(&old, &new) {
+            return Ok(Stored::Object(current, warnings));
+        }
+        if call.dry_run()? {
+            return Ok(Stored::Dry(new, warnings));
+        }
+        let write = Write {
+            kind: resource.stored,
+            key: current.key.clone(),
+            expect: Expect::Revision(current.revision),
+            draft: draft(api, resource, &new)?,
+            delete: finished(resource, &new),
+        };
+        match api.store.write(write).await {
+            Ok(object) => return Ok(Stored::Object(object, warnings)),
+            Err(error) if retryable(&error) && attempts < ATTEMPTS => {}
+            Err(error) => return Err(Failure::of_write(&error, resource, &current.key.name)),
+        }
+    }
+}
+
+/// The object in the version of the request.
+fn converted(resource: &Resource, old: &Value) -> Value {
+    let mut value = old.clone();
+    if resource.form == Form::NewEvent {
+        events::to_events(&mut value);
+    }
+    value
+}
+
+fn accept_changed(resource: &Resource, call: &Call, new: &mut Value) -> Result<()> {
+    // A replaced body was converted when it was accepted.
+    if resource.form == Form::NewEvent && new["apiVersion"] == "v1" {
+        return Ok(());
+    }
+    accept(call, resource, new)
+}
+
+/// The revision and uid that the new object names must be those of the current one.
+fn preconditions(resource: &Resource, current: &Object, new: &Value) -> Result<()> {
+    let metadata = &new["metadata"];
+    let given = |name: &str| metadata.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
+    if let Some(uid) = given("uid").filter(|uid| **uid != *current.meta.uid) {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            current.meta.uid
+        );
+        return Err(Failure::conflict(resource, &current.key.name, &why));
+    }
+    match given("resourceVersion") {
+        Some(revision) if revision != current.revision.to_string() => {
+            Err(Failure::modified(resource, &current.key.name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Kinds whose clients must say what they have read.
+fn require_revision(resource: &Resource, new: &Value) -> Result<()> {
+    let conditional = resource.form == Form::Custom || resource.kind == "Lease";
+    let given = new["metadata"]["resourceVersion"].as_str();
+    if !conditional || given.is_some_and(|revision| !revision.is_empty()) {
+        return Ok(());
+    }
+    let cause = Cause {
+        reason: "FieldValueInvalid".into(),
+        message: "Invalid value: 0x0: must be specified for an update".into(),
+        field: "metadata.resourceVersion".into(),
+    };
+    Err(Failure::invalid(resource, super::write::name_of(new), &[cause]))
+}
+
+/// Brings a changed object into the state in which it is stored: what may not change is taken from the old one.
+fn settle(
+    call: &Call,
+    resource: &Resource,
+    old: &Value,
+    new: &mut Value,
+    operation: Operation,
+) -> Result<Vec<String>> {
+    keep(call, resource, old, new);
+    let warnings = check(call, resource, new, Some(old))?;
+    immutable(resource, old, new)?;
+    if resource.form == Form::Custom {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+        let changed = without(old, resource.status) != without(new, resource.status);
+        new["metadata"]["generation"] = json!(generation + i64::from(changed));
+    }
+    if operation == Operation::Update {
+        pipeline::track(Some(old), new, call, resource);
+    }
+    Ok(warnings)
+}
+
+fn keep(call: &Call, resource: &Resource, old: &Value, new: &mut Value) {
+    if call.sub == Some(Sub::Status) {
+        let status = new.get("status").cloned();
+        let managed = new["metadata"].get("managedFields").cloned();
+        *new = old.clone();
+        set(new, "status", status);
+        set(&mut new["metadata"], "managedFields", managed);
+    } else if call.sub == Some(Sub::Finalize) {
+        let finalizers = new["spec"]["finalizers"].clone();
+        *new = old.clone();
+        new["spec"] = json!({"finalizers": finalizers});
+    } else if resource.status {
+        set(new, "status", old.get("status").cloned());
+        if resource.form == Form::Namespace {
+            set(new, "spec", old.get("spec").cloned());
+        }
+    }
+    for name in [
+        "resourceVersion",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "generateName",
+        "selfLink",
+    ] {
+        let value = old["metadata"].get(name).cloned();
+        set(&mut new["metadata"], name, value);
+    }
+}
+
+/// Sets or removes a field.
+fn set(object: &mut Value, name: &str, value: Option<Value>) {
+    match value {
+        Some(value) => object[name] = value,
+        None => {
+            remove(object, name);
+        }
+    }
+}
+
+fn immutable(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
+    let locked = old["immutable"] == json!(true);
+    let frozen: &[&str] = match resource.kind.as_str() {
+        "Secret" if locked => &["data", "type", "immutable"],
+        "Secret" => &["type"],
+        "ConfigMap" if locked => &["data", "binaryData", "immutable"],
+        _ => return Ok(()),
+    };
+    let causes: Vec<Cause> = frozen
+        .iter()
+        .filter(|field| old.get(**field) != new.get(**field))
+        .map(|field| Cause {
+            reason: "FieldValueForbidden".into(),
+            message: "Forbidden: field is immutable".into(),
+            field: (*field).into(),
+        })
+        .collect();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid(resource, super::write::name_of(new), &causes))
+}
+
+/// The part of an object whose change is a new generation.
+fn without(value: &Value, status: bool) -> Value {
+    let mut value = value.clone();
+    remove(&mut value, "metadata");
+    if status {
+        remove(&mut value, "status");
+    }
+    value
+}
+
+/// Whether a write would change nothing but the times in the managed fields. Then none is made: otherwise every
+/// server-side apply of a controller would wake that controller.
+fn unchanged(old: &Value, new: &Value) -> bool {
+    let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else {
+        return false;
+    };
+    before.len() == after.len()
+        && before.iter().all(|(name, value)| {
+            if name == "metadata" {
+                timeless(value) == timeless(&new["metadata"])
+            } else {
+                after.get(name) == Some(value)
+            }
+        })
+}
+
+fn timeless(metadata: &Value) -> Value {
+    let mut metadata = metadata.clone();
+    remove(&mut metadata, "resourceVersion");
+    for entry in metadata["managedFields"].as_array_mut().into_iter().flatten() {
+        remove(entry, "time");
+    }
+    if metadata["managedFields"].is_null() {
+        remove(&mut metadata, "managedFields");
+    }
+    metadata
+}
+
+/// Whether nothing holds a deleted object any more: it goes in the same write that removed the last finalizer.
+pub(crate) fn finished(resource: &Resource, value: &Value) -> bool {
+    let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    value["metadata"].get("deletionTimestamp").is_some_and(Value::is_string)
+        && empty(&value["metadata"]["finalizers"])
+        && (resource.form != Form::Namespace || empty(&value["spec"]["finalizers"]))
+}
+
+/// Tries of one request against faster writers.
+const ATTEMPTS: u32 = 32;

@@ -1,0 +1,174 @@
+//! Label and field selectors of list, watch and deletecollection.
+
+use crate::{
+    failure::{Failure, Result},
+    registry::Resource,
+    store::Object,
+};
+
+/// Which objects a request wants.
+#[derive(Debug, Default)]
+pub(crate) struct Selector {
+    labels: Vec<LabelRule>,
+    fields: Vec<FieldRule>,
+}
+
+#[derive(Debug)]
+enum LabelRule {
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
+    Exists(String),
+    Absent(String),
+}
+
+#[derive(Debug)]
+struct FieldRule {
+    field: Field,
+    value: String,
+    equal: bool,
+}
+
+#[derive(Debug)]
+enum Field {
+    Name,
+    Namespace,
+    Indexed(usize),
+}
+
+impl Selector {
+    pub fn parse(labels: Option<&str>, fields: Option<&str>, resource: &Resource) -> Result<Self> {
+        Ok(Self {
+            labels: parse_labels(labels.unwrap_or_default())?,
+            fields: parse_fields(fields.unwrap_or_default(), resource)?,
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// The one name that can match, if the selector says so.
+    pub fn name(&self) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|rule| rule.equal && matches!(rule.field, Field::Name))
+            .map(|rule| rule.value.as_str())
+    }
+
+    pub fn matches(&self, object: &Object) -> bool {
+        self.labels.iter().all(|rule| rule.matches(object))
+            && self.fields.iter().all(|rule| rule.matches(object))
+    }
+}
+
+impl LabelRule {
+    fn matches(&self, object: &Object) -> bool {
+        let label = |key: &str| object.meta.labels.get(key);
+        match self {
+            Self::In(key, values) => {
+                label(key).is_some_and(|value| values.iter().any(|v| **v == **value))
+            }
+            Self::NotIn(key, values) => {
+                label(key).is_none_or(|value| values.iter().all(|v| **v != **value))
+            }
+            Self::Exists(key) => label(key).is_some(),
+            Self::Absent(key) => label(key).is_none(),
+        }
+    }
+}
+
+impl FieldRule {
+    fn matches(&self, object: &Object) -> bool {
+        let value = match self.field {
+            Field::Name => &*object.key.name,
+            Field::Namespace => &*object.key.namespace,
+            Field::Indexed(index) => object.meta.fields.get(index).map_or("", |value| &**value),
+        };
+        (value == self.value) == self.equal
+    }
+}
+
+fn parse_labels(text: &str) -> Result<Vec<LabelRule>> {
+    split_outside_parentheses(text)
+        .into_iter()
+        .map(str::trim)
+        .filter(|rule| !rule.is_empty())
+        .map(|rule| {
+            label_rule(rule).ok_or_else(|| {
+                Failure::bad_request(format!("unable to parse requirement of label selector: {rule:?}"))
+            })
+        })
+        .collect()
+}
+
+fn label_rule(rule: &str) -> Option<LabelRule> {
+    let key = |text: &str| {
+        let text = text.trim();
+        let legal = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        (!text.is_empty() && text.chars().all(legal)).then(|| text.to_owned())
+    };
+    if let Some(rest) = rule.strip_prefix('!') {
+        return Some(LabelRule::Absent(key(rest)?));
+    }
+    if let Some((name, values)) = rule.split_once('(') {
+        let values = values.strip_suffix(')')?;
+        let values = values.split(',').map(|v| v.trim().to_owned()).collect();
+        let name = name.trim();
+        if let Some(name) = name.strip_suffix(" notin") {
+            return Some(LabelRule::NotIn(key(name)?, values));
+        }
+        return Some(LabelRule::In(key(name.strip_suffix(" in")?)?, values));
+    }
+    if let Some((name, value)) = rule.split_once("!=") {
+        return Some(LabelRule::NotIn(key(name)?, vec![value.trim().to_owned()]));
+    }
+    if let Some((name, value)) = rule.split_once("==").or_else(|| rule.split_once('=')) {
+        return Some(LabelRule::In(key(name)?, vec![value.trim().to_owned()]));
+    }
+    Some(LabelRule::Exists(key(rule)?))
+}
+
+fn split_outside_parentheses(text: &str) -> Vec<&str> {
+    let mut depth = 0_u32;
+    text.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+    .collect()
+}
+
+fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<FieldRule>> {
+    text.split(',')
+        .filter(|rule| !rule.trim().is_empty())
+        .map(|rule| {
+            let (path, value, equal) = if let Some((path, value)) = rule.split_once("!=") {
+                (path, value, false)
+            } else if let Some((path, value)) =
+                rule.split_once("==").or_else(|| rule.split_once('='))
+            {
+                (path, value, true)
+            } else {
+                return Err(Failure::bad_request(format!(
+                    "invalid field selector: {rule:?}; can't understand"
+                )));
+            };
+            let path = path.trim();
+            let field = match path {
+                "metadata.name" => Field::Name,
+                "metadata.namespace" => Field::Namespace,
+                path => Field::Indexed(resource.selectable_index(path).ok_or_else(|| {
+                    Failure::bad_request(format!("field label not supported: {path}"))
+                })?),
+            };
+            Ok(FieldRule {
+                field,
+                value: value.to_owned(),
+                equal,
+            })
+        })
+        .collect()
+}

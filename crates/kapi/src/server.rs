@@ -1,0 +1,335 @@
+//! The server: opens a data directory (or memory), and hands out the API as a router and over TLS.
+
+use std::{
+    fs::{self, File},
+    future::Future,
+    io::{Read, Seek, Write as _},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::Router;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::{Value, json};
+
+use crate::{
+    gc,
+    registry::{DefinitionError, Form, Registry},
+    rest::{self, Api, write::now},
+    store::{
+        Draft, Expect, Key, Store, Write,
+        backend::{BackendError, Memory},
+        sqlite::Sqlite,
+    },
+    tls::{self, Pki, TlsError},
+};
+
+/// How a server is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Holds the database, the keys and the kubeconfig; made if it is not there. One server at a time.
+    pub data_dir: PathBuf,
+    /// The definitions whose objects are served, each with one served version.
+    pub crds: Vec<CustomResourceDefinition>,
+    /// Where TLS is served: a loopback address. Port 0 takes the port of the last time, or a free one. Nothing: the
+    /// server is only reached in-process.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Why a server cannot be opened or cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Another process has the data directory.
+    #[error(
+        "another windlass (pid {pid}) uses this directory: stop it or choose another --data-dir ({})",
+        path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The process that holds it, as it wrote itself down.
+        pid: String,
+    },
+    /// A file or directory cannot be made, read or written.
+    #[error("use {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The database or its key cannot be used; the text names the file and the remedy. Nothing was changed.
+    #[error("open the store: {0}")]
+    Store(String),
+    /// A definition is not served.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// The address is not one of this machine only.
+    #[error("listen on {0}: only loopback addresses are served")]
+    NotLoopback(SocketAddr),
+    /// The address cannot be bound.
+    #[error("listen on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Certificates cannot be made or read.
+    #[error("prepare TLS")]
+    Tls(#[source] TlsError),
+    /// The server was opened without an address.
+    #[error("serve: the server was opened without an address to listen on")]
+    NoAddress,
+}
+
+/// An open API server. Dropping it and all its routers closes the store.
+pub struct Server {
+    api: Arc<Api>,
+    listening: Option<Listening>,
+    _lock: Option<Flock<File>>,
+}
+
+struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    pki: Pki,
+    kubeconfig: PathBuf,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Opens the data directory. Must be called in a tokio runtime: garbage collection is a task of it.
+    pub async fn open(options: Options) -> Result<Self, ServerError> {
+        let directory = &options.data_dir;
+        make_directory(directory)?;
+        let lock = lock(directory)?;
+        let registry = Registry::new(&options.crds)?;
+        let kinds = registry.kinds.clone();
+        let backend = Sqlite::open(&directory.join("state.db"), &directory.join("secrets.key"))
+            .map_err(store_error)?;
+        let store = Store::threaded(kinds, Box::new(backend)).map_err(store_error)?;
+        let api = start(registry, store).await?;
+        let listening = options
+            .listen
+            .map(|address| Listening::open(directory, address))
+            .transpose()?;
+        Ok(Self {
+            api,
+            listening,
+            _lock: Some(lock),
+        })
+    }
+
+    /// Opens a server that forgets everything, and commits in the caller's task: for tests, also with paused time.
+    pub async fn in_memory(crds: &[CustomResourceDefinition]) -> Result<Self, ServerError> {
+        let registry = Registry::new(crds)?;
+        let store =
+            Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
+        Ok(Self {
+            api: start(registry, store).await?,
+            listening: None,
+            _lock: None,
+        })
+    }
+
+    /// The API as a service for callers in this process, who may do everything:
+    /// `kube::Client::new(server.router(), "default")`.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .fallback(rest::handle)
+            .with_state(Arc::clone(&self.api))
+    }
+
+    /// The address that is listened on.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listening.as_ref().map(|listening| listening.address)
+    }
+
+    /// The kubeconfig for this server, with the client certificate in it.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.listening.as_ref().map(|listening| listening.kubeconfig.as_path())
+    }
+
+    /// Serves TLS until `shutdown` is done, then ends open connections.
+    pub async fn serve(
+        &self,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServerError> {
+        let listening = self.listening.as_ref().ok_or(ServerError::NoAddress)?;
+        let bind = |source| ServerError::Bind {
+            address: listening.address,
+            source,
+        };
+        let listener = listening.listener.try_clone().map_err(bind)?;
+        listener.set_nonblocking(true).map_err(bind)?;
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(bind)?;
+        let config = listening.pki.server_config().map_err(ServerError::Tls)?;
+        tls::serve(listener, config, self.router(), shutdown).await;
+        Ok(())
+    }
+}
+
+impl Listening {
+    fn open(directory: &Path, address: SocketAddr) -> Result<Self, ServerError> {
+        if !address.ip().is_loopback() {
+            return Err(ServerError::NotLoopback(address));
+        }
+        let directory_pki = directory.join("pki");
+        make_directory(&directory_pki)?;
+        let pki = Pki::open(&directory_pki).map_err(ServerError::Tls)?;
+        let remembered = directory_pki.join("port");
+        let listener = bind(address, &remembered)?;
+        let address = listener.local_addr().map_err(|source| ServerError::Bind {
+            address,
+            source,
+        })?;
+        tls::write_private(&remembered, address.port().to_string().as_bytes())
+            .map_err(file_error(&remembered))?;
+        let kubeconfig = directory.join("kubeconfig");
+        tls::write_private(&kubeconfig, pki.kubeconfig(address).as_bytes())
+            .map_err(file_error(&kubeconfig))?;
+        Ok(Self {
+            listener,
+            address,
+            pki,
+            kubeconfig,
+        })
+    }
+}
+
+/// Binds the address; for port 0 the port of the last time if it is free.
+fn bind(address: SocketAddr, remembered: &Path) -> Result<TcpListener, ServerError> {
+    if address.port() == 0
+        && let Some(port) = fs::read_to_string(remembered)
+            .ok()
+            .and_then(|text| text.trim().parse::<u16>().ok())
+    {
+        match TcpListener::bind(SocketAddr::new(address.ip(), port)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => tracing::warn!(port, %error, "the port of the last time is taken; another is chosen, and the kubeconfig rewritten"),
+        }
+    }
+    TcpListener::bind(address).map_err(|source| ServerError::Bind { address, source })
+}
+
+async fn start(registry: Registry, store: Store) -> Result<Arc<Api>, ServerError> {
+    let api = Arc::new(Api { registry, store });
+    seed(&api).await?;
+    tokio::spawn(gc::collect(Arc::downgrade(&api)));
+    Ok(api)
+}
+
+/// Makes what is there from the beginning: the first namespaces and the definitions.
+async fn seed(api: &Api) -> Result<(), ServerError> {
+    if let Some(namespaces) = api.registry.of_form(Form::Namespace) {
+        for name in ["default", "kube-system"] {
+            let namespace = json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+            });
+            put(api, namespaces.stored, namespace).await?;
+        }
+    }
+    if let Some(definitions) = api.registry.of_form(Form::Definition) {
+        for definition in &api.registry.definitions {
+            put(api, definitions.stored, definition.clone()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Creates an object, or brings a definition to what this program has; nothing is written when nothing changed.
+async fn put(api: &Api, kind: usize, mut value: Value) -> Result<(), ServerError> {
+    let key = Key::new("", value["metadata"]["name"].as_str().unwrap_or_default());
+    let current = api.store.object(kind, &key);
+    let old = current.as_ref().map(|object| object.value());
+    for (name, fresh) in [
+        ("uid", json!(uuid::Uuid::new_v4().to_string())),
+        ("creationTimestamp", json!(now())),
+    ] {
+        let kept = old.as_ref().and_then(|old| old["metadata"].get(name).cloned());
+        value["metadata"][name] = kept.unwrap_or(fresh);
+    }
+    let definition = value["kind"] == "CustomResourceDefinition";
+    if let Some(old) = &old
+        && (!definition || (old["spec"] == value["spec"] && old["status"] == value["status"]))
+    {
+        return Ok(());
+    }
+    let write = Write {
+        kind,
+        key,
+        expect: current.map_or(Expect::Absent, |object| Expect::Revision(object.revision)),
+        draft: Draft::new(&value, &[]),
+        delete: false,
+    };
+    api.store
+        .write(write)
+        .await
+        .map(|_| ())
+        .map_err(|error| ServerError::Store(error.to_string()))
+}
+
+fn make_directory(path: &Path) -> Result<(), ServerError> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(file_error(path))
+}
+
+/// Takes the lock of the directory, which the system gives back however this process ends.
+fn lock(directory: &Path) -> Result<Flock<File>, ServerError> {
+    let path = directory.join("lock");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(file_error(&path))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(mut lock) => {
+            let text = std::process::id().to_string();
+            lock.set_len(0)
+                .and_then(|()| lock.rewind())
+                .and_then(|()| lock.write_all(text.as_bytes()))
+                .map_err(file_error(&path))?;
+            Ok(lock)
+        }
+        Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            Err(ServerError::InUse {
+                path: directory.to_path_buf(),
+                pid: if pid.is_empty() { "unknown".into() } else { pid },
+            })
+        }
+        Err((_, errno)) => Err(file_error(&path)(errno.into())),
+    }
+}
+
+fn file_error(path: &Path) -> impl Fn(std::io::Error) -> ServerError + '_ {
+    move |source| ServerError::File {
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "shaped for map_err")]
+fn store_error(error: BackendError) -> ServerError {
+    ServerError::Store(error.to_string())
+}
