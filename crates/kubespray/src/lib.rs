@@ -1,1 +1,40 @@
-//! Placeholder.
+//! Clusters that kubespray builds: from a declared wish to a healthy cluster, one journalled run at a time.
+//!
+//! Reconcilers decide *what* must happen: [`cluster`] compiles a plan and stores it as a Run, [`run`] keeps a runner process
+//! alive for every unfinished Run, [`node`] tells of each host. The [`runner`] executes one Run and survives the operator.
+//! Decisions are pure functions in `resolve` and `plan`; reading is in `observe`, writing in `apply` and `report`.
+
+pub mod cluster;
+pub mod context;
+pub mod control;
+pub mod health;
+pub mod health_book;
+pub mod inputs;
+pub mod layout;
+pub mod node;
+pub mod playbooks;
+pub mod problem;
+pub mod process;
+pub mod run;
+pub mod secret;
+pub mod supervisor;
+
+mod operator;
+
+pub use layout::Layout;
+pub use operator::{Options, operate};
+pub use problem::Problem;
+
+/// An error and its causes as one text.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,75 @@
+//! The Cluster reconciler: decides that a run is needed, and tells how the cluster stands.
+//!
+//! How far a run got is the runner's business; this reconciler copies it. Nothing is written at rest: a status is written
+//! only when it differs, and health is probed in the background and shown only when it changes.
+
+use std::sync::Arc;
+
+use api::Cluster;
+use controller::Outcome;
+use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
+
+use crate::context::{Context, Error};
+
+pub mod apply;
+pub mod compile;
+pub mod observe;
+pub mod plan;
+pub mod report;
+pub mod resolve;
+
+/// The field manager of this reconciler.
+pub const FIELD_MANAGER: &str = "windlass-cluster";
+/// What keeps a Cluster until its deletion policy is carried out.
+pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
+
+/// One pass.
+pub async fn reconcile(
+    object: Arc<DeserializeGuard<Cluster>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let cluster = match &object.0 {
+        Ok(cluster) => cluster,
+        Err(invalid) => {
+            report::publish_invalid(invalid, &context).await?;
+            return Ok(Action::await_change());
+        }
+    };
+    let outcome = converge(cluster, &context).await;
+    report::publish(cluster, &outcome, &context).await?;
+    let outcome = outcome?;
+    context.backoff.reset(&identity(&object));
+    Ok(outcome.action())
+}
+
+async fn converge(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
+    let observed = observe::observe(cluster, context).await?;
+    let wanted = resolve::resolve(cluster, &observed);
+    let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
+    apply::apply(cluster, decision, context).await
+}
+
+/// What becomes of a failed pass.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "kube's controller passes it by value"
+)]
+pub fn failed(
+    object: Arc<DeserializeGuard<Cluster>>,
+    error: &Error,
+    context: Arc<Context>,
+) -> Action {
+    let identity = identity(&object);
+    let wait = context.backoff.failed(&identity);
+    tracing::warn!(cluster = identity, error = error as &dyn std::error::Error, wait = ?wait, "a pass over a Cluster failed");
+    Action::requeue(wait)
+}
+
+fn identity(object: &DeserializeGuard<Cluster>) -> String {
+    let meta = object.meta();
+    format!(
+        "Cluster {}/{}",
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default()
+    )
+}

@@ -1,0 +1,274 @@
+//! Carries a decision out: writes only, no decisions.
+//!
+//! Order: the finalizer first, so that nothing is begun that deletion would not see; then the inventory order into the
+//! status, because it is state that the run's plan relies on; then the run.
+
+use api::{
+    Cluster, Run,
+    run::{ClusterRef, RunSpec},
+};
+use controller::{Outcome, Until};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    cluster::{
+        FIELD_MANAGER, FINALIZER,
+        plan::{self, Decision, NewRun},
+    },
+    context::{Context, Error},
+    control::{self, SUPERSEDED_BY, Wish},
+    inputs::Inputs,
+    playbooks,
+};
+
+/// What was done. Only [`apply`] makes it.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    decision: Decision,
+    run: Option<Run>,
+    forgotten: bool,
+}
+
+impl Applied {
+    /// The decision that was carried out.
+    pub const fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// The run that stands for it, as stored.
+    pub const fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    /// Whether the object is gone, so that there is no status to write.
+    pub const fn is_forgotten(&self) -> bool {
+        self.forgotten
+    }
+}
+
+/// Carries out `decision`.
+pub async fn apply(
+    cluster: &Cluster,
+    decision: Decision,
+    context: &Context,
+) -> Result<Outcome<Applied>, Error> {
+    if cluster.meta().deletion_timestamp.is_none() {
+        hold(cluster, context).await?;
+    }
+    let mut run = None;
+    let mut forgotten = false;
+    let mut until = None;
+    match &decision {
+        Decision::Start(new) => {
+            persist_order(cluster, new, context).await?;
+            run = Some(start(cluster, new, context).await?);
+            until = Some(Until::Changed);
+        }
+        Decision::Follow(existing) => {
+            run = Some((**existing).clone());
+            until = Some(Until::Changed);
+        }
+        Decision::Supersede(existing, digest) => {
+            supersede(existing, digest, context).await?;
+            run = Some((**existing).clone());
+            until = Some(Until::Changed);
+        }
+        Decision::Cancel(existing) => {
+            cancel(existing, context).await?;
+            run = Some((**existing).clone());
+            until = Some(Until::Changed);
+        }
+        Decision::Forget => {
+            forget(cluster, context).await?;
+            forgotten = true;
+        }
+        Decision::AwaitPlaybooks(_) => until = Some(Until::Changed),
+        Decision::Stall(_) => {
+            // What a watch does not tell: a mended directory, a Secret that appears.
+            until = Some(Until::Elapsed(controller::backoff::jittered(
+                playbooks::RETRY,
+            )));
+        }
+        Decision::AwaitHosts { recheck, .. } => {
+            until = Some(match recheck.map(std::time::Duration::try_from) {
+                Some(Ok(wait)) => Until::Elapsed(wait),
+                _ => Until::Changed,
+            });
+        }
+        Decision::Keep(built) => {
+            run.clone_from(&built.run);
+            context.health.refresh(cluster, built.expected.clone());
+            until = Some(Until::Elapsed(context.health.interval(cluster)));
+        }
+    }
+    let applied = Applied {
+        decision,
+        run,
+        forgotten,
+    };
+    Ok(match until {
+        Some(until) => Outcome::Waiting { applied, until },
+        None => Outcome::Applied(applied),
+    })
+}
+
+async fn hold(cluster: &Cluster, context: &Context) -> Result<(), Error> {
+    if cluster.finalizers().iter().any(|name| name == FINALIZER) {
+        return Ok(());
+    }
+    // A finalizer that was never there needs no compare-and-swap: apply merges it into the list.
+    let body = json!({
+        "apiVersion": Cluster::api_version(&()),
+        "kind": Cluster::kind(&()),
+        "metadata": {"name": cluster.name_any(), "finalizers": [FINALIZER]},
+    });
+    clusters(cluster, context)
+        .patch(
+            &cluster.name_any(),
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(&body),
+        )
+        .await
+        .map(drop)
+        .map_err(|source| Error::api("add the finalizer", source))
+}
+
+async fn persist_order(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<(), Error> {
+    let Ok(inputs) = Inputs::from_map(&new.plan.inputs) else {
+        return Ok(());
+    };
+    let mut status = cluster.status.clone().unwrap_or_default();
+    if status.inventory.as_ref() == Some(&inputs.inventory) {
+        return Ok(());
+    }
+    status.inventory = Some(inputs.inventory);
+    controller::apply::apply_status(
+        &clusters(cluster, context),
+        FIELD_MANAGER,
+        &cluster.name_any(),
+        &status,
+        None,
+    )
+    .await
+    .map(drop)
+    .map_err(Error::Apply)
+}
+
+async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run, Error> {
+    let run = Run {
+        metadata: ObjectMeta {
+            name: Some(new.name.clone()),
+            namespace: cluster.namespace(),
+            owner_references: cluster.controller_owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: RunSpec {
+            cluster_ref: ClusterRef {
+                name: cluster.name_any(),
+            },
+            operation: new.operation,
+            generation: new.generation,
+            plan: new.plan.clone(),
+            control: None,
+        },
+        status: None,
+    };
+    let parameters = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match runs(cluster, context).create(&parameters, &run).await {
+        Ok(stored) => Ok(stored),
+        // Stored by an earlier pass that the watch has not shown yet.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(run),
+        Err(source) => Err(Error::api("store the run", source)),
+    }
+}
+
+async fn supersede(run: &Run, digest: &str, context: &Context) -> Result<(), Error> {
+    if plan::is_told(run, digest) {
+        return Ok(());
+    }
+    let api = Api::<Run>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
+    let patch = json!({"metadata": {"annotations": {SUPERSEDED_BY: digest}}});
+    api.patch(
+        &run.name_any(),
+        &PatchParams::default(),
+        &Patch::Merge(&patch),
+    )
+    .await
+    .map(drop)
+    .map_err(|source| Error::api("supersede the run", source))
+}
+
+async fn cancel(run: &Run, context: &Context) -> Result<(), Error> {
+    let state = run
+        .spec
+        .control
+        .as_ref()
+        .and_then(|control| control.state)
+        .unwrap_or_default();
+    if state == api::run::DesiredState::Cancelled {
+        return Ok(());
+    }
+    control::steer(
+        &context.client,
+        &run.namespace().unwrap_or_default(),
+        &run.name_any(),
+        Wish::Cancel,
+        "deletion of the cluster",
+    )
+    .await
+    .map_err(Error::Control)
+}
+
+async fn forget(cluster: &Cluster, context: &Context) -> Result<(), Error> {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let name = cluster.name_any();
+    let directory = context.layout.cluster(&namespace, &name);
+    match tokio::fs::remove_dir_all(&directory).await {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::File {
+                path: directory,
+                source: error,
+            });
+        }
+        _ => {}
+    }
+    context.forget(cluster);
+    let rest: Vec<_> = cluster
+        .finalizers()
+        .iter()
+        .filter(|finalizer| *finalizer != FINALIZER)
+        .collect();
+    let patch = json!({
+        "metadata": {"resourceVersion": cluster.resource_version(), "finalizers": rest},
+    });
+    let written = clusters(cluster, context)
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    match written {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => result
+            .map(drop)
+            .map_err(|source| Error::api("remove the finalizer", source)),
+    }
+}
+
+fn clusters(cluster: &Cluster, context: &Context) -> Api<Cluster> {
+    Api::namespaced(
+        context.client.clone(),
+        &cluster.namespace().unwrap_or_default(),
+    )
+}
+
+fn runs(cluster: &Cluster, context: &Context) -> Api<Run> {
+    Api::namespaced(
+        context.client.clone(),
+        &cluster.namespace().unwrap_or_default(),
+    )
+}

@@ -1,0 +1,278 @@
+//! Plans: the ordered steps of an operation, and the digest of all that they were compiled from. Pure.
+
+use ansible::{
+    inventory::{self, Directories, Inventory},
+    slice::{PatternError, Playbook},
+};
+use api::{
+    Duration,
+    cluster::Approval,
+    run::{
+        Action, AnsiblePlay, Approve, Gate, HealthCheck, Interrupt, Kubeconfig, Operation, Plan,
+        Probe, Retry, Sandbox, Step,
+    },
+};
+use serde_json::json;
+
+use crate::{
+    cluster::resolve::Resolved, inputs::Inputs, playbooks::Checkout, problem::Problem, secret,
+};
+
+/// The step that waits for a person.
+pub const APPROVE: &str = "approve/plan";
+/// The step that makes the Python environment.
+pub const SANDBOX: &str = "prepare/sandbox";
+/// The step that asks every host whether it answers.
+pub const PROBE: &str = "prepare/probe";
+/// The step that stores the kubeconfig.
+pub const KUBECONFIG: &str = "kubeconfig/store";
+/// The step that waits until the cluster is healthy.
+pub const HEALTH: &str = "health/check";
+
+/// How long a new cluster may take to become healthy: static pods restart once more after the last play.
+const HEALTH_TIMEOUT: Duration = Duration::from_seconds(900);
+/// How long the Python environment may take: it downloads some hundred megabytes.
+const SANDBOX_TIMEOUT: Duration = Duration::from_seconds(1800);
+/// How long one look at every host may take.
+const PROBE_TIMEOUT: Duration = Duration::from_seconds(600);
+
+/// The plan that builds a cluster.
+pub fn create(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
+    let inputs = &resolved.inputs;
+    let inventory = compiled(inputs)?;
+    let mut steps = beginning(resolved, &inventory, Operation::Create);
+    plays(&checkout.create, resolved, &inventory, &mut steps)?;
+    steps.push(Step {
+        hosts: inputs
+            .group("kube_control_plane")
+            .iter()
+            .take(1)
+            .cloned()
+            .collect(),
+        timeout: Some(Duration::from_seconds(120)),
+        weight: Some(1),
+        retry: retry(resolved),
+        ..step(
+            KUBECONFIG,
+            "Store the kubeconfig",
+            Action::Kubeconfig(Kubeconfig {
+                secret: secret::kubeconfig_name(cluster),
+            }),
+        )
+    });
+    steps.push(Step {
+        hosts: inputs.members(),
+        timeout: Some(HEALTH_TIMEOUT),
+        weight: Some(10),
+        retry: retry(resolved),
+        ..step(
+            HEALTH,
+            "Wait until the cluster is healthy",
+            Action::Health(HealthCheck {}),
+        )
+    });
+    let reason = format!(
+        "the cluster does not exist yet: kubespray {} builds it{} on {} hosts",
+        inputs.kubespray,
+        inputs
+            .kubernetes
+            .map(|version| format!(" with Kubernetes {version}"))
+            .unwrap_or_default(),
+        inputs.hosts.len(),
+    );
+    finish(Operation::Create, resolved, inputs, reason, steps)
+}
+
+/// The plan that removes Kubernetes from the hosts.
+pub fn reset(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
+    let mut inputs = resolved.inputs.clone();
+    inputs.operation_variables.extend([
+        ("reset_confirmation".to_owned(), json!("yes")),
+        ("skip_confirmation".to_owned(), json!(true)),
+    ]);
+    let inventory = compiled(&inputs)?;
+    let mut steps = beginning(resolved, &inventory, Operation::Reset);
+    plays(&checkout.reset, resolved, &inventory, &mut steps)?;
+    let reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
+    finish(Operation::Reset, resolved, &inputs, reason, steps)
+}
+
+fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
+    // A resolved wish compiles; its mistakes were told before.
+    inventory::compile(&inputs.to_inventory(Directories::default(), None, &[])).map_err(|errors| {
+        errors.into_iter().next().map_or_else(
+            || {
+                Problem::new(
+                    "ClusterNodes",
+                    "",
+                    "the inventory does not compile",
+                    "see the log",
+                )
+            },
+            Problem::from,
+        )
+    })
+}
+
+fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if operation == Operation::Create && resolved.creation.approval == Approval::Manual {
+        let question = format!("build the cluster on {} hosts", resolved.inputs.hosts.len());
+        steps.push(step(
+            APPROVE,
+            "Wait for an approval",
+            Action::Approve(Approve { question }),
+        ));
+    }
+    steps.push(Step {
+        timeout: Some(SANDBOX_TIMEOUT),
+        retry: retry(resolved),
+        weight: Some(10),
+        ..step(
+            SANDBOX,
+            "Make the Python environment",
+            Action::Sandbox(Sandbox {}),
+        )
+    });
+    steps.push(Step {
+        hosts: inventory.hosts().cloned().collect(),
+        timeout: Some(PROBE_TIMEOUT),
+        retry: retry(resolved),
+        weight: Some(2),
+        gate: Some(gate(resolved)),
+        ..step(
+            PROBE,
+            "Ask every host whether it answers",
+            Action::Probe(Probe {}),
+        )
+    });
+    steps
+}
+
+/// A step for each play that has something to work on. Nothing is decided between plays, so they share one batch.
+fn plays(
+    playbook: &Playbook,
+    resolved: &Resolved,
+    inventory: &Inventory,
+    steps: &mut Vec<Step>,
+) -> Result<(), Problem> {
+    for slice in playbook.slices() {
+        let targets = slice
+            .targets(inventory)
+            .map_err(|error| pattern(playbook, &slice.id, &error))?;
+        if targets.hosts.is_empty() && !targets.localhost {
+            continue;
+        }
+        steps.push(Step {
+            hosts: targets.hosts,
+            retry: retry(resolved),
+            gate: Some(gate(resolved)),
+            batch: Some(playbook.name().to_owned()),
+            weight: Some(weight(&slice.id)),
+            ..step(
+                &slice.id,
+                &slice.name,
+                Action::AnsiblePlay(AnsiblePlay {
+                    playbook: playbook.name().to_owned(),
+                    play: u32::try_from(slice.index).unwrap_or(u32::MAX),
+                    tasks: 0,
+                }),
+            )
+        });
+    }
+    Ok(())
+}
+
+fn pattern(playbook: &Playbook, slice: &str, error: &PatternError) -> Problem {
+    Problem::new(
+        "Cluster spec.kubespray.source",
+        format!("{}: {slice}", playbook.name()),
+        crate::chain(error),
+        "use playbooks whose host patterns are made of groups and of variables that are set",
+    )
+}
+
+fn finish(
+    operation: Operation,
+    resolved: &Resolved,
+    inputs: &Inputs,
+    reason: String,
+    mut steps: Vec<Step>,
+) -> Result<Plan, Problem> {
+    let mut before: Option<String> = None;
+    for step in &mut steps {
+        step.depends_on = before.into_iter().collect();
+        before = Some(step.id.clone());
+    }
+    let unwritable = |error: serde_json::Error| {
+        Problem::new(
+            "Cluster spec",
+            "",
+            format!("it cannot be written as JSON: {error}"),
+            "use plain values",
+        )
+    };
+    let inputs = inputs.to_map().map_err(unwritable)?;
+    let of = json!({
+        "operation": operation,
+        "inputs": inputs,
+        "steps": steps,
+        "again": resolved.again,
+    });
+    Ok(Plan {
+        digest: workflow::plan::digest(&of).map_err(unwritable)?,
+        reason: Some(reason),
+        inputs,
+        steps,
+    })
+}
+
+fn step(id: &str, title: &str, action: Action) -> Step {
+    let mut title = title.to_owned();
+    controller::conditions::cut(&mut title, 256);
+    Step {
+        id: id.to_owned(),
+        title,
+        depends_on: Vec::new(),
+        action,
+        hosts: Vec::new(),
+        timeout: None,
+        retry: None,
+        gate: None,
+        interrupt: Interrupt::AtTask,
+        batch: None,
+        weight: None,
+    }
+}
+
+fn gate(resolved: &Resolved) -> Gate {
+    Gate {
+        unreachable: resolved.creation.unreachable,
+        on_breach: resolved.creation.on_breach,
+    }
+}
+
+fn retry(resolved: &Resolved) -> Option<Retry> {
+    (resolved.creation.max_retries > 0).then_some(Retry {
+        limit: resolved.creation.max_retries,
+        back_off: None,
+    })
+}
+
+/// How long a play takes, relative to the others, for percent and ETA. Seconds of kubespray 2.30.0 on three small hosts;
+/// what is not listed is short.
+fn weight(id: &str) -> u32 {
+    const MEASURED: [(&str, u32); 7] = [
+        ("prepare", 150),
+        ("etcd/install", 65),
+        ("control-plane", 60),
+        ("network", 30),
+        ("kubelet", 15),
+        ("apps", 17),
+        ("resolv", 24),
+    ];
+    MEASURED
+        .iter()
+        .find(|(part, _)| id.contains(part))
+        .map_or(3, |(_, seconds)| *seconds)
+}

@@ -1,0 +1,309 @@
+//! What to do about a cluster, and why: every decision, pure and total.
+
+use api::{
+    Cluster, KubernetesVersion, KubesprayVersion, Run,
+    cluster::DeletionPolicy,
+    run::{Operation, Plan, RunPhase},
+};
+use jiff::SignedDuration;
+use kube::{Resource, ResourceExt};
+
+use crate::{
+    cluster::{compile, observe::Observed, resolve::Resolved},
+    control::SUPERSEDED_BY,
+    health::Expected,
+    inputs::Inputs,
+    playbooks::{Checkout, Playbooks},
+    problem::Problem,
+};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// Nothing, until somebody changes something.
+    Stall(Vec<Problem>),
+    /// Wait for the playbooks; says why they are not there if that is known.
+    AwaitPlaybooks(Option<String>),
+    /// Wait for hosts.
+    AwaitHosts {
+        /// What is missing, for people.
+        missing: Vec<String>,
+        /// When the wait ends by itself.
+        recheck: Option<SignedDuration>,
+    },
+    /// Store a new run.
+    Start(Box<NewRun>),
+    /// Let a run go on, or stand as it ended.
+    Follow(Box<Run>),
+    /// End a run at the next place where it may, for a newer plan.
+    Supersede(Box<Run>, String),
+    /// The cluster is built.
+    Keep(Box<Built>),
+    /// End a run for good, because its cluster is being deleted.
+    Cancel(Box<Run>),
+    /// Forget the cluster.
+    Forget,
+}
+
+/// A built cluster.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// What is expected of it.
+    pub expected: Expected,
+    /// The Kubernetes version that it was built with.
+    pub kubernetes: Option<KubernetesVersion>,
+    /// The kubespray release that built it.
+    pub kubespray: KubesprayVersion,
+    /// The run that built it, if it is still there.
+    pub run: Option<Run>,
+    /// What the spec asks for and is not carried out.
+    pub not_carried_out: Vec<String>,
+}
+
+/// A run to be stored.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub operation: Operation,
+    /// The cluster's generation.
+    pub generation: i64,
+    /// Its plan.
+    pub plan: Plan,
+}
+
+/// Decides.
+pub fn plan(
+    cluster: &Cluster,
+    wanted: Result<&Resolved, &[Problem]>,
+    observed: &Observed,
+) -> Decision {
+    if cluster.meta().deletion_timestamp.is_some() {
+        return deletion(cluster, wanted, observed);
+    }
+    let resolved = match wanted {
+        Ok(resolved) => resolved,
+        Err(problems) => return Decision::Stall(problems.to_vec()),
+    };
+    let run = built_by(&observed.runs);
+    // The Secret is evidence too: runs may be deleted to save room.
+    let stored = cluster
+        .status
+        .as_ref()
+        .is_some_and(|status| status.kubeconfig_secret.is_some());
+    if run.is_some() || (stored && observed.runs.is_empty()) {
+        Decision::Keep(Box::new(built(run, resolved)))
+    } else {
+        creation(cluster, resolved, observed)
+    }
+}
+
+fn built(run: Option<&Run>, resolved: &Resolved) -> Built {
+    let before = run.and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok());
+    let not_carried_out = before
+        .as_ref()
+        .map(|before| not_carried_out(before, &resolved.inputs))
+        .unwrap_or_default();
+    let inputs = before.as_ref().unwrap_or(&resolved.inputs);
+    Built {
+        expected: Expected {
+            nodes: inputs.members(),
+            renew: resolved.inputs.renew.into(),
+        },
+        kubernetes: inputs.kubernetes,
+        kubespray: inputs.kubespray,
+        run: run.cloned(),
+        not_carried_out,
+    }
+}
+
+/// The run that built the cluster.
+pub fn built_by(runs: &[Run]) -> Option<&Run> {
+    runs.iter()
+        .rev()
+        .find(|run| run.spec.operation == Operation::Create && phase(run) == RunPhase::Succeeded)
+}
+
+/// How a run stands.
+pub fn phase(run: &Run) -> RunPhase {
+    run.status
+        .as_ref()
+        .map(|status| status.phase)
+        .unwrap_or_default()
+}
+
+/// Whether a run goes on by itself or after a person's word.
+pub const fn is_active(phase: RunPhase) -> bool {
+    matches!(
+        phase,
+        RunPhase::Pending | RunPhase::Running | RunPhase::Paused | RunPhase::Waiting
+    )
+}
+
+fn creation(cluster: &Cluster, resolved: &Resolved, observed: &Observed) -> Decision {
+    let last = observed.runs.last();
+    let active = last.filter(|run| is_active(phase(run)));
+    let checkout = match (&observed.playbooks, active) {
+        (Playbooks::Ready(checkout), _) => checkout,
+        // Whether the wish changed is not known before the playbooks are; a run that is at work stays at work.
+        (_, Some(run)) => return Decision::Follow(Box::new(run.clone())),
+        (Playbooks::Unreachable(reason), None) => {
+            return Decision::AwaitPlaybooks(Some(reason.clone()));
+        }
+        (_, None) => return Decision::AwaitPlaybooks(None),
+    };
+    let plan = match compile::create(&cluster.name_any(), resolved, checkout) {
+        Ok(plan) => plan,
+        Err(problem) => return Decision::Stall(vec![problem]),
+    };
+    match last {
+        Some(run) if run.spec.plan.digest == plan.digest && phase(run) != RunPhase::Superseded => {
+            Decision::Follow(Box::new(run.clone()))
+        }
+        Some(run) if is_active(phase(run)) => {
+            Decision::Supersede(Box::new(run.clone()), plan.digest)
+        }
+        _ => start_when_ready(cluster, resolved, observed, plan),
+    }
+}
+
+fn start_when_ready(
+    cluster: &Cluster,
+    resolved: &Resolved,
+    observed: &Observed,
+    plan: Plan,
+) -> Decision {
+    if !resolved.missing.is_empty() {
+        return Decision::AwaitHosts {
+            missing: resolved.missing.clone(),
+            recheck: None,
+        };
+    }
+    if let Some(wait) = quiet_time_left(resolved, observed) {
+        return Decision::AwaitHosts {
+            missing: vec![format!(
+                "{} without a new host",
+                resolved.creation.last_node_creation
+            )],
+            recheck: Some(wait),
+        };
+    }
+    Decision::Start(Box::new(new_run(
+        cluster,
+        observed,
+        Operation::Create,
+        plan,
+    )))
+}
+
+fn new_run(cluster: &Cluster, observed: &Observed, operation: Operation, plan: Plan) -> NewRun {
+    let word = format!("{operation:?}").to_lowercase();
+    let number = observed.runs.len() + 1;
+    NewRun {
+        name: format!("{}-{word}-{number}", cluster.name_any()),
+        operation,
+        generation: cluster.meta().generation.unwrap_or_default(),
+        plan,
+    }
+}
+
+fn quiet_time_left(resolved: &Resolved, observed: &Observed) -> Option<SignedDuration> {
+    let quiet = i64::try_from(resolved.creation.last_node_creation.seconds()).unwrap_or(i64::MAX);
+    let since = observed.now.duration_since(resolved.newest_node?);
+    let left = SignedDuration::from_secs(quiet).checked_sub(since)?;
+    left.is_positive().then_some(left)
+}
+
+/// What differs between the wish and what was built. This release builds and resets clusters; it does not change them.
+fn not_carried_out(built: &Inputs, wanted: &Inputs) -> Vec<String> {
+    let mut differences = Vec::new();
+    if let (Some(before), Some(after)) = (built.kubernetes, wanted.kubernetes)
+        && before != after
+    {
+        differences.push(format!(
+            "the move from Kubernetes {before} to {after}: upgrades are not carried out yet"
+        ));
+    }
+    let names =
+        |inputs: &Inputs| -> Vec<_> { inputs.hosts.iter().map(|host| host.name.clone()).collect() };
+    let (before, after) = (names(built), names(wanted));
+    for name in after.iter().filter(|name| !before.contains(name)) {
+        differences.push(format!(
+            "host {name}: adding hosts to a built cluster is not carried out yet"
+        ));
+    }
+    for name in before.iter().filter(|name| !after.contains(name)) {
+        differences.push(format!(
+            "the removal of host {name}: it is still part of the cluster, removing hosts is not carried out yet"
+        ));
+    }
+    if built.variables != wanted.variables {
+        differences.push(
+            "changed variables (spec.nodes.all.deploy.extraVars): changes of a built cluster are not carried out yet"
+                .to_owned(),
+        );
+    }
+    differences
+}
+
+fn deletion(
+    cluster: &Cluster,
+    wanted: Result<&Resolved, &[Problem]>,
+    observed: &Observed,
+) -> Decision {
+    let last = observed.runs.last();
+    let reset = cluster.spec.deletion_policy.unwrap_or_default() == DeletionPolicy::Reset;
+    match last {
+        Some(run) if run.spec.operation != Operation::Reset && is_active(phase(run)) => {
+            return Decision::Cancel(Box::new(run.clone()));
+        }
+        // A person may change their mind while a reset is stuck.
+        Some(run) if !reset && is_active(phase(run)) => {
+            return Decision::Cancel(Box::new(run.clone()));
+        }
+        Some(run) if run.spec.operation == Operation::Reset => {
+            return match phase(run) {
+                RunPhase::Succeeded => Decision::Forget,
+                _ if !reset => Decision::Forget,
+                RunPhase::Superseded => reset_run(cluster, wanted, observed),
+                _ => Decision::Follow(Box::new(run.clone())),
+            };
+        }
+        // Nothing was ever done to a host.
+        None => return Decision::Forget,
+        Some(_) => {}
+    }
+    if reset {
+        reset_run(cluster, wanted, observed)
+    } else {
+        Decision::Forget
+    }
+}
+
+fn reset_run(
+    cluster: &Cluster,
+    wanted: Result<&Resolved, &[Problem]>,
+    observed: &Observed,
+) -> Decision {
+    let checkout: &Checkout = match &observed.playbooks {
+        Playbooks::Ready(checkout) => checkout,
+        Playbooks::Unusable(problem) => return Decision::Stall(vec![problem.clone()]),
+        Playbooks::Unreachable(reason) => return Decision::AwaitPlaybooks(Some(reason.clone())),
+        Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
+    };
+    match wanted {
+        Err(problems) => Decision::Stall(problems.to_vec()),
+        Ok(resolved) => match compile::reset(resolved, checkout) {
+            Ok(plan) => {
+                Decision::Start(Box::new(new_run(cluster, observed, Operation::Reset, plan)))
+            }
+            Err(problem) => Decision::Stall(vec![problem]),
+        },
+    }
+}
+
+/// Whether a run has been told already that it is superseded by that plan.
+pub fn is_told(run: &Run, digest: &str) -> bool {
+    run.annotations().get(SUPERSEDED_BY).map(String::as_str) == Some(digest)
+}

@@ -1,0 +1,566 @@
+//! How the cluster stands, for people: status and Events.
+//!
+//! The status is computed from what was applied and from what the run and the probes say, never from the plan. An Event is
+//! published when the reason of `Ready` changes, when a stall says something new, and when the health changes; the Events
+//! of steps come from the runner, which knows of each edge first.
+
+use api::{
+    Cluster, ClusterStatus, Run,
+    cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts},
+    node::Health,
+    run::{Operation, RunPhase},
+};
+use controller::{
+    Conditions, Occurrence, Outcome, Severity, Standing, Status, Summary, conditions,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{Api, Resource, ResourceExt, core::error_boundary::InvalidObject};
+use serde_json::json;
+
+use crate::{
+    cluster::{
+        FIELD_MANAGER,
+        apply::Applied,
+        plan::{self, Built, Decision},
+    },
+    context::{Context, Error},
+    health::Check,
+    health_book::Checked,
+    problem, secret,
+};
+
+/// How long `lastChecked` may lag behind while nothing changes.
+const LAST_CHECKED: SignedDuration = SignedDuration::from_hours(1);
+
+/// What the status is computed from.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    /// What was decided and carried out.
+    pub decision: &'a Decision,
+    /// The run that stands for it.
+    pub run: Option<&'a Run>,
+    /// What the last probes found.
+    pub health: Option<&'a Checked>,
+    /// How many hosts are declared.
+    pub nodes: usize,
+    /// The clock.
+    pub now: Timestamp,
+}
+
+/// Writes status and Events, on success and on failure.
+pub async fn publish(
+    cluster: &Cluster,
+    outcome: &Result<Outcome<Applied>, Error>,
+    context: &Context,
+) -> Result<(), Error> {
+    let health = context.health.latest(cluster);
+    let status = match outcome {
+        Ok(outcome) => {
+            let applied = outcome.applied();
+            if applied.is_forgotten() {
+                return Ok(());
+            }
+            let namespace = cluster.namespace().unwrap_or_default();
+            let view = View {
+                decision: applied.decision(),
+                run: applied.run(),
+                health: health.as_deref(),
+                nodes: controller::stream::in_namespace(&context.stores.nodes, &namespace).len(),
+                now: Timestamp::now(),
+            };
+            status(cluster, &view)
+        }
+        // Nothing can be said through an API that does not answer.
+        Err(Error::Api { .. } | Error::Apply(_) | Error::Control(_)) => return Ok(()),
+        Err(error) => failing(cluster, error),
+    };
+    for occurrence in occurrences(cluster, &status) {
+        context
+            .events
+            .publish(&cluster.object_ref(&()), &occurrence)
+            .await
+            .map_err(|source| Error::api("publish an Event", source))?;
+    }
+    let api = Api::<Cluster>::namespaced(
+        context.client.clone(),
+        &cluster.namespace().unwrap_or_default(),
+    );
+    controller::apply::apply_status(
+        &api,
+        FIELD_MANAGER,
+        &cluster.name_any(),
+        &status,
+        cluster.status.as_ref(),
+    )
+    .await
+    .map(drop)
+    .map_err(Error::Apply)
+}
+
+/// Says on a Cluster that cannot be read why it cannot.
+pub async fn publish_invalid(invalid: &InvalidObject, context: &Context) -> Result<(), Error> {
+    let namespace = invalid.metadata.namespace.clone().unwrap_or_default();
+    let name = invalid.metadata.name.clone().unwrap_or_default();
+    let api = Api::<kube::core::DynamicObject>::namespaced_with(
+        context.client.clone(),
+        &namespace,
+        &kube::api::ApiResource::erase::<Cluster>(&()),
+    );
+    let current = api
+        .get_status(&name)
+        .await
+        .map_err(|source| Error::api("read the Cluster", source))?;
+    let previous: Vec<_> = current
+        .data
+        .pointer("/status/conditions")
+        .and_then(|value| serde_json::from_value(value.clone()).ok())
+        .unwrap_or_default();
+    let mut conditions = Conditions::new(&previous, invalid.metadata.generation, Timestamp::now());
+    conditions.summarise(&Summary {
+        standing: Standing::Stalled,
+        reason: "Unreadable",
+        message: format!(
+            "{}; correct the field, `kubectl explain cluster.spec` describes it",
+            invalid.error
+        ),
+    });
+    let conditions = conditions.into_vec();
+    if conditions == previous {
+        return Ok(());
+    }
+    let body = json!({
+        "apiVersion": Cluster::api_version(&()),
+        "kind": Cluster::kind(&()),
+        "metadata": {"name": name},
+        "status": {"conditions": conditions, "observedGeneration": invalid.metadata.generation},
+    });
+    api.patch_status(
+        &name,
+        &kube::api::PatchParams::apply(FIELD_MANAGER).force(),
+        &kube::api::Patch::Apply(&body),
+    )
+    .await
+    .map(drop)
+    .map_err(|source| Error::api("write the Cluster's status", source))
+}
+
+/// The status after a pass. Pure.
+pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let generation = cluster.metadata.generation;
+    let summary = summary(view);
+    let mut conditions = Conditions::new(&status.conditions, generation, view.now);
+    conditions.summarise(&summary);
+    if let Some(run) = view.run {
+        reachable(&mut conditions, run);
+        status.last_operation = Some(last_operation(run));
+    }
+    if let Decision::Keep(built) = view.decision {
+        status.kubernetes_version = built.kubernetes;
+        status.kubespray_version = Some(built.kubespray);
+        status.kubeconfig_secret = Some(secret::kubeconfig_name(&cluster.name_any()));
+        if let Some(checked) = view.health {
+            health_conditions(&mut conditions, checked);
+            status.cluster = Some(health(status.cluster.as_ref(), checked));
+        }
+    }
+    status.nodes = Some(counts(view));
+    status.state = Some(state(cluster, view));
+    status.conditions = conditions.into_vec();
+    status.observed_generation =
+        conditions::observed_generation(status.observed_generation, generation, summary.standing);
+    status
+}
+
+fn failing(cluster: &Cluster, error: &Error) -> ClusterStatus {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let mut conditions = Conditions::new(
+        &status.conditions,
+        cluster.metadata.generation,
+        Timestamp::now(),
+    );
+    conditions.summarise(&Summary {
+        standing: Standing::AtWork,
+        reason: "Failing",
+        message: format!("failed to {}, trying again", crate::chain(error)),
+    });
+    status.conditions = conditions.into_vec();
+    status
+}
+
+fn summary(view: &View<'_>) -> Summary {
+    let (standing, reason, message) = match view.decision {
+        Decision::Stall(problems) => (Standing::Stalled, "InvalidSpec", problem::text(problems)),
+        Decision::AwaitPlaybooks(None) => (
+            Standing::AtWork,
+            "FetchingPlaybooks",
+            "the kubespray playbooks are being brought".to_owned(),
+        ),
+        Decision::AwaitPlaybooks(Some(why)) => (
+            Standing::AtWork,
+            "PlaybooksUnreachable",
+            format!("the kubespray playbooks cannot be had, trying again: {why}"),
+        ),
+        Decision::AwaitHosts { missing, .. } => (
+            Standing::AtWork,
+            "WaitingForHosts",
+            format!("waiting for {}", missing.join(", ")),
+        ),
+        Decision::Start(new) => (
+            Standing::AtWork,
+            operation_reason(new.operation),
+            format!(
+                "run {} with {} steps starts",
+                new.name,
+                new.plan.steps.len()
+            ),
+        ),
+        Decision::Follow(run) => followed(run),
+        Decision::Supersede(run, _) => (
+            Standing::AtWork,
+            "Superseding",
+            format!(
+                "the spec changed: run {} ends at the next step where it may, then a new one starts",
+                run.name_any()
+            ),
+        ),
+        Decision::Cancel(run) => (
+            Standing::AtWork,
+            "Deleting",
+            format!("run {} ends at its next task boundary", run.name_any()),
+        ),
+        Decision::Forget => (Standing::AtWork, "Deleting", "being forgotten".to_owned()),
+        Decision::Keep(built) => kept(built, view.health),
+    };
+    Summary {
+        standing,
+        reason,
+        message,
+    }
+}
+
+fn operation_reason(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Create => "Creating",
+        Operation::Reset => "Resetting",
+        Operation::Scale => "Scaling",
+        Operation::Upgrade => "Upgrading",
+        Operation::Renew => "Renewing",
+        Operation::Converge => "Converging",
+        Operation::Recover => "Recovering",
+    }
+}
+
+fn followed(run: &Run) -> (Standing, &'static str, String) {
+    let name = run.name_any();
+    let status = run.status.clone().unwrap_or_default();
+    let message = status.message.clone().unwrap_or_default();
+    match status.phase {
+        RunPhase::Pending => (
+            Standing::AtWork,
+            operation_reason(run.spec.operation),
+            format!("run {name} waits for its runner"),
+        ),
+        RunPhase::Running | RunPhase::Succeeded => (
+            Standing::AtWork,
+            operation_reason(run.spec.operation),
+            message,
+        ),
+        RunPhase::Paused => (
+            Standing::AtWork,
+            "Paused",
+            format!("run {name} is paused; go on with: windlass resume {name}. {message}"),
+        ),
+        RunPhase::Waiting => (
+            Standing::AtWork,
+            "WaitingForApproval",
+            format!("{message}; approve with: windlass approve {name}"),
+        ),
+        RunPhase::Failed => (Standing::Stalled, "RunFailed", failure(run, &message)),
+        RunPhase::Cancelled => (
+            Standing::Stalled,
+            "RunCancelled",
+            format!("run {name} was cancelled; change the spec to start anew"),
+        ),
+        RunPhase::Superseded => (
+            Standing::AtWork,
+            "Superseding",
+            format!("run {name} ended for a newer plan"),
+        ),
+    }
+}
+
+fn failure(run: &Run, message: &str) -> String {
+    let failure = run
+        .status
+        .as_ref()
+        .and_then(|status| status.failure.as_ref());
+    let Some(failure) = failure else {
+        return message.to_owned();
+    };
+    let remedy = failure
+        .remedy
+        .clone()
+        .unwrap_or_else(|| format!("then: windlass retry {}", run.name_any()));
+    format!("{}; {remedy}", failure.message)
+}
+
+fn kept(built: &Built, checked: Option<&Checked>) -> (Standing, &'static str, String) {
+    if !built.not_carried_out.is_empty() {
+        return (
+            Standing::Stalled,
+            "NotCarriedOut",
+            format!(
+                "the cluster is built; the spec also asks for {}",
+                built.not_carried_out.join("; ")
+            ),
+        );
+    }
+    match checked {
+        None => (
+            Standing::AtWork,
+            "CheckingHealth",
+            "the cluster is built and its health is being probed".to_owned(),
+        ),
+        Some(Checked {
+            report: Err(error), ..
+        }) => (Standing::Unhealthy, "Unhealthy", error.clone()),
+        Some(Checked {
+            report: Ok(report), ..
+        }) => match report.health() {
+            Health::Ok => (
+                Standing::Ready,
+                "Created",
+                format!(
+                    "Kubernetes {} runs on {} nodes",
+                    built.kubernetes.map_or_else(
+                        || "of the release".to_owned(),
+                        |version| version.to_string()
+                    ),
+                    built.expected.nodes.len()
+                ),
+            ),
+            Health::Warn => (Standing::Ready, "NeedsAttention", report.trouble()),
+            Health::Err => (Standing::Unhealthy, "Unhealthy", report.trouble()),
+        },
+    }
+}
+
+fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
+    if cluster.meta().deletion_timestamp.is_some() {
+        return ClusterState::Deleting;
+    }
+    let before = cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.state)
+        .unwrap_or_default();
+    match view.decision {
+        Decision::Keep(_) => ClusterState::Created,
+        Decision::Start(_) | Decision::Supersede(..) | Decision::Cancel(_) => {
+            ClusterState::Creating
+        }
+        Decision::Follow(run) => match plan::phase(run) {
+            RunPhase::Failed | RunPhase::Cancelled => ClusterState::Failed,
+            RunPhase::Waiting => ClusterState::Waiting,
+            _ => ClusterState::Creating,
+        },
+        // A bad spec does not unbuild a cluster.
+        Decision::Stall(_) if before == ClusterState::Created => ClusterState::Created,
+        Decision::Forget => ClusterState::Deleting,
+        Decision::Stall(_) | Decision::AwaitPlaybooks(_) | Decision::AwaitHosts { .. } => {
+            ClusterState::Waiting
+        }
+    }
+}
+
+fn last_operation(run: &Run) -> LastOperation {
+    let status = run.status.clone().unwrap_or_default();
+    LastOperation {
+        operation: run.spec.operation,
+        state: status.phase,
+        progress: status.progress,
+        step: status.step,
+        description: status
+            .failure
+            .map(|failure| failure.message)
+            .or(status.message)
+            .map(|mut text| {
+                conditions::cut(&mut text, 2048);
+                text
+            }),
+        run: Some(run.name_any()),
+    }
+}
+
+/// `Reachable`, as far as the run's probe of the hosts knows.
+fn reachable(conditions: &mut Conditions, run: &Run) {
+    let Some(status) = run.status.as_ref() else {
+        return;
+    };
+    let step = status
+        .steps
+        .iter()
+        .find(|step| step.id == crate::cluster::compile::PROBE);
+    let failed = step.and_then(|step| step.failure.as_ref());
+    if let Some(failure) = failed {
+        conditions.set(
+            "Reachable",
+            Status::False,
+            &failure.code,
+            failure.message.clone(),
+        );
+    } else if !status.excluded.is_empty() {
+        let hosts: Vec<_> = status
+            .excluded
+            .iter()
+            .map(|excluded| format!("{}: {}", excluded.host, excluded.reason))
+            .collect();
+        conditions.set(
+            "Reachable",
+            Status::False,
+            "HostsExcluded",
+            format!("left out: {}", hosts.join(", ")),
+        );
+    } else if step.is_some_and(|step| step.phase == api::run::StepPhase::Succeeded) {
+        conditions.set("Reachable", Status::True, "Answered", "every host answers");
+    }
+}
+
+fn health_conditions(conditions: &mut Conditions, checked: &Checked) {
+    let mut set = |kind, check: &Check| {
+        let (status, reason) = match check.health {
+            Health::Ok => (Status::True, "Healthy"),
+            Health::Warn => (Status::False, "NeedsAttention"),
+            Health::Err => (Status::False, "Unhealthy"),
+        };
+        conditions.set(kind, status, reason, check.message.clone());
+    };
+    match &checked.report {
+        Ok(report) => {
+            set("APIServerAvailable", &report.api_server);
+            set("EtcdHealthy", &report.etcd);
+            set("NodesReady", &report.nodes);
+            set("CertificatesValid", &report.certificates);
+        }
+        Err(error) => {
+            for kind in [
+                "APIServerAvailable",
+                "EtcdHealthy",
+                "NodesReady",
+                "CertificatesValid",
+            ] {
+                conditions.set(kind, Status::Unknown, "NotProbed", error.clone());
+            }
+        }
+    }
+}
+
+fn health(before: Option<&ClusterHealth>, checked: &Checked) -> ClusterHealth {
+    let now = checked.health();
+    match before {
+        Some(before) if before.health == now => {
+            let lags = before
+                .last_checked
+                .as_ref()
+                .is_none_or(|last| checked.at.duration_since(last.0) >= LAST_CHECKED);
+            ClusterHealth {
+                last_checked: if lags {
+                    Some(Time(checked.at))
+                } else {
+                    before.last_checked.clone()
+                },
+                ..before.clone()
+            }
+        }
+        before => ClusterHealth {
+            health: now,
+            last_changed: Some(Time(checked.at)),
+            last_checked: Some(Time(checked.at)),
+            previous_health: before.map(|before| before.health),
+        },
+    }
+}
+
+fn counts(view: &View<'_>) -> NodeCounts {
+    let total = u32::try_from(view.nodes).unwrap_or(u32::MAX);
+    let healthy = match (view.decision, view.health) {
+        (
+            Decision::Keep(built),
+            Some(Checked {
+                report: Ok(report), ..
+            }),
+        ) => built
+            .expected
+            .nodes
+            .iter()
+            .filter_map(|name| report.members.get(name.as_str()))
+            .filter(|member| member.check.health == Health::Ok)
+            .count(),
+        _ => 0,
+    };
+    let healthy = u32::try_from(healthy).unwrap_or(u32::MAX);
+    NodeCounts {
+        total,
+        healthy,
+        summary: format!("{healthy}/{total}"),
+    }
+}
+
+/// What happened between the status that was and the one that is. Pure.
+fn occurrences(cluster: &Cluster, status: &ClusterStatus) -> Vec<Occurrence> {
+    let before = cluster.status.clone().unwrap_or_default();
+    let ready = |status: &ClusterStatus| {
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == conditions::READY)
+            .map(|condition| (condition.reason.clone(), condition.message.clone()))
+    };
+    let mut occurrences = Vec::new();
+    let edge = cluster.resource_version().unwrap_or_default();
+    let mut happened = |severity, reason: &str, note: String| {
+        occurrences.push(Occurrence {
+            severity,
+            reason: reason.to_owned(),
+            note,
+            edge: edge.clone(),
+        });
+    };
+    let stalled = conditions::is_true(&status.conditions, conditions::STALLED);
+    if let Some((reason, message)) = ready(status) {
+        let known = ready(&before)
+            .is_some_and(|(was, said)| was == reason && (!stalled || said == message));
+        if !known {
+            let trouble = stalled
+                || matches!(
+                    reason.as_str(),
+                    "Unhealthy" | "NeedsAttention" | "PlaybooksUnreachable" | "Failing"
+                );
+            let severity = if trouble {
+                Severity::Warning
+            } else {
+                Severity::Normal
+            };
+            happened(severity, &reason, message);
+        }
+    }
+    if let (Some(was), Some(is)) = (&before.cluster, &status.cluster)
+        && was.health != is.health
+    {
+        let severity = if is.health == Health::Ok {
+            Severity::Normal
+        } else {
+            Severity::Warning
+        };
+        let word = |health: Health| match health {
+            Health::Ok => "HEALTH_OK",
+            Health::Warn => "HEALTH_WARN",
+            Health::Err => "HEALTH_ERR",
+        };
+        let note = format!("from {} to {}", word(was.health), word(is.health));
+        happened(severity, "HealthChanged", note);
+    }
+    occurrences
+}

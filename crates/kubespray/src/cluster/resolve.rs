@@ -1,0 +1,370 @@
+//! The wish with every default applied and every rule checked, or the list of what must be changed. Pure.
+
+use ansible::{
+    catalogue,
+    inventory::{self, Directories, InventoryError},
+};
+use api::{
+    Cluster, ClusterNode, Duration, KubernetesVersion, KubesprayVersion, Threshold,
+    cluster::{Approval, ClusterSpec, DeletionPolicy},
+    node::{NodeType, Role},
+    run::OnBreach,
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::{
+    cluster::observe::Observed,
+    control::START_AGAIN,
+    inputs::{Host, Inputs, SourceInput, SshInput},
+    playbooks::{Place, Playbooks, Wish},
+    problem::Problem,
+    secret,
+};
+
+/// How long a host may take to answer, unless told otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_seconds(5);
+/// How long before their end certificates count as about to end, unless told otherwise: 30 days.
+const RENEW: Duration = Duration::from_seconds(30 * 86_400);
+
+/// A wish that can be planned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// What the steps need.
+    pub inputs: Inputs,
+    /// How creation behaves.
+    pub creation: Creation,
+    /// What the start conditions still ask for, for people.
+    pub missing: Vec<String>,
+    /// What deletion does.
+    pub deletion: DeletionPolicy,
+    /// The mark with which a person asks for a new start.
+    pub again: Option<String>,
+    /// When the newest host was declared.
+    pub newest_node: Option<Timestamp>,
+}
+
+/// How creation behaves.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Creation {
+    /// The least number of etcd members.
+    pub etcd: usize,
+    /// The least number of control-plane hosts.
+    pub control_plane: usize,
+    /// The least number of hosts in all.
+    pub nodes: usize,
+    /// How long no host may have been added.
+    pub last_node_creation: Duration,
+    /// How many hosts may not answer.
+    pub unreachable: Threshold,
+    /// What happens when it is more.
+    pub on_breach: OnBreach,
+    /// How often a step is tried again.
+    pub max_retries: u8,
+    /// Whether a person must approve.
+    pub approval: Approval,
+}
+
+/// Where the playbooks should come from. Known before anything is fetched.
+pub fn source(cluster: &Cluster) -> Result<Wish, Problem> {
+    let kubespray = cluster.spec.kubespray.clone().unwrap_or_default();
+    let release = match kubespray.version {
+        None => catalogue::newest(),
+        Some(version) => catalogue::release(version).map_err(|unknown| {
+            let nearest: Vec<_> = unknown.nearest.iter().map(ToString::to_string).collect();
+            Problem::new(
+                "Cluster spec.kubespray.version",
+                version,
+                format!(
+                    "Windlass knows the releases from {} to {}",
+                    unknown.oldest, unknown.newest
+                ),
+                format!("use one of the nearest: {}", nearest.join(", ")),
+            )
+        })?,
+    };
+    let place = Place::of(kubespray.source, release.version);
+    Ok(Wish {
+        release: release.version,
+        place,
+    })
+}
+
+/// Applies defaults and checks rules.
+pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<Problem>> {
+    let mut problems = Vec::new();
+    problems.extend(one_cluster(cluster, observed));
+    problems.extend(unreadable(observed));
+    let release = source(cluster).map_or_else(
+        |problem| {
+            problems.push(problem);
+            catalogue::newest().version
+        },
+        |wish| wish.release,
+    );
+    let spec = &cluster.spec;
+    let reference = spec
+        .ssh
+        .as_ref()
+        .and_then(|ssh| ssh.private_key_secret_ref.as_ref());
+    problems.extend(secret::problem(reference, &observed.key));
+    let hosts = hosts(&observed.nodes);
+    let kubernetes = kubernetes(cluster, release, observed, &mut problems);
+    let mut inputs = Inputs {
+        kubespray: release,
+        kubernetes,
+        source: source_input(&observed.playbooks, &mut problems),
+        inventory: cluster
+            .status
+            .as_ref()
+            .and_then(|status| status.inventory.clone())
+            .unwrap_or_default(),
+        ssh: ssh(spec, &hosts),
+        forks: spec.runner.as_ref().and_then(|runner| runner.max_forks),
+        ansible: spec
+            .runner
+            .as_ref()
+            .and_then(|runner| runner.ansible.clone())
+            .unwrap_or_default(),
+        variables: variables(spec),
+        operation_variables: serde_json::Map::new(),
+        renew: renew(spec),
+        hosts,
+    };
+    let creation = creation(spec);
+    let missing = missing_hosts(&creation, &inputs);
+    match inventory::compile(&inputs.to_inventory(Directories::default(), None, &[])) {
+        Ok(compiled) => inputs.inventory = compiled.order().clone(),
+        // Until the start conditions are met, hosts are still to come: how many there are proves nothing yet.
+        Err(errors) => problems.extend(
+            errors
+                .into_iter()
+                .filter(|error| missing.is_empty() || !is_about_numbers(error))
+                .map(Problem::from),
+        ),
+    }
+    if problems.is_empty() {
+        Ok(Resolved {
+            inputs,
+            creation,
+            missing,
+            deletion: spec.deletion_policy.unwrap_or_default(),
+            again: cluster.annotations().get(START_AGAIN).cloned(),
+            newest_node: observed
+                .nodes
+                .iter()
+                .filter_map(ResourceExt::creation_timestamp)
+                .map(|time| time.0)
+                .max(),
+        })
+    } else {
+        Err(problems)
+    }
+}
+
+fn one_cluster(cluster: &Cluster, observed: &Observed) -> Option<Problem> {
+    let older = observed.older_cluster.as_ref()?;
+    let namespace = cluster.namespace().unwrap_or_default();
+    Some(Problem::new(
+        "Cluster metadata.namespace",
+        namespace,
+        format!("a namespace holds one Cluster, and {older} was there first"),
+        "make this Cluster and its ClusterNodes in a namespace of their own",
+    ))
+}
+
+fn unreadable(observed: &Observed) -> impl Iterator<Item = Problem> {
+    observed.unreadable.iter().map(|node| {
+        Problem::new(
+            format!("ClusterNode {}", node.name),
+            "",
+            node.error.clone(),
+            "correct the field; `kubectl explain clusternode.spec` describes it",
+        )
+    })
+}
+
+fn creation(spec: &ClusterSpec) -> Creation {
+    let creation = spec
+        .operations
+        .clone()
+        .unwrap_or_default()
+        .creation
+        .unwrap_or_default();
+    let start = creation.start_conditions.unwrap_or_default();
+    let thresholds = creation.thresholds.unwrap_or_default();
+    let least = |minimum: Option<api::cluster::Minimum>| {
+        minimum.map_or(1, |minimum| usize::from(minimum.minimum))
+    };
+    Creation {
+        etcd: start.etcd.map_or(1, |minimum| usize::from(minimum.minimum)),
+        // Without these there is no cluster, whatever a spec says.
+        control_plane: least(start.control_plane).max(1),
+        nodes: least(start.nodes),
+        last_node_creation: start
+            .last_node_creation
+            .unwrap_or(Duration::from_seconds(0)),
+        unreachable: thresholds.unreachable.unwrap_or(Threshold::Percent(0)),
+        on_breach: thresholds.on_breach.unwrap_or_default(),
+        max_retries: creation.max_retries.unwrap_or(1),
+        approval: creation.approval.unwrap_or_default(),
+    }
+}
+
+/// The hosts in order of declaration.
+fn hosts(nodes: &[ClusterNode]) -> Vec<Host> {
+    let separate_etcd = nodes
+        .iter()
+        .any(|node| node.spec.node_type == NodeType::Etcd);
+    nodes
+        .iter()
+        .map(|node| Host {
+            name: node.name_any(),
+            roles: roles(node, separate_etcd),
+            variables: node.spec.inventory.clone(),
+        })
+        .collect()
+}
+
+fn roles(node: &ClusterNode, separate_etcd: bool) -> Vec<Role> {
+    let mut roles = node
+        .spec
+        .roles
+        .clone()
+        .unwrap_or_else(|| match node.spec.node_type {
+            NodeType::Master if separate_etcd => vec![Role::ControlPlane],
+            NodeType::Master => vec![Role::ControlPlane, Role::Etcd],
+            NodeType::Worker => vec![Role::Worker],
+            NodeType::Etcd => vec![Role::Etcd],
+            NodeType::CalicoRr => vec![Role::CalicoRr],
+            NodeType::Bastion => vec![Role::Bastion],
+        });
+    roles.sort_unstable();
+    roles.dedup();
+    roles
+}
+
+fn kubernetes(
+    cluster: &Cluster,
+    release: KubesprayVersion,
+    observed: &Observed,
+    problems: &mut Vec<Problem>,
+) -> Option<KubernetesVersion> {
+    let field = "Cluster spec.kubernetesVersion";
+    let wanted = cluster.spec.kubernetes_version;
+    let built = cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.kubernetes_version);
+    if let Playbooks::Ready(checkout) = &observed.playbooks {
+        // What is built stays, where the spec does not say.
+        let wanted = wanted.or(built).unwrap_or(checkout.installable.default);
+        if let Err(error) = catalogue::check_version(wanted, &checkout.installable, built) {
+            problems.push(Problem::new(
+                field,
+                wanted,
+                error.to_string(),
+                "write a version that the release can install, or name another kubespray release",
+            ));
+        }
+        return Some(wanted);
+    }
+    if let Some(wanted) = wanted
+        && let Ok(release) = catalogue::release(release)
+        && wanted < release.kubernetes_minimum
+    {
+        problems.push(Problem::new(
+            field,
+            wanted,
+            format!(
+                "kubespray {} installs Kubernetes from {} on",
+                release.version, release.kubernetes_minimum
+            ),
+            "choose a newer version, or an older kubespray release",
+        ));
+    }
+    wanted
+}
+
+/// What the start conditions still ask for.
+fn missing_hosts(creation: &Creation, inputs: &Inputs) -> Vec<String> {
+    let count = |role| {
+        let with = |host: &&Host| host.roles.contains(&role);
+        inputs.hosts.iter().filter(with).count()
+    };
+    [
+        (creation.etcd, count(Role::Etcd), "etcd host"),
+        (
+            creation.control_plane,
+            count(Role::ControlPlane),
+            "control-plane host",
+        ),
+        (creation.nodes, inputs.hosts.len(), "host"),
+    ]
+    .into_iter()
+    .filter_map(|(least, there, what)| match least.saturating_sub(there) {
+        0 => None,
+        1 => Some(format!("1 more {what}")),
+        more => Some(format!("{more} more {what}s")),
+    })
+    .collect()
+}
+
+fn source_input(playbooks: &Playbooks, problems: &mut Vec<Problem>) -> SourceInput {
+    match playbooks {
+        Playbooks::Ready(checkout) => checkout.source.clone(),
+        Playbooks::Unusable(problem) => {
+            problems.push(problem.clone());
+            SourceInput::default()
+        }
+        Playbooks::Unwanted | Playbooks::Fetching | Playbooks::Unreachable(_) => {
+            SourceInput::default()
+        }
+    }
+}
+
+fn ssh(spec: &ClusterSpec, hosts: &[Host]) -> SshInput {
+    let ssh = spec.ssh.clone().unwrap_or_default();
+    let host = hosts
+        .iter()
+        .find(|host| host.roles.contains(&Role::Bastion));
+    let user = ssh.user.unwrap_or_else(|| "root".to_owned());
+    let port = ssh.port.unwrap_or(22);
+    SshInput {
+        key: ssh.private_key_secret_ref,
+        known_hosts: ssh.known_hosts,
+        bastion: ssh.bastion.or_else(|| {
+            host.map(|host| api::cluster::Bastion {
+                address: host.variables.ansible_host.clone(),
+                user: host.variables.ansible_user.clone(),
+                port: host.variables.ansible_port,
+            })
+        }),
+        user,
+        port,
+        connect_timeout: ssh.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+    }
+}
+
+fn variables(spec: &ClusterSpec) -> serde_json::Map<String, serde_json::Value> {
+    spec.nodes
+        .as_ref()
+        .and_then(|nodes| nodes.all.as_ref())
+        .and_then(|all| all.deploy.as_ref())
+        .and_then(|deploy| deploy.extra_vars.clone())
+        .unwrap_or_default()
+}
+
+fn renew(spec: &ClusterSpec) -> Duration {
+    spec.nodes
+        .as_ref()
+        .and_then(|nodes| nodes.all.as_ref())
+        .and_then(|all| all.certificates.as_ref())
+        .and_then(|certificates| certificates.renew)
+        .unwrap_or(RENEW)
+}
+
+/// Whether a mistake is about how many hosts there are.
+fn is_about_numbers(error: &InventoryError) -> bool {
+    error.field == "ClusterNodes"
+}

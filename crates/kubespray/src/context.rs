@@ -1,0 +1,122 @@
+//! What the reconcilers of this crate share.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use api::{Cluster, ClusterNode, Run};
+use controller::{BackOff, Events};
+use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
+
+use crate::{
+    health_book::HealthBook, layout::Layout, playbooks::PlaybookCache, supervisor::Supervisor,
+};
+
+/// The objects as they were seen last.
+pub struct Stores {
+    /// Clusters.
+    pub clusters: Store<DeserializeGuard<Cluster>>,
+    /// ClusterNodes.
+    pub nodes: Store<DeserializeGuard<ClusterNode>>,
+    /// Runs.
+    pub runs: Store<DeserializeGuard<Run>>,
+}
+
+/// What the reconcilers share.
+pub struct Context {
+    /// The API.
+    pub client: Client,
+    /// The data directory.
+    pub layout: Layout,
+    /// The objects as they were seen last.
+    pub stores: Stores,
+    /// Playbooks, brought in the background.
+    pub playbooks: PlaybookCache,
+    /// Health, probed in the background.
+    pub health: HealthBook,
+    /// The runners.
+    pub supervisor: Supervisor,
+    /// Events.
+    pub events: Events,
+    /// Failures in a row, by object.
+    pub backoff: BackOff,
+    /// When the next runner of a run may start, so that one that dies at once does not spin.
+    pub starts: Mutex<HashMap<String, Instant>>,
+}
+
+impl Context {
+    /// How long a run must wait for its next runner; none: it may start, which is noted.
+    pub fn runner_due(&self, run: &str) -> Option<Duration> {
+        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some(next) = starts.get(run).filter(|next| **next > now) {
+            return Some(next.saturating_duration_since(now));
+        }
+        let first = !starts.contains_key(run);
+        let wait = self.backoff.failed(run);
+        // One death is bad luck and costs nothing; from the second on each costs more.
+        starts.insert(run.to_owned(), if first { now } else { now + wait });
+        None
+    }
+
+    /// Notes that a run needs no runner.
+    pub fn runner_rests(&self, run: &str) {
+        self.starts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(run);
+        self.backoff.reset(run);
+    }
+
+    /// Forgets what is remembered of a cluster.
+    pub fn forget(&self, cluster: &Cluster) {
+        let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        self.playbooks.forget(&key);
+        self.health.forget(&key);
+    }
+}
+
+/// Why a pass over an object failed. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused, or did not answer.
+    #[error("{operation}")]
+    Api {
+        /// What was tried.
+        operation: &'static str,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// An object could not be applied.
+    #[error("write an object")]
+    Apply(#[source] controller::apply::Error),
+    /// A run could not be steered.
+    #[error("steer a run")]
+    Control(#[source] crate::control::Error),
+    /// A runner could not be started.
+    #[error("start a runner")]
+    Runner(#[source] crate::supervisor::Error),
+    /// A file could not be written or removed.
+    #[error("change {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// An error of the API.
+    pub fn api(operation: &'static str, source: kube::Error) -> Self {
+        Self::Api {
+            operation,
+            source: Box::new(source),
+        }
+    }
+}

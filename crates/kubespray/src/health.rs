@@ -1,0 +1,465 @@
+//! The health of a built cluster, from real probes through its kubeconfig.
+//!
+//! Reads only: `/readyz?verbose` for the API server and, through it, etcd; the nodes and their versions; the end of the API
+//! server's and the administrator's certificates. Nothing here goes to the hosts by ssh.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::{
+    HostName,
+    node::{Health, NodeFacts, NodeVersions},
+};
+use base64::Engine;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, ResourceExt,
+    api::ListParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+/// How long one probe may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why nothing could be probed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubeconfig is not one.
+    #[error("read the kubeconfig")]
+    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
+    /// No client could be made of it.
+    #[error("make a client of the kubeconfig")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// What one probe found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Check {
+    /// How good it is.
+    pub health: Health,
+    /// For people, the same from probe to probe while nothing changes.
+    pub message: String,
+}
+
+impl Check {
+    fn new(health: Health, message: impl Into<String>) -> Self {
+        Self {
+            health,
+            message: message.into(),
+        }
+    }
+}
+
+/// One node as the cluster sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Whether it is Ready, and if not, why.
+    pub check: Check,
+    /// The versions that it reports.
+    pub versions: NodeVersions,
+    /// The system that it reports.
+    pub facts: NodeFacts,
+}
+
+/// What all probes found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Whether the API server is ready.
+    pub api_server: Check,
+    /// Whether the API server finds etcd ready.
+    pub etcd: Check,
+    /// Whether every expected node is Ready.
+    pub nodes: Check,
+    /// Whether certificates are valid for long enough.
+    pub certificates: Check,
+    /// The nodes by name.
+    pub members: BTreeMap<String, Member>,
+    /// The oldest kubelet's version, without the leading `v`.
+    pub kubernetes: Option<String>,
+}
+
+impl Report {
+    /// The worst of all.
+    pub fn health(&self) -> Health {
+        self.checks()
+            .into_iter()
+            .map(|check| check.health)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// What is not as it should be, as one text. Empty: nothing.
+    pub fn trouble(&self) -> String {
+        let messages: Vec<_> = self
+            .checks()
+            .into_iter()
+            .filter(|check| check.health != Health::Ok)
+            .map(|check| check.message.as_str())
+            .collect();
+        messages.join("; ")
+    }
+
+    fn checks(&self) -> [&Check; 4] {
+        [
+            &self.api_server,
+            &self.etcd,
+            &self.nodes,
+            &self.certificates,
+        ]
+    }
+}
+
+/// What is expected of the cluster.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Expected {
+    /// The hosts that should be Ready nodes.
+    pub nodes: Vec<HostName>,
+    /// How long before their end certificates count as about to end.
+    pub renew: Duration,
+}
+
+/// Probes the cluster that `kubeconfig` leads to.
+pub async fn probe(kubeconfig: &str, expected: &Expected) -> Result<Report, Error> {
+    let kubeconfig =
+        Kubeconfig::from_yaml(kubeconfig).map_err(|source| Error::Kubeconfig(Box::new(source)))?;
+    let own = own_certificate(&kubeconfig);
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(|source| Error::Kubeconfig(Box::new(source)))?;
+    config.connect_timeout = Some(TIMEOUT / 2);
+    config.read_timeout = Some(TIMEOUT);
+    config.write_timeout = Some(TIMEOUT);
+    let address = config.cluster_url.to_string();
+    let client = Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))?;
+    let (readiness, nodes, serving) = futures::join!(
+        readiness(&client),
+        nodes(&client),
+        serving_certificate(&address)
+    );
+    Ok(report(
+        &readiness,
+        nodes,
+        [serving, own],
+        expected,
+        Timestamp::now(),
+    ))
+}
+
+/// What `/readyz?verbose` said, or why it said nothing.
+type Readiness = Result<String, String>;
+
+async fn readiness(client: &Client) -> Readiness {
+    let request = http::Request::get("/readyz?verbose")
+        .body(Vec::new())
+        .map_err(|error| error.to_string())?;
+    match tokio::time::timeout(TIMEOUT, client.request_text(request)).await {
+        Ok(Ok(text)) => Ok(text),
+        // A server that is not ready answers 500 with the same list.
+        Ok(Err(kube::Error::Api(status))) if status.message.contains("[-]") => Ok(status.message),
+        Ok(Err(error)) => Err(crate::chain(&error)),
+        Err(_) => Err("no answer within 10 s".to_owned()),
+    }
+}
+
+async fn nodes(client: &Client) -> Result<Vec<Node>, String> {
+    let api = Api::<Node>::all(client.clone());
+    match tokio::time::timeout(TIMEOUT, api.list(&ListParams::default())).await {
+        Ok(Ok(list)) => Ok(list.items),
+        Ok(Err(error)) => Err(crate::chain(&error)),
+        Err(_) => Err("no answer within 10 s".to_owned()),
+    }
+}
+
+/// The end of the certificate that the server shows. It is looked at, not trusted: nothing is sent over the connection
+/// that would need trust.
+async fn serving_certificate(address: &str) -> Option<Timestamp> {
+    // Fails when a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .tls_info(true)
+        .tls_danger_accept_invalid_certs(true)
+        .no_proxy()
+        .timeout(TIMEOUT)
+        .build()
+        .ok()?;
+    let response = client.get(format!("{address}livez")).send().await.ok()?;
+    let info = response.extensions().get::<reqwest::tls::TlsInfo>()?;
+    not_after(info.peer_certificate()?)
+}
+
+fn own_certificate(kubeconfig: &Kubeconfig) -> Option<Timestamp> {
+    let data = kubeconfig
+        .auth_infos
+        .iter()
+        .find_map(|named| named.auth_info.as_ref()?.client_certificate_data.clone())?;
+    let pem = base64::engine::general_purpose::STANDARD
+        .decode(data)
+        .ok()?;
+    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
+    not_after(&pem.contents)
+}
+
+fn not_after(der: &[u8]) -> Option<Timestamp> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
+/// Judges what was read. Pure.
+fn report(
+    readiness: &Readiness,
+    nodes: Result<Vec<Node>, String>,
+    certificates: [Option<Timestamp>; 2],
+    expected: &Expected,
+    now: Timestamp,
+) -> Report {
+    let (api_server, etcd) = judge_readiness(readiness);
+    let members: BTreeMap<_, _> = nodes
+        .iter()
+        .flatten()
+        .map(|node| (node.name_any(), member(node)))
+        .collect();
+    let kubernetes = members
+        .values()
+        .filter_map(|member| member.versions.kubelet.clone())
+        .min();
+    Report {
+        api_server,
+        etcd,
+        nodes: judge_nodes(nodes.err(), &members, &expected.nodes),
+        certificates: judge_certificates(certificates, expected.renew, now),
+        members,
+        kubernetes,
+    }
+}
+
+fn judge_readiness(readiness: &Readiness) -> (Check, Check) {
+    let text = match readiness {
+        Err(error) => {
+            let api_server = Check::new(
+                Health::Err,
+                format!("the API server does not answer: {error}"),
+            );
+            let etcd = Check::new(
+                Health::Warn,
+                "nothing is known of etcd while the API server does not answer",
+            );
+            return (api_server, etcd);
+        }
+        Ok(text) => text,
+    };
+    let failed: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("[-]"))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let etcd = failed.iter().any(|name| name.starts_with("etcd"));
+    let others: Vec<_> = failed
+        .iter()
+        .copied()
+        .filter(|name| !name.starts_with("etcd"))
+        .collect();
+    let api_server = if others.is_empty() {
+        Check::new(Health::Ok, "the API server is ready")
+    } else {
+        let list = others.join(", ");
+        Check::new(Health::Err, format!("the API server is not ready: {list}"))
+    };
+    let etcd = if etcd {
+        Check::new(Health::Err, "the API server finds etcd not ready")
+    } else {
+        Check::new(Health::Ok, "the API server finds etcd ready")
+    };
+    (api_server, etcd)
+}
+
+fn member(node: &Node) -> Member {
+    let status = node.status.clone().unwrap_or_default();
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    let check = match ready {
+        Some(condition) if condition.status == "True" => Check::new(Health::Ok, "Ready"),
+        Some(condition) => Check::new(
+            Health::Err,
+            condition
+                .reason
+                .clone()
+                .unwrap_or_else(|| "not Ready".to_owned()),
+        ),
+        None => Check::new(Health::Err, "has not reported yet"),
+    };
+    let info = status.node_info.unwrap_or_default();
+    Member {
+        check,
+        versions: NodeVersions {
+            kubelet: Some(info.kubelet_version.trim_start_matches('v').to_owned()),
+            container_runtime: Some(info.container_runtime_version),
+        },
+        facts: NodeFacts {
+            os: Some(info.os_image),
+            kernel: Some(info.kernel_version),
+            architecture: Some(info.architecture),
+            python: None,
+        },
+    }
+}
+
+fn judge_nodes(
+    error: Option<String>,
+    members: &BTreeMap<String, Member>,
+    expected: &[HostName],
+) -> Check {
+    if let Some(error) = error {
+        return Check::new(Health::Err, format!("the nodes cannot be listed: {error}"));
+    }
+    let bad: Vec<_> = expected
+        .iter()
+        .filter_map(|host| match members.get(host.as_str()) {
+            None => Some(format!("{host}: has not joined")),
+            Some(member) if member.check.health != Health::Ok => {
+                Some(format!("{host}: {}", member.check.message))
+            }
+            Some(_) => None,
+        })
+        .collect();
+    let total = expected.len();
+    let ready = total.saturating_sub(bad.len());
+    match bad.len() {
+        0 => Check::new(Health::Ok, format!("{ready} of {total} nodes are Ready")),
+        count => Check::new(
+            if count == total {
+                Health::Err
+            } else {
+                Health::Warn
+            },
+            format!("{ready} of {total} nodes are Ready; {}", bad.join(", ")),
+        ),
+    }
+}
+
+fn judge_certificates(ends: [Option<Timestamp>; 2], renew: Duration, now: Timestamp) -> Check {
+    let Some(first) = ends.into_iter().flatten().min() else {
+        return Check::new(Health::Warn, "no certificate could be read");
+    };
+    let day = first.strftime("%Y-%m-%d");
+    let renew = SignedDuration::try_from(renew).unwrap_or(SignedDuration::MAX);
+    if first <= now {
+        Check::new(Health::Err, format!("a certificate ended on {day}"))
+    } else if now.duration_until(first) < renew {
+        Check::new(Health::Warn, format!("a certificate ends on {day}"))
+    } else {
+        Check::new(Health::Ok, format!("certificates are valid until {day}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400;
+
+    fn node(name: &str, ready: &str) -> Node {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name},
+            "status": {
+                "conditions": [{"type": "Ready", "status": ready, "reason": "KubeletNotReady"}],
+                "nodeInfo": {
+                    "kubeletVersion": "v1.34.3", "containerRuntimeVersion": "containerd://1.6.20",
+                    "osImage": "Debian", "kernelVersion": "6.1", "architecture": "amd64", "bootID": "", "machineID": "",
+                    "systemUUID": "", "kubeProxyVersion": "", "operatingSystem": "linux",
+                },
+            },
+        }))
+        .unwrap()
+    }
+
+    fn judged(readiness: &Readiness, nodes: Result<Vec<Node>, String>, end: i64) -> Report {
+        let expected = Expected {
+            nodes: vec!["a".parse().unwrap(), "b".parse().unwrap()],
+            renew: Duration::from_hours(720),
+        };
+        let end = Timestamp::from_second(end).ok();
+        report(
+            readiness,
+            nodes,
+            [end, None],
+            &expected,
+            Timestamp::UNIX_EPOCH,
+        )
+    }
+
+    #[test]
+    fn the_worst_probe_decides_and_is_named() {
+        let ready = || Ok("[+]ping ok\n[+]etcd ok\nreadyz check passed".to_owned());
+        let both = || Ok(vec![node("a", "True"), node("b", "True")]);
+        for (name, report, health, text) in [
+            (
+                "all well",
+                judged(&ready(), both(), 365 * DAY),
+                Health::Ok,
+                "",
+            ),
+            (
+                "etcd",
+                judged(
+                    &Ok("[+]ping ok\n[-]etcd failed: reason withheld".into()),
+                    both(),
+                    365 * DAY,
+                ),
+                Health::Err,
+                "etcd not ready",
+            ),
+            (
+                "no answer",
+                judged(&Err("refused".into()), Err("refused".into()), 365 * DAY),
+                Health::Err,
+                "refused",
+            ),
+            (
+                "one node",
+                judged(
+                    &ready(),
+                    Ok(vec![node("a", "True"), node("b", "False")]),
+                    365 * DAY,
+                ),
+                Health::Warn,
+                "1 of 2 nodes are Ready; b: KubeletNotReady",
+            ),
+            (
+                "missing",
+                judged(&ready(), Ok(vec![node("a", "True")]), 365 * DAY),
+                Health::Warn,
+                "b: has not joined",
+            ),
+            (
+                "about to end",
+                judged(&ready(), both(), DAY),
+                Health::Warn,
+                "ends on 1970-01-02",
+            ),
+            (
+                "ended",
+                judged(&ready(), both(), -DAY),
+                Health::Err,
+                "ended on 1969-12-31",
+            ),
+        ] {
+            assert_eq!(report.health(), health, "{name}");
+            assert!(
+                report.trouble().contains(text),
+                "{name}: {}",
+                report.trouble()
+            );
+        }
+    }
+
+    #[test]
+    fn versions_and_systems_come_from_the_nodes() {
+        let report = judged(&Ok(String::new()), Ok(vec![node("a", "True")]), DAY);
+        assert_eq!(report.kubernetes.as_deref(), Some("1.34.3"));
+        assert_eq!(report.members["a"].facts.os.as_deref(), Some("Debian"));
+    }
+}

@@ -1,0 +1,145 @@
+//! The health of every built cluster, probed in the background and remembered.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use api::{Cluster, node::Health};
+use controller::backoff::jittered;
+use jiff::Timestamp;
+use kube::{Client, ResourceExt};
+use tokio::sync::mpsc;
+
+use crate::{
+    health::{self, Expected, Report},
+    playbooks::Key,
+    secret,
+};
+
+/// How often a healthy cluster is probed.
+const HEALTHY: Duration = Duration::from_mins(5);
+/// How often another one is.
+const UNHEALTHY: Duration = Duration::from_secs(20);
+
+/// What the last probes found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// When.
+    pub at: Timestamp,
+    /// What, or why nothing could be probed.
+    pub report: Result<Report, String>,
+}
+
+impl Checked {
+    /// The worst that was found.
+    pub fn health(&self) -> Health {
+        self.report.as_ref().map_or(Health::Err, Report::health)
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    latest: Option<Arc<Checked>>,
+    next: Option<Instant>,
+    running: bool,
+}
+
+/// The health of every built cluster.
+pub struct HealthBook {
+    client: Client,
+    entries: Arc<Mutex<HashMap<Key, Entry>>>,
+    changed: mpsc::UnboundedSender<Key>,
+}
+
+impl HealthBook {
+    /// A book that tells `changed` of every cluster that was probed.
+    pub fn new(client: Client, changed: mpsc::UnboundedSender<Key>) -> Self {
+        Self {
+            client,
+            entries: Arc::default(),
+            changed,
+        }
+    }
+
+    /// What was found last.
+    pub fn latest(&self, cluster: &Cluster) -> Option<Arc<Checked>> {
+        lock(&self.entries).get(&key(cluster))?.latest.clone()
+    }
+
+    /// How long until the next probes are due.
+    pub fn interval(&self, cluster: &Cluster) -> Duration {
+        lock(&self.entries)
+            .get(&key(cluster))
+            .and_then(|entry| entry.next)
+            .map_or(UNHEALTHY, |next| {
+                next.saturating_duration_since(Instant::now())
+            })
+            .max(Duration::from_secs(1))
+    }
+
+    /// Probes the cluster in the background if that is due.
+    pub fn refresh(&self, cluster: &Cluster, expected: Expected) {
+        let key = key(cluster);
+        {
+            let mut entries = lock(&self.entries);
+            let entry = entries.entry(key.clone()).or_default();
+            let due = entry.next.is_none_or(|next| next <= Instant::now());
+            if entry.running || !due {
+                return;
+            }
+            entry.running = true;
+        }
+        let client = self.client.clone();
+        let entries = Arc::clone(&self.entries);
+        let changed = self.changed.clone();
+        tokio::spawn(async move {
+            let report = probe(&client, &key, &expected).await;
+            let checked = Checked {
+                at: Timestamp::now(),
+                report,
+            };
+            let wait = match checked.health() {
+                Health::Ok => HEALTHY,
+                Health::Warn | Health::Err => UNHEALTHY,
+            };
+            if let Some(entry) = lock(&entries).get_mut(&key) {
+                entry.next = Some(Instant::now() + jittered(wait));
+                entry.latest = Some(Arc::new(checked));
+                entry.running = false;
+            }
+            // Nobody listens any more when the operator stops.
+            let _ = changed.send(key);
+        });
+    }
+
+    /// Forgets a cluster.
+    pub fn forget(&self, key: &Key) {
+        lock(&self.entries).remove(key);
+    }
+}
+
+async fn probe(client: &Client, key: &Key, expected: &Expected) -> Result<Report, String> {
+    let (namespace, cluster) = key;
+    let kubeconfig = secret::read_kubeconfig(client, namespace, cluster)
+        .await
+        .map_err(|error| format!("the kubeconfig Secret cannot be read: {error}"))?
+        .ok_or_else(|| {
+            format!(
+                "Secret {} with the cluster's kubeconfig is not there",
+                secret::kubeconfig_name(cluster)
+            )
+        })?;
+    health::probe(&kubeconfig, expected)
+        .await
+        .map_err(|error| format!("the kubeconfig cannot be used: {error}"))
+}
+
+fn key(cluster: &Cluster) -> Key {
+    (cluster.namespace().unwrap_or_default(), cluster.name_any())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,159 @@
+//! What a plan carries for its runner: the resolved wish, typed. References to secrets, never secrets.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use ansible::inventory::{Directories, InventoryInput, Settings};
+use api::{
+    Duration, HostName, KubernetesVersion, KubesprayVersion,
+    cluster::{Bastion, InventoryStatus, SecretKeyRef},
+    node::Role,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Everything that the steps of a plan read.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inputs {
+    /// The kubespray release.
+    pub kubespray: KubesprayVersion,
+    /// The Kubernetes version to install.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<KubernetesVersion>,
+    /// Where the playbooks come from, and which.
+    pub source: SourceInput,
+    /// The hosts, in inventory order.
+    pub hosts: Vec<Host>,
+    /// The order that is state, and the pinned names of etcd members.
+    #[serde(default)]
+    pub inventory: InventoryStatus,
+    /// How hosts are reached.
+    pub ssh: SshInput,
+    /// How many hosts Ansible works on at once. Default: by their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forks: Option<u16>,
+    /// Overrides of ansible.cfg.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ansible: BTreeMap<String, BTreeMap<String, String>>,
+    /// Variables for the whole cluster.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub variables: Map<String, Value>,
+    /// Variables that the operation itself sets.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub operation_variables: Map<String, Value>,
+    /// How long before their end certificates count as about to end.
+    pub renew: Duration,
+}
+
+/// Where the playbooks come from.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceInput {
+    /// In words, for people.
+    pub origin: String,
+    /// What it resolved to: a commit, an image digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The name of its directory in `sources`.
+    pub digest: String,
+}
+
+/// One host.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Its roles, sorted.
+    pub roles: Vec<Role>,
+    /// Its variables as written.
+    pub variables: api::node::HostVariables,
+}
+
+/// How hosts are reached.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SshInput {
+    /// The user to log in as, where a host names none.
+    pub user: String,
+    /// The port, where a host names none.
+    pub port: u16,
+    /// The Secret with the private key. None: what ssh finds by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<SecretKeyRef>,
+    /// The hosts' public keys. None: the first one shown is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_hosts: Option<String>,
+    /// The host to reach the others through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bastion: Option<Bastion>,
+    /// How long a host may take to answer.
+    pub connect_timeout: Duration,
+}
+
+impl Inputs {
+    /// The inputs as a plan stores them.
+    pub fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
+        match serde_json::to_value(self)? {
+            Value::Object(map) => Ok(map),
+            _ => Ok(Map::new()),
+        }
+    }
+
+    /// The inputs of a plan.
+    pub fn from_map(map: &Map<String, Value>) -> Result<Self, serde_json::Error> {
+        Inputs::deserialize(Value::Object(map.clone()))
+    }
+
+    /// What the inventory is compiled from. `excluded` names hosts to leave out.
+    pub fn to_inventory(
+        &self,
+        directories: Directories,
+        key: Option<PathBuf>,
+        excluded: &[HostName],
+    ) -> InventoryInput {
+        InventoryInput {
+            hosts: self
+                .hosts
+                .iter()
+                .map(|host| ansible::inventory::Host {
+                    name: host.name.clone(),
+                    roles: host.roles.clone(),
+                    variables: host.variables.clone(),
+                    python: None,
+                    excluded: excluded.iter().any(|name| name.as_str() == host.name),
+                })
+                .collect(),
+            persisted: self.inventory.clone(),
+            settings: Settings {
+                kubespray: Some(self.kubespray),
+                kubernetes: self.kubernetes,
+                extra_vars: self.variables.clone(),
+                operation_vars: self.operation_variables.clone(),
+                user: Some(self.ssh.user.clone()),
+                port: Some(self.ssh.port),
+                private_key: key,
+                bastion: self.ssh.bastion.clone(),
+                directories,
+            },
+        }
+    }
+
+    /// The hosts of one group, in order.
+    pub fn group(&self, name: &str) -> &[HostName] {
+        self.inventory.order.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The hosts that become nodes of the cluster.
+    pub fn members(&self) -> Vec<HostName> {
+        self.hosts
+            .iter()
+            .filter(|host| {
+                host.roles
+                    .iter()
+                    .any(|role| matches!(role, Role::ControlPlane | Role::Worker))
+            })
+            .filter_map(|host| host.name.parse().ok())
+            .collect()
+    }
+}

@@ -1,0 +1,49 @@
+//! The ClusterNode reconciler: tells of each host what the cluster's run and the probes know of it.
+
+use std::sync::Arc;
+
+use api::ClusterNode;
+use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
+
+use crate::context::{Context, Error};
+
+pub mod observe;
+pub mod report;
+
+/// The field manager of this reconciler.
+pub const FIELD_MANAGER: &str = "windlass-node";
+
+/// One pass. A host is acted on by its cluster's runs, so there is nothing to plan or apply here.
+pub async fn reconcile(
+    object: Arc<DeserializeGuard<ClusterNode>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    // A ClusterNode that cannot be read is told of on its Cluster, which it stalls.
+    let Ok(node) = &object.0 else {
+        return Ok(Action::await_change());
+    };
+    let observed = observe::observe(node, &context);
+    report::publish(node, &observed, &context).await?;
+    Ok(Action::await_change())
+}
+
+/// What becomes of a failed pass.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "kube's controller passes it by value"
+)]
+pub fn failed(
+    object: Arc<DeserializeGuard<ClusterNode>>,
+    error: &Error,
+    context: Arc<Context>,
+) -> Action {
+    let meta = object.meta();
+    let identity = format!(
+        "ClusterNode {}/{}",
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default()
+    );
+    let wait = context.backoff.failed(&identity);
+    tracing::warn!(node = identity, error = error as &dyn std::error::Error, wait = ?wait, "a pass over a ClusterNode failed");
+    Action::requeue(wait)
+}

@@ -1,0 +1,55 @@
+//! What is known of a host: reads only, from what is in memory.
+
+use std::sync::Arc;
+
+use api::{ClusterNode, Run};
+use kube::ResourceExt;
+
+use crate::{
+    cluster::{observe::is_of, plan::built_by},
+    context::Context,
+    health_book::Checked,
+    inputs::Inputs,
+};
+
+/// What is known of a host.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// The cluster's last run, if the host is part of its plan.
+    pub run: Option<Run>,
+    /// Whether the host is part of the cluster as it was built.
+    pub built: bool,
+    /// What the last health probes of the cluster found.
+    pub health: Option<Arc<Checked>>,
+}
+
+/// Reads what is known.
+pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
+    let namespace = node.namespace().unwrap_or_default();
+    let clusters = controller::stream::in_namespace(&context.stores.clusters, &namespace);
+    let Some(cluster) = clusters
+        .iter()
+        .filter_map(|cluster| cluster.0.as_ref().ok())
+        .min_by_key(|cluster| (cluster.creation_timestamp(), cluster.name_any()))
+    else {
+        return Observed::default();
+    };
+    let mut runs: Vec<_> = controller::stream::in_namespace(&context.stores.runs, &namespace)
+        .iter()
+        .filter_map(|run| run.0.as_ref().ok())
+        .filter(|run| is_of(run, cluster))
+        .cloned()
+        .collect();
+    runs.sort_by_key(|run| (run.creation_timestamp(), run.name_any()));
+    let name = node.name_any();
+    let has = |run: &Run| {
+        Inputs::from_map(&run.spec.plan.inputs)
+            .is_ok_and(|inputs| inputs.hosts.iter().any(|host| host.name == name))
+    };
+    let built = built_by(&runs).is_some_and(has);
+    Observed {
+        run: runs.pop().filter(has),
+        built,
+        health: context.health.latest(cluster),
+    }
+}

@@ -1,0 +1,221 @@
+//! How a host stands, for people. Pure but for the write.
+
+use api::{
+    ClusterNode, ClusterNodeStatus, Run,
+    node::{Health, NodeHealth, NodeState},
+    run::{Failure, FailureClass, Operation, RunPhase, StepPhase},
+};
+use controller::{Conditions, Standing, Summary, conditions};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{Api, ResourceExt};
+
+use super::{FIELD_MANAGER, observe::Observed};
+use crate::{
+    cluster::{compile::PROBE, plan::phase},
+    context::{Context, Error},
+    health::Member,
+};
+
+/// How long `lastSeen` may lag behind while nothing changes.
+const LAST_SEEN: SignedDuration = SignedDuration::from_hours(1);
+
+/// Writes the status if it changed.
+pub async fn publish(
+    node: &ClusterNode,
+    observed: &Observed,
+    context: &Context,
+) -> Result<(), Error> {
+    let status = status(node, observed, Timestamp::now());
+    let api = Api::<ClusterNode>::namespaced(
+        context.client.clone(),
+        &node.namespace().unwrap_or_default(),
+    );
+    controller::apply::apply_status(
+        &api,
+        FIELD_MANAGER,
+        &node.name_any(),
+        &status,
+        node.status.as_ref(),
+    )
+    .await
+    .map(drop)
+    .map_err(Error::Apply)
+}
+
+/// The status of a host. Pure.
+pub fn status(node: &ClusterNode, observed: &Observed, now: Timestamp) -> ClusterNodeStatus {
+    let name = node.name_any();
+    let before = node.status.clone().unwrap_or_default();
+    let member = observed
+        .health
+        .as_ref()
+        .and_then(|checked| checked.report.as_ref().ok()?.members.get(&name).cloned());
+    let failure = failure(observed, &name);
+    let state = state(observed, &name);
+    let health = match (state, &member) {
+        (NodeState::Joined, Some(member)) => Some(member.check.health),
+        (NodeState::Joined, None) => before.node.as_ref().map(|node| node.health),
+        (NodeState::Failed | NodeState::Excluded, _) => Some(Health::Err),
+        _ => None,
+    };
+    let summary = summary(state, failure.as_ref(), member.as_ref());
+    let mut conditions = Conditions::new(&before.conditions, node.metadata.generation, now);
+    conditions.summarise(&summary);
+    let seen = match (&member, &observed.health) {
+        (Some(_), Some(checked)) => Some(checked.at),
+        _ => None,
+    };
+    ClusterNodeStatus {
+        observed_generation: conditions::observed_generation(
+            before.observed_generation,
+            node.metadata.generation,
+            summary.standing,
+        ),
+        node: health.map(|health| NodeHealth { health }),
+        state: Some(state),
+        conditions: conditions.into_vec(),
+        last_seen: last_seen(before.last_seen, seen),
+        facts: member
+            .as_ref()
+            .map(|member| member.facts.clone())
+            .or(before.facts),
+        versions: member.map(|member| member.versions).or(before.versions),
+        failure,
+    }
+}
+
+fn last_seen(before: Option<Time>, seen: Option<Timestamp>) -> Option<Time> {
+    match (before, seen) {
+        (Some(before), Some(seen)) if seen.duration_since(before.0) < LAST_SEEN => Some(before),
+        (_, Some(seen)) => Some(Time(seen)),
+        (before, None) => before,
+    }
+}
+
+fn state(observed: &Observed, name: &str) -> NodeState {
+    let Some(run) = &observed.run else {
+        return if observed.built {
+            NodeState::Joined
+        } else {
+            NodeState::Waiting
+        };
+    };
+    if is_excluded(run, name) {
+        return NodeState::Excluded;
+    }
+    let removing = run.spec.operation == Operation::Reset;
+    match phase(run) {
+        RunPhase::Succeeded if removing => NodeState::Waiting,
+        RunPhase::Succeeded => NodeState::Joined,
+        RunPhase::Failed if failed_on(run, name) => NodeState::Failed,
+        RunPhase::Failed | RunPhase::Cancelled | RunPhase::Superseded if observed.built => {
+            NodeState::Joined
+        }
+        RunPhase::Failed | RunPhase::Cancelled | RunPhase::Superseded | RunPhase::Pending => {
+            NodeState::Waiting
+        }
+        RunPhase::Running | RunPhase::Paused | RunPhase::Waiting => {
+            if removing {
+                NodeState::Removing
+            } else if has_been_probed(run) {
+                NodeState::Joining
+            } else {
+                NodeState::Probing
+            }
+        }
+    }
+}
+
+fn has_been_probed(run: &Run) -> bool {
+    run.status
+        .iter()
+        .flat_map(|status| &status.steps)
+        .any(|step| step.id == PROBE && step.phase == StepPhase::Succeeded)
+}
+
+fn is_excluded(run: &Run, name: &str) -> bool {
+    run.status
+        .iter()
+        .flat_map(|status| &status.excluded)
+        .any(|excluded| excluded.host.as_str() == name)
+}
+
+fn failed_on(run: &Run, name: &str) -> bool {
+    run.status
+        .iter()
+        .filter_map(|status| status.failure.as_ref())
+        .any(|failure| failure.hosts.iter().any(|host| host.as_str() == name))
+}
+
+fn failure(observed: &Observed, name: &str) -> Option<Failure> {
+    let status = observed.run.as_ref()?.status.as_ref()?;
+    let excluded = status
+        .excluded
+        .iter()
+        .find(|excluded| excluded.host.as_str() == name);
+    if let Some(excluded) = excluded {
+        return Some(Failure {
+            class: FailureClass::External,
+            code: "HostUnreachable".to_owned(),
+            message: excluded.reason.clone(),
+            remedy: Some("bring the host back; it was left out of the run".to_owned()),
+            hosts: Vec::new(),
+        });
+    }
+    let failure = status.failure.clone()?;
+    let mentioned = failure.hosts.iter().any(|host| host.as_str() == name);
+    mentioned.then_some(Failure {
+        hosts: Vec::new(),
+        ..failure
+    })
+}
+
+fn summary(state: NodeState, failure: Option<&Failure>, member: Option<&Member>) -> Summary {
+    let trouble = failure.map(|failure| failure.message.clone());
+    let (standing, reason, message) = match state {
+        NodeState::Waiting => (
+            Standing::AtWork,
+            "Waiting",
+            "waits for its cluster".to_owned(),
+        ),
+        NodeState::Probing => (
+            Standing::AtWork,
+            "Probing",
+            "being asked whether it answers".to_owned(),
+        ),
+        NodeState::Joining => (
+            Standing::AtWork,
+            "Joining",
+            "being made part of the cluster".to_owned(),
+        ),
+        NodeState::Removing => (
+            Standing::AtWork,
+            "Removing",
+            "Kubernetes is being removed".to_owned(),
+        ),
+        NodeState::Excluded => (
+            Standing::Stalled,
+            "Excluded",
+            trouble.unwrap_or_else(|| "left out".to_owned()),
+        ),
+        NodeState::Failed => (
+            Standing::Stalled,
+            "Failed",
+            trouble.unwrap_or_else(|| "failed".to_owned()),
+        ),
+        NodeState::Joined => match member {
+            Some(member) if member.check.health != Health::Ok => (
+                Standing::Unhealthy,
+                "NotReady",
+                member.check.message.clone(),
+            ),
+            _ => (Standing::Ready, "Joined", "part of the cluster".to_owned()),
+        },
+    };
+    Summary {
+        standing,
+        reason,
+        message,
+    }
+}

@@ -1,0 +1,235 @@
+//! Wiring: one watch a kind, three controllers on them, and the queues through which background work wakes them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::{Cluster, ClusterNode, Run};
+use controller::{BackOff, Events, Shutdown, stream};
+use futures::{Stream, StreamExt};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    core::DeserializeGuard,
+    runtime::{
+        Controller,
+        controller::Config,
+        reflector::{ObjectRef, Store},
+    },
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    cluster,
+    context::{Context, Stores},
+    health_book::HealthBook,
+    layout::Layout,
+    node,
+    playbooks::{Key, PlaybookCache},
+    run,
+    supervisor::{Command, Supervisor},
+};
+
+/// How the operator runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data directory.
+    pub data_dir: std::path::PathBuf,
+    /// How runners are started; `--run NAMESPACE/NAME --data-dir DIR` is appended.
+    pub runner: Command,
+    /// How many objects of a kind are worked on at once.
+    pub concurrency: u16,
+}
+
+type Guard<K> = DeserializeGuard<K>;
+
+/// Runs the controllers until `shutdown`. Runners go on without them.
+pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
+    let layout = Layout::new(&options.data_dir);
+    let clusters = stream::Shared::<Cluster>::new(Api::all(client.clone()));
+    let nodes = stream::Shared::<ClusterNode>::new(Api::all(client.clone()));
+    let runs = stream::Shared::<Run>::new(Api::all(client.clone()));
+    let (wake, woken) = mpsc::unbounded_channel();
+    let (supervisor, ended) = Supervisor::new(layout.clone(), options.runner.clone());
+    let context = Arc::new(Context {
+        client: client.clone(),
+        layout: layout.clone(),
+        stores: Stores {
+            clusters: clusters.store(),
+            nodes: nodes.store(),
+            runs: runs.store(),
+        },
+        playbooks: PlaybookCache::new(layout, wake.clone()),
+        health: HealthBook::new(client.clone(), wake),
+        supervisor,
+        events: Events::new(client, "cluster"),
+        backoff: BackOff::default(),
+        starts: std::sync::Mutex::new(HashMap::new()),
+    });
+    let config = Config::default().concurrency(options.concurrency);
+    let (Some(of_clusters), Some(of_nodes), Some(of_runs)) =
+        (clusters.subscribe(), nodes.subscribe(), runs.subscribe())
+    else {
+        tracing::error!("the shared watches cannot be subscribed to");
+        return;
+    };
+    let (
+        Some(nodes_of_clusters),
+        Some(clusters_of_nodes),
+        Some(runs_of_clusters),
+        Some(runs_of_nodes),
+    ) = (
+        nodes.subscribe(),
+        clusters.subscribe(),
+        runs.subscribe(),
+        runs.subscribe(),
+    )
+    else {
+        tracing::error!("the shared watches cannot be subscribed to");
+        return;
+    };
+    let (probed, woken) = fan_out(woken);
+    let cluster_store = context.stores.clusters.clone();
+    let node_store = context.stores.nodes.clone();
+    let probed_nodes = context.stores.nodes.clone();
+
+    let cluster_controller = Controller::for_shared_stream(
+        stream::changed(of_clusters, wish::<Cluster>),
+        context.stores.clusters.clone(),
+    )
+    .with_config(config.clone())
+    .watches_shared_stream(
+        stream::changed(nodes_of_clusters, wish::<ClusterNode>),
+        move |node| in_namespace_of(&cluster_store, node.meta()),
+    )
+    .watches_shared_stream(runs_of_clusters, |run: Arc<Guard<Run>>| owner(&run))
+    .reconcile_on(woken.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)))
+    .graceful_shutdown_on(shutdown.wait())
+    .run(cluster::reconcile, cluster::failed, Arc::clone(&context))
+    .for_each(|_| futures::future::ready(()));
+
+    let run_controller = Controller::for_shared_stream(of_runs, context.stores.runs.clone())
+        .with_config(config.clone())
+        .reconcile_on(
+            receive(ended).map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)),
+        )
+        .graceful_shutdown_on(shutdown.wait())
+        .run(run::reconcile, run::failed, Arc::clone(&context))
+        .for_each(|_| futures::future::ready(()));
+
+    let node_controller =
+        Controller::for_shared_stream(
+            stream::changed(of_nodes, wish::<ClusterNode>),
+            context.stores.nodes.clone(),
+        )
+        .with_config(config)
+        .watches_shared_stream(stream::changed(runs_of_nodes, node_view), {
+            let store = node_store.clone();
+            move |run| in_namespace_of(&store, run.meta())
+        })
+        .watches_shared_stream(
+            stream::changed(clusters_of_nodes, existence),
+            move |cluster| in_namespace_of(&node_store, cluster.meta()),
+        )
+        .reconcile_on(probed.flat_map(move |(namespace, _)| {
+            futures::stream::iter(refs_in(&probed_nodes, &namespace))
+        }))
+        .graceful_shutdown_on(shutdown.wait())
+        .run(node::reconcile, node::failed, Arc::clone(&context))
+        .for_each(|_| futures::future::ready(()));
+
+    let controllers = async {
+        futures::join!(cluster_controller, run_controller, node_controller);
+    };
+    let watches = async {
+        futures::join!(clusters.drive(), nodes.drive(), runs.drive());
+    };
+    tokio::select! {
+        () = controllers => {}
+        () = watches => tracing::error!("the watches ended"),
+    }
+}
+
+/// What a reconciler reads of its own object: not its status, which it writes.
+fn wish<K: Resource<DynamicType = ()>>(object: &Guard<K>) -> impl PartialEq + Send + use<K> {
+    let meta = object.meta();
+    let annotations = meta.annotations.iter().flatten();
+    (
+        meta.generation,
+        meta.deletion_timestamp.is_some(),
+        meta.finalizers.clone().unwrap_or_default(),
+        annotations
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect::<Vec<_>>(),
+    )
+}
+
+fn existence(object: &Guard<Cluster>) -> bool {
+    object.meta().deletion_timestamp.is_some()
+}
+
+/// What the status of a host depends on in a run: not its progress.
+fn node_view(object: &Guard<Run>) -> String {
+    let Ok(run) = &object.0 else {
+        return String::new();
+    };
+    let status = run.status.clone().unwrap_or_default();
+    let probe = status
+        .steps
+        .iter()
+        .find(|step| step.id == cluster::compile::PROBE)
+        .map(|step| step.phase);
+    format!(
+        "{:?} {probe:?} {:?} {:?}",
+        status.phase, status.excluded, status.failure
+    )
+}
+
+fn owner(run: &Guard<Run>) -> Option<ObjectRef<Guard<Cluster>>> {
+    let run = run.0.as_ref().ok()?;
+    Some(ObjectRef::new(&run.spec.cluster_ref.name).within(&run.namespace()?))
+}
+
+fn in_namespace_of<K>(
+    store: &Store<Guard<K>>,
+    meta: &kube::api::ObjectMeta,
+) -> Vec<ObjectRef<Guard<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + 'static,
+{
+    refs_in(store, meta.namespace.as_deref().unwrap_or_default())
+}
+
+fn refs_in<K>(store: &Store<Guard<K>>, namespace: &str) -> Vec<ObjectRef<Guard<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + 'static,
+{
+    stream::in_namespace(store, namespace)
+        .iter()
+        .map(|object| ObjectRef::from_obj(&**object))
+        .collect()
+}
+
+fn receive<T: Send + 'static>(
+    receiver: mpsc::UnboundedReceiver<T>,
+) -> impl Stream<Item = T> + Send {
+    futures::stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|item| (item, receiver))
+    })
+}
+
+/// One stream as two.
+fn fan_out(
+    mut receiver: mpsc::UnboundedReceiver<Key>,
+) -> (
+    impl Stream<Item = Key> + Send,
+    impl Stream<Item = Key> + Send,
+) {
+    let (one, first) = mpsc::unbounded_channel();
+    let (two, second) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(key) = receiver.recv().await {
+            // Each is closed when the operator stops.
+            let _ = one.send(key.clone());
+            let _ = two.send(key);
+        }
+    });
+    (receive(first), receive(second))
+}

@@ -1,0 +1,128 @@
+//! Processes of this machine: who they are and whether they still live.
+//!
+//! A process id alone says nothing after a restart, because ids are used again. Together with the start time that the
+//! kernel keeps, it names one process for as long as the machine is up.
+
+use std::{fs, path::Path, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// One process of this machine.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// The machine's boot, so that identities of an earlier one are known to be gone.
+    pub boot: String,
+    /// The process id.
+    pub pid: i32,
+    /// When it started, in clock ticks after boot.
+    pub started: u64,
+}
+
+impl Identity {
+    /// This process.
+    pub fn own() -> Option<Self> {
+        Self::of(i32::try_from(std::process::id()).ok()?)
+    }
+
+    /// The process that has that id now.
+    pub fn of(pid: i32) -> Option<Self> {
+        Some(Self {
+            boot: boot()?,
+            pid,
+            started: started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?,
+        })
+    }
+
+    /// Whether it still lives. A zombie does not.
+    pub fn is_alive(&self) -> bool {
+        Self::of(self.pid).as_ref() == Some(self)
+    }
+
+    /// Reads it from a file that [`Identity::save`] wrote.
+    pub fn load(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
+    /// Writes it to a file.
+    pub fn save(&self, path: &Path) -> std::io::Result<()> {
+        fs::write(path, serde_json::to_vec(self)?)
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}/{}", self.boot, self.pid, self.started)
+    }
+}
+
+impl FromStr for Identity {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('/');
+        let mut next = || parts.next().ok_or(());
+        Ok(Self {
+            boot: next()?.to_owned(),
+            pid: next()?.parse().map_err(drop)?,
+            started: next()?.parse().map_err(drop)?,
+        })
+    }
+}
+
+/// Whether the holder of a lease is a process of this machine that is gone. Another machine's holder is never known to be.
+pub fn is_gone(holder: &str) -> bool {
+    holder
+        .parse::<Identity>()
+        .is_ok_and(|identity| boot().as_deref() == Some(&identity.boot) && !identity.is_alive())
+}
+
+fn boot() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// The start time from `/proc/PID/stat`: field 22. The second field is the name in parentheses and may hold anything.
+/// A zombie (state Z) or dead process (X) has none.
+fn started(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_lives_and_is_read_back() {
+        let own = Identity::own().unwrap();
+        assert!(own.is_alive());
+        assert_eq!(own.to_string().parse(), Ok(own.clone()));
+        assert!(!is_gone(&own.to_string()));
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_is_another_process() {
+        let mut own = Identity::own().unwrap();
+        own.started += 1;
+        assert!(!own.is_alive());
+        assert!(is_gone(&own.to_string()));
+    }
+
+    #[test]
+    fn nothing_is_known_of_another_machine() {
+        assert!(!is_gone("other-machine/1/1"));
+        assert!(!is_gone("pod-1"));
+    }
+
+    #[test]
+    fn the_name_of_a_process_may_hold_anything() {
+        let tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
+        assert_eq!(started(&format!("7 (a) b (c){tail}")), Some(4242));
+        assert_eq!(started("7 (a) Z 1"), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! The Run reconciler: keeps a runner process alive for every run that is not at its end.
+//!
+//! What a run does and how far it is belongs to its runner, which writes the status. This reconciler writes conditions only.
+
+use std::sync::Arc;
+
+use api::Run;
+use controller::{Outcome, Until};
+use kube::{Resource, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+
+use crate::context::{Context, Error};
+
+pub mod apply;
+pub mod plan;
+pub mod report;
+
+/// The field manager of this reconciler.
+pub const FIELD_MANAGER: &str = "windlass-run";
+
+/// One pass.
+pub async fn reconcile(
+    object: Arc<DeserializeGuard<Run>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let Ok(run) = &object.0 else {
+        // A Run is written by the operator; one that it cannot read belongs to a newer one.
+        return Ok(Action::await_change());
+    };
+    let outcome = converge(run, &context);
+    report::publish(run, outcome.as_ref().err(), &context).await?;
+    Ok(outcome?.action())
+}
+
+fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
+    let namespace = run.namespace().unwrap_or_default();
+    let runner = context.supervisor.find(&namespace, &run.name_any());
+    let decision = plan::plan(run, runner.is_some());
+    apply::apply(run, decision, context)
+}
+
+/// What becomes of a failed pass.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "kube's controller passes it by value"
+)]
+pub fn failed(object: Arc<DeserializeGuard<Run>>, error: &Error, context: Arc<Context>) -> Action {
+    let identity = identity(object.meta());
+    let wait = context.backoff.failed(&identity);
+    tracing::warn!(run = identity, error = error as &dyn std::error::Error, wait = ?wait, "a pass over a Run failed");
+    Action::requeue(wait)
+}
+
+/// What back-off knows a run by.
+pub(crate) fn identity(meta: &kube::api::ObjectMeta) -> String {
+    format!(
+        "Run {}/{}",
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default()
+    )
+}
+
+/// The wait of a run that needs nothing.
+pub(crate) const AT_REST: Until = Until::Changed;
