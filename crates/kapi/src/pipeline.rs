@@ -6,11 +6,13 @@ mod standin;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition;
 use serde_json::{Value, json};
 
-pub(crate) use self::standin::{Column, FieldError, Schema};
+pub(crate) use self::standin::Column;
+pub(crate) use crate::schema::{FieldError, Schema};
 use crate::{
+    apply as ssa, events,
     failure::{Cause, Failure, Result},
-    registry::{Registry, Resource},
-    rest::request::Call,
+    registry::{Form, Registry, Resource},
+    rest::request::{Call, Sub},
 };
 
 /// How a write takes part in the ownership of fields.
@@ -39,8 +41,31 @@ impl Include {
     }
 }
 
-pub(crate) fn built_in_schema(_kind: &str) -> Schema {
-    Schema::compile(&json!({})).unwrap_or_else(|_| unreachable!())
+/// The schema of a resource: compiled from its definition, or one of those that are built in.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    BuiltIn(&'static Schema),
+    Defined(Box<Schema>),
+}
+
+impl std::ops::Deref for Shape {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        match self {
+            Self::BuiltIn(schema) => schema,
+            Self::Defined(schema) => schema,
+        }
+    }
+}
+
+/// The schema in which a built-in kind is stored.
+pub(crate) fn built_in_schema(kind: &str) -> Result<Shape, Vec<String>> {
+    if let Some(schema) = crate::schema::builtin(kind) {
+        return Ok(Shape::BuiltIn(schema));
+    }
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    Schema::compile(&anything).map(|schema| Shape::Defined(Box::new(schema)))
 }
 
 pub(crate) fn builtin_columns(_kind: &str) -> Vec<Column> {
@@ -63,10 +88,65 @@ pub(crate) fn cause(error: &FieldError) -> Cause {
     }
 }
 
-pub(crate) fn track(_: Option<&Value>, _: &mut Value, _: &Call, _: &Resource) {}
+/// Notes who owns the fields of an object that is about to be stored.
+pub(crate) fn track(old: Option<&Value>, new: &mut Value, call: &Call, resource: &Resource) {
+    let version = stored_version(resource);
+    ssa::track_update(old, new, &ownership(call, &version), &resource.schema);
+}
 
-pub(crate) fn apply(live: Option<&Value>, applied: &Value, _: &Call, _: &Resource) -> Result<Value> {
-    Ok(standin::merge(live.unwrap_or(&Value::Null), applied))
+/// Server-side apply. Both values and the result are in the stored form, except a live Event of the newer API.
+pub(crate) fn apply(
+    live: Option<&Value>,
+    applied: &Value,
+    call: &Call,
+    resource: &Resource,
+) -> Result<Value> {
+    let mut live = live.cloned();
+    if resource.form == Form::NewEvent
+        && let Some(live) = &mut live
+    {
+        events::to_core(live);
+    }
+    let version = stored_version(resource);
+    ssa::apply(live.as_ref(), applied, &ownership(call, &version), &resource.schema)
+        .map_err(|error| apply_failure(&error))
+}
+
+fn apply_failure(error: &ssa::Error) -> Failure {
+    match error {
+        ssa::Error::Conflict(conflicts) => {
+            let causes: Vec<Cause> = conflicts
+                .iter()
+                .map(|conflict| Cause {
+                    reason: "FieldManagerConflict".into(),
+                    message: conflict.message(),
+                    field: conflict.path.clone(),
+                })
+                .collect();
+            Failure::apply_conflict(error.to_string(), &causes)
+        }
+        ssa::Error::Configuration { .. } | ssa::Error::Decode(_) => {
+            Failure::new(http::StatusCode::INTERNAL_SERVER_ERROR, "", error.to_string())
+        }
+        _ => Failure::bad_request(error.to_string()),
+    }
+}
+
+fn ownership<'a>(call: &'a Call, api_version: &'a str) -> ssa::Options<'a> {
+    ssa::Options {
+        manager: &call.manager,
+        force: call.flag("force"),
+        subresource: call.sub.map(Sub::name),
+        api_version,
+        time: jiff::Timestamp::now(),
+    }
+}
+
+fn stored_version(resource: &Resource) -> String {
+    match resource.form {
+        Form::NewEvent => "v1".into(),
+        _ => resource.api_version(),
+    }
 }
 
 pub(crate) fn json_patch(_: &Resource, old: &Value, patch: &Value) -> Result<Value> {

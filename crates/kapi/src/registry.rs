@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-use crate::{pipeline::{Column, Schema}, store::StoredKind};
+use crate::{pipeline::{Column, Schema, Shape}, store::StoredKind};
 
 /// One resource under one group and version.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Resource {
     pub stored: usize,
     pub status: bool,
     pub form: Form,
-    pub schema: Schema,
+    pub schema: Shape,
     pub columns: Vec<Column>,
     /// The schema as it is published, for CRs.
     pub published: Option<Value>,
@@ -105,7 +105,7 @@ impl Registry {
             definitions: Vec::new(),
         };
         for built_in in BUILT_IN {
-            registry.add_built_in(built_in);
+            registry.add_built_in(built_in)?;
         }
         for definition in definitions {
             registry.add_definition(definition)?;
@@ -158,7 +158,7 @@ impl Registry {
             .filter(move |r| r.group == group && r.version == version)
     }
 
-    fn add_built_in(&mut self, built_in: &BuiltIn) {
+    fn add_built_in(&mut self, built_in: &BuiltIn) -> Result<(), DefinitionError> {
         let selectable: Vec<String> = built_in.selectable.iter().map(|s| (*s).into()).collect();
         let stored = if built_in.form == Form::NewEvent {
             // The same objects under a second group.
@@ -178,7 +178,12 @@ impl Registry {
             stored,
             status: matches!(built_in.form, Form::Namespace),
             form: built_in.form,
-            schema: crate::pipeline::built_in_schema(built_in.kind),
+            schema: crate::pipeline::built_in_schema(built_in.kind).map_err(|problems| {
+                DefinitionError {
+                    name: built_in.plural.into(),
+                    problems,
+                }
+            })?,
             columns: crate::pipeline::builtin_columns(built_in.kind),
             published: None,
             selectable: if built_in.form == Form::NewEvent {
@@ -187,6 +192,7 @@ impl Registry {
                 selectable
             },
         });
+        Ok(())
     }
 
     fn store(&mut self, group: &str, plural: &str, fields: &[String]) -> usize {
@@ -224,6 +230,7 @@ impl Registry {
             .and_then(|schema| serde_json::to_value(schema.open_api_v3_schema.as_ref()?).ok())
             .ok_or_else(|| failed(vec!["spec.versions.schema.openAPIV3Schema: missing".into()]))?;
         let schema = Schema::compile(&published).map_err(failed)?;
+        let schema = Shape::Defined(Box::new(schema));
         let selectable: Vec<String> = version
             .selectable_fields
             .iter()

@@ -1,15 +1,6 @@
 //! Stand-in.
 #![allow(missing_docs)]
 use serde_json::{Value, json};
-#[derive(Debug)]
-pub struct Schema(Value);
-pub struct FieldError { pub path: String, pub reason: String, pub message: String }
-impl Schema {
-    pub fn compile(v: &Value) -> Result<Self, Vec<String>> { Ok(Self(v.clone())) }
-    pub fn default(&self, _: &mut Value) {}
-    pub fn prune(&self, _: &mut Value) -> Vec<String> { Vec::new() }
-    pub fn validate(&self, _: &Value, _: Option<&Value>) -> Vec<FieldError> { Vec::new() }
-}
 #[derive(Debug, Clone)]
 pub struct Column { pub name: String, pub path: String }
 pub fn merge(a: &Value, b: &Value) -> Value {
@@ -21,6 +12,6 @@ pub fn merge(a: &Value, b: &Value) -> Value {
     Value::Object(out)
 }
 pub fn table(objects: &[Value], metadata: &Value) -> Value {
-    let rows: Vec<Value> = objects.iter().map(|o| json!({"cells": [o["metadata"]["name"]], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]}})).collect();
+    let rows: Vec<Value> = objects.iter().map(|o| json!({"cells": [o["metadata"]["name"]], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"], "data": o["data"]}})).collect();
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": rows})
 }

@@ -36,6 +36,16 @@ pub(crate) enum Sub {
     Finalize,
 }
 
+impl Sub {
+    /// Its name in a path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Finalize => "finalize",
+        }
+    }
+}
+
 /// A request for a resource, parsed.
 #[derive(Debug)]
 pub(crate) struct Call {
