@@ -3,6 +3,12 @@
 //! With `WINDLASS_KUBESPRAY_GIT=DIR`, a clone of kubespray with its tags, every release of the table is read; without, the
 //! test says so and reads a fixture.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+#![expect(clippy::type_complexity, reason = "rows of tables are short this way")]
+
 use std::{
     collections::BTreeSet,
     env, fs,

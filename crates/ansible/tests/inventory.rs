@@ -1,5 +1,15 @@
 //! Inventories: what Ansible reads of them, and what is refused.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::semicolon_if_nothing_returned,
+    reason = "rows of tables are short this way"
+)]
+
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::Path};
 
 use ansible::inventory::{

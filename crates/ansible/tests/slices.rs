@@ -3,6 +3,13 @@
 //! With `WINDLASS_KUBESPRAY=DIR` and an `ansible-playbook` that fits (on the PATH, or `WINDLASS_ANSIBLE_PLAYBOOK=FILE`) an
 //! unmodified kubespray is cut; without, a small fixture, and the test says so.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+#![expect(clippy::type_complexity, reason = "rows of tables are short this way")]
+
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt as _,
@@ -106,6 +113,46 @@ async fn compare(ansible_playbook: &Path, checkout: &Path, name: &str) {
         ));
     }
     assert_eq!(fingerprint(checkout), before, "the checkout was changed");
+}
+
+/// Runs the fixture for real, on this machine alone: each play where it stands, with what its import carries.
+#[tokio::test]
+async fn slices_run_where_their_plays_stand() {
+    let Some(ansible_playbook) = ansible_playbook() else {
+        return say("NO ansible-playbook (PATH, WINDLASS_ANSIBLE_PLAYBOOK): no slice was RUN");
+    };
+    let run = tempfile::tempdir().unwrap();
+    let (inventory, configuration) = prepare(run.path(), &fixture());
+    let playbook = Playbook::read(&fixture(), "cluster").unwrap();
+    let units = playbook.units();
+    let groups: Vec<&[usize]> = units.iter().map(Vec::as_slice).collect();
+    let view = run.path().join("view");
+    let mut said = String::new();
+    for file in playbook.write(&fixture(), &view, &groups).unwrap() {
+        let output = tokio::process::Command::new(&ansible_playbook)
+            .env("ANSIBLE_CONFIG", &configuration)
+            .env("ANSIBLE_NOCOLOR", "1")
+            .args(["--connection", "local", "-i"])
+            .args([&inventory, &file.path])
+            .stdin(std::process::Stdio::null())
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}: {text}", file.path.display());
+        said.push_str(&text);
+    }
+    let stands = format!("\"msg\": \"{}\"", view.join("playbooks").display());
+    let added = format!("PLAY [{ADDED}facts for kubelet/install]");
+    for expected in [
+        stands.as_str(),
+        "mode 448",
+        "Do kubernetes/node",
+        added.as_str(),
+        "Set facts",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
 }
 
 fn prepare(run: &Path, checkout: &Path) -> (PathBuf, PathBuf) {

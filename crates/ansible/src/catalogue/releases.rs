@@ -64,3 +64,6 @@ pub(super) static RELEASES: &[Release] = &[
     release((2, 30, 0), "10.7.0", ((2, 17, 3), (2, 18, 0)), (10, 12), ((1, 34, 3), (1, 32, 0))),
     release((2, 31, 0), "11.13.0", ((2, 18, 0), (2, 19, 0)), (11, 13), ((1, 35, 4), (1, 33, 0))),
 ];
+
+/// The newest of them. An index into a constant: a table without entries does not compile.
+pub(super) static NEWEST: &Release = &RELEASES[RELEASES.len() - 1];

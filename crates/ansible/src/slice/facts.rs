@@ -84,9 +84,9 @@ pub(super) fn play(checkout: &Path, slice: &Slice) -> Option<String> {
       changed_when: false
       failed_when: false
       when:
-        - kube_network_plugin == "calico"
+        - kube_network_plugin | default("") == "calico"
         - calico_datastore | default("kdd") == "etcd"
-        - etcd_deployment_type != "kubeadm"
+        - etcd_deployment_type | default("host") != "kubeadm"
     - name: "{ADDED}keep the serial"
       set_fact:
         etcd_client_cert_serial: "{{{{ windlass_etcd_serial.stdout.split('=')[1] }}}}"

@@ -93,11 +93,11 @@ fn working_roles(slice: &Slice) -> Vec<String> {
 
 /// Whether the play only makes certificates: what leads to it says that no etcd is set up.
 fn sets_up_no_etcd(slice: &Slice) -> bool {
-    let imports = slice
+    let mut imports = slice
         .imports
         .iter()
         .filter_map(|import| import.value.get("vars")?.get("etcd_cluster_setup"));
-    let carried = imports.last().is_some_and(|value| value == false);
+    let carried = imports.next_back().is_some_and(|value| value == false);
     carried || slice.text.contains("etcd_cluster_setup: false")
 }
 

@@ -272,7 +272,7 @@ fn glob(pattern: &str, text: &str) -> bool {
             match p {
                 '*' => set(&mut next, place, reached),
                 _ if *fit && text.get(place).is_some_and(|c| p == '?' || *c == p) => {
-                    set(&mut next, place.saturating_add(1), true)
+                    set(&mut next, place.saturating_add(1), true);
                 }
                 _ => {}
             }
@@ -290,3 +290,131 @@ fn set(fits: &mut [bool], place: usize, value: bool) {
 
 /// The names of the machine that runs Ansible.
 const LOCALHOST: &[&str] = &["localhost", "127.0.0.1", "::1"];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn groups() -> BTreeMap<String, Vec<HostName>> {
+        let rows: &[(&str, &[&str])] = &[
+            ("all", &["m1", "m2", "m3", "w1", "w2", "e1"]),
+            ("kube_control_plane", &["m1", "m2", "m3"]),
+            ("etcd", &["m1", "m2", "e1"]),
+            ("kube_node", &["w1", "w2", "m3"]),
+            ("calico_rr", &[]),
+            ("k8s_cluster", &["m1", "m2", "m3", "w1", "w2"]),
+        ];
+        let hosts = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
+        rows.iter()
+            .map(|(group, names)| ((*group).to_owned(), hosts(names)))
+            .collect()
+    }
+
+    fn selected(pattern: &str) -> String {
+        let targets = select(pattern, &groups()).unwrap();
+        let names: Vec<&str> = targets.hosts.iter().map(HostName::as_str).collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn patterns_of_kubespray() {
+        for (pattern, hosts) in [
+            ("all", "m1 m2 m3 w1 w2 e1"),
+            ("k8s_cluster:etcd:calico_rr", "m1 m2 m3 w1 w2 e1"),
+            ("etcd:calico_rr:!k8s_cluster", "e1"),
+            ("!k8s_cluster:etcd", "e1"),
+            ("kube_node:calico_rr:!kube_control_plane", "w1 w2"),
+            ("kube_control_plane:&etcd", "m1 m2"),
+            ("kube_control_plane[0]", "m1"),
+            ("kube_control_plane[-1]", "m3"),
+            ("kube_control_plane[1:]:etcd[1:]", "m2 m3 e1"),
+            ("kube_control_plane[0:1]", "m1 m2"),
+            ("kube_control_plane[7]", ""),
+            ("kube_control_plane | first", "m1 m2 m3"),
+            ("calico_rr", ""),
+            ("this_is_unreachable", ""),
+            ("w2,w1", "w2 w1"),
+            ("w*", "w1 w2"),
+            ("m?:!m2", "m1 m3"),
+            ("!etcd", "m3 w1 w2"),
+            (
+                "etcd:kube_control_plane:_kubespray_needs_etcd",
+                "m1 m2 e1 m3",
+            ),
+            ("localhost", ""),
+        ] {
+            assert_eq!(selected(pattern), hosts, "{pattern}");
+        }
+        assert!(select("localhost", &groups()).unwrap().localhost);
+        assert!(!select("all", &groups()).unwrap().localhost);
+        assert!(select("~m.*", &groups()).is_err());
+    }
+
+    #[test]
+    fn templates_are_resolved() {
+        let variables = json!({"node": "w1,w2", "list": ["w1", "m1"], "number": 3});
+        let variables = variables.as_object().unwrap();
+        for (pattern, resolved) in [
+            ("{{ node | default('kube_node') }}", Some("w1,w2")),
+            ("{{ other | default('kube_node') }}", Some("kube_node")),
+            (
+                "{{ other | default(\"etcd[1:]\") }}:!w1",
+                Some("etcd[1:]:!w1"),
+            ),
+            ("{{node}}", Some("w1,w2")),
+            ("{{ list }}", Some("w1,m1")),
+            ("plain", Some("plain")),
+            ("{{ other }}", None),
+            ("{{ number }}", None),
+            ("{{ groups['etcd'] }}", None),
+            ("{{ node | first }}", None),
+            ("{{ node", None),
+        ] {
+            assert_eq!(
+                resolve(pattern, variables).ok().as_deref(),
+                resolved,
+                "{pattern}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_pattern_selects_known_hosts_once(pattern in ".{0,40}") {
+            if let Ok(targets) = select(&pattern, &groups()) {
+                let mut hosts = targets.hosts.clone();
+                hosts.sort();
+                hosts.dedup();
+                prop_assert_eq!(hosts.len(), targets.hosts.len());
+                prop_assert!(hosts.iter().all(|host| groups()["all"].contains(host)));
+            }
+            let _ = resolve(&pattern, &Map::new());
+        }
+
+        #[test]
+        fn algebra(
+            parts in proptest::collection::vec(
+                ("[!&]?", prop_oneof![Just("all"), Just("etcd"), Just("kube_node"), Just("kube_control_plane"), Just("m2"), Just("e1")]),
+                1..6,
+            ),
+        ) {
+            let pattern: Vec<String> = parts.iter().map(|(sign, name)| format!("{sign}{name}")).collect();
+            let groups = groups();
+            let set = |name: &str| groups.get(name).cloned().unwrap_or_else(|| vec![name.parse().unwrap()]);
+            let with = |sign: &str| parts.iter().filter(move |(s, _)| s == sign).map(|(_, name)| set(name)).collect::<Vec<_>>();
+            let plain = if with("").is_empty() { vec![set("all")] } else { with("") };
+            let found = select(&pattern.join(":"), &groups).unwrap().hosts;
+            for host in &groups["all"] {
+                let expected = plain.iter().any(|p| p.contains(host))
+                    && with("&").iter().all(|p| p.contains(host))
+                    && !with("!").iter().any(|p| p.contains(host));
+                prop_assert_eq!(found.contains(host), expected, "{} in {}", host, pattern.join(":"));
+            }
+            let commas = select(&pattern.join(","), &groups).unwrap().hosts;
+            prop_assert_eq!(found, commas);
+        }
+    }
+}

@@ -100,3 +100,24 @@ fn tagged(text: &str) -> (String, Vec<String>) {
     tags.sort();
     (name.trim().to_owned(), tags)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_is_read() {
+        let output = "\nplaybook: cluster.yml\n\n  play #1 (all): Check Ansible version\tTAGS: [always]\n    tasks:\n      \
+                      Check 2 <= x\tTAGS: [check, always]\n      etcd : Say [it]\tTAGS: []\n\n  play #2 (kube_control_plane[0]): \
+                      Join (late): go\tTAGS: []\n    tasks:\n";
+        let plays = parse_listed_tasks(output);
+        assert_eq!(plays.len(), 2);
+        assert_eq!(plays[0].tags, ["always"]);
+        assert_eq!(plays[0].tasks[0].tags, ["always", "check"]);
+        assert_eq!(plays[0].tasks[1].name, "etcd : Say [it]");
+        assert_eq!(
+            (plays[1].hosts.as_str(), plays[1].name.as_str()),
+            ("kube_control_plane[0]", "Join (late): go")
+        );
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     fs, io,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -123,7 +124,7 @@ impl Playbook {
             }
             plays.push(Some(slice.index));
             let path = self.write_play(directory, slice, added)?;
-            entries.push_str(&format!("- import_playbook: {}\n", path.display()));
+            let _ = writeln!(entries, "- import_playbook: {}", path.display());
         }
         let (Some(first), Some(last)) = (slices.first(), slices.last()) else {
             return Err(Error::Group {
@@ -210,12 +211,12 @@ fn link_entries(
         path: to.clone(),
         source,
     })?;
-    let read = |source| Error::Read {
+    let unreadable = |source| Error::Read {
         path: from.clone(),
         source,
     };
-    for entry in fs::read_dir(&from).map_err(read)? {
-        let name = entry.map_err(read)?.file_name();
+    for entry in fs::read_dir(&from).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name();
         let hidden = name
             .to_str()
             .is_some_and(|name| name == ".git" || name.starts_with(PREFIX));
