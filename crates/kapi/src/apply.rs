@@ -129,6 +129,7 @@ pub fn apply(
         managers.touch(&identity, options.time);
     }
     let mut result = keep_reset(live, pruned, options, shape);
+    managers::tidy(&mut result);
     managers.store(&mut result);
     Ok(settle(live, result))
 }
@@ -136,7 +137,7 @@ pub fn apply(
 /// Notes in `new` who owns its fields after a create, an update or a patch.
 ///
 /// `old` is the stored object, none on create. Entries that the request sends itself count, except through a
-/// subresource; an empty list resets them.
+/// subresource; a list of one empty entry resets them.
 pub fn track_update(old: Option<&Value>, new: &mut Value, options: &Options<'_>, shape: &Schema) {
     let root = Shape::Known(&shape.root);
     let sent = managers::entries(new).cloned();
@@ -153,6 +154,7 @@ pub fn track_update(old: Option<&Value>, new: &mut Value, options: &Options<'_>,
             .unwrap_or_else(stored)
     };
     managers::remove(new);
+    managers::tidy(new);
     if managers.is_empty() && old.is_some() {
         return;
     }
@@ -240,11 +242,12 @@ fn prune(root: Shape<'_>, merged: Value, managers: &Managers, last: Option<&Set>
     walk::remove(root, &merged, &all.difference(&left).intersection(&last))
 }
 
-/// Fields that a request cannot change do not count: `status` outside of its subresource, all others inside.
+/// Fields that a request cannot change do not count: `status` outside of its subresource, `spec` inside (what else
+/// is ignored there is owned all the same, as in Kubernetes).
 fn reset_fields(set: &Set, options: &Options<'_>, shape: &Schema) -> Set {
     match options.subresource {
         None if shape.separate_status() => set.only("status", false),
-        Some("status") => set.only("status", true),
+        Some("status") => set.only("spec", false),
         _ => set.clone(),
     }
 }

@@ -105,16 +105,21 @@ impl Schema {
         prune::prune(&self.root, object)
     }
 
-    /// Checks an object as it is about to be stored: the schema first, and the rules only when it holds.
+    /// Checks an object as it is about to be stored: the schema first, then the rules where the schema leaves sense in it.
     ///
     /// `old` is the stored object on update: rules that mention `oldSelf` run only then.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, object);
-        if errors.is_empty()
-            && let Some(compiled) = &self.rules
-        {
-            errors = rules::validate(compiled, object, old);
+        let Some(compiled) = &self.rules else {
+            return errors;
+        };
+        if errors.iter().any(|error| error.reason.blocks_rules()) {
+            errors.push(FieldError::invalid("", &Value::Null, RULES_NOT_CHECKED));
+        } else {
+            errors.extend(rules::validate(compiled, object, old));
         }
         errors
     }
 }
+
+const RULES_NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";

@@ -18,7 +18,12 @@ fn applies_and_tracks_as_the_real_server_does() {
         };
         wrong.extend(replay(scenario, shape));
     }
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 /// Runs the steps of a scenario, each from the object that the real server had.
@@ -34,7 +39,11 @@ fn replay(scenario: &Value, shape: &Schema) -> Vec<String> {
         };
         if ours != expected {
             let name = format!("{} step {at}", scenario["scenario"]);
-            wrong.push(format!("{name}\n  ours {}\n  real {}", shown(&ours), shown(&expected)));
+            wrong.push(format!(
+                "{name}\n  ours {}\n  real {}",
+                shown(&ours),
+                shown(&expected)
+            ));
         }
         if expected.is_ok() {
             live = Some(real.clone());
@@ -64,7 +73,10 @@ fn run(step: &Value, live: Option<&Value>, shape: &Schema) -> Result<Value, Stri
         let mut new = step["body"].clone();
         if let Some(live) = live {
             let mut metadata = live["metadata"].clone();
-            metadata.as_object_mut().unwrap().extend(new["metadata"].as_object().unwrap().clone());
+            metadata
+                .as_object_mut()
+                .unwrap()
+                .extend(new["metadata"].as_object().unwrap().clone());
             new["metadata"] = metadata;
             if options.subresource.is_some() {
                 let status = new["status"].take();
@@ -84,11 +96,20 @@ fn run(step: &Value, live: Option<&Value>, shape: &Schema) -> Result<Value, Stri
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     let metadata = object["metadata"].as_object_mut().unwrap();
-    for name in ["uid", "resourceVersion", "generation", "creationTimestamp", "namespace"] {
+    for name in [
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "namespace",
+    ] {
         metadata.remove(name);
     }
     metadata.retain(|_, value| *value != json!([]));
-    if let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) {
+    if let Some(entries) = metadata
+        .get_mut("managedFields")
+        .and_then(Value::as_array_mut)
+    {
         for entry in entries.iter_mut() {
             entry.as_object_mut().unwrap().remove("time");
         }

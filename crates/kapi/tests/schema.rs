@@ -13,10 +13,18 @@ fn complains_as_the_real_server_does() {
         let ours = validate(&schema, case);
         let real = real(case);
         if ours != real {
-            wrong.push(format!("{}\n  ours {ours:?}\n  real {real:?}", case["object"]));
+            wrong.push(format!(
+                "{}\n  ours {ours:?}\n  real {real:?}",
+                case["object"]
+            ));
         }
     }
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 fn validate(schema: &Schema, case: &Value) -> Vec<String> {
@@ -43,12 +51,22 @@ fn real(case: &Value) -> Vec<String> {
     if case["code"] == json!(400) {
         let message = case["result"]["message"].as_str().unwrap();
         let fields = message.split("unknown field \"").skip(1);
-        return fields.map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
+        return fields
+            .map(|rest| rest.split('"').next().unwrap().to_owned())
+            .collect();
     }
-    let causes = case["result"]["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let causes = case["result"]["details"]["causes"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
     let each = causes.iter().map(|cause| {
-        format!("{}: {}: {}", text(cause, "reason"), text(cause, "field"), text(cause, "message"))
+        format!(
+            "{}: {}: {}",
+            text(cause, "reason"),
+            text(cause, "field"),
+            text(cause, "message")
+        )
     });
     sorted(each.collect())
 }

@@ -322,12 +322,24 @@ pub(super) fn forget_times(object: &mut Value) {
     }
 }
 
-/// An empty list, or a list of one empty entry, asks to forget all owners.
+/// A list of one empty entry asks to forget all owners; an empty list asks for nothing.
 pub(super) fn is_reset(entries: Option<&Value>) -> bool {
     match entries.and_then(Value::as_array).map(Vec::as_slice) {
-        Some([]) => true,
         Some([only]) => only.as_object().is_some_and(Map::is_empty),
         _ => false,
+    }
+}
+
+/// Metadata as it is stored: without nulls and empty values.
+pub(super) fn tidy(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|_, value| match value {
+            Value::Null => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            _ => true,
+        });
     }
 }
 

@@ -25,6 +25,16 @@ pub enum Reason {
     TooMany,
 }
 
+impl Reason {
+    /// Whether rules make no sense on such a value.
+    pub(super) fn blocks_rules(self) -> bool {
+        matches!(
+            self,
+            Self::TypeInvalid | Self::Required | Self::NotSupported | Self::TooLong | Self::TooMany
+        )
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -18,17 +18,20 @@ pub(super) fn default(node: &Node, value: &mut Value) {
                     fields.insert(name.clone(), default.clone());
                 }
             }
-            for (name, field) in fields.iter_mut() {
-                if let Some(child) = node.field(name) {
-                    if field.is_null()
-                        && !child.nullable
-                        && let Some(default) = &child.default
-                    {
-                        *field = default.clone();
-                    }
-                    default(child, field);
+            // A null that is not allowed and has no default counts as absent.
+            fields.retain(|name, field| {
+                let Some(child) = node.field(name) else {
+                    return true;
+                };
+                if field.is_null() && !child.nullable {
+                    let Some(default) = &child.default else {
+                        return child.kind == Type::Any;
+                    };
+                    *field = default.clone();
                 }
-            }
+                self::default(child, field);
+                true
+            });
         }
         Value::Array(items) => {
             let Some(child) = &node.items else { return };

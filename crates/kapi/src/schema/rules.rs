@@ -64,12 +64,16 @@ fn complaint(object: &Value, error: kube::core::cel::ValidationError) -> FieldEr
         Some("FieldValueDuplicate") => Reason::Duplicate,
         _ => Reason::Invalid,
     };
-    // The real server names the type of lists and maps instead of showing them.
-    let value = match &value {
-        Value::Object(_) => "object".into(),
-        Value::Array(_) => "array".into(),
-        other => other.clone(),
-    };
+    // The real server names the type instead of showing the value.
+    let value = Value::from(match value {
+        Value::Object(_) => "object",
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::Null => "null",
+    });
     match reason {
         Reason::Duplicate => FieldError::new(
             path,

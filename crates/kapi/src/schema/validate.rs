@@ -235,7 +235,7 @@ fn branches(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<FieldEr
     let none = |kind: &str| {
         let place = if path.is_empty() { "<nil>" } else { path };
         let detail = format!("{place:?} must validate {kind}");
-        FieldError::invalid(path, &Value::from(""), &detail)
+        FieldError::invalid("", &Value::from(""), &detail)
     };
     if !checks.any_of.is_empty() {
         let found: Vec<_> = checks.any_of.iter().map(complaints).collect();

@@ -1,0 +1,275 @@
+//! Strategic merge patch, for the kinds that are built in.
+
+use serde_json::Value;
+
+use super::{Fields, PatchError};
+
+/// The kinds whose list semantics are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `v1` Namespace.
+    Namespace,
+    /// `v1` Secret.
+    Secret,
+    /// `v1` ConfigMap.
+    ConfigMap,
+    /// Event of either group.
+    Event,
+    /// `coordination.k8s.io/v1` Lease.
+    Lease,
+    /// `v1` ServiceAccount.
+    ServiceAccount,
+    /// `apiextensions.k8s.io/v1` CustomResourceDefinition.
+    CustomResourceDefinition,
+}
+
+/// How a list is merged.
+#[derive(Clone, Copy)]
+enum List {
+    Replace,
+    Values,
+    Keyed(&'static str),
+}
+
+impl Kind {
+    /// The `patchStrategy` and `patchMergeKey` of the Go types.
+    fn list(self, path: &[&str]) -> List {
+        match (self, path) {
+            (_, ["metadata", "finalizers"]) => List::Values,
+            (_, ["metadata", "ownerReferences"]) => List::Keyed("uid"),
+            (Self::Namespace, ["status", "conditions"]) => List::Keyed("type"),
+            (Self::ServiceAccount, ["secrets" | "imagePullSecrets"]) => List::Keyed("name"),
+            _ => List::Replace,
+        }
+    }
+}
+
+pub(super) fn apply(object: &Value, patch: &Value, kind: Kind) -> Result<Value, PatchError> {
+    let (Value::Object(fields), Value::Object(patch)) = (object, patch) else {
+        return Err(PatchError::Malformed(
+            "a strategic merge patch is an object".to_owned(),
+        ));
+    };
+    Ok(Value::Object(merge_map(
+        fields,
+        patch,
+        kind,
+        &mut Vec::new(),
+    )?))
+}
+
+fn merge_map<'a>(
+    original: &Fields,
+    patch: &'a Fields,
+    kind: Kind,
+    path: &mut Vec<&'a str>,
+) -> Result<Fields, PatchError> {
+    match patch.get("$patch").and_then(Value::as_str) {
+        Some("replace") => return Ok(without_directives(patch)),
+        Some("delete") => return Ok(Fields::new()),
+        Some("merge") | None => {}
+        Some(other) => {
+            return Err(PatchError::Strategic(format!(
+                "Unknown directive type found: {other}"
+            )));
+        }
+    }
+    let mut result = original.clone();
+    retain(&mut result, patch)?;
+    delete_primitives(&mut result, patch);
+    for (name, change) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
+        path.push(name);
+        let merged = merge_field(result.get(name), change, order(patch, name), kind, path)?;
+        path.pop();
+        match merged {
+            Some(value) => {
+                result.insert(name.clone(), value);
+            }
+            None => {
+                result.shift_remove(name);
+            }
+        }
+    }
+    // An order may stand alone, for a list that the patch does not otherwise touch.
+    for (directive, wanted) in patch {
+        let Some(name) = directive.strip_prefix("$setElementOrder/") else {
+            continue;
+        };
+        path.push(name);
+        if !patch.contains_key(name)
+            && let Some(Value::Array(items)) = result.get(name)
+        {
+            let sorted = ordered(items.clone(), Some(wanted), kind.list(path));
+            result.insert(name.to_owned(), Value::Array(sorted));
+        }
+        path.pop();
+    }
+    Ok(result)
+}
+
+fn merge_field<'a>(
+    original: Option<&Value>,
+    change: &'a Value,
+    order: Option<&Value>,
+    kind: Kind,
+    path: &mut Vec<&'a str>,
+) -> Result<Option<Value>, PatchError> {
+    Ok(match (original, change) {
+        (_, Value::Null) => None,
+        (original, Value::Object(change)) => {
+            let empty = Fields::new();
+            let fields = original.and_then(Value::as_object).unwrap_or(&empty);
+            if change.get("$patch").and_then(Value::as_str) == Some("delete") {
+                return Ok(None);
+            }
+            // Where nothing was, nulls delete nothing.
+            Some(Value::Object(merge_map(fields, change, kind, path)?))
+        }
+        (original, Value::Array(items)) => {
+            let live = original
+                .and_then(Value::as_array)
+                .map_or(&[][..], Vec::as_slice);
+            let list = kind.list(path);
+            let merged = merge_list(live, items, list)?;
+            Some(Value::Array(ordered(merged, order, list)))
+        }
+        (_, scalar) => Some(scalar.clone()),
+    })
+}
+
+fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>, PatchError> {
+    let directive =
+        |item: &Value, name: &str| item.get("$patch").and_then(Value::as_str) == Some(name);
+    let plain = || {
+        items
+            .iter()
+            .filter(|item| item.get("$patch").is_none())
+            .cloned()
+    };
+    if items.iter().any(|item| directive(item, "replace")) {
+        return Ok(plain().collect());
+    }
+    Ok(match list {
+        List::Replace => plain().collect(),
+        List::Values => {
+            let mut merged = live.to_vec();
+            for item in items {
+                if !merged.contains(item) {
+                    merged.push(item.clone());
+                }
+            }
+            merged
+        }
+        List::Keyed(key) => {
+            let mut merged = live.to_vec();
+            for item in items {
+                let id = item.get(key).ok_or_else(|| {
+                    let item = crate::apply::canonical(item);
+                    PatchError::Strategic(format!(
+                        "map: {item} does not contain declared merge key: {key}"
+                    ))
+                })?;
+                let at = merged.iter().position(|live| live.get(key) == Some(id));
+                match at {
+                    _ if directive(item, "delete") => {
+                        merged.retain(|live| live.get(key) != Some(id))
+                    }
+                    Some(at) => {
+                        if let Some(place) = merged.get_mut(at) {
+                            *place = super::merge(place, &stripped(item));
+                        }
+                    }
+                    None => merged.push(super::merge(&Value::Null, &stripped(item))),
+                }
+            }
+            merged
+        }
+    })
+}
+
+fn stripped(item: &Value) -> Value {
+    match item {
+        Value::Object(fields) => Value::Object(without_directives(fields)),
+        other => other.clone(),
+    }
+}
+
+/// `$setElementOrder`: the items that it names in its order; others keep their place before what followed them.
+fn ordered(items: Vec<Value>, order: Option<&Value>, list: List) -> Vec<Value> {
+    let Some(order) = order.and_then(Value::as_array) else {
+        return items;
+    };
+    let place = |item: &Value| match list {
+        List::Replace => None,
+        List::Values => order.iter().position(|wanted| wanted == item),
+        List::Keyed(key) => order
+            .iter()
+            .position(|wanted| wanted.get(key) == item.get(key)),
+    };
+    let (mut named, others): (Vec<_>, Vec<_>) = {
+        let indexed = items.into_iter().enumerate();
+        indexed.partition(|(_, item)| place(item).is_some())
+    };
+    named.sort_by_key(|(_, item)| place(item));
+    // Both keep their own order; where they meet, the place in the list decides.
+    let mut result = Vec::new();
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    loop {
+        match (named.peek(), others.peek()) {
+            (Some((one, _)), Some((two, _))) => {
+                let next = if one < two {
+                    named.next()
+                } else {
+                    others.next()
+                };
+                result.extend(next.map(|(_, item)| item));
+            }
+            (Some(_), None) => result.extend(named.next().map(|(_, item)| item)),
+            (None, Some(_)) => result.extend(others.next().map(|(_, item)| item)),
+            (None, None) => return result,
+        }
+    }
+}
+
+fn order<'a>(patch: &'a Fields, name: &str) -> Option<&'a Value> {
+    patch.get(&format!("$setElementOrder/{name}"))
+}
+
+/// `$retainKeys`: fields that it does not name go.
+fn retain(result: &mut Fields, patch: &Fields) -> Result<(), PatchError> {
+    let Some(keys) = patch.get("$retainKeys") else {
+        return Ok(());
+    };
+    let keys = keys
+        .as_array()
+        .ok_or_else(|| PatchError::Strategic("invalid patch format of retainKeys".to_owned()))?;
+    let kept = |name: &String| keys.iter().any(|key| key.as_str() == Some(name));
+    if patch
+        .iter()
+        .any(|(name, value)| !name.starts_with('$') && !value.is_null() && !kept(name))
+    {
+        let message =
+            "the keys in the $retainKeys directive are not a superset of the keys in the patch";
+        return Err(PatchError::Strategic(message.to_owned()));
+    }
+    result.retain(|name, _| kept(name));
+    Ok(())
+}
+
+fn delete_primitives(result: &mut Fields, patch: &Fields) {
+    for (directive, gone) in patch {
+        let Some(name) = directive.strip_prefix("$deleteFromPrimitiveList/") else {
+            continue;
+        };
+        let gone = gone.as_array().map_or(&[][..], Vec::as_slice);
+        if let Some(Value::Array(items)) = result.get_mut(name) {
+            items.retain(|item| !gone.contains(item));
+        }
+    }
+}
+
+fn without_directives(fields: &Fields) -> Fields {
+    let kept = fields.iter().filter(|(name, _)| !name.starts_with('$'));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
