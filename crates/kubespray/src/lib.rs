@@ -16,6 +16,7 @@ pub mod playbooks;
 pub mod problem;
 pub mod process;
 pub mod run;
+pub mod runner;
 pub mod secret;
 pub mod supervisor;
 

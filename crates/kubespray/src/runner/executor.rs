@@ -1,0 +1,108 @@
+//! The engine behind a plan's steps.
+
+use std::sync::Arc;
+
+use api::run::{Action, FailureClass, Results, Step};
+use workflow::{Executor, Signal, StepContext, StepOutcome};
+
+use super::{
+    Job, plays, prepare,
+    steps::{health, kubeconfig},
+    workspace::{Workspace, failure},
+};
+
+/// Executes the steps of a kubespray plan.
+pub(crate) struct KubesprayExecutor {
+    pub(crate) job: Arc<Job>,
+    pub(crate) workspace: Workspace,
+}
+
+impl KubesprayExecutor {
+    pub(crate) const fn new(job: Arc<Job>, workspace: Workspace) -> Self {
+        Self { job, workspace }
+    }
+
+    /// Removes what must not stay.
+    pub(crate) fn clean(&self) {
+        self.workspace.clean();
+    }
+
+    async fn single(&self, step: &Step, context: &StepContext) -> StepOutcome {
+        match &step.action {
+            Action::Approve(approve) if context.approved => {
+                succeeded(Some(format!("approved: {}", approve.question)))
+            }
+            Action::Approve(approve) => StepOutcome::Waiting {
+                question: approve.question.clone(),
+            },
+            Action::Sandbox(_) => prepare::sandbox(self, step, context).await,
+            Action::Probe(_) => prepare::probe(self, step, context).await,
+            Action::Kubeconfig(wanted) => kubeconfig(self, &wanted.secret).await,
+            Action::Health(_) => health(self, step, context).await,
+            Action::AnsiblePlay(_) => failed(failure(
+                FailureClass::Permanent,
+                "UnexpectedPlay",
+                format!(
+                    "step {} is a play and stands where none is expected",
+                    step.id
+                ),
+                None,
+            )),
+        }
+    }
+}
+
+impl Executor for KubesprayExecutor {
+    async fn execute(&self, steps: Vec<Step>, context: StepContext) {
+        if steps
+            .iter()
+            .all(|step| matches!(step.action, Action::AnsiblePlay(_)))
+        {
+            plays::execute(self, steps, context).await;
+            return;
+        }
+        for step in &steps {
+            if context.reporter.started(&step.id).await.is_err() {
+                return;
+            }
+            let outcome = self.single(step, &context).await;
+            let done = matches!(outcome, StepOutcome::Succeeded { .. });
+            if context.reporter.finished(&step.id, outcome).await.is_err() || !done {
+                return;
+            }
+        }
+    }
+}
+
+/// A success without results.
+pub(crate) fn succeeded(detail: Option<String>) -> StepOutcome {
+    StepOutcome::Succeeded {
+        results: Results::default(),
+        unreachable: Vec::new(),
+        detail,
+    }
+}
+
+/// A failure without results.
+pub(crate) fn failed(failure: api::run::Failure) -> StepOutcome {
+    StepOutcome::Failed {
+        failure,
+        results: Results::default(),
+        unreachable: Vec::new(),
+    }
+}
+
+/// Waits while a pause is asked for, as a step does that can hold. Some: it must end.
+pub(crate) async fn hold(step: &Step, context: &StepContext) -> Option<StepOutcome> {
+    let mut signal = context.signal.clone();
+    loop {
+        match *signal.borrow_and_update() {
+            Signal::Continue => return None,
+            Signal::Stop => return Some(StepOutcome::Interrupted { detail: None }),
+            Signal::Pause => {}
+        }
+        if context.reporter.held(&step.id).await.is_err() || signal.changed().await.is_err() {
+            return Some(StepOutcome::Interrupted { detail: None });
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The files of a run: inventory, variables, ansible.cfg, the ssh key, host keys.
+//!
+//! The key lies in memory (`/dev/shm`) where that is there, readable by the owner alone, in a directory whose name follows
+//! from the run, so that a later runner finds and removes what a killed one left.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    fs,
+    hash::{Hash, Hasher},
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ansible::inventory::{self, Configuration, Directories, Inventory, InventoryFiles};
+use api::{
+    HostName,
+    run::{Failure, FailureClass},
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use serde_json::json;
+
+use super::{Error, Job};
+use crate::secret::key_of;
+
+/// The files of a run.
+#[derive(Clone)]
+pub(crate) struct Workspace {
+    job: Arc<Job>,
+    private: PathBuf,
+}
+
+impl Workspace {
+    /// Makes the directories.
+    pub(crate) fn prepare(job: Arc<Job>) -> Result<Self, Error> {
+        let private = private_directory(&job.directory);
+        for directory in [
+            &private,
+            &private.join("c"),
+            &job.cluster_directory(),
+            &job.directory.join("logs"),
+        ] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(|source| Error::File {
+                    path: directory.clone(),
+                    source,
+                })?;
+        }
+        Ok(Self { job, private })
+    }
+
+    /// Removes what must not stay.
+    pub(crate) fn clean(&self) {
+        if let Err(error) = fs::remove_dir_all(&self.private) {
+            tracing::warn!(path = %self.private.display(), error = &error as &dyn std::error::Error, "the private directory was not removed");
+        }
+    }
+
+    /// The playbooks.
+    pub(crate) fn checkout(&self) -> PathBuf {
+        self.job
+            .layout
+            .sources()
+            .join(&self.job.inputs.source.digest)
+    }
+
+    /// The file of host keys, which the cluster keeps.
+    pub(crate) fn known_hosts(&self) -> PathBuf {
+        self.job.cluster_directory().join("known_hosts")
+    }
+
+    /// The cluster's own directories.
+    pub(crate) fn directories(&self) -> Directories {
+        Directories::below(&self.job.cluster_directory())
+    }
+
+    /// A short directory for ssh's control sockets.
+    pub(crate) fn control_sockets(&self) -> PathBuf {
+        self.private.join("c")
+    }
+
+    /// The private key, written anew from its Secret; none: ssh uses what it finds.
+    pub(crate) async fn key(&self) -> Result<Option<PathBuf>, Failure> {
+        let Some(reference) = &self.job.inputs.ssh.key else {
+            return Ok(None);
+        };
+        let path = self.private.join("key");
+        let api = Api::<Secret>::namespaced(self.job.client.clone(), &self.job.namespace());
+        let secret = match api.get_opt(&reference.name).await {
+            Ok(secret) => secret,
+            // What was written for an earlier step serves while the API is away.
+            Err(_) if path.exists() => return Ok(Some(path)),
+            Err(error) => {
+                return Err(failure(
+                    FailureClass::Transient,
+                    "SecretUnreadable",
+                    format!(
+                        "the ssh Secret {} cannot be read: {}",
+                        reference.name,
+                        crate::chain(&error)
+                    ),
+                    None,
+                ));
+            }
+        };
+        let key = key_of(reference);
+        let bytes = secret
+            .and_then(|secret| secret.data?.remove(key))
+            .ok_or_else(|| {
+                failure(
+                    FailureClass::Config,
+                    "NoSshKey",
+                    format!("Secret {} with key {key} is not there", reference.name),
+                    Some("create it, then retry the run"),
+                )
+            })?;
+        write_private(&path, &bytes.0).map_err(|error| disk(&path, &error))?;
+        Ok(Some(path))
+    }
+
+    /// Compiles and writes inventory and variables. Hosts that are left out get a place in the fact cache.
+    pub(crate) fn inventory(
+        &self,
+        key: Option<PathBuf>,
+        excluded: &[HostName],
+        pythons: &std::collections::BTreeMap<String, String>,
+    ) -> Result<(Inventory, InventoryFiles), Failure> {
+        let mut input = self
+            .job
+            .inputs
+            .to_inventory(self.directories(), key, excluded);
+        for host in &mut input.hosts {
+            host.python = pythons.get(&host.name).cloned();
+        }
+        let inventory = inventory::compile(&input).map_err(|errors| {
+            let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            failure(
+                FailureClass::Config,
+                "InvalidInventory",
+                texts.join(". "),
+                Some("correct the spec"),
+            )
+        })?;
+        let files = inventory
+            .write(&self.job.directory)
+            .map_err(|error| disk(&error.path, &error.source))?;
+        self.facts_of_excluded(&inventory)
+            .map_err(|error| disk(&self.directories().facts, &error))?;
+        Ok((inventory, files))
+    }
+
+    /// The settings of ansible.cfg, to be completed by whoever starts Ansible.
+    pub(crate) fn configuration(&self, key: Option<PathBuf>) -> Configuration {
+        let inputs = &self.job.inputs;
+        Configuration {
+            checkout: self.checkout(),
+            hosts: inputs.hosts.len(),
+            max_forks: inputs.forks,
+            facts: self.directories().facts,
+            known_hosts: self.known_hosts(),
+            control: self.control_sockets(),
+            connect_timeout_seconds: u32::try_from(inputs.ssh.connect_timeout.seconds()).ok(),
+            connection_attempts: None,
+            callback_plugins: Vec::new(),
+            callbacks: Vec::new(),
+            bastion: inputs.ssh.bastion.clone(),
+            private_key: key,
+            overrides: inputs.ansible.clone(),
+        }
+    }
+
+    /// kubespray refuses to work when a host of the cluster has no cached facts. A host that is left out keeps its last
+    /// known ones, or gets the five that the others read.
+    fn facts_of_excluded(&self, inventory: &Inventory) -> std::io::Result<()> {
+        for host in inventory.excluded() {
+            let path = self.directories().facts.join(host.as_str());
+            let variables = inventory.host(host.as_str());
+            let address = ["ip", "ansible_host"]
+                .iter()
+                .find_map(|name| variables?.get(*name)?.as_str());
+            let access = variables
+                .and_then(|variables| variables.get("access_ip")?.as_str())
+                .or(address);
+            if path.exists() {
+                continue;
+            }
+            let facts = json!({
+                "ansible_default_ipv4": {"address": address},
+                "main_ip": address,
+                "main_ips": [address],
+                "main_access_ip": access,
+                "main_access_ips": [access],
+            });
+            write_private(&path, facts.to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// The same for the same run directory, and short: ssh's sockets have paths of at most 107 characters.
+fn private_directory(run: &Path) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    run.hash(&mut hasher);
+    let name = format!("windlass-{:016x}", hasher.finish());
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        memory.join(name)
+    } else {
+        std::env::temp_dir().join(name)
+    }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // A file that somebody else made first is not written into.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)
+}
+
+pub(crate) fn disk(path: &Path, error: &std::io::Error) -> Failure {
+    let full = error.kind() == std::io::ErrorKind::StorageFull;
+    failure(
+        if full {
+            FailureClass::External
+        } else {
+            FailureClass::Permanent
+        },
+        if full { "DiskFull" } else { "FileUnwritable" },
+        format!("{} cannot be written: {error}", path.display()),
+        full.then_some("free room on the disk of the data directory, then retry the run"),
+    )
+}
+
+pub(crate) fn failure(
+    class: FailureClass,
+    code: &str,
+    message: String,
+    remedy: Option<&str>,
+) -> Failure {
+    let mut message = message;
+    controller::conditions::cut(&mut message, 4096);
+    Failure {
+        class,
+        code: code.to_owned(),
+        message,
+        remedy: remedy.map(str::to_owned),
+        hosts: Vec::new(),
+    }
+}
