@@ -1,7 +1,7 @@
 //! kubespray's playbooks made into steps.
 //!
 //! A release is read, never forked: [`catalogue`] knows the releases, [`source`] brings the playbooks, [`sandbox`] makes the
-//! Python environment that the release needs, [`slice`] cuts playbooks into single plays, [`inventory`] compiles hosts and
+//! Python environment that the release needs, [`mod@slice`] cuts playbooks into single plays, [`inventory`] compiles hosts and
 //! variables, [`probe`] asks hosts whether they answer, [`playbook`] runs plays and judges them by [`event`]s.
 
 pub mod catalogue;

@@ -1,10 +1,5 @@
 //! The generated ansible.cfg.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, also in what it calls"
-)]
-
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use ansible::inventory::{Configuration, ConfigurationError, ansible_cfg, forks};
