@@ -150,7 +150,14 @@ fn stored_version(resource: &Resource) -> String {
 }
 
 pub(crate) fn json_patch(_: &Resource, old: &Value, patch: &Value) -> Result<Value> {
-    let patch: json_patch::Patch = serde_json::from_value(patch.clone())
+    let mut patch = patch.clone();
+    if let Some(operations) = patch.as_array_mut() {
+        operations.retain(|operation| {
+            let path = operation["path"].as_str().unwrap_or_default();
+            operation["op"] != "test" || !operation["value"].is_null() || old.pointer(path).is_some()
+        });
+    }
+    let patch: json_patch::Patch = serde_json::from_value(patch)
         .map_err(|error| Failure::bad_request(error.to_string()))?;
     let mut new = old.clone();
     json_patch::patch(&mut new, &patch).map_err(|error| Failure::bad_request(error.to_string()))?;
