@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub(crate) use self::standin::Column;
 pub(crate) use crate::schema::{FieldError, Schema};
 use crate::{
-    apply as ssa, events,
+    apply as ssa, events, patch,
     failure::{Cause, Failure, Result},
     registry::{Form, Registry, Resource},
     rest::request::{Call, Sub},
@@ -149,27 +149,38 @@ fn stored_version(resource: &Resource) -> String {
     }
 }
 
-pub(crate) fn json_patch(_: &Resource, old: &Value, patch: &Value) -> Result<Value> {
-    let mut patch = patch.clone();
-    if let Some(operations) = patch.as_array_mut() {
-        operations.retain(|operation| {
-            let path = operation["path"].as_str().unwrap_or_default();
-            operation["op"] != "test" || !operation["value"].is_null() || old.pointer(path).is_some()
-        });
+pub(crate) fn json_patch(resource: &Resource, old: &Value, operations: &Value) -> Result<Value> {
+    patch::json(old, operations).map_err(|error| patch_failure(&error, resource, old))
+}
+
+pub(crate) fn merge_patch(old: &Value, changes: &Value) -> Value {
+    patch::merge(old, changes)
+}
+
+pub(crate) fn strategic_patch(resource: &Resource, old: &Value, changes: &Value) -> Result<Value> {
+    let kind = match resource.kind.as_str() {
+        "Namespace" => patch::Kind::Namespace,
+        "Secret" => patch::Kind::Secret,
+        "ConfigMap" => patch::Kind::ConfigMap,
+        "Lease" => patch::Kind::Lease,
+        "ServiceAccount" => patch::Kind::ServiceAccount,
+        "CustomResourceDefinition" => patch::Kind::CustomResourceDefinition,
+        _ => patch::Kind::Event,
+    };
+    patch::strategic(old, changes, kind).map_err(|error| patch_failure(&error, resource, old))
+}
+
+fn patch_failure(error: &patch::PatchError, resource: &Resource, old: &Value) -> Failure {
+    use patch::PatchError::{Malformed, Strategic};
+    match error {
+        Malformed(_) | Strategic(_) => Failure::bad_request(error.to_string()),
+        _ => {
+            let name = old["metadata"]["name"].as_str().unwrap_or_default();
+            let mut failure = Failure::invalid(resource, name, &[]);
+            failure.message = format!("the server rejected our request due to an error in our request: {error}");
+            failure
+        }
     }
-    let patch: json_patch::Patch = serde_json::from_value(patch)
-        .map_err(|error| Failure::bad_request(error.to_string()))?;
-    let mut new = old.clone();
-    json_patch::patch(&mut new, &patch).map_err(|error| Failure::bad_request(error.to_string()))?;
-    Ok(new)
-}
-
-pub(crate) fn merge_patch(old: &Value, patch: &Value) -> Value {
-    standin::merge(old, patch)
-}
-
-pub(crate) fn strategic_patch(_: &Resource, old: &Value, patch: &Value) -> Result<Value> {
-    Ok(standin::merge(old, patch))
 }
 
 pub(crate) fn protobuf(_: &[u8]) -> Result<Value> {

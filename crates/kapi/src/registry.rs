@@ -113,12 +113,6 @@ impl Registry {
         Ok(registry)
     }
 
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Resource> {
-        self.resources
-            .iter()
-            .find(|r| r.group == group && r.version == version && r.plural == plural)
-    }
-
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
         self.resources
             .iter()

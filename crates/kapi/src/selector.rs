@@ -47,14 +47,6 @@ impl Selector {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The one name that can match, if the selector says so.
-    pub fn name(&self) -> Option<&str> {
-        self.fields
-            .iter()
-            .find(|rule| rule.equal && matches!(rule.field, Field::Name))
-            .map(|rule| rule.value.as_str())
-    }
-
     pub fn matches(&self, object: &Object) -> bool {
         self.labels.iter().all(|rule| rule.matches(object))
             && self.fields.iter().all(|rule| rule.matches(object))

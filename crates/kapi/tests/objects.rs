@@ -28,12 +28,12 @@ use kapi::Server;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-struct Api(axum::Router, Server);
+struct Api(axum::Router);
 
 impl Api {
     async fn new() -> Self {
         let server = Server::in_memory(&api::custom_resource_definitions()).await.unwrap();
-        Self(server.router(), server)
+        Self(server.router())
     }
 
     async fn send(&self, method: Method, path: &str, media: &str, body: Value) -> (StatusCode, Value) {

@@ -3,14 +3,6 @@
 use serde_json::{Value, json};
 #[derive(Debug, Clone)]
 pub struct Column { pub name: String, pub path: String }
-pub fn merge(a: &Value, b: &Value) -> Value {
-    let Value::Object(b) = b else { return b.clone() };
-    let mut out = a.as_object().cloned().unwrap_or_default();
-    for (k, v) in b {
-        if v.is_null() { out.shift_remove(k); } else { let m = merge(out.get(k).unwrap_or(&Value::Null), v); out.insert(k.clone(), m); }
-    }
-    Value::Object(out)
-}
 pub fn table(objects: &[Value], metadata: &Value) -> Value {
     let rows: Vec<Value> = objects.iter().map(|o| json!({"cells": [o["metadata"]["name"]], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"], "data": o["data"]}})).collect();
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": rows})
