@@ -1,1 +1,22 @@
-//! Placeholder.
+//! Throw-away hosts and the real Kubernetes programs, for the demo and the tests.
+//!
+//! Two sides. The build side makes, once and into a cache outside the checkout, what hosts need: the
+//! Kubernetes programs ([`programs`]), the Debian root of a host ([`base`]), container images
+//! ([`images`]). The host side ([`Lab`]) starts booted Debian hosts from them: systemd, sshd, own network,
+//! processes and control groups, on a bridge that only the lab can reach.
+//!
+//! Everything of a lab hangs on one owner process (see [`Lab`]), so that nothing stays behind however it
+//! ends. Root is needed; no Docker, no systemd outside, no network once the cache is filled.
+
+pub mod base;
+pub mod cache;
+mod command;
+pub mod images;
+mod lab;
+pub mod packages;
+pub mod programs;
+pub mod progress;
+mod sweep;
+
+pub use lab::{Host, Lab, LabOptions, Presence};
+pub use progress::Progress;

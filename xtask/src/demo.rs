@@ -1,0 +1,148 @@
+//! `cargo xtask demo`: the main job for real, on throw-away hosts.
+
+use std::{
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use e2e::{NAMESPACE, Options, Stage, wait_until};
+
+use crate::tools;
+
+/// Options of `demo`.
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Leave the cluster up at the end, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+    /// Declare a further worker that does not answer: it is left out, and said so
+    #[arg(long)]
+    dead: bool,
+}
+
+/// Runs the demo; whatever it made is gone when it ends.
+pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("failed to listen for Ctrl-C")?;
+    }
+    let started = Instant::now();
+    let result = play(options, &interrupted);
+    if interrupted.load(Ordering::Relaxed) {
+        eprintln!("\ninterrupted; everything that the demo made is removed");
+        std::process::exit(130);
+    }
+    result?;
+    println!("\nThe demo took {} s. Everything that it made is removed.", started.elapsed().as_secs());
+    Ok(())
+}
+
+fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    heading("What is needed (kept for the next time)");
+    println!("windlass: building it takes about two minutes the first time");
+    tools::run(&mut tools::cargo(&["build", "--package", "windlass", "--quiet"]))?;
+    let progress = lab::progress::Terminal::default();
+    let mut stage = Stage::set(
+        Options {
+            hosts: 3,
+            dead: u8::from(options.dead),
+            windlass: tools::root().join("target/debug/windlass"),
+            directory: tools::root(),
+        },
+        &progress,
+    )?;
+
+    heading("Three hosts that answer ssh, and `windlass up`");
+    for host in stage.lab.hosts() {
+        println!("{:<8} {:<12} {:?}", host.name, host.address, host.presence);
+    }
+    stage.up()?;
+    println!("the embedded API answers; data in {}", stage.data().display());
+
+    heading("The plan: windlass plan -f examples/first-cluster");
+    show(&mut stage.windlass(&["plan", "-f", "examples/first-cluster"]))?;
+
+    heading("Raising the cluster: windlass apply -f examples/first-cluster");
+    stage.apply_example(&tools::root().join("examples/first-cluster"))?;
+    if options.dead {
+        stage.apply(&dead_worker(&stage))?;
+    }
+    let raising = Instant::now();
+    if let Err(error) = show(&mut stage.windlass(&["status", "--watch"])) {
+        ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+        show(&mut stage.windlass(&["logs"]))?;
+        return Err(error.context(format!("the cluster was not raised; the end of the log:\n{}", stage.log_tail())));
+    }
+    println!("raised in {} s", raising.elapsed().as_secs());
+
+    heading("What Kubernetes says of its objects");
+    healthy(&stage)?;
+    show(&mut stage.kubectl(&["--namespace", NAMESPACE, "get", "clusters,clusternodes,runs", "--output", "wide"]))?;
+    println!();
+    show(&mut stage.kubectl(&["--namespace", NAMESPACE, "get", "events", "--sort-by=.lastTimestamp"]))?;
+
+    heading("The raised cluster, by its kubeconfig");
+    raised(&stage)?;
+    next(&stage);
+    while options.keep && !interrupted.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// Waits until the cluster is Created and healthy.
+fn healthy(stage: &Stage) -> anyhow::Result<()> {
+    wait_until("the cluster to be Created with HEALTH_OK", Duration::from_secs(60), || {
+        let status = stage.object("clusters.kubespray.k8s.io", "first")?["status"].clone();
+        Ok((status["state"] == "Created" && status["cluster"]["health"] == "HEALTH_OK").then_some(()))
+    })
+}
+
+/// Shows the nodes, and runs a pod.
+fn raised(stage: &Stage) -> anyhow::Result<()> {
+    let kubeconfig = stage.data().join("first.kubeconfig");
+    let mut write = stage.windlass(&["kubeconfig", "first", "--write"]);
+    show(write.arg(&kubeconfig))?;
+    show(&mut stage.kubectl_by(&kubeconfig, &["get", "nodes", "--output", "wide"]))?;
+    let run = ["run", "hello", "--image=registry.k8s.io/busybox:1", "--image-pull-policy=Never", "--restart=Never"];
+    let say = ["--command", "--", "sh", "-c", "echo a pod runs on $(hostname)"];
+    show(&mut stage.kubectl_by(&kubeconfig, &[&run[..], &say[..]].concat()))?;
+    let done = ["wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/hello", "--timeout=60s"];
+    show(&mut stage.kubectl_by(&kubeconfig, &done))?;
+    show(&mut stage.kubectl_by(&kubeconfig, &["logs", "hello"]))
+}
+
+fn next(stage: &Stage) {
+    heading("To try next");
+    let enter = format!("nsenter --target {} --mount --pid --net --wd=.", stage.lab.owner());
+    println!("with --keep the cluster stays up until Ctrl-C; then, in another terminal:");
+    let windlass = format!("target/debug/windlass --data-dir {} -n {NAMESPACE}", stage.data().display());
+    println!("  {enter} {windlass} status");
+    println!("  {enter} {windlass} logs --step etcd/install");
+    println!("  {enter} kubectl --kubeconfig {} get pods -A", stage.data().join("first.kubeconfig").display());
+}
+
+fn dead_worker(stage: &Stage) -> serde_json::Value {
+    let address = stage.lab.hosts().last().map(|host| host.address.to_string());
+    serde_json::json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": "worker-3", "namespace": NAMESPACE},
+        "spec": {"type": "worker", "inventory": {"ansible_host": address}},
+    })
+}
+
+fn heading(text: &str) {
+    println!("\n== {text}");
+}
+
+/// Runs a command with its output shown.
+fn show(command: &mut Command) -> anyhow::Result<()> {
+    tools::run(command.stdin(Stdio::null()))
+}

@@ -1,0 +1,138 @@
+//! Files that are generated from the code, kept in the repository and compared in CI: the CRDs and the references.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context;
+
+use crate::tools;
+
+/// Writes every generated file.
+pub(crate) fn write() -> anyhow::Result<()> {
+    for (file, content) in files()? {
+        let file = tools::root().join(file);
+        let directory = file.parent().context("a generated file has a directory")?;
+        std::fs::create_dir_all(directory).with_context(|| format!("failed to make {}", directory.display()))?;
+        std::fs::write(&file, content).with_context(|| format!("failed to write {}", file.display()))?;
+        println!("wrote {}", file.display());
+    }
+    Ok(())
+}
+
+/// Compares every generated file with what the code gives.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let stale: Vec<_> = files()?
+        .into_iter()
+        .filter(|(file, content)| {
+            std::fs::read_to_string(tools::root().join(file)).ok().as_deref() != Some(content.as_str())
+        })
+        .map(|(file, _)| file.display().to_string())
+        .collect();
+    anyhow::ensure!(stale.is_empty(), "not what the code gives, run `cargo xtask generate`: {}", stale.join(", "));
+    Ok(())
+}
+
+fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
+    let mut files = BTreeMap::new();
+    let mut reference = String::from(
+        "# Custom resources\n\nGenerated from the types in `crates/api` by `cargo xtask generate`. `kubectl explain` \
+         shows the same.\n",
+    );
+    for definition in api::custom_resource_definitions() {
+        let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;
+        let name = definition.metadata.name.as_deref().unwrap_or_default();
+        let yaml = serde_saphyr::to_string(&value).with_context(|| format!("failed to print {name}"))?;
+        files.insert(Path::new("docs/reference/crds").join(format!("{name}.yaml")), yaml);
+        describe(&value, &mut reference);
+    }
+    files.insert("docs/reference/custom-resources.md".into(), reference);
+    files.insert("docs/reference/command-line.md".into(), command_line()?);
+    Ok(files)
+}
+
+/// The fields of one kind as a table.
+fn describe(definition: &serde_json::Value, reference: &mut String) {
+    let spec = &definition["spec"];
+    let version = &spec["versions"][0];
+    reference.push_str(&format!(
+        "\n## {}\n\n`{}/{}`\n\n| field | type | what it is |\n|---|---|---|\n",
+        text(&spec["names"]["kind"]),
+        text(&spec["group"]),
+        text(&version["name"])
+    ));
+    let schema = &version["schema"]["openAPIV3Schema"];
+    for part in ["spec", "status"] {
+        fields(part, &schema["properties"][part], reference);
+    }
+}
+
+fn fields(path: &str, schema: &serde_json::Value, reference: &mut String) {
+    let kind = match schema["type"].as_str() {
+        Some(kind) => kind,
+        None => "integer or string",
+    };
+    let description = text(&schema["description"]).replace('\n', " ").replace('|', "\\|");
+    let values = schema["enum"].as_array().map(|values| {
+        let values: Vec<_> = values.iter().filter(|v| !v.is_null()).map(|v| format!("`{}`", text(v))).collect();
+        format!(" One of {}.", values.join(", "))
+    });
+    reference.push_str(&format!("| `{path}` | {kind} | {description}{} |\n", values.unwrap_or_default()));
+    if let Some(properties) = schema["properties"].as_object() {
+        for (name, property) in properties {
+            fields(&format!("{path}.{name}"), property, reference);
+        }
+    }
+    if schema["items"]["properties"].is_object() {
+        for (name, property) in schema["items"]["properties"].as_object().into_iter().flatten() {
+            fields(&format!("{path}[].{name}"), property, reference);
+        }
+    }
+}
+
+fn text(value: &serde_json::Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The help of every command, from the program itself.
+fn command_line() -> anyhow::Result<String> {
+    tools::run(&mut tools::cargo(&["build", "--quiet", "--package", "windlass"]))?;
+    let program = tools::root().join("target/debug/windlass");
+    let main = help(&program, &[])?;
+    let mut reference = format!(
+        "# Command line\n\nGenerated from the program's own help by `cargo xtask generate`.\n\n## windlass\n\n```text\n{main}```\n"
+    );
+    for command in commands(&main) {
+        let help = help(&program, &[&command])?;
+        reference.push_str(&format!("\n## windlass {command}\n\n```text\n{help}```\n"));
+    }
+    Ok(reference)
+}
+
+fn help(program: &Path, command: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program)
+        .args(command)
+        .arg("--help")
+        .env_clear()
+        .env("COLUMNS", "100")
+        .output()
+        .context("failed to start windlass")?;
+    anyhow::ensure!(output.status.success(), "windlass --help failed: {}", output.status);
+    let help = String::from_utf8(output.stdout).context("the help is not UTF-8")?;
+    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The names under `Commands:`.
+fn commands(help: &str) -> Vec<String> {
+    help.lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}

