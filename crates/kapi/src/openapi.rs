@@ -1,1 +1,259 @@
-//! Being written.
+//! The OpenAPI v3 documents: one per group and version, and their index.
+//!
+//! They hold what kubectl needs: `explain` looks for the kind by its path and reads the schema, `apply` and `create`
+//! look for the parameters of the operations before they ask for validation or a dry run.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::schema::metadata;
+
+/// One served kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Resource<'a> {
+    /// Its plural: `widgets`.
+    pub plural: &'a str,
+    /// Its kind: `Widget`.
+    pub kind: &'a str,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether it has the status subresource.
+    pub status: bool,
+    /// Its schema, as [`crate::schema::Schema::source`] has it.
+    pub schema: &'a Value,
+}
+
+/// The index at `/openapi/v3`, from the path of each document (`api/v1`, `apis/example.com/v1`) and the document.
+///
+/// Each address carries a digest of the document, so that clients may cache it for good.
+pub fn index(documents: &[(&str, &Value)]) -> Value {
+    let paths = documents.iter().map(|(path, document)| {
+        let digest = hex::encode_upper(Sha256::digest(crate::apply::canonical(document)));
+        let address = format!("/openapi/v3/{path}?hash={digest}");
+        ((*path).to_owned(), json!({"serverRelativeURL": address}))
+    });
+    json!({"paths": paths.collect::<Map<_, _>>()})
+}
+
+/// The document of one group and version; the core group is empty.
+pub fn group_version(group: &str, version: &str, resources: &[Resource<'_>]) -> Value {
+    let mut paths = Map::new();
+    let mut schemas = Map::new();
+    schemas.insert(
+        OBJECT_META.to_owned(),
+        described(metadata(), "Metadata of every object."),
+    );
+    for resource in resources {
+        let place = Place {
+            group,
+            version,
+            resource,
+        };
+        schemas.insert(place.component(), place.schema());
+        schemas.insert(format!("{}List", place.component()), place.list());
+        place.add_paths(&mut paths);
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Windlass", "version": "v1"},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    })
+}
+
+/// A kind in its group and version.
+struct Place<'a> {
+    group: &'a str,
+    version: &'a str,
+    resource: &'a Resource<'a>,
+}
+
+impl Place<'_> {
+    /// `com.example.v1.Widget`.
+    fn component(&self) -> String {
+        let group = if self.group.is_empty() {
+            "core.api.k8s.io"
+        } else {
+            self.group
+        };
+        let reversed: Vec<_> = group.rsplit('.').collect();
+        format!(
+            "{}.{}.{}",
+            reversed.join("."),
+            self.version,
+            self.resource.kind
+        )
+    }
+
+    fn kind(&self) -> Value {
+        json!({"group": self.group, "kind": self.resource.kind, "version": self.version})
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = self.resource.schema.clone();
+        if let Value::Object(fields) = &mut schema {
+            fields.insert(
+                "x-kubernetes-group-version-kind".to_owned(),
+                json!([self.kind()]),
+            );
+            let properties = fields.entry("properties").or_insert_with(|| json!({}));
+            if let Value::Object(properties) = properties {
+                properties.insert(
+                    "apiVersion".to_owned(),
+                    described(json!({"type": "string"}), API_VERSION),
+                );
+                properties.insert(
+                    "kind".to_owned(),
+                    described(json!({"type": "string"}), KIND),
+                );
+                let metadata = json!({"allOf": [{"$ref": reference(OBJECT_META)}], "default": {}});
+                properties.insert(
+                    "metadata".to_owned(),
+                    described(metadata, "Standard metadata."),
+                );
+            }
+        }
+        schema
+    }
+
+    fn list(&self) -> Value {
+        let kind = format!("{}List", self.resource.kind);
+        json!({
+            "description": format!("A list of {}.", self.resource.kind),
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"type": "object"},
+                "items": {"type": "array", "items": {"$ref": reference(&self.component())}},
+            },
+            "x-kubernetes-group-version-kind":
+                [{"group": self.group, "kind": kind, "version": self.version}],
+        })
+    }
+
+    fn add_paths(&self, paths: &mut Map<String, Value>) {
+        let Resource {
+            plural,
+            namespaced,
+            status,
+            ..
+        } = *self.resource;
+        let root = match self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        };
+        let collection = if namespaced {
+            paths.insert(
+                format!("{root}/{plural}"),
+                json!({"get": self.operation("list", &[])}),
+            );
+            format!("{root}/namespaces/{{namespace}}/{plural}")
+        } else {
+            format!("{root}/{plural}")
+        };
+        let within: &[&str] = if namespaced { &["namespace"] } else { &[] };
+        let named: &[&str] = if namespaced {
+            &["name", "namespace"]
+        } else {
+            &["name"]
+        };
+        paths.insert(
+            collection.clone(),
+            json!({
+                "get": self.operation("list", &[]),
+                "post": self.operation("post", WRITE),
+                "delete": self.operation("deletecollection", &["dryRun"]),
+                "parameters": in_path(within),
+            }),
+        );
+        let object = json!({
+            "get": self.operation("get", &[]),
+            "put": self.operation("put", WRITE),
+            "patch": self.operation("patch", PATCH),
+            "delete": self.operation("delete", &["dryRun"]),
+            "parameters": in_path(named),
+        });
+        paths.insert(format!("{collection}/{{name}}"), object);
+        if status {
+            let object = json!({
+                "get": self.operation("get", &[]),
+                "put": self.operation("put", WRITE),
+                "patch": self.operation("patch", PATCH),
+                "parameters": in_path(named),
+            });
+            paths.insert(format!("{collection}/{{name}}/status"), object);
+        }
+    }
+
+    fn operation(&self, action: &str, parameters: &[&str]) -> Value {
+        let parameters: Vec<_> = parameters.iter().map(|name| query(name)).collect();
+        let component = match action {
+            "list" => format!("{}List", self.component()),
+            _ => self.component(),
+        };
+        let content = json!({"application/json": {"schema": {"$ref": reference(&component)}}});
+        let mut operation = json!({
+            "parameters": parameters,
+            "responses": {"200": {"description": "OK", "content": content.clone()}},
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": self.kind(),
+        });
+        let body = match action {
+            "post" | "put" => Some(content),
+            "patch" => {
+                let patch = json!({"schema": {"type": "object"}});
+                Some(
+                    PATCHES
+                        .iter()
+                        .map(|kind| ((*kind).to_owned(), patch.clone()))
+                        .collect(),
+                )
+            }
+            _ => None,
+        };
+        if let (Some(body), Value::Object(fields)) = (body, &mut operation) {
+            fields.insert(
+                "requestBody".to_owned(),
+                json!({"content": body, "required": true}),
+            );
+        }
+        operation
+    }
+}
+
+fn described(mut schema: Value, description: &str) -> Value {
+    if let Value::Object(fields) = &mut schema {
+        fields.insert("description".to_owned(), description.into());
+    }
+    schema
+}
+
+fn reference(component: &str) -> String {
+    format!("#/components/schemas/{component}")
+}
+
+fn query(name: &str) -> Value {
+    let kind = if name == "force" { "boolean" } else { "string" };
+    json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
+}
+
+fn in_path(names: &[&str]) -> Value {
+    let each = names.iter().map(
+        |name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
+    );
+    Value::Array(each.collect())
+}
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const API_VERSION: &str = "The version of the schema that this object follows.";
+const KIND: &str = "The kind of this object.";
+const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
+const PATCH: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
+const PATCHES: [&str; 4] = [
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];

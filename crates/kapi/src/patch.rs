@@ -99,13 +99,7 @@ fn run(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
             add(document, path, moved, "move")
         }
         "copy" => {
-            let from = needed("from")?;
-            let missing = || PatchError::Missing {
-                operation: "copy",
-                what: "from",
-                path: from.to_owned(),
-            };
-            let copied = document.pointer(from).cloned().ok_or_else(missing)?;
+            let copied = found(document, needed("from")?, "copy")?.unwrap_or_default();
             add(document, path, copied, "copy")
         }
         "test" => test(
@@ -119,26 +113,28 @@ fn run(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
 
 /// A missing key equals null as long as its parent exists.
 fn test(document: &mut Value, path: &str, wanted: &Value) -> Result<(), PatchError> {
-    let actual = match parent(document, path, "test")? {
-        None => Some(&*document),
-        Some((container, key)) => match &*container {
-            Value::Array(items) => Some(
-                items
-                    .get(index(&key, items.len())?)
-                    .ok_or(PatchError::Index(key))?,
-            ),
-            other => other.get(&key),
-        },
-    };
-    let holds = match actual {
-        None => wanted.is_null(),
-        Some(actual) => actual == wanted,
-    };
-    if holds {
+    let actual = found(document, path, "test")?;
+    if actual.unwrap_or_default() == *wanted {
         Ok(())
     } else {
         Err(PatchError::Test(path.to_owned()))
     }
+}
+
+/// The value at a pointer whose parent exists; none for a missing key.
+fn found(
+    document: &mut Value,
+    path: &str,
+    operation: &'static str,
+) -> Result<Option<Value>, PatchError> {
+    Ok(match parent(document, path, operation)? {
+        None => Some(document.clone()),
+        Some((Value::Array(items), key)) => {
+            let at = index(&key, items.len())?;
+            Some(items.get(at).cloned().ok_or(PatchError::Index(key))?)
+        }
+        Some((other, key)) => other.get(&key).cloned(),
+    })
 }
 
 fn add(

@@ -20,6 +20,7 @@ mod validate;
 use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::Value;
 
+pub(crate) use self::builtins::metadata;
 pub(crate) use self::node::{Additional, ListType, Node, Type};
 pub use self::{
     builtins::builtin,

@@ -38,7 +38,7 @@ impl Kind {
             (_, ["metadata", "finalizers"]) => List::Values,
             (_, ["metadata", "ownerReferences"]) => List::Keyed("uid"),
             (Self::Namespace, ["status", "conditions"]) => List::Keyed("type"),
-            (Self::ServiceAccount, ["secrets" | "imagePullSecrets"]) => List::Keyed("name"),
+            (Self::ServiceAccount, ["secrets"]) => List::Keyed("name"),
             _ => List::Replace,
         }
     }
@@ -99,7 +99,7 @@ fn merge_map<'a>(
         if !patch.contains_key(name)
             && let Some(Value::Array(items)) = result.get(name)
         {
-            let sorted = ordered(items.clone(), Some(wanted), kind.list(path));
+            let sorted = ordered(items.clone(), items, wanted.as_array(), kind.list(path));
             result.insert(name.to_owned(), Value::Array(sorted));
         }
         path.pop();
@@ -131,7 +131,8 @@ fn merge_field<'a>(
                 .map_or(&[][..], Vec::as_slice);
             let list = kind.list(path);
             let merged = merge_list(live, items, list)?;
-            Some(Value::Array(ordered(merged, order, list)))
+            let order = order.and_then(Value::as_array).unwrap_or(items);
+            Some(Value::Array(ordered(merged, live, Some(order), list)))
         }
         (_, scalar) => Some(scalar.clone()),
     })
@@ -150,7 +151,7 @@ fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>,
         return Ok(plain().collect());
     }
     Ok(match list {
-        List::Replace => plain().collect(),
+        List::Replace => items.to_vec(),
         List::Values => {
             let mut merged = live.to_vec();
             for item in items {
@@ -194,39 +195,41 @@ fn stripped(item: &Value) -> Value {
     }
 }
 
-/// `$setElementOrder`: the items that it names in its order; others keep their place before what followed them.
-fn ordered(items: Vec<Value>, order: Option<&Value>, list: List) -> Vec<Value> {
-    let Some(order) = order.and_then(Value::as_array) else {
+/// The items that the order names in its order (the patch's own where it gives none); the others keep their place
+/// before what followed them in the live list, and new items come first.
+fn ordered(
+    items: Vec<Value>,
+    live: &[Value],
+    order: Option<&Vec<Value>>,
+    list: List,
+) -> Vec<Value> {
+    let Some(order) = order else {
         return items;
     };
-    let place = |item: &Value| match list {
-        List::Replace => None,
-        List::Values => order.iter().position(|wanted| wanted == item),
-        List::Keyed(key) => order
-            .iter()
-            .position(|wanted| wanted.get(key) == item.get(key)),
+    let same = |one: &Value, two: &Value| match list {
+        List::Replace => false,
+        List::Values => one == two,
+        List::Keyed(key) => one.get(key) == two.get(key),
     };
-    let (mut named, others): (Vec<_>, Vec<_>) = {
-        let indexed = items.into_iter().enumerate();
-        indexed.partition(|(_, item)| place(item).is_some())
-    };
-    named.sort_by_key(|(_, item)| place(item));
-    // Both keep their own order; where they meet, the place in the list decides.
+    if matches!(list, List::Replace) {
+        return items;
+    }
+    let place = |item: &Value| order.iter().position(|wanted| same(wanted, item));
+    let before = |item: &Value| live.iter().position(|live| same(live, item));
+    let (mut named, others): (Vec<_>, Vec<_>) =
+        items.into_iter().partition(|item| place(item).is_some());
+    named.sort_by_key(|item| place(item));
     let mut result = Vec::new();
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     loop {
-        match (named.peek(), others.peek()) {
-            (Some((one, _)), Some((two, _))) => {
-                let next = if one < two {
-                    named.next()
-                } else {
-                    others.next()
-                };
-                result.extend(next.map(|(_, item)| item));
-            }
-            (Some(_), None) => result.extend(named.next().map(|(_, item)| item)),
-            (None, Some(_)) => result.extend(others.next().map(|(_, item)| item)),
-            (None, None) => return result,
+        let next = match (named.peek(), others.peek()) {
+            (Some(one), Some(two)) if before(one) < before(two) => named.next(),
+            (_, Some(_)) => others.next(),
+            (_, None) => named.next(),
+        };
+        match next {
+            Some(item) => result.push(item),
+            None => return result,
         }
     }
 }

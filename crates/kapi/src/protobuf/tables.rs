@@ -1,0 +1,208 @@
+//! The field numbers of the kinds.
+
+/// One field of a message.
+pub(super) struct Field {
+    pub number: u64,
+    pub name: &'static str,
+    pub form: Form,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    String,
+    Bytes,
+    Integer,
+    Bool,
+    Time,
+    MicroTime,
+    /// JSON as bytes in a message of its own.
+    Json,
+    Message(&'static [Field]),
+    List(&'static Form),
+    Map(&'static Form),
+}
+
+/// The table of a kind.
+pub(super) fn message(api_version: &str, kind: &str) -> Option<&'static [Field]> {
+    Some(match (api_version, kind) {
+        ("v1", "Namespace") => NAMESPACE,
+        ("v1", "Secret") => SECRET,
+        ("v1", "ConfigMap") => CONFIG_MAP,
+        ("v1", "Event") => CORE_EVENT,
+        ("v1", "ServiceAccount") => SERVICE_ACCOUNT,
+        ("events.k8s.io/v1", "Event") => EVENT,
+        ("coordination.k8s.io/v1", "Lease") => LEASE,
+        // Options travel in the version of the resource that is deleted.
+        (_, "DeleteOptions") => DELETE_OPTIONS,
+        _ => return None,
+    })
+}
+
+const fn field(number: u64, name: &'static str, form: Form) -> Field {
+    Field { number, name, form }
+}
+
+use Form::{Bool, Bytes, Integer, Json, List, Map, Message, MicroTime, String, Time};
+
+const NAMESPACE: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(2, "spec", Message(&[field(1, "finalizers", List(&String))])),
+    field(3, "status", Message(NAMESPACE_STATUS)),
+];
+
+const NAMESPACE_STATUS: &[Field] = &[
+    field(1, "phase", String),
+    field(2, "conditions", List(&Message(NAMESPACE_CONDITION))),
+];
+
+const NAMESPACE_CONDITION: &[Field] = &[
+    field(1, "type", String),
+    field(2, "status", String),
+    field(4, "lastTransitionTime", Time),
+    field(5, "reason", String),
+    field(6, "message", String),
+];
+
+const SECRET: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(2, "data", Map(&Bytes)),
+    field(3, "type", String),
+    field(4, "stringData", Map(&String)),
+    field(5, "immutable", Bool),
+];
+
+const CONFIG_MAP: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(2, "data", Map(&String)),
+    field(3, "binaryData", Map(&Bytes)),
+    field(4, "immutable", Bool),
+];
+
+const CORE_EVENT: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(2, "involvedObject", Message(REFERENCE)),
+    field(3, "reason", String),
+    field(4, "message", String),
+    field(5, "source", Message(SOURCE)),
+    field(6, "firstTimestamp", Time),
+    field(7, "lastTimestamp", Time),
+    field(8, "count", Integer),
+    field(9, "type", String),
+    field(10, "eventTime", MicroTime),
+    field(11, "series", Message(SERIES)),
+    field(12, "action", String),
+    field(13, "related", Message(REFERENCE)),
+    field(14, "reportingComponent", String),
+    field(15, "reportingInstance", String),
+];
+
+const EVENT: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(2, "eventTime", MicroTime),
+    field(3, "series", Message(SERIES)),
+    field(4, "reportingController", String),
+    field(5, "reportingInstance", String),
+    field(6, "action", String),
+    field(7, "reason", String),
+    field(8, "regarding", Message(REFERENCE)),
+    field(9, "related", Message(REFERENCE)),
+    field(10, "note", String),
+    field(11, "type", String),
+    field(12, "deprecatedSource", Message(SOURCE)),
+    field(13, "deprecatedFirstTimestamp", Time),
+    field(14, "deprecatedLastTimestamp", Time),
+    field(15, "deprecatedCount", Integer),
+];
+
+const SOURCE: &[Field] = &[field(1, "component", String), field(2, "host", String)];
+
+const SERIES: &[Field] = &[
+    field(1, "count", Integer),
+    field(2, "lastObservedTime", MicroTime),
+];
+
+const REFERENCE: &[Field] = &[
+    field(1, "kind", String),
+    field(2, "namespace", String),
+    field(3, "name", String),
+    field(4, "uid", String),
+    field(5, "apiVersion", String),
+    field(6, "resourceVersion", String),
+    field(7, "fieldPath", String),
+];
+
+const SERVICE_ACCOUNT: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(2, "secrets", List(&Message(REFERENCE))),
+    field(
+        3,
+        "imagePullSecrets",
+        List(&Message(&[field(1, "name", String)])),
+    ),
+    field(4, "automountServiceAccountToken", Bool),
+];
+
+const LEASE: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(2, "spec", Message(LEASE_SPEC)),
+];
+
+const LEASE_SPEC: &[Field] = &[
+    field(1, "holderIdentity", String),
+    field(2, "leaseDurationSeconds", Integer),
+    field(3, "acquireTime", MicroTime),
+    field(4, "renewTime", MicroTime),
+    field(5, "leaseTransitions", Integer),
+    field(6, "strategy", String),
+    field(7, "preferredHolder", String),
+];
+
+const DELETE_OPTIONS: &[Field] = &[
+    field(1, "gracePeriodSeconds", Integer),
+    field(
+        2,
+        "preconditions",
+        Message(&[field(1, "uid", String), field(2, "resourceVersion", String)]),
+    ),
+    field(3, "orphanDependents", Bool),
+    field(4, "propagationPolicy", String),
+    field(5, "dryRun", List(&String)),
+];
+
+const METADATA: &[Field] = &[
+    field(1, "name", String),
+    field(2, "generateName", String),
+    field(3, "namespace", String),
+    field(4, "selfLink", String),
+    field(5, "uid", String),
+    field(6, "resourceVersion", String),
+    field(7, "generation", Integer),
+    field(8, "creationTimestamp", Time),
+    field(9, "deletionTimestamp", Time),
+    field(10, "deletionGracePeriodSeconds", Integer),
+    field(11, "labels", Map(&String)),
+    field(12, "annotations", Map(&String)),
+    field(13, "ownerReferences", List(&Message(OWNER))),
+    field(14, "finalizers", List(&String)),
+    field(17, "managedFields", List(&Message(MANAGED))),
+];
+
+const OWNER: &[Field] = &[
+    field(1, "kind", String),
+    field(3, "name", String),
+    field(4, "uid", String),
+    field(5, "apiVersion", String),
+    field(6, "controller", Bool),
+    field(7, "blockOwnerDeletion", Bool),
+];
+
+const MANAGED: &[Field] = &[
+    field(1, "manager", String),
+    field(2, "operation", String),
+    field(3, "apiVersion", String),
+    field(4, "time", Time),
+    field(6, "fieldsType", String),
+    field(7, "fieldsV1", Json),
+    field(8, "subresource", String),
+];
