@@ -85,7 +85,7 @@ impl<'a> Envelope<'a> {
                     while let Some((number, wire)) = meta.next()? {
                         match (number, wire) {
                             (1, Wire::Bytes(text)) => {
-                                envelope.api_version = string(text, "apiVersion")?
+                                envelope.api_version = string(text, "apiVersion")?;
                             }
                             (2, Wire::Bytes(text)) => envelope.kind = string(text, "kind")?,
                             _ => {}

@@ -1,5 +1,7 @@
 //! Server-side apply against transcripts of a real API server (1.34.4).
 
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+
 use kapi::{
     apply::{self, Options},
     schema::{self, Schema},

@@ -1,5 +1,7 @@
 //! The three patch kinds against `kubectl patch --local` (1.34.4), and the laws that hold for any value.
 
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+
 use kapi::patch::{self, Kind, PatchError};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,7 @@
 //! Bodies as kubectl sends them.
 
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+
 use kapi::protobuf::{self, DecodeError};
 use proptest::prelude::*;
 use serde_json::json;

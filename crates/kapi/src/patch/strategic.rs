@@ -60,12 +60,12 @@ pub(super) fn apply(object: &Value, patch: &Value, kind: Kind) -> Result<Value, 
 
 fn merge_map<'a>(
     original: &Fields,
-    patch: &'a Fields,
+    changes: &'a Fields,
     kind: Kind,
     path: &mut Vec<&'a str>,
 ) -> Result<Fields, PatchError> {
-    match patch.get("$patch").and_then(Value::as_str) {
-        Some("replace") => return Ok(without_directives(patch)),
+    match changes.get("$patch").and_then(Value::as_str) {
+        Some("replace") => return Ok(without_directives(changes)),
         Some("delete") => return Ok(Fields::new()),
         Some("merge") | None => {}
         Some(other) => {
@@ -75,11 +75,11 @@ fn merge_map<'a>(
         }
     }
     let mut result = original.clone();
-    retain(&mut result, patch)?;
-    delete_primitives(&mut result, patch);
-    for (name, change) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
+    retain(&mut result, changes)?;
+    delete_primitives(&mut result, changes);
+    for (name, change) in changes.iter().filter(|(name, _)| !name.starts_with('$')) {
         path.push(name);
-        let merged = merge_field(result.get(name), change, order(patch, name), kind, path)?;
+        let merged = merge_field(result.get(name), change, order(changes, name), kind, path)?;
         path.pop();
         match merged {
             Some(value) => {
@@ -91,12 +91,12 @@ fn merge_map<'a>(
         }
     }
     // An order may stand alone, for a list that the patch does not otherwise touch.
-    for (directive, wanted) in patch {
+    for (directive, wanted) in changes {
         let Some(name) = directive.strip_prefix("$setElementOrder/") else {
             continue;
         };
         path.push(name);
-        if !patch.contains_key(name)
+        if !changes.contains_key(name)
             && let Some(Value::Array(items)) = result.get(name)
         {
             let sorted = ordered(items.clone(), items, wanted.as_array(), kind.list(path));
@@ -173,7 +173,7 @@ fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>,
                 let at = merged.iter().position(|live| live.get(key) == Some(id));
                 match at {
                     _ if directive(item, "delete") => {
-                        merged.retain(|live| live.get(key) != Some(id))
+                        merged.retain(|live| live.get(key) != Some(id));
                     }
                     Some(at) => {
                         if let Some(place) = merged.get_mut(at) {

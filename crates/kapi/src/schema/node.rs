@@ -6,6 +6,10 @@ use regex::Regex;
 use serde_json::{Number, Value};
 
 /// One place of a schema.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a keyword of the schema language"
+)]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     pub kind: Type,
