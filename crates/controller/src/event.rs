@@ -43,7 +43,8 @@ pub struct Occurrence {
     pub reason: String,
     /// For people.
     pub note: String,
-    /// What tells this occurrence from another with the same text, for example the number of a run's record.
+    /// What tells this occurrence from another with the same reason, for example the number of a run's record. The same edge
+    /// is published once, whatever the note says.
     pub edge: String,
 }
 
@@ -112,7 +113,13 @@ fn event(
 /// may appear twice after an update, which is no harm.
 fn name(object: &ObjectReference, occurrence: &Occurrence) -> String {
     let mut hasher = DefaultHasher::new();
-    (&object.uid, occurrence).hash(&mut hasher);
+    let Occurrence {
+        severity,
+        reason,
+        edge,
+        note: _,
+    } = occurrence;
+    (&object.uid, severity, reason, edge).hash(&mut hasher);
     let name = object.name.as_deref().unwrap_or("object");
     // Events of one occurrence are told apart by 64 bits; the head is for people and stays within 253 characters.
     let head: String = name.chars().take(200).collect();
@@ -145,9 +152,13 @@ mod tests {
     fn one_occurrence_has_one_name() {
         let base = name(&object("1"), &occurrence("a", "1"));
         assert_eq!(base, name(&object("1"), &occurrence("a", "1")));
+        assert_eq!(
+            base,
+            name(&object("1"), &occurrence("b", "1")),
+            "the note is no part of it"
+        );
         for (object, occurrence, what) in [
             (object("2"), occurrence("a", "1"), "another object"),
-            (object("1"), occurrence("b", "1"), "another text"),
             (object("1"), occurrence("a", "2"), "another edge"),
         ] {
             assert_ne!(base, name(&object, &occurrence), "{what}");

@@ -13,6 +13,7 @@ pub mod inputs;
 pub mod layout;
 pub mod node;
 pub mod playbooks;
+pub mod preview;
 pub mod problem;
 pub mod process;
 pub mod run;

@@ -68,10 +68,14 @@ pub fn key_of(reference: &SecretKeyRef) -> &str {
     reference.key.as_deref().unwrap_or(SSH_KEY)
 }
 
-fn judge(secret: Option<&Secret>, key: &str) -> SshKey {
+pub(crate) fn judge(secret: Option<&Secret>, key: &str) -> SshKey {
     let Some(secret) = secret else {
         return SshKey::NoSecret;
     };
+    // A Secret from a file may hold plain text.
+    if let Some(text) = secret.string_data.as_ref().and_then(|data| data.get(key)) {
+        return judge_key(text);
+    }
     let data = secret.data.as_ref();
     let Some(bytes) = data.and_then(|data| data.get(key)) else {
         let keys = data.map(|data| data.keys().cloned().collect());

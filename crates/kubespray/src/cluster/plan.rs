@@ -153,6 +153,15 @@ fn creation(cluster: &Cluster, resolved: &Resolved, observed: &Observed) -> Deci
         }
         (_, None) => return Decision::AwaitPlaybooks(None),
     };
+    if !resolved.missing.is_empty() {
+        return match active {
+            Some(run) => Decision::Follow(Box::new(run.clone())),
+            None => Decision::AwaitHosts {
+                missing: resolved.missing.clone(),
+                recheck: None,
+            },
+        };
+    }
     let plan = match compile::create(&cluster.name_any(), resolved, checkout) {
         Ok(plan) => plan,
         Err(problem) => return Decision::Stall(vec![problem]),
@@ -174,12 +183,6 @@ fn start_when_ready(
     observed: &Observed,
     plan: Plan,
 ) -> Decision {
-    if !resolved.missing.is_empty() {
-        return Decision::AwaitHosts {
-            missing: resolved.missing.clone(),
-            recheck: None,
-        };
-    }
     if let Some(wait) = quiet_time_left(resolved, observed) {
         return Decision::AwaitHosts {
             missing: vec![format!(

@@ -27,6 +27,7 @@ use crate::{
     context::{Context, Error},
     health::Check,
     health_book::Checked,
+    inputs::Inputs,
     problem, secret,
 };
 
@@ -155,6 +156,12 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     if let Some(run) = view.run {
         reachable(&mut conditions, run);
         status.last_operation = Some(last_operation(run));
+        // The order is state from the first run on; the object that this pass saw may be older than it.
+        if let Ok(inputs) = Inputs::from_map(&run.spec.plan.inputs)
+            && run.spec.operation == Operation::Create
+        {
+            status.inventory = Some(inputs.inventory);
+        }
     }
     if let Decision::Keep(built) = view.decision {
         status.kubernetes_version = built.kubernetes;
@@ -519,7 +526,8 @@ fn occurrences(cluster: &Cluster, status: &ClusterStatus) -> Vec<Occurrence> {
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
     };
     let mut occurrences = Vec::new();
-    let edge = cluster.resource_version().unwrap_or_default();
+    let stalled = conditions::is_true(&status.conditions, conditions::STALLED);
+    let edge = edge(&before, status, stalled);
     let mut happened = |severity, reason: &str, note: String| {
         occurrences.push(Occurrence {
             severity,
@@ -528,7 +536,6 @@ fn occurrences(cluster: &Cluster, status: &ClusterStatus) -> Vec<Occurrence> {
             edge: edge.clone(),
         });
     };
-    let stalled = conditions::is_true(&status.conditions, conditions::STALLED);
     if let Some((reason, message)) = ready(status) {
         let known = ready(&before)
             .is_some_and(|(was, said)| was == reason && (!stalled || said == message));
@@ -563,4 +570,32 @@ fn occurrences(cluster: &Cluster, status: &ClusterStatus) -> Vec<Occurrence> {
         happened(severity, "HealthChanged", note);
     }
     occurrences
+}
+
+/// What tells a change from the same change at another time. It is made of what was, so that a pass over an object that the
+/// watch has not brought up to date yet tells nothing twice.
+fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String {
+    let ready = |status: &ClusterStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|condition| condition.type_ == conditions::READY)
+            .cloned()
+    };
+    let was = ready(before);
+    let run = before
+        .last_operation
+        .as_ref()
+        .and_then(|last| last.run.clone());
+    let changed = before
+        .cluster
+        .as_ref()
+        .and_then(|health| health.last_changed.clone());
+    let message = ready(status)
+        .filter(|_| stalled)
+        .map(|condition| condition.message);
+    format!(
+        "{:?} {:?} {run:?} {changed:?} {message:?}",
+        was.as_ref().map(|was| &was.reason),
+        was.as_ref().map(|was| &was.last_transition_time),
+    )
 }

@@ -1,0 +1,473 @@
+//! The reconcilers against the embedded API, as in `windlass up`, with a runner that does nothing.
+
+use std::time::Duration;
+
+use api::{Cluster, ClusterNode, Run};
+use controller::Shutdown;
+use k8s_openapi::api::{core::v1::Namespace, core::v1::Secret, events::v1::Event};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use kubespray::{Options, supervisor::Command};
+use serde_json::{Value, json};
+
+const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
+const NAMESPACE: &str = "demo";
+
+struct World {
+    client: Client,
+    shutdown: Shutdown,
+    _data: tempfile::TempDir,
+}
+
+impl World {
+    async fn start() -> Self {
+        let server = kapi::Server::in_memory(&api::custom_resource_definitions())
+            .await
+            .unwrap();
+        let client = Client::new(server.router(), "default");
+        let data = tempfile::tempdir().unwrap();
+        let namespace: Namespace =
+            serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
+        Api::<Namespace>::all(client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
+        let shutdown = Shutdown::default();
+        let options = Options {
+            data_dir: data.path().to_owned(),
+            runner: Command {
+                program: "/bin/sleep".into(),
+                arguments: vec!["0".into()],
+            },
+            concurrency: 4,
+        };
+        tokio::spawn(kubespray::operate(
+            client.clone(),
+            options,
+            shutdown.clone(),
+        ));
+        Self {
+            client,
+            shutdown,
+            _data: data,
+        }
+    }
+
+    async fn apply<K>(&self, name: &str, object: Value)
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug,
+    {
+        self.all::<K>()
+            .patch(
+                name,
+                &PatchParams::apply("test").force(),
+                &Patch::Apply(&object),
+            )
+            .await
+            .unwrap();
+    }
+
+    fn all<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    async fn cluster(&self, name: &str, spec: Value) {
+        let mut spec = spec;
+        if spec.pointer("/kubespray/source").is_none() {
+            spec["kubespray"]["source"] = json!({"path": BUNDLE});
+        }
+        self.apply::<Cluster>(
+            name,
+            json!({
+                "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+                "metadata": {"name": name}, "spec": spec,
+            }),
+        )
+        .await;
+    }
+
+    async fn node(&self, name: &str, kind: &str, address: &str) {
+        self.apply::<ClusterNode>(
+            name,
+            json!({
+                "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+                "metadata": {"name": name}, "spec": {"type": kind, "inventory": {"ansible_host": address}},
+            }),
+        )
+        .await;
+    }
+
+    async fn three_nodes(&self) {
+        self.node("master-1", "master", "10.0.0.1").await;
+        self.node("worker-1", "worker", "10.0.0.2").await;
+        self.node("worker-2", "worker", "10.0.0.3").await;
+    }
+
+    /// Waits until the cluster is as `wanted` says.
+    async fn until(&self, name: &str, what: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
+        let api = self.all::<Cluster>();
+        let mut last = None;
+        for _ in 0..200 {
+            last = api.get_opt(name).await.unwrap();
+            if let Some(cluster) = last.as_ref().filter(|cluster| wanted(cluster)) {
+                return cluster.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{what}: {:#?}", last.and_then(|cluster| cluster.status));
+    }
+
+    async fn run_until(&self, count: usize) -> Vec<Run> {
+        for _ in 0..200 {
+            let runs = self
+                .all::<Run>()
+                .list(&ListParams::default())
+                .await
+                .unwrap()
+                .items;
+            if runs.len() == count {
+                return runs;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("there are not {count} runs");
+    }
+
+    /// What a runner would write.
+    async fn run_status(&self, run: &Run, status: Value) {
+        let body = json!({
+            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+            "metadata": {"name": run.name_any()}, "status": status,
+        });
+        self.all::<Run>()
+            .patch_status(
+                &run.name_any(),
+                &PatchParams::apply("windlass-runner").force(),
+                &Patch::Apply(&body),
+            )
+            .await
+            .unwrap();
+    }
+
+    async fn events(&self, reason: &str) -> Vec<String> {
+        let events = self
+            .all::<Event>()
+            .list(&ListParams::default())
+            .await
+            .unwrap();
+        events
+            .items
+            .into_iter()
+            .filter(|event| event.reason.as_deref() == Some(reason))
+            .filter_map(|event| event.note)
+            .collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+    }
+}
+
+fn condition<'a>(cluster: &'a Cluster, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let status = cluster.status.as_ref()?;
+    let condition = status.conditions.iter().find(|c| c.type_ == kind)?;
+    Some((&condition.status, &condition.reason, &condition.message))
+}
+
+fn is(cluster: &Cluster, kind: &str, reason: &str) -> bool {
+    condition(cluster, kind).is_some_and(|(status, is, _)| status == "True" && is == reason)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_with_its_hosts_gets_a_run() {
+    let world = World::start().await;
+    world
+        .cluster(
+            "first",
+            json!({"operations": {"creation": {"startConditions": {"nodes": {"minimum": 3}}}}}),
+        )
+        .await;
+    let waiting = world
+        .until("first", "waits", |c| {
+            is(c, "Reconciling", "WaitingForHosts")
+        })
+        .await;
+    let message = condition(&waiting, "Ready").unwrap().2.to_owned();
+    assert!(message.contains("3 more hosts"), "{message}");
+
+    world.three_nodes().await;
+    let runs = world.run_until(1).await;
+    assert_eq!(runs[0].name_any(), "first-create-1");
+    let creating = world
+        .until("first", "creates", |c| is(c, "Reconciling", "Creating"))
+        .await;
+    let status = creating.status.clone().unwrap();
+    assert_eq!(
+        status.inventory.unwrap().order["etcd"][0].as_str(),
+        "master-1"
+    );
+    assert!(
+        creating
+            .finalizers()
+            .contains(&"kubespray.k8s.io/cluster".to_owned())
+    );
+    assert_eq!(world.events("Creating").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_and_failure_of_the_run_are_shown_on_the_cluster() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    world.cluster("first", json!({})).await;
+    let run = world.run_until(1).await.remove(0);
+    world
+        .run_status(&run, json!({"phase": "Running", "progress": 40, "step": "etcd/install", "message": "at work"}))
+        .await;
+    world
+        .until("first", "progress", |c| {
+            let operation = c.status.as_ref().and_then(|s| s.last_operation.as_ref());
+            operation.is_some_and(|o| {
+                o.progress == Some(40) && o.step.as_deref() == Some("etcd/install")
+            })
+        })
+        .await;
+    let failure = json!({"class": "External", "code": "TooManyUnreachable", "message": "2 of 3 hosts do not answer", "remedy": "bring them back", "hosts": ["worker-1"]});
+    world
+        .run_status(
+            &run,
+            json!({"phase": "Failed", "step": "prepare/probe", "failure": failure}),
+        )
+        .await;
+    let failed = world
+        .until("first", "fails", |c| is(c, "Stalled", "RunFailed"))
+        .await;
+    assert_eq!(
+        condition(&failed, "Ready").unwrap().2,
+        "2 of 3 hosts do not answer; bring them back"
+    );
+    assert_eq!(
+        failed.status.unwrap().state,
+        Some(api::cluster::ClusterState::Failed)
+    );
+    for _ in 0..200 {
+        let node = world.all::<ClusterNode>().get("worker-1").await.unwrap();
+        if node.status.and_then(|status| status.state) == Some(api::node::NodeState::Failed) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the host does not say that it failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_wish_supersedes_the_run() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    world.cluster("first", json!({})).await;
+    let run = world.run_until(1).await.remove(0);
+    world.run_status(&run, json!({"phase": "Running"})).await;
+    world
+        .cluster("first", json!({"ssh": {"user": "admin"}}))
+        .await;
+    world
+        .until("first", "supersedes", |c| {
+            is(c, "Reconciling", "Superseding")
+        })
+        .await;
+    let told = world.all::<Run>().get(&run.name_any()).await.unwrap();
+    assert!(
+        told.annotations()
+            .contains_key("windlass.dev/superseded-by")
+    );
+    assert_eq!(
+        world.run_until(1).await.len(),
+        1,
+        "the next run must wait for the end of the first"
+    );
+    world.run_status(&run, json!({"phase": "Superseded"})).await;
+    let runs = world.run_until(2).await;
+    assert!(runs.iter().any(|run| run.name_any() == "first-create-2"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_input_stalls_with_its_text_and_recovers() {
+    let world = World::start().await;
+    world.node("a", "master", "10.0.0.1").await;
+    world.node("b", "master", "10.0.0.2").await;
+    world
+        .cluster(
+            "first",
+            json!({"ssh": {"privateKeySecretRef": {"name": "ssh"}}}),
+        )
+        .await;
+    let stalled = world
+        .until("first", "stalls", |c| is(c, "Stalled", "InvalidSpec"))
+        .await;
+    let message = condition(&stalled, "Stalled").unwrap().2;
+    assert!(message.contains("odd number"), "{message}");
+    assert!(
+        message.contains("kubectl create secret generic ssh"),
+        "{message}"
+    );
+    assert_eq!(
+        stalled.status.unwrap().observed_generation,
+        stalled.metadata.generation
+    );
+
+    world.node("c", "master", "10.0.0.3").await;
+    let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n";
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ssh"}, "stringData": {"ssh-privatekey": key}});
+    world.apply::<Secret>("ssh", secret).await;
+    world
+        .cluster(
+            "first",
+            json!({"ssh": {"privateKeySecretRef": {"name": "ssh"}, "user": "root"}}),
+        )
+        .await;
+    world.run_until(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_younger_of_two_clusters_is_refused() {
+    let world = World::start().await;
+    world.cluster("first", json!({})).await;
+    world
+        .until("first", "is seen", |c| c.status.is_some())
+        .await;
+    world.cluster("second", json!({})).await;
+    let second = world
+        .until("second", "stalls", |c| is(c, "Stalled", "InvalidSpec"))
+        .await;
+    let message = condition(&second, "Stalled").unwrap().2;
+    assert!(message.contains("first was there first"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_retains_hosts_unless_told_otherwise() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    world.cluster("first", json!({})).await;
+    let run = world.run_until(1).await.remove(0);
+    world.run_status(&run, json!({"phase": "Running"})).await;
+    world
+        .until("first", "creates", |c| is(c, "Reconciling", "Creating"))
+        .await;
+    world
+        .all::<Cluster>()
+        .delete("first", &DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .until("first", "ends its run", |c| {
+            is(c, "Reconciling", "Deleting")
+        })
+        .await;
+    let told = world.all::<Run>().get(&run.name_any()).await.unwrap();
+    assert_eq!(
+        told.spec.control.and_then(|c| c.state),
+        Some(api::run::DesiredState::Cancelled)
+    );
+    world.run_status(&run, json!({"phase": "Cancelled"})).await;
+    for _ in 0..200 {
+        if world
+            .all::<Cluster>()
+            .get_opt("first")
+            .await
+            .unwrap()
+            .is_none()
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the cluster is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_with_reset_runs_reset_first() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    world
+        .cluster("first", json!({"deletionPolicy": "Reset"}))
+        .await;
+    let run = world.run_until(1).await.remove(0);
+    world.run_status(&run, json!({"phase": "Failed"})).await;
+    world
+        .until("first", "failed", |c| is(c, "Stalled", "RunFailed"))
+        .await;
+    world
+        .all::<Cluster>()
+        .delete("first", &DeleteParams::default())
+        .await
+        .unwrap();
+    let runs = world.run_until(2).await;
+    let reset = runs
+        .iter()
+        .find(|run| run.spec.operation == api::run::Operation::Reset)
+        .unwrap();
+    let inputs = kubespray::inputs::Inputs::from_map(&reset.spec.plan.inputs).unwrap();
+    assert_eq!(inputs.operation_variables["reset_confirmation"], "yes");
+    world.run_status(reset, json!({"phase": "Succeeded"})).await;
+    for _ in 0..200 {
+        if world
+            .all::<Cluster>()
+            .get_opt("first")
+            .await
+            .unwrap()
+            .is_none()
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the cluster is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_at_rest() {
+    let world = World::start().await;
+    world.node("worker-1", "worker", "10.0.0.2").await;
+    world.cluster("first", json!({})).await;
+    let waits = |c: &Cluster| is(c, "Reconciling", "WaitingForHosts") && !c.finalizers().is_empty();
+    let before = world.until("first", "waits", waits).await;
+    // A pass that changes nothing, and after it one that does: what lies between them would be seen.
+    world.cluster("first", json!({})).await;
+    world.node("worker-2", "worker", "10.0.0.3").await;
+    let counts = |c: &Cluster, total| {
+        let nodes = c.status.as_ref().and_then(|s| s.nodes.as_ref());
+        nodes.is_some_and(|nodes| nodes.total == total)
+    };
+    let after = world.until("first", "counts", |c| counts(c, 2)).await;
+    let writes = |cluster: &Cluster| {
+        let status = cluster.status.clone().unwrap();
+        status
+            .conditions
+            .iter()
+            .map(|c| c.last_transition_time.0)
+            .max()
+    };
+    assert!(counts(&before, 1));
+    assert_eq!(writes(&before), writes(&after));
+    let quiet = tokio::time::timeout(
+        Duration::from_secs(2),
+        kube::runtime::wait::await_condition(
+            world.all::<Cluster>(),
+            "first",
+            move |now: Option<&Cluster>| {
+                now.is_some_and(|now| now.resource_version() != after.resource_version())
+            },
+        ),
+    )
+    .await;
+    assert!(quiet.is_err(), "the cluster was written at rest");
+}

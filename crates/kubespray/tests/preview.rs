@@ -1,0 +1,277 @@
+//! Minimal YAML through the real `resolve` and `plan`, with the bundle's playbooks.
+
+use api::run::{Action, Plan};
+use kubespray::{
+    Layout,
+    preview::{Objects, PreviewOutcome, preview},
+};
+
+const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
+
+struct World(Objects);
+
+impl World {
+    /// A cluster from the spec's YAML, and hosts as `name type address extra...`.
+    fn new(spec: &str, hosts: &[&str]) -> Self {
+        let mut spec: serde_json::Value = serde_saphyr::from_str(spec).unwrap();
+        if spec.is_null() {
+            spec = serde_json::json!({});
+        }
+        if spec.pointer("/kubespray/source").is_none() {
+            spec["kubespray"]["source"] = serde_json::json!({"path": BUNDLE});
+        }
+        let mut world = Self(Objects::default());
+        world.add_cluster("first", spec);
+        world.0.nodes = hosts.iter().map(|line| host(line)).collect();
+        world
+    }
+
+    fn add_cluster(&mut self, name: &str, spec: serde_json::Value) {
+        let cluster = serde_json::json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+            "metadata": {"name": name, "namespace": "demo"}, "spec": spec,
+        });
+        self.0
+            .clusters
+            .push(serde_json::from_value(cluster).unwrap());
+    }
+
+    async fn outcome(&self, cluster: &str) -> PreviewOutcome {
+        let data = tempfile::tempdir().unwrap();
+        let previews = preview(&self.0, &Layout::new(data.path())).await;
+        let found = previews
+            .into_iter()
+            .find(|preview| preview.cluster == cluster);
+        found.unwrap().outcome
+    }
+
+    async fn problems(&self) -> String {
+        match self.outcome("first").await {
+            PreviewOutcome::Problems(problems) => kubespray::problem::text(&problems),
+            other => panic!("expected problems, got {other:?}"),
+        }
+    }
+
+    async fn plan(&self) -> Plan {
+        match self.outcome("first").await {
+            PreviewOutcome::Plan(plan) => *plan,
+            other => panic!("expected a plan, got {other:?}"),
+        }
+    }
+}
+
+fn host(line: &str) -> api::ClusterNode {
+    let mut words = line.split_whitespace();
+    let (name, kind, address) = (
+        words.next().unwrap(),
+        words.next().unwrap(),
+        words.next().unwrap(),
+    );
+    let mut inventory = serde_json::json!({"ansible_host": address});
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap();
+        inventory[key] = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+    }
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": name, "namespace": "demo"},
+        "spec": {"type": kind, "inventory": inventory},
+    }))
+    .unwrap()
+}
+
+const THREE: [&str; 3] = [
+    "master-1 master 10.0.0.1",
+    "worker-1 worker 10.0.0.2",
+    "worker-2 worker 10.0.0.3",
+];
+
+fn shown(plan: &Plan) -> String {
+    let mut text = format!("{}\n", plan.reason.clone().unwrap_or_default());
+    for step in &plan.steps {
+        let hosts: Vec<_> = step.hosts.iter().map(ToString::to_string).collect();
+        let play = match &step.action {
+            Action::AnsiblePlay(play) => format!(" play {} of {}", play.play, play.playbook),
+            _ => String::new(),
+        };
+        text.push_str(&format!("{}{play} on {}\n", step.id, hosts.join(" ")));
+    }
+    text
+}
+
+#[tokio::test]
+async fn the_plan_of_a_first_cluster() {
+    let plan = World::new("{}", &THREE).plan().await;
+    insta::assert_snapshot!(shown(&plan));
+    assert!(plan.steps.iter().all(|step| !step.title.is_empty()));
+    assert!(
+        plan.steps
+            .windows(2)
+            .all(|pair| pair[1].depends_on == [pair[0].id.clone()])
+    );
+}
+
+#[tokio::test]
+async fn the_same_wish_gives_the_same_plan_and_another_wish_another() {
+    let digest = async |spec: &str| World::new(spec, &THREE).plan().await.digest;
+    let base = digest("{}").await;
+    assert_eq!(base, digest("{}").await);
+    assert_ne!(base, digest("ssh: {user: admin}").await);
+}
+
+#[tokio::test]
+async fn an_approval_comes_first() {
+    let spec = "operations: {creation: {approval: Manual}}";
+    let plan = World::new(spec, &THREE).plan().await;
+    assert!(
+        matches!(plan.steps[0].action, Action::Approve(_)),
+        "{:?}",
+        plan.steps[0]
+    );
+}
+
+#[tokio::test]
+async fn thresholds_and_retries_reach_the_steps() {
+    let spec =
+        "operations: {creation: {maxRetries: 3, thresholds: {unreachable: 20%, onBreach: Pause}}}";
+    let plan = World::new(spec, &THREE).plan().await;
+    let probe = plan
+        .steps
+        .iter()
+        .find(|step| step.id == "prepare/probe")
+        .unwrap();
+    let gate = probe.gate.clone().unwrap();
+    assert_eq!(gate.unreachable.to_string(), "20%");
+    assert_eq!(gate.on_breach, api::run::OnBreach::Pause);
+    assert_eq!(probe.retry.clone().unwrap().limit, 3);
+}
+
+#[tokio::test]
+async fn start_conditions_say_what_is_missing() {
+    for (name, spec, hosts, expected) in [
+        (
+            "no host",
+            "{}",
+            &[][..],
+            "1 more etcd host, 1 more control-plane host, 1 more host",
+        ),
+        (
+            "etcd",
+            "operations: {creation: {startConditions: {etcd: {minimum: 3}}}}",
+            &THREE[..1],
+            "2 more etcd hosts",
+        ),
+        (
+            "an even count on the way",
+            "operations: {creation: {startConditions: {etcd: {minimum: 3}}}}",
+            &["a master 10.0.0.1", "b master 10.0.0.2"],
+            "1 more etcd host",
+        ),
+        (
+            "nodes",
+            "operations: {creation: {startConditions: {nodes: {minimum: 5}}}}",
+            &THREE,
+            "2 more hosts",
+        ),
+    ] {
+        let outcome = World::new(spec, hosts).outcome("first").await;
+        let PreviewOutcome::Waiting(missing) = outcome else {
+            panic!("{name}: {outcome:?}");
+        };
+        assert_eq!(missing.join(", "), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn bad_input_is_told_with_field_value_rule_and_remedy() {
+    let two_etcd = ["a master 10.0.0.1", "b master 10.0.0.2"];
+    let twin = ["a master 10.0.0.1", "b worker 10.0.0.1"];
+    let typed = ["a master 10.0.0.1 label=1.5", "b worker 10.0.0.2"];
+    for (name, spec, hosts, expected) in [
+        (
+            "even etcd",
+            "{}",
+            &two_etcd[..],
+            &["odd number", "ClusterNodes"][..],
+        ),
+        (
+            "duplicate address",
+            "{}",
+            &twin,
+            &["10.0.0.1", "ansible_host"],
+        ),
+        (
+            "unknown release",
+            "kubespray: {version: 2.99.0}",
+            &THREE,
+            &["spec.kubespray.version", "2.99.0", "nearest"],
+        ),
+        (
+            "version not installable",
+            "kubernetesVersion: 1.20.0",
+            &THREE,
+            &["spec.kubernetesVersion", "1.20.0", "installs"],
+        ),
+        (
+            "overlapping networks",
+            "nodes: {all: {deploy: {extraVars: {kube_pods_subnet: 10.233.0.0/16}}}}",
+            &THREE,
+            &["kube_pods_subnet", "10.233.0.0/16", "overlap"],
+        ),
+        ("variable type", "{}", &typed, &["label", "1.5"]),
+        (
+            "no kubespray",
+            "kubespray: {source: {path: /usr/share}}",
+            &THREE,
+            &["spec.kubespray.source", "/usr/share"],
+        ),
+    ] {
+        let text = World::new(spec, hosts).problems().await;
+        for part in expected {
+            assert!(text.contains(part), "{name}: {part:?} is not in: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_second_cluster_of_a_namespace_is_refused() {
+    let mut world = World::new("{}", &THREE);
+    let spec = serde_json::json!({"kubespray": {"source": {"path": BUNDLE}}});
+    world.add_cluster("second", spec);
+    assert!(matches!(
+        world.outcome("first").await,
+        PreviewOutcome::Plan(_)
+    ));
+    let PreviewOutcome::Problems(problems) = world.outcome("second").await else {
+        panic!("the second cluster was accepted");
+    };
+    assert!(
+        problems[0].rule.contains("first was there first"),
+        "{problems:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_playbook_with_a_syntax_error_is_told_with_its_place() {
+    let checkout = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new("cp")
+        .args([
+            "-r",
+            &format!("{BUNDLE}/."),
+            checkout.path().to_str().unwrap(),
+        ])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    std::fs::write(
+        checkout.path().join("playbooks/cluster.yml"),
+        "- name: [broken\n",
+    )
+    .unwrap();
+    let spec = format!(
+        "kubespray: {{source: {{path: {}}}}}",
+        checkout.path().display()
+    );
+    let text = World::new(&spec, &THREE).problems().await;
+    assert!(text.contains("playbooks/cluster.yml"), "{text}");
+}
