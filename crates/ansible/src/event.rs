@@ -1,1 +1,308 @@
-//! Being written.
+//! What a playbook does, as it does it.
+//!
+//! Our callback plugin ([`PLUGIN`]) appends every event as one line of JSON to a file and then rings a datagram socket. The
+//! file is the stream and the socket only says that there is more: a reader that is away, or dies, loses nothing and
+//! begins where it likes, and a playbook never waits for its reader. Sending the events over the socket and keeping the
+//! file as a copy was rejected, because a reader that returns would have to merge the two.
+//!
+//! [`Tally`] adds events up in memory: a cluster of 100 nodes makes some 70,000 of them.
+
+mod reader;
+mod tally;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use reader::{Error, Follower, read};
+pub use tally::{CurrentTask, HostFailure, PlayTally, Tally, TaskTally};
+
+/// The callback plugin, for ansible-core 2.12 to 2.19.
+pub const PLUGIN: &str = include_str!("../plugins/windlass_events.py");
+
+/// The plugin's name, which is also the stem of its file name.
+pub const PLUGIN_NAME: &str = "windlass_events";
+
+/// One event of one ansible-playbook process.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Event {
+    /// The process that it comes from, as [`crate::playbook::PlaybookRun::id`] named it.
+    pub run: String,
+    /// Its number within the process, from 1, without gaps.
+    pub sequence: u64,
+    /// When it happened, in seconds since the epoch, for people.
+    pub time: f64,
+    /// How many events before it could not be written, for example because the disk was full.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: Kind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Kind {
+    /// A playbook file starts.
+    PlaybookStart {
+        /// The file.
+        playbook: String,
+        /// How many plays it has, where known.
+        plays: Option<u32>,
+        /// The process.
+        pid: Option<i32>,
+    },
+    /// A play, or the next batch of a serial play, starts.
+    PlayStart {
+        /// Its number within the process, from 1.
+        play: u32,
+        /// Its name.
+        name: String,
+        /// The hosts that it is about, after the limit; `None` if the plugin could not tell.
+        hosts: Option<Vec<String>>,
+    },
+    /// No host matches the play.
+    NoHostsMatched {
+        /// The play.
+        play: u32,
+    },
+    /// Every host of the play failed or is unreachable.
+    NoHostsRemaining {
+        /// The play.
+        play: u32,
+    },
+    /// A task starts.
+    TaskStart {
+        /// Its play.
+        play: u32,
+        /// Its number within the process, from 1.
+        task: u32,
+        /// Its name, with the role's.
+        name: String,
+        /// The module.
+        #[serde(default)]
+        action: String,
+        /// File and line.
+        #[serde(default)]
+        path: String,
+        /// Whether it is a handler: those run only on hosts that were notified.
+        #[serde(default)]
+        handler: bool,
+        /// Whether it runs on one host only.
+        #[serde(default)]
+        run_once: bool,
+    },
+    /// A file of tasks is included.
+    Include {
+        /// The file.
+        file: String,
+    },
+    /// A task starts on a host.
+    HostStart {
+        /// The host.
+        host: String,
+        /// The task.
+        task: u32,
+    },
+    /// A task is done on a host.
+    Ok {
+        /// The host.
+        host: String,
+        /// The task.
+        task: u32,
+        /// The task's name.
+        #[serde(default)]
+        name: String,
+        /// Whether it changed something.
+        changed: bool,
+    },
+    /// A task failed on a host.
+    Failed {
+        /// The host.
+        host: String,
+        /// The task.
+        task: u32,
+        /// The task's name.
+        #[serde(default)]
+        name: String,
+        /// Whether the playbook says to go on.
+        ignored: bool,
+        /// Why.
+        #[serde(flatten)]
+        why: Why,
+    },
+    /// A host was not reached.
+    Unreachable {
+        /// The host.
+        host: String,
+        /// The task.
+        task: u32,
+        /// The task's name.
+        #[serde(default)]
+        name: String,
+        /// Whether the playbook says to go on.
+        ignored: bool,
+        /// Why.
+        #[serde(flatten)]
+        why: Why,
+    },
+    /// A task did not apply to a host.
+    Skipped {
+        /// The host.
+        host: String,
+        /// The task.
+        task: u32,
+        /// The task's name.
+        #[serde(default)]
+        name: String,
+    },
+    /// A task is tried again on a host.
+    Retry {
+        /// The host.
+        host: String,
+        /// The task.
+        task: u32,
+        /// The task's name.
+        #[serde(default)]
+        name: String,
+        /// Attempts so far.
+        attempts: Option<u32>,
+        /// Attempts in all.
+        retries: Option<u32>,
+        /// Why the last one failed.
+        #[serde(flatten)]
+        why: Why,
+    },
+    /// One item of a loop is done on a host.
+    Item {
+        /// The host.
+        host: String,
+        /// The task.
+        task: u32,
+        /// How it went.
+        outcome: ItemOutcome,
+        /// The item's label, unless it is secret.
+        item: Option<String>,
+        /// Whether it changed something.
+        #[serde(default)]
+        changed: bool,
+        /// Why, for a failure.
+        #[serde(flatten)]
+        why: Why,
+    },
+    /// The playbook waits between two tasks.
+    Paused {
+        /// The play.
+        play: u32,
+    },
+    /// The playbook goes on.
+    Resumed {
+        /// The play.
+        play: u32,
+    },
+    /// The playbook ends between two tasks because it was asked to.
+    Stopped {
+        /// The play.
+        play: u32,
+    },
+    /// The playbook came to its end, whether or not hosts failed.
+    Stats {
+        /// Counts by host.
+        hosts: BTreeMap<String, Stats>,
+    },
+    /// An event of a later plugin.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Why a task failed, trimmed to what a person needs.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Why {
+    /// The module's message.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The last lines of what it wrote as errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+    /// The last lines of what it wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// The last lines of its traceback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
+    /// The exit code of the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rc: Option<i64>,
+    /// Whether the task says `no_log`, so that nothing of it is told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+}
+
+impl Why {
+    /// The one text that says most: message, else errors, else output. A message that says nothing but that a command
+    /// failed is followed by the command's last words.
+    pub fn text(&self) -> String {
+        let output = [&self.stderr, &self.stdout]
+            .into_iter()
+            .flatten()
+            .find(|text| !text.is_empty());
+        let says_nothing = matches!(
+            self.message.trim(),
+            "" | "non-zero return code" | "MODULE FAILURE"
+        ) || self
+            .message
+            .contains("See stdout/stderr for the exact error");
+        match output {
+            Some(output) if self.message.is_empty() => output.clone(),
+            Some(output) if says_nothing => format!("{}: {output}", self.message.trim()),
+            _ => self.message.clone(),
+        }
+    }
+}
+
+/// How one item of a loop went.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemOutcome {
+    /// Done.
+    Ok,
+    /// Failed.
+    Failed,
+    /// Did not apply.
+    Skipped,
+}
+
+/// Ansible's own counts of a host at the end.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Stats {
+    /// Done, changed or not.
+    #[serde(default)]
+    pub ok: u32,
+    /// Done with a change.
+    #[serde(default)]
+    pub changed: u32,
+    /// Did not apply.
+    #[serde(default)]
+    pub skipped: u32,
+    /// Failed.
+    #[serde(default)]
+    pub failed: u32,
+    /// Not reached.
+    #[serde(default)]
+    pub unreachable: u32,
+    /// Failed, and mended by a rescue block.
+    #[serde(default)]
+    pub rescued: u32,
+    /// Failed, and ignored.
+    #[serde(default)]
+    pub ignored: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

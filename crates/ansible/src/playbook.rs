@@ -1,1 +1,240 @@
-//! Being written.
+//! Runs ansible-playbook, and says how it went.
+//!
+//! The process is a session of its own, reads nothing and writes to a file, so it outlives the runner that started it; a
+//! runner that comes back finds it by its process id and start time ([`PlaybookRun::adopt`]). It is paused and stopped
+//! between two tasks, where no host is at work. Killing it is the last resort: modules that run on hosts go on
+//! ([`leftovers`] waits for them). How it went is judged by its events against the hosts that were expected, never by the
+//! exit code alone: Ansible exits with 0 when no host matched.
+
+mod classify;
+mod judge;
+mod leftover;
+mod process;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{net::UnixDatagram, sync::watch};
+
+pub use classify::{failure, failure_of_text};
+pub use judge::{Verdict, judge};
+pub use leftover::{Leftover, leftovers};
+
+use crate::event::{self, Follower, Tally};
+use process::Recorded;
+
+/// What to run, and where everything is kept. Two runs with the same `work` directory are the same run.
+#[derive(Clone, Debug, Default)]
+pub struct PlaybookRun {
+    /// What tells its events from others' in the same file, for example `etcd/install#1`.
+    pub id: String,
+    /// The ansible-playbook of the sandbox.
+    pub ansible_playbook: PathBuf,
+    /// Where it runs: the view of the playbooks, so that relative paths hold.
+    pub directory: PathBuf,
+    /// The playbooks, run one after the other in one process.
+    pub playbooks: Vec<PathBuf>,
+    /// The inventory: a file or a directory.
+    pub inventory: PathBuf,
+    /// Files of extra variables. Never on the command line: other users could read them there.
+    pub vars: Vec<PathBuf>,
+    /// The ansible.cfg. Default: none, and that of the directory is not read.
+    pub config: Option<PathBuf>,
+    /// The hosts to work on. Empty: all of the play's.
+    pub limit: Vec<String>,
+    /// More of the environment. No secrets.
+    pub environment: BTreeMap<String, String>,
+    /// The directory of this run alone: the plugin, the limit, the control files, the record of the process.
+    pub work: PathBuf,
+    /// The directory that the runs of one cluster share: Ansible's home.
+    pub home: PathBuf,
+    /// The file that events are appended to.
+    pub events: PathBuf,
+    /// The file that output is appended to.
+    pub log: PathBuf,
+    /// How long it may take; then it is killed. Default: no limit.
+    pub timeout: Option<Duration>,
+}
+
+/// A playbook that runs, or did. Dropping it does not end the process.
+#[derive(Debug)]
+pub struct Handle {
+    run: PlaybookRun,
+    recorded: Recorded,
+    bell: Option<UnixDatagram>,
+    exit: watch::Receiver<Option<End>>,
+    ended: watch::Receiver<bool>,
+    killed: Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// What is left of a run that an earlier runner started.
+#[derive(Debug)]
+pub enum Adopted {
+    /// It still runs: follow it from its first event.
+    Running(Box<Handle>),
+    /// It has ended since; nobody saw its exit code.
+    Ended(Outcome),
+    /// It was never started.
+    Never,
+}
+
+/// How a process ended, and everything it told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How the process ended.
+    pub end: End,
+    /// Its events, added up.
+    pub tally: Tally,
+    /// The end of its log, for failures that come before the first event.
+    pub log_tail: String,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// By itself, or between two tasks when it was asked to stop.
+    Exit(i32),
+    /// By a signal that we did not send.
+    Signal(i32),
+    /// By [`Handle::kill`].
+    Killed,
+    /// It took longer than its timeout and was killed.
+    TimedOut,
+    /// Nobody was there to see.
+    Unseen,
+}
+
+/// Why a playbook cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or directory of the run cannot be written.
+    #[error("write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of the run cannot be read.
+    #[error("read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The process cannot be started.
+    #[error("start {program}")]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The process cannot be signalled.
+    #[error("signal process {pid}")]
+    Signal {
+        /// The process.
+        pid: i32,
+        /// Why.
+        source: nix::Error,
+    },
+    /// The same run is at work already.
+    #[error("run {id:?}: process {pid} is at work on it; adopt it instead")]
+    Busy {
+        /// The run.
+        id: String,
+        /// The process.
+        pid: i32,
+    },
+    /// The events cannot be read.
+    #[error("follow the playbook")]
+    Events(#[source] event::Error),
+}
+
+impl PlaybookRun {
+    /// Starts the playbook.
+    pub async fn start(&self) -> Result<Handle, Error> {
+        process::start(self).await
+    }
+
+    /// Finds what an earlier runner started with the same `work` directory.
+    pub fn adopt(&self) -> Result<Adopted, Error> {
+        process::adopt(self)
+    }
+}
+
+impl Handle {
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.recorded.pid
+    }
+
+    /// Follows the events from the first one. The first follower is told at once, later ones within 200 ms.
+    pub fn events(&mut self) -> Follower {
+        Follower::new(
+            self.run.events.clone(),
+            self.run.id.clone(),
+            self.bell.take(),
+            self.ended.clone(),
+        )
+    }
+
+    /// Lets the playbook wait before its next task.
+    pub fn pause(&self) -> Result<(), Error> {
+        write(&self.run.control().join("PAUSE"), "")
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<(), Error> {
+        remove(&self.run.control().join("PAUSE"))
+    }
+
+    /// Ends it before its next task, also while it is paused. Returns at once: [`Handle::wait`] tells when.
+    pub fn stop(&self) -> Result<(), Error> {
+        write(&self.run.control().join("STOP"), "")
+    }
+
+    /// Kills its whole process group, now. Modules that run on hosts go on: see [`leftovers`].
+    pub async fn kill(&self) -> Result<(), Error> {
+        self.killed.store(true, std::sync::atomic::Ordering::SeqCst);
+        process::kill(&self.recorded, &mut self.ended.clone()).await
+    }
+
+    /// Waits for the end.
+    pub async fn wait(&mut self) -> Result<Outcome, Error> {
+        let end = match self.exit.wait_for(Option::is_some).await {
+            Ok(end) => end.unwrap_or(End::Unseen),
+            Err(_) => End::Unseen,
+        };
+        process::outcome(&self.run, end)
+    }
+}
+
+impl PlaybookRun {
+    fn control(&self) -> PathBuf {
+        self.work.join("control")
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|source| Error::Write {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::Write {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,1 +1,356 @@
-//! Being written.
+//! Makes the Python environment that a kubespray release needs: exactly its requirements, on a Python that fits.
+//!
+//! Environments are named by the hash of what they are made from and built once. A virtual environment holds its own path,
+//! so it is built where it stays, and counts only once the file `complete` is in it.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use sha2::{Digest, Sha256};
+use tokio::process::Command;
+
+use crate::catalogue::{CoreRange, CoreVersion, PythonRange, PythonVersion};
+
+/// What an environment is made for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The playbooks; their `requirements.txt` says what is installed.
+    pub checkout: PathBuf,
+    /// The Pythons that the release runs on.
+    pub python: PythonRange,
+    /// The ansible-core that the release accepts.
+    pub core: CoreRange,
+}
+
+/// A Python environment that was verified.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Sandbox {
+    /// The directory.
+    pub path: PathBuf,
+    /// What it was made from, as a hash in hex.
+    pub digest: String,
+    /// The version of ansible-core.
+    pub core: CoreVersion,
+}
+
+impl Sandbox {
+    /// `ansible-playbook` of the environment.
+    pub fn ansible_playbook(&self) -> PathBuf {
+        self.path.join("bin/ansible-playbook")
+    }
+}
+
+/// Why there is no environment.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("use {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// No Python fits and none could be had.
+    #[error(
+        "find a Python from {oldest} to {newest}: none is on this machine and uv could not bring one ({reason}); install \
+         for example python{newest} with its venv module"
+    )]
+    NoPython {
+        /// The oldest that fits.
+        oldest: PythonVersion,
+        /// The newest that fits.
+        newest: PythonVersion,
+        /// Why uv brought none.
+        reason: String,
+    },
+    /// uv is not there and cannot be installed.
+    #[error(
+        "install uv, which makes Python environments ({0}); install it by hand, or python3-venv and python3-pip"
+    )]
+    NoUv(String),
+    /// Something that was started failed.
+    #[error("{action}: {reason}")]
+    Command {
+        /// What it was to do.
+        action: &'static str,
+        /// The end of what it said.
+        reason: String,
+    },
+    /// The environment is not what the release needs.
+    #[error("verify the environment {path}: {reason}")]
+    Unfit {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Makes the environment, unless it is there, and verifies it. `progress` hears what is being done.
+pub async fn ensure(
+    request: &Request,
+    cache: &Path,
+    progress: &(dyn Fn(&str) + Send + Sync),
+) -> Result<Sandbox, Error> {
+    fs::create_dir_all(cache).map_err(file_error(cache))?;
+    let file = request.checkout.join("requirements.txt");
+    let requirements = fs::read_to_string(&file).map_err(file_error(&file))?;
+    let digest = digest(&requirements, request.python);
+    let path = cache.join(&digest);
+    let lock = lock(cache.join(format!("{digest}.lock"))).await?;
+    let complete = path.join("complete");
+    if !complete.exists() {
+        build(&path, &file, request.python, cache, progress).await?;
+    }
+    progress("verifying the environment");
+    let core = verify(&path, request.core).await?;
+    fs::write(&complete, core.to_string()).map_err(file_error(&complete))?;
+    drop(lock);
+    Ok(Sandbox { path, digest, core })
+}
+
+fn digest(requirements: &str, python: PythonRange) -> String {
+    let mut hash = Sha256::new();
+    hash.update(requirements);
+    hash.update(format!("\0{}\0{}", python.oldest, python.newest));
+    let mut digest = hex::encode(hash.finalize());
+    digest.truncate(32);
+    digest
+}
+
+async fn lock(path: PathBuf) -> Result<fs::File, Error> {
+    let failed = file_error(&path);
+    let file = fs::File::create(&path).map_err(&failed)?;
+    tokio::task::spawn_blocking(move || file.lock().map(|()| file))
+        .await
+        .map_err(io::Error::other)
+        .flatten()
+        .map_err(&failed)
+}
+
+async fn build(
+    path: &Path,
+    requirements: &Path,
+    python: PythonRange,
+    cache: &Path,
+    progress: &(dyn Fn(&str) + Send + Sync),
+) -> Result<(), Error> {
+    if path.exists() {
+        fs::remove_dir_all(path).map_err(file_error(path))?;
+    }
+    let uv = uv(cache, progress).await?;
+    let interpreter = interpreter(python, &uv, progress).await?;
+    progress("making a virtual environment");
+    let mut venv = Command::new(&uv);
+    venv.args(["venv", "--quiet", "--python"])
+        .arg(&interpreter)
+        .arg(path);
+    output(&mut venv, "make a virtual environment").await?;
+    progress(
+        "installing Ansible and what kubespray needs (some hundred megabytes, a few seconds to a minute)",
+    );
+    let mut install = Command::new(&uv);
+    install
+        .args(["pip", "install", "--quiet", "--python"])
+        .arg(path.join("bin/python"));
+    install.arg("--requirement").arg(requirements);
+    output(&mut install, "install the requirements").await?;
+    Ok(())
+}
+
+/// uv as it is on the machine, else from a virtual environment in the cache.
+async fn uv(cache: &Path, progress: &(dyn Fn(&str) + Send + Sync)) -> Result<PathBuf, Error> {
+    if let Some(uv) = on_path("uv") {
+        return Ok(uv);
+    }
+    let directory = cache.join("uv");
+    let uv = directory.join("bin/uv");
+    let _lock = lock(cache.join("uv.lock")).await?;
+    if uv.exists() {
+        return Ok(uv);
+    }
+    progress("installing uv");
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv", "--clear"]).arg(&directory);
+    output(&mut venv, "make a virtual environment for uv")
+        .await
+        .map_err(|e| Error::NoUv(e.to_string()))?;
+    let mut pip = Command::new(directory.join("bin/pip"));
+    pip.args(["install", "--quiet", "uv"]);
+    output(&mut pip, "install uv by pip")
+        .await
+        .map_err(|e| Error::NoUv(e.to_string()))?;
+    Ok(uv)
+}
+
+/// A Python that fits: the newest on the machine, else one that uv brings.
+async fn interpreter(
+    range: PythonRange,
+    uv: &Path,
+    progress: &(dyn Fn(&str) + Send + Sync),
+) -> Result<PathBuf, Error> {
+    for version in range.newest_first() {
+        for candidate in candidates(version) {
+            if is_version(&candidate, version).await {
+                return Ok(candidate);
+            }
+        }
+    }
+    progress("fetching a Python");
+    let newest = range.newest.to_string();
+    let brought = output(
+        Command::new(uv).args(["python", "install", "--quiet", &newest]),
+        "fetch a Python",
+    )
+    .await;
+    let found = match brought {
+        Ok(_) => {
+            output(
+                Command::new(uv).args(["python", "find", &newest]),
+                "find the Python",
+            )
+            .await
+        }
+        Err(error) => Err(error),
+    };
+    found
+        .map(|path| PathBuf::from(path.trim()))
+        .map_err(|error| Error::NoPython {
+            oldest: range.oldest,
+            newest: range.newest,
+            reason: error.to_string(),
+        })
+}
+
+/// Where a Python of a version may be. Shims of version managers come last: they may stand for nothing.
+fn candidates(version: PythonVersion) -> Vec<PathBuf> {
+    let name = format!("python{version}");
+    let mut found = vec![
+        Path::new("/usr/bin").join(&name),
+        Path::new("/usr/local/bin").join(&name),
+    ];
+    if let Some(home) = env::home_dir()
+        && let Ok(versions) = fs::read_dir(home.join(".pyenv/versions"))
+    {
+        found.extend(
+            versions
+                .flatten()
+                .map(|entry| entry.path().join("bin").join(&name)),
+        );
+    }
+    found.extend(on_path(&name));
+    found.retain(|path| path.exists());
+    found
+}
+
+/// Whether a Python answers, is of that version, and can make virtual environments.
+async fn is_version(python: &Path, version: PythonVersion) -> bool {
+    let mut command = Command::new(python);
+    command.args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"]);
+    output(&mut command, "ask Python")
+        .await
+        .is_ok_and(|said| said.trim() == version.to_string())
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
+}
+
+/// Asks the environment what it is.
+async fn verify(path: &Path, range: CoreRange) -> Result<CoreVersion, Error> {
+    let unfit = |reason: String| Error::Unfit {
+        path: path.to_owned(),
+        reason,
+    };
+    let program = "import ansible.release, netaddr; print(ansible.release.__version__)";
+    let mut command = Command::new(path.join("bin/python"));
+    command.args(["-c", program]);
+    let said = output(&mut command, "import ansible and netaddr")
+        .await
+        .map_err(|e| unfit(e.to_string()))?;
+    let core =
+        core_version(said.trim()).ok_or_else(|| unfit(format!("ansible-core is {said:?}")))?;
+    if !range.contains(core) {
+        return Err(unfit(format!(
+            "ansible-core is {core}, the release accepts {} up to, but not, {}",
+            range.from, range.before
+        )));
+    }
+    let mut command = Command::new(path.join("bin/ansible-playbook"));
+    command.arg("--version").env("ANSIBLE_CONFIG", "/dev/null");
+    output(&mut command, "start ansible-playbook")
+        .await
+        .map_err(|e| unfit(e.to_string()))?;
+    Ok(core)
+}
+
+fn core_version(text: &str) -> Option<CoreVersion> {
+    let mut parts = text.split('.').map(|part| {
+        let digits = part
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(part.len());
+        part.get(..digits)?.parse().ok()
+    });
+    Some(CoreVersion(parts.next()??, parts.next()??, parts.next()??))
+}
+
+/// Runs a command without input; gives what it printed, or the end of what it complained.
+async fn output(command: &mut Command, action: &'static str) -> Result<String, Error> {
+    // What is set for another Python must not reach this one.
+    command
+        .env_remove("PYTHONPATH")
+        .env_remove("PYTHONHOME")
+        .env_remove("VIRTUAL_ENV");
+    let output = command
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| Error::Command {
+            action,
+            reason: error.to_string(),
+        })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = said
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let tail = lines
+        .get(lines.len().saturating_sub(5)..)
+        .unwrap_or_default()
+        .join("; ");
+    Err(Error::Command {
+        action,
+        reason: format!("{} ({tail})", output.status),
+    })
+}
+
+fn file_error(path: &Path) -> impl Fn(io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    move |source| Error::File {
+        path: path.clone(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pre_releases_count_as_their_release() {
+        assert_eq!(core_version("2.17.14"), Some(CoreVersion(2, 17, 14)));
+        assert_eq!(core_version("2.18.0rc1"), Some(CoreVersion(2, 18, 0)));
+        assert_eq!(core_version("2.18"), None);
+    }
+}

@@ -1,0 +1,459 @@
+//! The ansible-playbook process: started, found again, waited for, killed.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, Permissions},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::{
+        fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+        process::ExitStatusExt,
+    },
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::{
+    net::UnixDatagram,
+    process::Command,
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+use super::{Adopted, End, Error, Handle, Outcome, PlaybookRun, remove, write};
+use crate::event::{self, PLUGIN, PLUGIN_NAME, Tally};
+
+/// ansible-playbook ends in under 0.2 s when it is terminated (measured); then it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A process that is not our child can only be looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How much of the log's end is kept to explain a failure.
+const LOG_TAIL: u64 = 8192;
+
+/// Which process is at work. A process id alone may have been given to another program since.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct Recorded {
+    pub(super) pid: i32,
+    /// Clock ticks from the machine's boot to the start of the process.
+    pub(super) start: u64,
+    /// The machine's boot.
+    pub(super) boot: String,
+}
+
+pub(super) async fn start(run: &PlaybookRun) -> Result<Handle, Error> {
+    if let Some(recorded) = recorded(run)?
+        && is_alive(&recorded)
+    {
+        return Err(Error::Busy {
+            id: run.id.clone(),
+            pid: recorded.pid,
+        });
+    }
+    prepare(run)?;
+    let bell = bind(run);
+    let mut child = spawn(run)?;
+    let pid = child
+        .id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .unwrap_or_default();
+    let recorded = Recorded {
+        pid,
+        start: start_time(pid).unwrap_or_default(),
+        boot: boot(),
+    };
+    let text = serde_json::to_string(&recorded).unwrap_or_default();
+    if let Err(error) = write(&record_file(run), &text) {
+        // A process that nobody could find again must not run.
+        let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        let _ = child.wait().await;
+        return Err(error);
+    }
+    let killed = Arc::new(AtomicBool::new(false));
+    let limit = run.timeout;
+    let (exit_sender, exit) = watch::channel(None);
+    let (ended_sender, ended) = watch::channel(false);
+    let flag = Arc::clone(&killed);
+    tokio::spawn(async move {
+        let end = await_child(&mut *child, pid, limit, &flag).await;
+        let _ = exit_sender.send(Some(end));
+        let _ = ended_sender.send(true);
+    });
+    Ok(Handle {
+        run: run.clone(),
+        recorded,
+        bell,
+        exit,
+        ended,
+        killed,
+    })
+}
+
+pub(super) fn adopt(run: &PlaybookRun) -> Result<Adopted, Error> {
+    let Some(recorded) = recorded(run)? else {
+        return Ok(Adopted::Never);
+    };
+    if !is_alive(&recorded) {
+        return Ok(Adopted::Ended(outcome(run, End::Unseen)?));
+    }
+    let killed = Arc::new(AtomicBool::new(false));
+    let (exit_sender, exit) = watch::channel(None);
+    let (ended_sender, ended) = watch::channel(false);
+    let (flag, watched) = (Arc::clone(&killed), recorded.clone());
+    let limit = run
+        .timeout
+        .map(|limit| limit.saturating_sub(age(&recorded)));
+    tokio::spawn(async move {
+        let gone = async {
+            while is_alive(&watched) {
+                sleep(LOOK).await;
+            }
+        };
+        let end = match limit {
+            Some(limit) => match timeout(limit, gone).await {
+                Ok(()) => End::Unseen,
+                Err(_) => {
+                    terminate(&watched).await;
+                    End::TimedOut
+                }
+            },
+            None => {
+                gone.await;
+                End::Unseen
+            }
+        };
+        let end = if flag.load(Ordering::SeqCst) {
+            End::Killed
+        } else {
+            end
+        };
+        let _ = exit_sender.send(Some(end));
+        let _ = ended_sender.send(true);
+    });
+    Ok(Adopted::Running(Box::new(Handle {
+        run: run.clone(),
+        recorded,
+        bell: bind(run),
+        exit,
+        ended,
+        killed,
+    })))
+}
+
+/// Kills the process group and waits for its leader to be gone.
+pub(super) async fn kill(
+    recorded: &Recorded,
+    ended: &mut watch::Receiver<bool>,
+) -> Result<(), Error> {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        if *ended.borrow() || !is_alive(recorded) {
+            return Ok(());
+        }
+        match killpg(Pid::from_raw(recorded.pid), signal) {
+            Ok(()) | Err(nix::Error::ESRCH) => {}
+            Err(source) => {
+                return Err(Error::Signal {
+                    pid: recorded.pid,
+                    source,
+                });
+            }
+        }
+        let _ = timeout(GRACE, ended.wait_for(|ended| *ended)).await;
+    }
+    Ok(())
+}
+
+pub(super) fn outcome(run: &PlaybookRun, end: End) -> Result<Outcome, Error> {
+    let events = event::read(&run.events, &run.id).map_err(Error::Events)?;
+    Ok(Outcome {
+        end,
+        tally: Tally::of(&events),
+        log_tail: tail(&run.log),
+    })
+}
+
+fn prepare(run: &PlaybookRun) -> Result<(), Error> {
+    for directory in [&run.control(), &plugins(run), &run.home] {
+        make_directory(directory)?;
+    }
+    for file in [&run.events, &run.log] {
+        if let Some(parent) = file.parent() {
+            make_directory(parent)?;
+        }
+    }
+    private_directory(&short_directory(run))?;
+    for name in ["PAUSE", "STOP"] {
+        remove(&run.control().join(name))?;
+    }
+    if !run.limit.is_empty() {
+        write(&limit_file(run), &(run.limit.join("\n") + "\n"))?;
+    }
+    write(&plugins(run).join(format!("{PLUGIN_NAME}.py")), PLUGIN)
+}
+
+fn spawn(run: &PlaybookRun) -> Result<Box<dyn ChildWrapper>, Error> {
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&run.log)
+        .and_then(|log| Ok((log.try_clone()?, log)))
+        .map_err(|source| Error::Write {
+            path: run.log.clone(),
+            source,
+        })?;
+    let mut command = Command::new(&run.ansible_playbook);
+    command
+        .current_dir(&run.directory)
+        .stdin(Stdio::null())
+        .stdout(log.0)
+        .stderr(log.1)
+        .arg("--inventory")
+        .arg(&run.inventory);
+    for vars in &run.vars {
+        let mut argument = std::ffi::OsString::from("@");
+        argument.push(vars);
+        command.arg("--extra-vars").arg(argument);
+    }
+    if !run.limit.is_empty() {
+        let mut argument = std::ffi::OsString::from("@");
+        argument.push(limit_file(run));
+        command.arg("--limit").arg(argument);
+    }
+    command.args(&run.playbooks);
+    environment(&mut command, run);
+    CommandWrap::from(command)
+        .wrap(ProcessSession)
+        .spawn()
+        .map_err(|source| Error::Start {
+            program: run.ansible_playbook.clone(),
+            source,
+        })
+}
+
+fn environment(command: &mut Command, run: &PlaybookRun) {
+    // What a person has set for their own Ansible must not leak in.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ANSIBLE_") {
+            command.env_remove(name);
+        }
+    }
+    let short = short_directory(run);
+    let config = run
+        .config
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("/dev/null"));
+    command
+        .env("ANSIBLE_CONFIG", config)
+        .env("ANSIBLE_HOME", &run.home)
+        .env("ANSIBLE_LOCAL_TEMP", run.home.join("tmp"))
+        .env("ANSIBLE_SSH_CONTROL_PATH_DIR", short.join("ssh"))
+        .env("ANSIBLE_CALLBACK_PLUGINS", plugins(run))
+        .env("ANSIBLE_CALLBACKS_ENABLED", PLUGIN_NAME)
+        .env("ANSIBLE_NOCOLOR", "1")
+        .env("ANSIBLE_RETRY_FILES_ENABLED", "0")
+        .env("LC_ALL", "C.UTF-8")
+        .env("PYTHONUNBUFFERED", "1")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("WINDLASS_RUN", &run.id)
+        .env("WINDLASS_EVENTS", &run.events)
+        .env("WINDLASS_CONTROL", run.control())
+        .env("WINDLASS_DOORBELL", doorbell(run))
+        .envs(&run.environment);
+    // Ansible starts its own helpers by name.
+    if let Some(bin) = run.ansible_playbook.parent() {
+        let mut path = bin.as_os_str().to_owned();
+        if let Some(rest) = std::env::var_os("PATH") {
+            path.push(":");
+            path.push(rest);
+        }
+        command.env("PATH", path);
+    }
+}
+
+async fn await_child(
+    child: &mut dyn ChildWrapper,
+    pid: i32,
+    limit: Option<Duration>,
+    killed: &AtomicBool,
+) -> End {
+    let status = match limit {
+        Some(limit) => match timeout(limit, child.wait()).await {
+            Ok(status) => status,
+            Err(_) => return end_late(child, pid).await,
+        },
+        None => child.wait().await,
+    };
+    match status {
+        _ if killed.load(Ordering::SeqCst) => End::Killed,
+        Ok(status) => end_of(status),
+        Err(_) => End::Unseen,
+    }
+}
+
+async fn end_late(child: &mut dyn ChildWrapper, pid: i32) -> End {
+    let _ = killpg(Pid::from_raw(pid), Signal::SIGTERM);
+    if timeout(GRACE, child.wait()).await.is_err() {
+        let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        let _ = child.wait().await;
+    }
+    End::TimedOut
+}
+
+async fn terminate(recorded: &Recorded) {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let _ = killpg(Pid::from_raw(recorded.pid), signal);
+        let gone = async {
+            while is_alive(recorded) {
+                sleep(LOOK).await;
+            }
+        };
+        if timeout(GRACE, gone).await.is_ok() {
+            return;
+        }
+    }
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        // Ansible turns a termination into this exit code by itself.
+        (Some(143), _) => End::Signal(15),
+        (Some(code), _) => End::Exit(code),
+        (None, Some(signal)) => End::Signal(signal),
+        (None, None) => End::Unseen,
+    }
+}
+
+fn recorded(run: &PlaybookRun) -> Result<Option<Recorded>, Error> {
+    let path = record_file(run);
+    match std::fs::read(&path) {
+        // A record that was half written belongs to a process that was killed before it did anything.
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Read { path, source }),
+    }
+}
+
+fn is_alive(recorded: &Recorded) -> bool {
+    recorded.boot == boot()
+        && state_and_start(recorded.pid)
+            .is_some_and(|(state, start)| start == recorded.start && !matches!(state, 'Z' | 'X'))
+}
+
+fn start_time(pid: i32) -> Option<u64> {
+    state_and_start(pid).map(|(_, start)| start)
+}
+
+/// State and start time from `/proc/PID/stat`; the second field may contain blanks and brackets.
+fn state_and_start(pid: i32) -> Option<(char, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.chars().next()?;
+    // The start time is field 22 of the line, the state field 3.
+    let start = fields.nth(18)?.parse().ok()?;
+    Some((state, start))
+}
+
+/// How long ago the record was written, by the file system's clock: only a timeout hangs on it.
+fn age(recorded: &Recorded) -> Duration {
+    Path::new(&format!("/proc/{}", recorded.pid))
+        .metadata()
+        .and_then(|metadata| metadata.created().or_else(|_| metadata.modified()))
+        .ok()
+        .and_then(|since| since.elapsed().ok())
+        .unwrap_or_default()
+}
+
+fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// The bell is a convenience: without it followers look at the file now and then.
+fn bind(run: &PlaybookRun) -> Option<UnixDatagram> {
+    let path = doorbell(run);
+    let _ = std::fs::remove_file(&path);
+    UnixDatagram::bind(&path).ok()
+}
+
+fn tail(path: &Path) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default()
+}
+
+fn record_file(run: &PlaybookRun) -> PathBuf {
+    run.work.join("process.json")
+}
+
+fn limit_file(run: &PlaybookRun) -> PathBuf {
+    run.work.join("limit")
+}
+
+fn plugins(run: &PlaybookRun) -> PathBuf {
+    run.work.join("plugins")
+}
+
+fn doorbell(run: &PlaybookRun) -> PathBuf {
+    let name = Sha256::digest(run.work.as_os_str().as_encoded_bytes());
+    short_directory(run).join(hex::encode(name.get(..6).unwrap_or_default()))
+}
+
+/// The path of a socket holds 107 bytes, and ssh adds 17 to it while it binds: a data directory may be deeper than that.
+/// The directory is the cluster's, so that its runs share ssh connections.
+fn short_directory(run: &PlaybookRun) -> PathBuf {
+    let name = Sha256::digest(run.home.as_os_str().as_encoded_bytes());
+    PathBuf::from(format!("/tmp/windlass-{}", nix::unistd::geteuid()))
+        .join(hex::encode(name.get(..6).unwrap_or_default()))
+}
+
+fn make_directory(path: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(path).map_err(|source| Error::Write {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Makes a directory below /tmp that is ours alone: one that another user made there first is refused.
+fn private_directory(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Write {
+        path: path.to_owned(),
+        source,
+    };
+    if let Some(parent) = path.parent() {
+        let made = DirBuilder::new().mode(0o700).create(parent);
+        if let Err(error) = made
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(failed(error));
+        }
+        let metadata = std::fs::symlink_metadata(parent).map_err(failed)?;
+        if !metadata.is_dir() || metadata.uid() != nix::unistd::geteuid().as_raw() {
+            return Err(failed(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the directory above it belongs to another user",
+            )));
+        }
+        std::fs::set_permissions(parent, Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    std::fs::create_dir_all(path).map_err(failed)
+}
