@@ -35,13 +35,22 @@ async fn main() {
             std::process::exit(1);
         }
     };
-    println!("start                        {:>8.1} MiB resident", resident());
+    println!(
+        "start                        {:>8.1} MiB resident",
+        resident()
+    );
     creates(&server, 1, 2_000).await;
     creates(&server, 16, 500).await;
-    println!("10,000 objects               {:>8.1} MiB resident", resident());
+    println!(
+        "10,000 objects               {:>8.1} MiB resident",
+        resident()
+    );
     list(&server).await;
     fan_out(&server).await;
-    println!("end                          {:>8.1} MiB resident", resident());
+    println!(
+        "end                          {:>8.1} MiB resident",
+        resident()
+    );
     drop(server);
     let _ = std::fs::remove_dir_all(directory);
 }
@@ -80,10 +89,20 @@ async fn list(server: &Server) {
         let start = Instant::now();
         let request = Request::get(MAPS).body(Body::empty()).expect("a request");
         let response = server.router().oneshot(request).await.expect("infallible");
-        size = response.into_body().collect().await.expect("a body").to_bytes().len();
+        size = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes()
+            .len();
         best = best.min(start.elapsed());
     }
-    println!("list of 10,000, {:>3} MiB       {:>8.1} ms", size >> 20, best.as_secs_f64() * 1e3);
+    println!(
+        "list of 10,000, {:>3} MiB       {:>8.1} ms",
+        size >> 20,
+        best.as_secs_f64() * 1e3
+    );
 }
 
 async fn fan_out(server: &Server) {
@@ -92,7 +111,9 @@ async fn fan_out(server: &Server) {
     let mut watchers = tokio::task::JoinSet::new();
     for _ in 0..100 {
         let seen = seen.clone();
-        let path = format!("{MAPS}?watch=true&fieldSelector=metadata.name%3Dc1-0-0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
+        let path = format!(
+            "{MAPS}?watch=true&fieldSelector=metadata.name%3Dc1-0-0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+        );
         let request = Request::get(path).body(Body::empty()).expect("a request");
         let response = server.router().oneshot(request).await.expect("infallible");
         watchers.spawn(async move {
@@ -120,7 +141,11 @@ async fn fan_out(server: &Server) {
     }
     delays.sort();
     let at = |part: usize| delays[(delays.len() - 1) * part / 100].as_secs_f64() * 1e3;
-    println!("write to last of 100 watchers {:>7.2} ms p50, {:.2} ms p99", at(50), at(99));
+    println!(
+        "write to last of 100 watchers {:>7.2} ms p50, {:.2} ms p99",
+        at(50),
+        at(99)
+    );
 }
 
 /// Resident memory in MiB, as the system counts it.

@@ -34,7 +34,11 @@ fn rename(value: &mut Value, version: &str, to_core: bool) {
     let mut renamed = Map::new();
     for (name, value) in std::mem::take(object) {
         let other = NAMES.iter().chain([&REPORTER]).find_map(|(core, events)| {
-            let (from, to) = if to_core { (events, core) } else { (core, events) };
+            let (from, to) = if to_core {
+                (events, core)
+            } else {
+                (core, events)
+            };
             (*from == name).then_some(*to)
         });
         let value = if name == "apiVersion" {

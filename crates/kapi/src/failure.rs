@@ -135,7 +135,9 @@ impl Failure {
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "UnsupportedMediaType",
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {accepted}"
+            ),
         )
     }
 
@@ -144,7 +146,11 @@ impl Failure {
     }
 
     pub fn too_large(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        )
     }
 
     pub fn unauthorized() -> Self {
@@ -217,6 +223,8 @@ fn details(resource: &Resource, name: &str) -> Value {
 fn causes_json(causes: &[Cause]) -> Vec<Value> {
     causes
         .iter()
-        .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
+        .map(
+            |cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}),
+        )
         .collect()
 }

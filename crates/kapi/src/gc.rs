@@ -242,7 +242,10 @@ impl Collector {
         if blocked {
             return Ok(());
         }
-        change(api, kind, &owner.key, |value| drop_finalizer(value, FOREGROUND)).await
+        change(api, kind, &owner.key, |value| {
+            drop_finalizer(value, FOREGROUND)
+        })
+        .await
     }
 
     async fn empty_namespace(
@@ -308,7 +311,8 @@ async fn change(
     key: &Key,
     edit: impl FnOnce(&mut Value),
 ) -> Result<(), Failure> {
-    let (Some(resource), Some(object)) = (api.registry.of_stored(kind), api.store.object(kind, key))
+    let (Some(resource), Some(object)) =
+        (api.registry.of_stored(kind), api.store.object(kind, key))
     else {
         return Ok(());
     };

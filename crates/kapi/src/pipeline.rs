@@ -1,18 +1,18 @@
 //! Where the server meets the pure modules: it hands them values and turns their errors into `Status`es.
 
+use serde_json::{Map, Value, json};
 
-mod standin;
-
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition;
-use serde_json::{Value, json};
-
-pub(crate) use self::standin::Column;
-pub(crate) use crate::schema::{FieldError, Schema};
 use crate::{
-    apply as ssa, events, patch,
+    apply as ssa, events,
     failure::{Cause, Failure, Result},
+    openapi, patch,
     registry::{Form, Registry, Resource},
     rest::request::{Call, Sub},
+    table,
+};
+pub(crate) use crate::{
+    schema::{FieldError, Schema},
+    table::{Column, Include},
 };
 
 /// How a write takes part in the ownership of fields.
@@ -23,21 +23,12 @@ pub(crate) enum Operation {
     Apply,
 }
 
-/// How much of the object comes with a row of a Table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Include {
-    None,
-    Metadata,
-    Object,
-}
-
-impl Include {
-    pub fn of(value: Option<&str>) -> Self {
-        match value {
-            Some("None") => Self::None,
-            Some("Object") => Self::Object,
-            _ => Self::Metadata,
-        }
+/// The `includeObject` of a request.
+pub(crate) fn include(value: Option<&str>) -> Include {
+    match value {
+        Some("None") => Include::None,
+        Some("Object") => Include::Object,
+        _ => Include::Metadata,
     }
 }
 
@@ -68,16 +59,27 @@ pub(crate) fn built_in_schema(kind: &str) -> Result<Shape, Vec<String>> {
     Schema::compile(&anything).map(|schema| Shape::Defined(Box::new(schema)))
 }
 
-pub(crate) fn builtin_columns(_kind: &str) -> Vec<Column> {
-    Vec::new()
-}
-
-pub(crate) fn columns(_columns: Option<&[CustomResourceColumnDefinition]>) -> Vec<Column> {
-    Vec::new()
-}
-
-pub(crate) fn table(_: &Resource, objects: &[Value], _: Include, metadata: &Value) -> Value {
-    standin::table(objects, metadata)
+/// Stored objects as a Table with the metadata of their list.
+pub(crate) fn table(
+    resource: &Resource,
+    objects: &[Value],
+    include: Include,
+    metadata: &Value,
+) -> Value {
+    let options = table::Options {
+        wide: true,
+        include_object: include,
+        now: jiff::Timestamp::now(),
+    };
+    let objects: Vec<&Value> = objects.iter().collect();
+    let mut table = table::render(&resource.columns, &objects, &options);
+    table["metadata"] = metadata.clone();
+    if resource.form == Form::NewEvent && include == Include::Object {
+        for row in table["rows"].as_array_mut().into_iter().flatten() {
+            events::to_events(&mut row["object"]);
+        }
+    }
+    table
 }
 
 pub(crate) fn cause(error: &FieldError) -> Cause {
@@ -108,8 +110,13 @@ pub(crate) fn apply(
         events::to_core(live);
     }
     let version = stored_version(resource);
-    ssa::apply(live.as_ref(), applied, &ownership(call, &version), &resource.schema)
-        .map_err(|error| apply_failure(&error))
+    ssa::apply(
+        live.as_ref(),
+        applied,
+        &ownership(call, &version),
+        &resource.schema,
+    )
+    .map_err(|error| apply_failure(&error))
 }
 
 fn apply_failure(error: &ssa::Error) -> Failure {
@@ -125,9 +132,11 @@ fn apply_failure(error: &ssa::Error) -> Failure {
                 .collect();
             Failure::apply_conflict(error.to_string(), &causes)
         }
-        ssa::Error::Configuration { .. } | ssa::Error::Decode(_) => {
-            Failure::new(http::StatusCode::INTERNAL_SERVER_ERROR, "", error.to_string())
-        }
+        ssa::Error::Configuration { .. } | ssa::Error::Decode(_) => Failure::new(
+            http::StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            error.to_string(),
+        ),
         _ => Failure::bad_request(error.to_string()),
     }
 }
@@ -177,20 +186,77 @@ fn patch_failure(error: &patch::PatchError, resource: &Resource, old: &Value) ->
         _ => {
             let name = old["metadata"]["name"].as_str().unwrap_or_default();
             let mut failure = Failure::invalid(resource, name, &[]);
-            failure.message = format!("the server rejected our request due to an error in our request: {error}");
+            failure.message =
+                format!("the server rejected our request due to an error in our request: {error}");
             failure
         }
     }
 }
 
-pub(crate) fn protobuf(_: &[u8]) -> Result<Value> {
-    Err(Failure::unsupported_media("application/json"))
+pub(crate) fn protobuf(bytes: &[u8]) -> Result<Value> {
+    crate::protobuf::decode(bytes).map_err(|error| Failure::bad_request(error.to_string()))
 }
 
-pub(crate) fn openapi_index(_: &Registry) -> Value {
-    json!({"paths": {}})
+/// The index of the OpenAPI documents.
+pub(crate) fn openapi_index(registry: &Registry) -> Value {
+    let documents: Vec<(String, Value)> = registry
+        .groups()
+        .iter()
+        .flat_map(|(group, versions)| versions.iter().map(move |version| (*group, *version)))
+        .filter_map(|(group, version)| {
+            let path = match group {
+                "" => format!("api/{version}"),
+                group => format!("apis/{group}/{version}"),
+            };
+            Some((path, openapi(registry, group, version)?))
+        })
+        .collect();
+    let documents: Vec<(&str, &Value)> = documents
+        .iter()
+        .map(|(path, document)| (path.as_str(), document))
+        .collect();
+    openapi::index(&documents)
 }
 
-pub(crate) fn openapi(_: &Registry, _: &str, _: &str) -> Option<Value> {
-    None
+/// The OpenAPI document of one group and version, if it is served.
+pub(crate) fn openapi(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+    let resources: Vec<openapi::Resource<'_>> = registry
+        .of_version(group, version)
+        .map(|resource| openapi::Resource {
+            plural: &resource.plural,
+            kind: &resource.kind,
+            namespaced: resource.namespaced,
+            status: resource.status,
+            schema: published_schema(resource).source(),
+        })
+        .collect();
+    if resources.is_empty() {
+        return None;
+    }
+    let mut document = openapi::group_version(group, version, &resources);
+    let custom = registry
+        .of_version(group, version)
+        .all(|resource| resource.form == Form::Custom);
+    if custom {
+        // kubectl chooses the kind of its patches by this list, and custom kinds take no strategic ones.
+        for path in document["paths"]
+            .as_object_mut()
+            .into_iter()
+            .flat_map(Map::values_mut)
+        {
+            let content = path.pointer_mut("/patch/requestBody/content");
+            if let Some(content) = content.and_then(Value::as_object_mut) {
+                content.shift_remove("application/strategic-merge-patch+json");
+            }
+        }
+    }
+    Some(document)
+}
+
+/// Events of the newer API are stored, and so checked, in the form of the older; they are described in their own.
+fn published_schema(resource: &Resource) -> &Schema {
+    match resource.form {
+        Form::NewEvent => crate::schema::builtin("events.k8s.io/Event").unwrap_or(&resource.schema),
+        _ => &resource.schema,
+    }
 }

@@ -3,7 +3,11 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-use crate::{pipeline::{Column, Schema, Shape}, store::StoredKind};
+use crate::{
+    pipeline::{Column, Schema, Shape},
+    store::StoredKind,
+    table,
+};
 
 /// One resource under one group and version.
 #[derive(Debug)]
@@ -22,8 +26,6 @@ pub(crate) struct Resource {
     pub form: Form,
     pub schema: Shape,
     pub columns: Vec<Column>,
-    /// The schema as it is published, for CRs.
-    pub published: Option<Value>,
     selectable: Vec<String>,
 }
 
@@ -178,8 +180,7 @@ impl Registry {
                     problems,
                 }
             })?,
-            columns: crate::pipeline::builtin_columns(built_in.kind),
-            published: None,
+            columns: table::builtin_columns(built_in.kind),
             selectable: if built_in.form == Form::NewEvent {
                 NEW_EVENT_FIELDS.iter().map(|s| (*s).into()).collect()
             } else {
@@ -232,7 +233,7 @@ impl Registry {
             .map(|field| field.json_path.trim_start_matches('.').to_owned())
             .collect();
         let stored = self.store(&spec.group, &spec.names.plural, &selectable);
-        let columns = crate::pipeline::columns(version.additional_printer_columns.as_deref());
+        let columns = table::crd_columns(&serde_json::to_value(version).unwrap_or_default());
         self.resources.push(Resource {
             group: spec.group.clone(),
             version: version.name.clone(),
@@ -254,7 +255,6 @@ impl Registry {
             form: Form::Custom,
             schema,
             columns,
-            published: Some(published),
             selectable,
         });
         self.definitions.push(established(definition, &name));

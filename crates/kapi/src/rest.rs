@@ -23,10 +23,7 @@ use axum::{
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use self::{
-    negotiate::View,
-    request::Call,
-};
+use self::{negotiate::View, request::Call};
 use crate::{
     failure::{Failure, Result},
     registry::{Form, Registry},

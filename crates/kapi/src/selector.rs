@@ -87,7 +87,9 @@ fn parse_labels(text: &str) -> Result<Vec<LabelRule>> {
         .filter(|rule| !rule.is_empty())
         .map(|rule| {
             label_rule(rule).ok_or_else(|| {
-                Failure::bad_request(format!("unable to parse requirement of label selector: {rule:?}"))
+                Failure::bad_request(format!(
+                    "unable to parse requirement of label selector: {rule:?}"
+                ))
             })
         })
         .collect()

@@ -134,8 +134,7 @@ impl Server {
     /// Opens a server that forgets everything, and commits in the caller's task: for tests, also with paused time.
     pub async fn in_memory(crds: &[CustomResourceDefinition]) -> Result<Self, ServerError> {
         let registry = Registry::new(crds)?;
-        let store =
-            Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
+        let store = Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
         Ok(Self {
             api: start(registry, store).await?,
             listening: None,
@@ -158,7 +157,9 @@ impl Server {
 
     /// The kubeconfig for this server, with the client certificate in it.
     pub fn kubeconfig(&self) -> Option<&Path> {
-        self.listening.as_ref().map(|listening| listening.kubeconfig.as_path())
+        self.listening
+            .as_ref()
+            .map(|listening| listening.kubeconfig.as_path())
     }
 
     /// Serves TLS until `shutdown` is done, then ends open connections.
@@ -190,10 +191,9 @@ impl Listening {
         let pki = Pki::open(&directory_pki).map_err(ServerError::Tls)?;
         let remembered = directory_pki.join("port");
         let listener = bind(address, &remembered)?;
-        let address = listener.local_addr().map_err(|source| ServerError::Bind {
-            address,
-            source,
-        })?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| ServerError::Bind { address, source })?;
         tls::write_private(&remembered, address.port().to_string().as_bytes())
             .map_err(file_error(&remembered))?;
         let kubeconfig = directory.join("kubeconfig");
@@ -217,7 +217,9 @@ fn bind(address: SocketAddr, remembered: &Path) -> Result<TcpListener, ServerErr
     {
         match TcpListener::bind(SocketAddr::new(address.ip(), port)) {
             Ok(listener) => return Ok(listener),
-            Err(error) => tracing::warn!(port, %error, "the port of the last time is taken; another is chosen, and the kubeconfig rewritten"),
+            Err(error) => {
+                tracing::warn!(port, %error, "the port of the last time is taken; another is chosen, and the kubeconfig rewritten")
+            }
         }
     }
     TcpListener::bind(address).map_err(|source| ServerError::Bind { address, source })
@@ -259,7 +261,9 @@ async fn put(api: &Api, kind: usize, mut value: Value) -> Result<(), ServerError
         ("uid", json!(uuid::Uuid::new_v4().to_string())),
         ("creationTimestamp", json!(now())),
     ] {
-        let kept = old.as_ref().and_then(|old| old["metadata"].get(name).cloned());
+        let kept = old
+            .as_ref()
+            .and_then(|old| old["metadata"].get(name).cloned());
         value["metadata"][name] = kept.unwrap_or(fresh);
     }
     let definition = value["kind"] == "CustomResourceDefinition";
@@ -315,7 +319,11 @@ fn lock(directory: &Path) -> Result<Flock<File>, ServerError> {
             let _ = file.read_to_string(&mut pid);
             Err(ServerError::InUse {
                 path: directory.to_path_buf(),
-                pid: if pid.is_empty() { "unknown".into() } else { pid },
+                pid: if pid.is_empty() {
+                    "unknown".into()
+                } else {
+                    pid
+                },
             })
         }
         Err((_, errno)) => Err(file_error(&path)(errno.into())),

@@ -182,7 +182,13 @@ impl Store {
     }
 
     pub fn object(&self, kind: usize, key: &Key) -> Option<Arc<Object>> {
-        self.shared.read().kinds.get(kind)?.objects.get(key).cloned()
+        self.shared
+            .read()
+            .kinds
+            .get(kind)?
+            .objects
+            .get(key)
+            .cloned()
     }
 
     pub fn snapshot(&self, kind: usize) -> Snapshot {
@@ -265,7 +271,10 @@ impl Drop for Store {
 
 enum Writer {
     Inline(Mutex<Box<dyn Backend>>),
-    Thread(Mutex<Option<mpsc::Sender<Job>>>, Mutex<Option<JoinHandle<()>>>),
+    Thread(
+        Mutex<Option<mpsc::Sender<Job>>>,
+        Mutex<Option<JoinHandle<()>>>,
+    ),
 }
 
 struct Job {
@@ -493,8 +502,9 @@ fn place<'a>(
     let (Some(history), Some(stored)) = (histories.get_mut(kind), kinds.get(kind)) else {
         return Ok(None);
     };
-    let object = Object::parse(record, &stored.fields)
-        .map_err(|error| BackendError::Corrupt(format!("{}/{}: {error}", record.kind, record.name)))?;
+    let object = Object::parse(record, &stored.fields).map_err(|error| {
+        BackendError::Corrupt(format!("{}/{}: {error}", record.kind, record.name))
+    })?;
     Ok(Some((history, Arc::new(object))))
 }
 

@@ -24,10 +24,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls::{
-    RootCertStore, ServerConfig,
-    server::WebPkiClientVerifier,
-};
+use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -112,7 +109,8 @@ impl Pki {
         let chain = CertificateDer::pem_slice_iter(self.server.certificate.as_bytes())
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| error(&e))?;
-        let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| error(&e))?;
+        let key =
+            PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| error(&e))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| error(&e))?
@@ -230,18 +228,27 @@ fn pair(
     let key_path = directory.join(format!("{name}.key"));
     if !renew && certificate_path.exists() && key_path.exists() {
         let certificate = read(&certificate_path)?;
-        if remaining_days(&certificate).map_err(|e| failed(&certificate_path.display().to_string(), &e))? >= RENEW_DAYS {
+        if remaining_days(&certificate)
+            .map_err(|e| failed(&certificate_path.display().to_string(), &e))?
+            >= RENEW_DAYS
+        {
             let key = read(&key_path)?;
             return Ok((Pair { certificate, key }, false));
         }
-        tracing::info!(certificate = name, "renewed: it had less than {RENEW_DAYS} days left");
+        tracing::info!(
+            certificate = name,
+            "renewed: it had less than {RENEW_DAYS} days left"
+        );
     }
     let key = KeyPair::generate().map_err(|error| failed(name, &error))?;
     let pair = Pair {
         certificate: certify(&key)?,
         key: key.serialize_pem(),
     };
-    for (path, text) in [(&key_path, &pair.key), (&certificate_path, &pair.certificate)] {
+    for (path, text) in [
+        (&key_path, &pair.key),
+        (&certificate_path, &pair.certificate),
+    ] {
         write_private(path, text.as_bytes()).map_err(|source| TlsError::File {
             path: path.clone(),
             source,

@@ -7,13 +7,13 @@ use std::{
     process::{Command, Stdio},
 };
 
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kapi::{Options, Server, ServerError};
 use kube::{
     Api, Client,
     api::{ListParams, PostParams, WatchEvent, WatchParams},
 };
-use futures::TryStreamExt;
 use serde_json::json;
 
 async fn open(directory: &Path) -> Result<Server, ServerError> {
@@ -39,19 +39,42 @@ async fn objects_and_watches_survive_a_restart() {
     let revision = {
         let server = open(directory.path()).await.unwrap();
         let maps = maps(&server);
-        maps.create(&PostParams::default(), &map("one")).await.unwrap();
+        maps.create(&PostParams::default(), &map("one"))
+            .await
+            .unwrap();
         let list = maps.list(&ListParams::default()).await.unwrap();
-        maps.create(&PostParams::default(), &map("two")).await.unwrap();
+        maps.create(&PostParams::default(), &map("two"))
+            .await
+            .unwrap();
         maps.delete("one", &Default::default()).await.unwrap();
         list.metadata.resource_version.unwrap()
     };
     let server = reopen(directory.path()).await;
     let maps = maps(&server);
-    let names: Vec<_> = maps.list(&ListParams::default()).await.unwrap().items.into_iter().filter_map(|m| m.metadata.name).collect();
+    let names: Vec<_> = maps
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .filter_map(|m| m.metadata.name)
+        .collect();
     assert_eq!(names, ["two"]);
     let parameters = WatchParams::default().timeout(1);
-    let events: Vec<_> = maps.watch(&parameters, &revision).await.unwrap().try_collect().await.unwrap();
-    assert!(matches!(events.as_slice(), [WatchEvent::Added(_), WatchEvent::Deleted(_)]), "{events:?}");
+    let events: Vec<_> = maps
+        .watch(&parameters, &revision)
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    assert!(
+        matches!(
+            events.as_slice(),
+            [WatchEvent::Added(_), WatchEvent::Deleted(_)]
+        ),
+        "{events:?}"
+    );
 }
 
 /// Opens again once the tasks of the server before have let go of the directory.
@@ -72,20 +95,36 @@ async fn secrets_are_sealed_on_disk() {
     let directory = tempfile::tempdir().unwrap();
     {
         let server = open(directory.path()).await.unwrap();
-        let secrets: Api<Secret> = Api::namespaced(Client::new(server.router(), "default"), "default");
-        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": {"k": "correct horse battery"}})).unwrap();
-        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        let secrets: Api<Secret> =
+            Api::namespaced(Client::new(server.router(), "default"), "default");
+        let secret: Secret = serde_json::from_value(
+            json!({"metadata": {"name": "s"}, "stringData": {"k": "correct horse battery"}}),
+        )
+        .unwrap();
+        secrets
+            .create(&PostParams::default(), &secret)
+            .await
+            .unwrap();
         for file in ["state.db", "state.db-wal"] {
             let bytes = std::fs::read(directory.path().join(file)).unwrap_or_default();
             let clear = b"Y29ycmVjdCBob3JzZSBiYXR0ZXJ5";
-            assert!(!bytes.windows(clear.len()).any(|window| window == clear), "{file}");
+            assert!(
+                !bytes.windows(clear.len()).any(|window| window == clear),
+                "{file}"
+            );
         }
     }
-    let mode = std::fs::metadata(directory.path().join("secrets.key")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(directory.path().join("secrets.key"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     let server = reopen(directory.path()).await;
     let secrets: Api<Secret> = Api::namespaced(Client::new(server.router(), "default"), "default");
-    assert_eq!(secrets.get("s").await.unwrap().data.unwrap()["k"].0, b"correct horse battery");
+    assert_eq!(
+        secrets.get("s").await.unwrap().data.unwrap()["k"].0,
+        b"correct horse battery"
+    );
     drop(secrets);
     drop(server);
     std::fs::remove_file(directory.path().join("secrets.key")).unwrap();
@@ -103,7 +142,10 @@ async fn a_second_server_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let _first = open(directory.path()).await.unwrap();
     let error = open(directory.path()).await.unwrap_err().to_string();
-    let expected = format!("another windlass (pid {}) uses this directory: stop it or choose another --data-dir", std::process::id());
+    let expected = format!(
+        "another windlass (pid {}) uses this directory: stop it or choose another --data-dir",
+        std::process::id()
+    );
     assert!(error.starts_with(&expected), "{error}");
 }
 
@@ -115,7 +157,9 @@ async fn a_broken_database_is_named_and_left_alone() {
             let server = open(directory.path()).await.unwrap();
             let maps = maps(&server);
             for index in 0..50 {
-                maps.create(&PostParams::default(), &map(&format!("m{index}"))).await.unwrap();
+                maps.create(&PostParams::default(), &map(&format!("m{index}")))
+                    .await
+                    .unwrap();
             }
         }
         drop(reopen(directory.path()).await);
@@ -123,14 +167,29 @@ async fn a_broken_database_is_named_and_left_alone() {
         // Both are written back when the last connection closes; wait for that.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while directory.path().join("state.db-wal").exists() {
-            assert!(std::time::Instant::now() < deadline, "the write-ahead log stays");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the write-ahead log stays"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        std::fs::File::options().write(true).open(&file).unwrap().set_len(damage).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(damage)
+            .unwrap();
         let before = std::fs::read(&file).unwrap();
         let error = open(directory.path()).await.unwrap_err().to_string();
-        assert!(error.contains("state.db") && error.contains("backup"), "{damage}: {error}");
-        assert_eq!(std::fs::read(&file).unwrap(), before, "{damage}: the file was changed");
+        assert!(
+            error.contains("state.db") && error.contains("backup"),
+            "{damage}: {error}"
+        );
+        assert_eq!(
+            std::fs::read(&file).unwrap(),
+            before,
+            "{damage}: the file was changed"
+        );
     }
 }
 
@@ -149,7 +208,9 @@ async fn nothing_acknowledged_is_lost_by_a_kill() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let names = lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("stored ").map(str::to_owned));
+        let names = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("stored ").map(str::to_owned));
         let stop_after = 60 + round * 37;
         for (count, name) in names.enumerate() {
             acknowledged.push(name);
@@ -161,8 +222,18 @@ async fn nothing_acknowledged_is_lost_by_a_kill() {
     }
     assert!(acknowledged.len() > 300, "{}", acknowledged.len());
     let server = open(directory.path()).await.unwrap();
-    let stored: std::collections::HashSet<String> = maps(&server).list(&ListParams::default()).await.unwrap().items.into_iter().filter_map(|m| m.metadata.name).collect();
-    let lost: Vec<_> = acknowledged.iter().filter(|name| !stored.contains(*name)).collect();
+    let stored: std::collections::HashSet<String> = maps(&server)
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .filter_map(|m| m.metadata.name)
+        .collect();
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|name| !stored.contains(*name))
+        .collect();
     assert!(lost.is_empty(), "lost: {lost:?}");
 }
 
@@ -182,7 +253,9 @@ async fn writer_process() {
         writers.spawn(async move {
             for index in 0..100_000 {
                 let name = format!("r{round}-w{writer}-{index}");
-                maps.create(&PostParams::default(), &map(&name)).await.unwrap();
+                maps.create(&PostParams::default(), &map(&name))
+                    .await
+                    .unwrap();
                 println!("stored {name}");
             }
         });

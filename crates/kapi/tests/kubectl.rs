@@ -102,9 +102,32 @@ async fn kubectl_talks_to_it() {
 
 fn built_in_kinds(kubectl: &Kubectl) {
     kubectl.ok(&["create", "namespace", "team"]);
-    kubectl.ok(&["create", "configmap", "m", "--from-literal=a=1", "-n", "team"]);
-    kubectl.ok(&["create", "secret", "generic", "s", "--from-literal=k=v", "-n", "team"]);
-    let value = kubectl.ok(&["get", "secret", "s", "-n", "team", "-o", "jsonpath={.data.k}"]);
+    kubectl.ok(&[
+        "create",
+        "configmap",
+        "m",
+        "--from-literal=a=1",
+        "-n",
+        "team",
+    ]);
+    kubectl.ok(&[
+        "create",
+        "secret",
+        "generic",
+        "s",
+        "--from-literal=k=v",
+        "-n",
+        "team",
+    ]);
+    let value = kubectl.ok(&[
+        "get",
+        "secret",
+        "s",
+        "-n",
+        "team",
+        "-o",
+        "jsonpath={.data.k}",
+    ]);
     assert_eq!(value, "dg==");
     kubectl.ok(&["label", "configmap", "m", "x=y", "-n", "team"]);
     let map = kubectl.file(
@@ -129,25 +152,71 @@ fn custom_kinds(kubectl: &Kubectl) {
     assert!(applied.contains("serverside-applied"), "{applied}");
     let wide = kubectl.ok(&["get", "clusters", "-o", "wide"]);
     assert!(wide.contains("NAME") && wide.contains("demo"), "{wide}");
-    assert!(kubectl.ok(&["describe", "cluster", "demo"]).contains("1.35.4"));
+    assert!(
+        kubectl
+            .ok(&["describe", "cluster", "demo"])
+            .contains("1.35.4")
+    );
     let diff = kubectl.run(&["diff", "--server-side", "-f", &cluster]);
-    assert_eq!(diff.status.code(), Some(0), "{}", String::from_utf8_lossy(&diff.stderr));
-    kubectl.ok(&["patch", "cluster", "demo", "--type=merge", "-p", r#"{"spec":{"kubernetesVersion":"1.35.5"}}"#]);
+    assert_eq!(
+        diff.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&diff.stderr)
+    );
+    kubectl.ok(&[
+        "patch",
+        "cluster",
+        "demo",
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"kubernetesVersion":"1.35.5"}}"#,
+    ]);
     let diff = kubectl.run(&["diff", "-f", &cluster]);
-    assert_eq!(diff.status.code(), Some(1), "{}", String::from_utf8_lossy(&diff.stderr));
-    kubectl.ok(&["patch", "cluster", "demo", "--subresource=status", "--type=merge", "-p", r#"{"status":{"state":"Created"}}"#]);
-    kubectl.ok(&["wait", "cluster/demo", "--for=jsonpath={.status.state}=Created", "--timeout=10s"]);
-    assert!(kubectl.ok(&["get", "cluster,cm", "-A"]).contains("client-side"));
+    assert_eq!(
+        diff.status.code(),
+        Some(1),
+        "{}",
+        String::from_utf8_lossy(&diff.stderr)
+    );
+    kubectl.ok(&[
+        "patch",
+        "cluster",
+        "demo",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status":{"state":"Created"}}"#,
+    ]);
+    kubectl.ok(&[
+        "wait",
+        "cluster/demo",
+        "--for=jsonpath={.status.state}=Created",
+        "--timeout=10s",
+    ]);
+    assert!(
+        kubectl
+            .ok(&["get", "cluster,cm", "-A"])
+            .contains("client-side")
+    );
     kubectl.ok(&["delete", "cluster", "demo", "--timeout=10s"]);
     let missing = kubectl.run(&["get", "pods"]);
     assert!(String::from_utf8_lossy(&missing.stderr).contains("doesn't have a resource type"));
 }
 
 fn questions(kubectl: &Kubectl) {
-    assert!(kubectl.ok(&["auth", "can-i", "create", "clusters.kubespray.k8s.io"]).contains("yes"));
+    assert!(
+        kubectl
+            .ok(&["auth", "can-i", "create", "clusters.kubespray.k8s.io"])
+            .contains("yes")
+    );
     assert!(kubectl.ok(&["auth", "whoami"]).contains("windlass-admin"));
     assert!(kubectl.ok(&["api-resources"]).contains("clusters"));
-    assert!(kubectl.ok(&["explain", "cluster.spec.operations"]).contains("operations"));
+    assert!(
+        kubectl
+            .ok(&["explain", "cluster.spec.operations"])
+            .contains("operations")
+    );
     assert!(kubectl.ok(&["explain", "configmap.data"]).contains("data"));
 }
 
@@ -168,8 +237,14 @@ fn watches(kubectl: &Kubectl) {
 
 fn wait_for(path: &Path, text: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !std::fs::read_to_string(path).unwrap_or_default().contains(text) {
-        assert!(Instant::now() < deadline, "no {text:?} in the output of the watch");
+    while !std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .contains(text)
+    {
+        assert!(
+            Instant::now() < deadline,
+            "no {text:?} in the output of the watch"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -32,12 +32,24 @@ struct Api(axum::Router);
 
 impl Api {
     async fn new() -> Self {
-        let server = Server::in_memory(&api::custom_resource_definitions()).await.unwrap();
+        let server = Server::in_memory(&api::custom_resource_definitions())
+            .await
+            .unwrap();
         Self(server.router())
     }
 
-    async fn send(&self, method: Method, path: &str, media: &str, body: Value) -> (StatusCode, Value) {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: Value,
+    ) -> (StatusCode, Value) {
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string())
+        };
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -47,7 +59,10 @@ impl Api {
         let response = self.0.clone().oneshot(request).await.unwrap();
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+        (
+            status,
+            serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        )
     }
 
     async fn get(&self, path: &str) -> (StatusCode, Value) {
@@ -63,7 +78,8 @@ impl Api {
     }
 
     async fn merge(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.send(Method::PATCH, path, "application/merge-patch+json", body).await
+        self.send(Method::PATCH, path, "application/merge-patch+json", body)
+            .await
     }
 
     async fn delete(&self, path: &str, body: Value) -> (StatusCode, Value) {
@@ -96,11 +112,18 @@ fn map(name: &str) -> Value {
 }
 
 fn revision(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
-    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+    events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,17 +131,34 @@ async fn objects_are_created_read_changed_and_deleted() {
     let api = Api::new().await;
     let (code, created) = api.post(MAPS, map("one")).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
-    assert!(created["metadata"]["uid"].is_string() && created["metadata"]["creationTimestamp"].is_string());
+    assert!(
+        created["metadata"]["uid"].is_string()
+            && created["metadata"]["creationTimestamp"].is_string()
+    );
     let (code, status) = api.post(MAPS, map("one")).await;
-    assert_eq!((code, status["reason"].as_str()), (StatusCode::CONFLICT, Some("AlreadyExists")));
-    let (_, changed) = api.merge(&format!("{MAPS}/one"), json!({"data": {"b": "2", "a": null}})).await;
+    assert_eq!(
+        (code, status["reason"].as_str()),
+        (StatusCode::CONFLICT, Some("AlreadyExists"))
+    );
+    let (_, changed) = api
+        .merge(
+            &format!("{MAPS}/one"),
+            json!({"data": {"b": "2", "a": null}}),
+        )
+        .await;
     assert_eq!(changed["data"], json!({"b": "2"}));
     let mut stale = created.clone();
     stale["data"] = json!({"c": "3"});
     let (code, status) = api.put(&format!("{MAPS}/one"), stale).await;
-    assert_eq!((code, status["reason"].as_str()), (StatusCode::CONFLICT, Some("Conflict")));
+    assert_eq!(
+        (code, status["reason"].as_str()),
+        (StatusCode::CONFLICT, Some("Conflict"))
+    );
     let (code, status) = api.delete(&format!("{MAPS}/one"), Value::Null).await;
-    assert_eq!((code, status["status"].as_str()), (StatusCode::OK, Some("Success")));
+    assert_eq!(
+        (code, status["status"].as_str()),
+        (StatusCode::OK, Some("Success"))
+    );
     let (code, status) = api.get(&format!("{MAPS}/one")).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
     assert_eq!(status["message"], "configmaps \"one\" not found");
@@ -129,15 +169,33 @@ async fn what_is_not_served_is_refused_as_kubectl_expects() {
     let api = Api::new().await;
     let (code, status) = api.get("/api/v1/namespaces/default/pods").await;
     assert_eq!(code, StatusCode::NOT_FOUND);
-    assert_eq!(status["message"], "the server could not find the requested resource");
+    assert_eq!(
+        status["message"],
+        "the server could not find the requested resource"
+    );
     let (code, status) = api.put(MAPS, map("x")).await;
-    assert_eq!((code, status["kind"].as_str()), (StatusCode::METHOD_NOT_ALLOWED, Some("Status")));
-    let (code, _) = api.post("/api/v1/namespaces/absent/configmaps", map("x")).await;
+    assert_eq!(
+        (code, status["kind"].as_str()),
+        (StatusCode::METHOD_NOT_ALLOWED, Some("Status"))
+    );
+    let (code, _) = api
+        .post("/api/v1/namespaces/absent/configmaps", map("x"))
+        .await;
     assert_eq!(code, StatusCode::NOT_FOUND);
-    let (code, status) = api.post(MAPS, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "No_Name"}})).await;
+    let (code, status) = api
+        .post(
+            MAPS,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "No_Name"}}),
+        )
+        .await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(status["details"]["causes"][0]["field"], "metadata.name");
-    let (code, status) = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json!({})).await;
+    let (code, status) = api
+        .post(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            json!({}),
+        )
+        .await;
     assert_eq!(code, StatusCode::FORBIDDEN, "{status}");
 }
 
@@ -145,12 +203,23 @@ async fn what_is_not_served_is_refused_as_kubectl_expects() {
 async fn a_write_without_change_keeps_the_revision() {
     let api = Api::new().await;
     let (_, created) = api.post(MAPS, map("one")).await;
-    let (_, same) = api.merge(&format!("{MAPS}/one"), json!({"data": {"a": "1"}})).await;
+    let (_, same) = api
+        .merge(&format!("{MAPS}/one"), json!({"data": {"a": "1"}}))
+        .await;
     assert_eq!(revision(&created), revision(&same));
     let apply = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}});
     let path = format!("{MAPS}/one?fieldManager=me&force=true");
-    let (_, first) = api.send(Method::PATCH, &path, "application/apply-patch+yaml", apply.clone()).await;
-    let (_, second) = api.send(Method::PATCH, &path, "application/apply-patch+yaml", apply).await;
+    let (_, first) = api
+        .send(
+            Method::PATCH,
+            &path,
+            "application/apply-patch+yaml",
+            apply.clone(),
+        )
+        .await;
+    let (_, second) = api
+        .send(Method::PATCH, &path, "application/apply-patch+yaml", apply)
+        .await;
     assert_eq!(revision(&first), revision(&second));
 }
 
@@ -162,10 +231,26 @@ async fn the_last_finalizer_deletes_in_one_write() {
     api.post(MAPS, held).await;
     let (code, marked) = api.delete(&format!("{MAPS}/held"), Value::Null).await;
     assert_eq!(code, StatusCode::OK);
-    assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
-    let (_, last) = api.merge(&format!("{MAPS}/held"), json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(api.get(&format!("{MAPS}/held")).await.0, StatusCode::NOT_FOUND);
-    let events = api.watch(&format!("{MAPS}?resourceVersion={}", revision(&marked)), JSON).await;
+    assert!(
+        marked["metadata"]["deletionTimestamp"].is_string(),
+        "{marked}"
+    );
+    let (_, last) = api
+        .merge(
+            &format!("{MAPS}/held"),
+            json!({"metadata": {"finalizers": null}}),
+        )
+        .await;
+    assert_eq!(
+        api.get(&format!("{MAPS}/held")).await.0,
+        StatusCode::NOT_FOUND
+    );
+    let events = api
+        .watch(
+            &format!("{MAPS}?resourceVersion={}", revision(&marked)),
+            JSON,
+        )
+        .await;
     assert_eq!(kinds(&events), ["DELETED"]);
     assert_eq!(revision(&events[0]["object"]), revision(&last));
     assert!(revision(&last) > revision(&marked));
@@ -176,18 +261,26 @@ async fn leaving_a_selector_is_a_deletion() {
     let api = Api::new().await;
     let (_, created) = api.post(MAPS, map("one")).await;
     let path = format!("{MAPS}/one");
-    api.merge(&path, json!({"metadata": {"labels": {"tier": "front"}}})).await;
+    api.merge(&path, json!({"metadata": {"labels": {"tier": "front"}}}))
+        .await;
     api.merge(&path, json!({"data": {"b": "2"}})).await;
-    api.merge(&path, json!({"metadata": {"labels": {"tier": "back"}}})).await;
+    api.merge(&path, json!({"metadata": {"labels": {"tier": "back"}}}))
+        .await;
     let from = revision(&created);
     let watch = format!("{MAPS}?resourceVersion={from}&labelSelector=tier%3Dfront");
     let events = api.watch(&watch, JSON).await;
     assert_eq!(kinds(&events), ["ADDED", "MODIFIED", "DELETED"]);
     assert_eq!(events[2]["object"]["metadata"]["labels"]["tier"], "front");
     assert_eq!(revision(&events[2]["object"]), from + 3);
-    let (_, list) = api.get(&format!("{MAPS}?labelSelector=tier%20in%20(back,middle),!absent")).await;
+    let (_, list) = api
+        .get(&format!(
+            "{MAPS}?labelSelector=tier%20in%20(back,middle),!absent"
+        ))
+        .await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    let (_, list) = api.get(&format!("{MAPS}?fieldSelector=metadata.name%3Dother")).await;
+    let (_, list) = api
+        .get(&format!("{MAPS}?fieldSelector=metadata.name%3Dother"))
+        .await;
     assert_eq!(list["items"].as_array().unwrap().len(), 0);
 }
 
@@ -199,7 +292,9 @@ async fn no_event_between_list_and_watch_is_lost() {
     }
     let (_, list) = api.get(MAPS).await;
     api.post(MAPS, map("after")).await;
-    let events = api.watch(&format!("{MAPS}?resourceVersion={}", revision(&list)), JSON).await;
+    let events = api
+        .watch(&format!("{MAPS}?resourceVersion={}", revision(&list)), JSON)
+        .await;
     assert_eq!(kinds(&events), ["ADDED"]);
     assert_eq!(events[0]["object"]["metadata"]["name"], "after");
 }
@@ -209,9 +304,18 @@ async fn an_old_watch_is_expired() {
     let api = Api::new().await;
     let (_, created) = api.post(MAPS, map("one")).await;
     for index in 0..4200 {
-        api.merge(&format!("{MAPS}/one"), json!({"data": {"n": index.to_string()}})).await;
+        api.merge(
+            &format!("{MAPS}/one"),
+            json!({"data": {"n": index.to_string()}}),
+        )
+        .await;
     }
-    let events = api.watch(&format!("{MAPS}?resourceVersion={}", revision(&created)), JSON).await;
+    let events = api
+        .watch(
+            &format!("{MAPS}?resourceVersion={}", revision(&created)),
+            JSON,
+        )
+        .await;
     assert_eq!(kinds(&events), ["ERROR"]);
     assert_eq!(events[0]["object"]["code"], 410);
 }
@@ -228,12 +332,20 @@ async fn pages_come_from_the_first_snapshot() {
     api.post(MAPS, map("m9z")).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
     let (_, rest) = api.get(&format!("{MAPS}?limit=100&continue={token}")).await;
-    let names: Vec<_> = rest["items"].as_array().unwrap().iter().map(|o| o["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = rest["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|o| o["metadata"]["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["m4", "m5", "m6", "m7", "m8", "m9"]);
     assert_eq!(revision(&rest), revision(&first));
     tokio::time::advance(std::time::Duration::from_secs(301)).await;
     let (code, status) = api.get(&format!("{MAPS}?limit=100&continue={token}")).await;
-    assert_eq!((code, status["reason"].as_str()), (StatusCode::GONE, Some("Expired")));
+    assert_eq!(
+        (code, status["reason"].as_str()),
+        (StatusCode::GONE, Some("Expired"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,7 +353,8 @@ async fn delete_takes_any_body() {
     let api = Api::new().await;
     let (_, one) = api.post(MAPS, map("one")).await;
     let path = format!("{MAPS}/one");
-    let wrong = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "other"}});
+    let wrong =
+        json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "other"}});
     assert_eq!(api.delete(&path, wrong).await.0, StatusCode::CONFLICT);
     let dry = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]});
     assert_eq!(api.delete(&path, dry).await.0, StatusCode::OK);
@@ -258,7 +371,14 @@ async fn secrets_take_string_data() {
     let api = Api::new().await;
     let secrets = "/api/v1/namespaces/default/secrets";
     let (_, secret) = api.post(secrets, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "value"}})).await;
-    assert_eq!((&secret["data"]["key"], &secret["type"], secret.get("stringData")), (&json!("dmFsdWU="), &json!("Opaque"), None));
+    assert_eq!(
+        (
+            &secret["data"]["key"],
+            &secret["type"],
+            secret.get("stringData")
+        ),
+        (&json!("dmFsdWU="), &json!("Opaque"), None)
+    );
     let (code, _) = api.post(secrets, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "data": {"key": "?"}})).await;
     assert!(code.is_client_error());
 }
@@ -266,7 +386,8 @@ async fn secrets_take_string_data() {
 #[tokio::test(start_paused = true)]
 async fn generated_names_are_unique() {
     let api = Api::new().await;
-    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "run-"}});
+    let body =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "run-"}});
     let (_, one) = api.post(MAPS, body.clone()).await;
     let (_, two) = api.post(MAPS, body).await;
     let name = |o: &Value| o["metadata"]["name"].as_str().unwrap().to_owned();
@@ -281,15 +402,36 @@ async fn events_are_converted_both_ways() {
         "action": "Start", "note": "hello", "regarding": {"kind": "Cluster", "name": "c"}, "reportingController": "windlass",
         "reportingInstance": "x", "eventTime": "2026-01-01T00:00:00.000000Z",
     });
-    let (code, created) = api.post("/apis/events.k8s.io/v1/namespaces/default/events", new).await;
-    assert_eq!((code, &created["note"]), (StatusCode::CREATED, &json!("hello")));
+    let (code, created) = api
+        .post("/apis/events.k8s.io/v1/namespaces/default/events", new)
+        .await;
+    assert_eq!(
+        (code, &created["note"]),
+        (StatusCode::CREATED, &json!("hello"))
+    );
     let (_, core) = api.get("/api/v1/namespaces/default/events/e1").await;
-    assert_eq!((&core["message"], &core["involvedObject"]["name"], &core["apiVersion"]), (&json!("hello"), &json!("c"), &json!("v1")));
-    let (_, list) = api.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dc").await;
+    assert_eq!(
+        (
+            &core["message"],
+            &core["involvedObject"]["name"],
+            &core["apiVersion"]
+        ),
+        (&json!("hello"), &json!("c"), &json!("v1"))
+    );
+    let (_, list) = api
+        .get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dc")
+        .await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    let (_, patched) = api.merge("/apis/events.k8s.io/v1/namespaces/default/events/e1", json!({"note": "again"})).await;
+    let (_, patched) = api
+        .merge(
+            "/apis/events.k8s.io/v1/namespaces/default/events/e1",
+            json!({"note": "again"}),
+        )
+        .await;
     assert_eq!(patched["note"], "again");
-    let events = api.watch("/apis/events.k8s.io/v1/namespaces/default/events", JSON).await;
+    let events = api
+        .watch("/apis/events.k8s.io/v1/namespaces/default/events", JSON)
+        .await;
     assert_eq!(events[0]["object"]["note"], "again");
     let events = api.watch("/api/v1/namespaces/default/events", JSON).await;
     assert_eq!(events[0]["object"]["message"], "again");
@@ -300,7 +442,9 @@ async fn tables_also_in_watches() {
     let api = Api::new().await;
     api.post(MAPS, map("one")).await;
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-    let events = api.watch(&format!("{MAPS}?includeObject=Object"), accept).await;
+    let events = api
+        .watch(&format!("{MAPS}?includeObject=Object"), accept)
+        .await;
     assert_eq!(events[0]["object"]["kind"], "Table");
     assert_eq!(events[0]["object"]["rows"][0]["cells"][0], "one");
     assert_eq!(events[0]["object"]["rows"][0]["object"]["data"]["a"], "1");
@@ -314,7 +458,10 @@ async fn an_object_that_is_too_large_is_refused() {
     let (code, status) = api.post(MAPS, large).await;
     assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE);
     let message = status["message"].as_str().unwrap();
-    assert!(message.contains("\"large\"") && message.contains("1572864"), "{message}");
+    assert!(
+        message.contains("\"large\"") && message.contains("1572864"),
+        "{message}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,16 +470,44 @@ async fn status_is_split_and_generation_counts() {
     let body = json!({"apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "c"}, "spec": {}, "status": {"state": "Created"}});
     let (code, created) = api.post(CLUSTERS, body).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
-    assert_eq!((created.get("status"), &created["metadata"]["generation"]), (None, &json!(1)));
+    assert_eq!(
+        (created.get("status"), &created["metadata"]["generation"]),
+        (None, &json!(1))
+    );
     let path = format!("{CLUSTERS}/c");
-    let (_, with_status) = api.merge(&format!("{path}/status"), json!({"status": {"state": "Creating"}, "spec": {"kubernetesVersion": "1.35.4"}})).await;
+    let (_, with_status) = api
+        .merge(
+            &format!("{path}/status"),
+            json!({"status": {"state": "Creating"}, "spec": {"kubernetesVersion": "1.35.4"}}),
+        )
+        .await;
     assert_eq!(with_status["status"]["state"], "Creating", "{with_status}");
-    assert_eq!((&with_status["spec"], &with_status["metadata"]["generation"]), (&json!({}), &json!(1)));
-    let (_, changed) = api.merge(&path, json!({"spec": {"kubernetesVersion": "1.35.4"}, "status": null})).await;
-    assert_eq!((&changed["metadata"]["generation"], &changed["status"]["state"]), (&json!(2), &json!("Creating")));
+    assert_eq!(
+        (&with_status["spec"], &with_status["metadata"]["generation"]),
+        (&json!({}), &json!(1))
+    );
+    let (_, changed) = api
+        .merge(
+            &path,
+            json!({"spec": {"kubernetesVersion": "1.35.4"}, "status": null}),
+        )
+        .await;
+    assert_eq!(
+        (
+            &changed["metadata"]["generation"],
+            &changed["status"]["state"]
+        ),
+        (&json!(2), &json!("Creating"))
+    );
     let mut blind = changed.clone();
-    blind["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-    assert_eq!(api.put(&path, blind).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    blind["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("resourceVersion");
+    assert_eq!(
+        api.put(&path, blind).await.0,
+        StatusCode::UNPROCESSABLE_ENTITY
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -343,7 +518,14 @@ async fn json_patch_tests_null_on_a_missing_path() {
         {"op": "test", "path": "/metadata/finalizers", "value": null},
         {"op": "add", "path": "/metadata/finalizers", "value": ["example.org/f"]},
     ]);
-    let (code, patched) = api.send(Method::PATCH, &format!("{MAPS}/one"), "application/json-patch+json", patch).await;
+    let (code, patched) = api
+        .send(
+            Method::PATCH,
+            &format!("{MAPS}/one"),
+            "application/json-patch+json",
+            patch,
+        )
+        .await;
     assert_eq!(code, StatusCode::OK, "{patched}");
 }
 
@@ -352,21 +534,40 @@ async fn apply_fills_in_the_name() {
     let api = Api::new().await;
     let body = json!({"apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "spec": {}});
     let path = format!("{CLUSTERS}/named?fieldManager=me");
-    let (code, created) = api.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await;
-    assert_eq!((code, &created["metadata"]["name"]), (StatusCode::CREATED, &json!("named")), "{created}");
+    let (code, created) = api
+        .send(Method::PATCH, &path, "application/apply-patch+yaml", body)
+        .await;
+    assert_eq!(
+        (code, &created["metadata"]["name"]),
+        (StatusCode::CREATED, &json!("named")),
+        "{created}"
+    );
     let managed = &created["metadata"]["managedFields"][0];
-    assert_eq!((&managed["manager"], &managed["operation"]), (&json!("me"), &json!("Apply")));
+    assert_eq!(
+        (&managed["manager"], &managed["operation"]),
+        (&json!("me"), &json!("Apply"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_fields_warn_or_fail() {
     let api = Api::new().await;
     let body = json!({"apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "c"}, "spec": {"nope": 1}});
-    let (code, status) = api.post(&format!("{CLUSTERS}?fieldValidation=Strict"), body.clone()).await;
+    let (code, status) = api
+        .post(&format!("{CLUSTERS}?fieldValidation=Strict"), body.clone())
+        .await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
-    assert!(status["message"].as_str().unwrap().contains("unknown field \"spec.nope\""));
+    assert!(
+        status["message"]
+            .as_str()
+            .unwrap()
+            .contains("unknown field \"spec.nope\"")
+    );
     let (code, created) = api.post(CLUSTERS, body).await;
-    assert_eq!((code, created["spec"].get("nope")), (StatusCode::CREATED, None));
+    assert_eq!(
+        (code, created["spec"].get("nope")),
+        (StatusCode::CREATED, None)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -375,7 +576,10 @@ async fn a_non_structural_definition_is_refused() {
     definitions[0].spec.versions[0].schema = serde_json::from_value(json!({
         "openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "array", "items": {}}}}
     })).unwrap();
-    let error = Server::in_memory(&definitions).await.unwrap_err().to_string();
+    let error = Server::in_memory(&definitions)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("clusters.kubespray.k8s.io"), "{error}");
 }
 
@@ -387,10 +591,21 @@ async fn dependents_follow_their_owner() {
     let mut child = map("child");
     child["metadata"]["ownerReferences"] = reference(true);
     api.post(MAPS, child).await;
-    let (_, marked) = api.delete(&format!("{MAPS}/owner"), json!({"propagationPolicy": "Foreground"})).await;
-    assert_eq!(marked["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    let (_, marked) = api
+        .delete(
+            &format!("{MAPS}/owner"),
+            json!({"propagationPolicy": "Foreground"}),
+        )
+        .await;
+    assert_eq!(
+        marked["metadata"]["finalizers"],
+        json!(["foregroundDeletion"])
+    );
     gone(&api, &format!("{MAPS}/owner")).await;
-    assert_eq!(api.get(&format!("{MAPS}/child")).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(
+        api.get(&format!("{MAPS}/child")).await.0,
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,7 +616,11 @@ async fn orphans_stay_and_background_dependents_go() {
         let mut child = map("child");
         child["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
         api.post(MAPS, child).await;
-        api.delete(&format!("{MAPS}/owner"), json!({"propagationPolicy": policy})).await;
+        api.delete(
+            &format!("{MAPS}/owner"),
+            json!({"propagationPolicy": policy}),
+        )
+        .await;
         gone(&api, &format!("{MAPS}/owner")).await;
         if stays {
             let (_, child) = api.get(&format!("{MAPS}/child")).await;
@@ -416,18 +635,32 @@ async fn orphans_stay_and_background_dependents_go() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_namespace_is_emptied() {
     let api = Api::new().await;
-    api.post("/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})).await;
-    api.post("/api/v1/namespaces/team/configmaps", map("one")).await;
+    api.post(
+        "/api/v1/namespaces",
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}),
+    )
+    .await;
+    api.post("/api/v1/namespaces/team/configmaps", map("one"))
+        .await;
     let mut held = map("held");
     held["metadata"]["finalizers"] = json!(["example.org/hold"]);
     api.post("/api/v1/namespaces/team/configmaps", held).await;
     let (_, namespace) = api.delete("/api/v1/namespaces/team", Value::Null).await;
     assert_eq!(namespace["status"]["phase"], "Terminating", "{namespace}");
     gone(&api, "/api/v1/namespaces/team/configmaps/one").await;
-    let (code, status) = api.post("/api/v1/namespaces/team/configmaps", map("late")).await;
-    assert_eq!((code, &status["details"]["causes"][0]["reason"]), (StatusCode::FORBIDDEN, &json!("NamespaceTerminating")));
+    let (code, status) = api
+        .post("/api/v1/namespaces/team/configmaps", map("late"))
+        .await;
+    assert_eq!(
+        (code, &status["details"]["causes"][0]["reason"]),
+        (StatusCode::FORBIDDEN, &json!("NamespaceTerminating"))
+    );
     assert_eq!(api.get("/api/v1/namespaces/team").await.0, StatusCode::OK);
-    api.merge("/api/v1/namespaces/team/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+    api.merge(
+        "/api/v1/namespaces/team/configmaps/held",
+        json!({"metadata": {"finalizers": null}}),
+    )
+    .await;
     gone(&api, "/api/v1/namespaces/team").await;
 }
 
@@ -435,7 +668,10 @@ async fn a_deleted_namespace_is_emptied() {
 async fn gone(api: &Api, path: &str) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
     while api.get(path).await.0 != StatusCode::NOT_FOUND {
-        assert!(tokio::time::Instant::now() < deadline, "{path} is still there");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "{path} is still there"
+        );
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
 }

@@ -30,7 +30,9 @@ use kube::{
 use serde_json::json;
 
 async fn client() -> (Server, Client) {
-    let server = Server::in_memory(&api::custom_resource_definitions()).await.unwrap();
+    let server = Server::in_memory(&api::custom_resource_definitions())
+        .await
+        .unwrap();
     let client = Client::new(server.router(), "default");
     (server, client)
 }
@@ -85,13 +87,20 @@ async fn a_controller_creates_owned_objects_and_heals_them() {
         .for_each(|_| futures::future::ready(()));
     let running = tokio::spawn(controller);
 
-    clusters.create(&PostParams::default(), &cluster("c")).await.unwrap();
+    clusters
+        .create(&PostParams::default(), &cluster("c"))
+        .await
+        .unwrap();
     let there = |map: Option<&ConfigMap>| map.is_some_and(|map| map.data.is_some());
-    within("created", await_condition(maps.clone(), "c", there)).await.unwrap();
+    within("created", await_condition(maps.clone(), "c", there))
+        .await
+        .unwrap();
     let first = maps.get("c").await.unwrap();
     maps.delete("c", &DeleteParams::default()).await.unwrap();
     let anew = move |map: Option<&ConfigMap>| map.is_some_and(|map| map.uid() != first.uid());
-    within("healed", await_condition(maps.clone(), "c", anew)).await.unwrap();
+    within("healed", await_condition(maps.clone(), "c", anew))
+        .await
+        .unwrap();
 
     // The status apply and the owned apply change nothing any more: no pass follows from them.
     let mut before = passes.load(Ordering::SeqCst);
@@ -108,9 +117,14 @@ async fn a_controller_creates_owned_objects_and_heals_them() {
     .await;
     assert!(before < 20, "{before} passes");
 
-    clusters.delete("c", &DeleteParams::default()).await.unwrap();
+    clusters
+        .delete("c", &DeleteParams::default())
+        .await
+        .unwrap();
     let gone = |map: Option<&ConfigMap>| map.is_none();
-    within("collected", await_condition(maps, "c", gone)).await.unwrap();
+    within("collected", await_condition(maps, "c", gone))
+        .await
+        .unwrap();
     running.abort();
 }
 
@@ -126,9 +140,13 @@ async fn reconcile(
         "metadata": {"name": name, "ownerReferences": [cluster.controller_owner_ref(&())]},
         "data": {"name": name},
     });
-    maps.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(owned))
-        .await
-        .map_err(|error| Refused(error.to_string()))?;
+    maps.patch(
+        &name,
+        &PatchParams::apply("test").force(),
+        &Patch::Apply(owned),
+    )
+    .await
+    .map_err(|error| Refused(error.to_string()))?;
     Ok(Action::requeue(Duration::from_secs(300)))
 }
 
@@ -136,7 +154,9 @@ async fn reconcile(
 async fn finalizer_runs_cleanup() {
     let (_server, client) = client().await;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
-    maps.create(&PostParams::default(), &map("held")).await.unwrap();
+    maps.create(&PostParams::default(), &map("held"))
+        .await
+        .unwrap();
     let cleaned = AtomicU32::new(0);
     let pass = || async {
         let object = Arc::new(maps.get("held").await.unwrap());
@@ -150,7 +170,10 @@ async fn finalizer_runs_cleanup() {
         .unwrap();
     };
     pass().await;
-    assert_eq!(maps.get("held").await.unwrap().finalizers(), ["example.org/clean"]);
+    assert_eq!(
+        maps.get("held").await.unwrap().finalizers(),
+        ["example.org/clean"]
+    );
     maps.delete("held", &DeleteParams::default()).await.unwrap();
     pass().await;
     assert_eq!(cleaned.load(Ordering::SeqCst), 1);
@@ -162,7 +185,9 @@ async fn streaming_list_then_events() {
     let (_server, client) = client().await;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     for index in 0..3 {
-        maps.create(&PostParams::default(), &map(&format!("m{index}"))).await.unwrap();
+        maps.create(&PostParams::default(), &map(&format!("m{index}")))
+            .await
+            .unwrap();
     }
     let config = watcher::Config::default().streaming_lists();
     let mut events = std::pin::pin!(watcher(maps.clone(), config));
@@ -191,8 +216,13 @@ async fn bookmarks_do_not_break_a_watch() {
         events.try_next().await.unwrap();
     }
     let quiet = tokio::time::timeout(Duration::from_secs(3600), events.try_next()).await;
-    assert!(quiet.is_err(), "an hour of bookmarks and new watches, and nothing to see: {quiet:?}");
-    maps.create(&PostParams::default(), &map("late")).await.unwrap();
+    assert!(
+        quiet.is_err(),
+        "an hour of bookmarks and new watches, and nothing to see: {quiet:?}"
+    );
+    maps.create(&PostParams::default(), &map("late"))
+        .await
+        .unwrap();
     let event = events.try_next().await.unwrap().unwrap();
     assert!(matches!(event, watcher::Event::Apply(map) if map.name_any() == "late"));
 }
@@ -201,7 +231,10 @@ async fn bookmarks_do_not_break_a_watch() {
 async fn recorded_events_are_read_as_core_events() {
     let (_server, client) = client().await;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), "default");
-    let cluster = clusters.create(&PostParams::default(), &cluster("c")).await.unwrap();
+    let cluster = clusters
+        .create(&PostParams::default(), &cluster("c"))
+        .await
+        .unwrap();
     let recorder = Recorder::new(client.clone(), Reporter::from("test"));
     let event = Event {
         type_: EventType::Warning,
@@ -211,30 +244,44 @@ async fn recorded_events_are_read_as_core_events() {
         secondary: None,
     };
     for _ in 0..3 {
-        recorder.publish(&event, &cluster.object_ref(&())).await.unwrap();
+        recorder
+            .publish(&event, &cluster.object_ref(&()))
+            .await
+            .unwrap();
     }
     let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(client, "default");
     let selected = ListParams::default().fields("involvedObject.name=c");
     let list = events.list(&selected).await.unwrap();
     assert_eq!(list.items.len(), 1, "repeats are counted in one Event");
     let event = &list.items[0];
-    assert_eq!(event.message.as_deref(), Some("1 of 4 nodes does not answer"));
-    assert_eq!(event.series.as_ref().and_then(|series| series.count), Some(3));
+    assert_eq!(
+        event.message.as_deref(),
+        Some("1 of 4 nodes does not answer")
+    );
+    assert_eq!(
+        event.series.as_ref().and_then(|series| series.count),
+        Some(3)
+    );
 }
 
 #[tokio::test]
 async fn only_one_takes_a_lease() {
     let (_server, client) = client().await;
     let leases: Api<Lease> = Api::namespaced(client, "default");
-    let lease: Lease =
-        serde_json::from_value(json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": ""}}))
-            .unwrap();
+    let lease: Lease = serde_json::from_value(
+        json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": ""}}),
+    )
+    .unwrap();
     let seen = leases.create(&PostParams::default(), &lease).await.unwrap();
     let take = |holder: &str| {
         let mut lease = seen.clone();
         lease.spec.get_or_insert_default().holder_identity = Some(holder.into());
         let leases = leases.clone();
-        async move { leases.replace("leader", &PostParams::default(), &lease).await }
+        async move {
+            leases
+                .replace("leader", &PostParams::default(), &lease)
+                .await
+        }
     };
     let (a, b) = tokio::join!(take("a"), take("b"));
     assert_eq!(u32::from(a.is_ok()) + u32::from(b.is_ok()), 1);
@@ -245,7 +292,9 @@ async fn only_one_takes_a_lease() {
 async fn a_day_of_operation() {
     let (_server, client) = client().await;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
-    maps.create(&PostParams::default(), &map("one")).await.unwrap();
+    maps.create(&PostParams::default(), &map("one"))
+        .await
+        .unwrap();
     let passes = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&passes);
     let controller = Controller::new(maps, watcher::Config::default())

@@ -46,12 +46,7 @@ pub(crate) enum Outcome {
     Held(Stored),
 }
 
-pub(crate) async fn one(
-    api: &Api,
-    call: &Call,
-    view: View,
-    request: Request,
-) -> Result<Response> {
+pub(crate) async fn one(api: &Api, call: &Call, view: View, request: Request) -> Result<Response> {
     let resource = call.resource(api);
     let options = options(call, request).await?;
     match delete(api, resource, &options, || find(api, call)).await? {
@@ -120,7 +115,11 @@ pub(crate) async fn delete(
         let new = marked(resource, &old, options)?;
         let gone = finished(resource, &new);
         if dry {
-            return Ok(if gone { Outcome::Gone(object) } else { Outcome::Held(Stored::Dry(new, Vec::new())) });
+            return Ok(if gone {
+                Outcome::Gone(object)
+            } else {
+                Outcome::Held(Stored::Dry(new, Vec::new()))
+            });
         }
         if !gone && new == old {
             return Ok(Outcome::Held(Stored::Object(object, Vec::new())));
@@ -149,7 +148,9 @@ fn check(resource: &Resource, object: &Object, options: &Options) -> Result<()> 
         Some(given) if given != actual => Err(Failure::conflict(
             resource,
             &object.key.name,
-            &format!("Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"),
+            &format!(
+                "Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"
+            ),
         )),
         _ => Ok(()),
     };

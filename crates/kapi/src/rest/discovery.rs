@@ -17,16 +17,26 @@ use crate::{
 pub(crate) fn route(api: &Api, parts: &[&str], request: &Request) -> Result<Response> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let known = matches!(parts, ["api" | "apis" | "version" | "openapi", ..]);
-        return Err(if known { Failure::method_not_allowed() } else { Failure::no_route() });
+        return Err(if known {
+            Failure::method_not_allowed()
+        } else {
+            Failure::no_route()
+        });
     }
     let aggregated = aggregated(request);
     let body = match parts {
-        [""] => json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}),
+        [""] => {
+            json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+        }
         ["version"] => version(),
         ["api"] if aggregated => return Ok(groups_v2(api, true)),
         ["apis"] if aggregated => return Ok(groups_v2(api, false)),
-        ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
-        ["apis"] => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": named_groups(api).iter().map(|(name, versions)| group(name, versions)).collect::<Vec<_>>()}),
+        ["api"] => {
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+        }
+        ["apis"] => {
+            json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": named_groups(api).iter().map(|(name, versions)| group(name, versions)).collect::<Vec<_>>()})
+        }
         ["apis", name] => {
             let groups = named_groups(api);
             let (name, versions) = groups
@@ -53,7 +63,8 @@ fn aggregated(request: &Request) -> bool {
         .and_then(|value| value.to_str().ok())
         .is_some_and(|accept| {
             accept.split(',').any(|choice| {
-                choice.contains("g=apidiscovery.k8s.io") && choice.contains("v=v2")
+                choice.contains("g=apidiscovery.k8s.io")
+                    && choice.contains("v=v2")
                     && !choice.contains("v=v2beta1")
             })
         })
@@ -75,7 +86,12 @@ fn named_groups(api: &Api) -> Vec<(String, Vec<String>)> {
         .groups()
         .into_iter()
         .filter(|(name, _)| !name.is_empty())
-        .map(|(name, versions)| (name.to_owned(), versions.into_iter().map(str::to_owned).collect()))
+        .map(|(name, versions)| {
+            (
+                name.to_owned(),
+                versions.into_iter().map(str::to_owned).collect(),
+            )
+        })
         .collect();
     for (group, _, _) in review::RESOURCES {
         groups.push((group.to_owned(), vec!["v1".to_owned()]));
@@ -112,14 +128,23 @@ fn resources(api: &Api, group: &str, version: &str) -> Result<Value> {
             }));
         }
     }
-    for (_, kind, plural) in review::RESOURCES.iter().filter(|(g, _, _)| *g == group && version == "v1") {
+    for (_, kind, plural) in review::RESOURCES
+        .iter()
+        .filter(|(g, _, _)| *g == group && version == "v1")
+    {
         list.push(json!({"name": plural, "singularName": kind.to_lowercase(), "namespaced": false, "kind": kind, "verbs": ["create"]}));
     }
     if list.is_empty() {
         return Err(Failure::no_route());
     }
-    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Ok(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list}))
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    Ok(
+        json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list}),
+    )
 }
 
 fn groups_v2(api: &Api, core: bool) -> Response {
@@ -143,7 +168,9 @@ fn groups_v2(api: &Api, core: bool) -> Response {
     let mut response = bytes_response(StatusCode::OK, list.to_string());
     response.headers_mut().insert(
         header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
+        HeaderValue::from_static(
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        ),
     );
     response
 }

@@ -44,12 +44,7 @@ impl View {
 }
 
 /// One object in the form asked for.
-pub(crate) fn present(
-    resource: &Resource,
-    object: &Object,
-    view: View,
-    include: Include,
-) -> Bytes {
+pub(crate) fn present(resource: &Resource, object: &Object, view: View, include: Include) -> Bytes {
     if view == View::Plain && resource.form != Form::NewEvent {
         return object.bytes.clone();
     }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     events,
     failure::{Failure, Result},
-    pipeline::{self, Include},
+    pipeline,
     registry::{Form, Resource},
     selector::Selector,
     store::{Key, Object, Snapshot},
@@ -25,7 +25,12 @@ use crate::{
 pub(crate) fn get(api: &Api, call: &Call, view: View) -> Result<Response> {
     let resource = call.resource(api);
     let object = find(api, call)?;
-    let body = present(resource, &object, view, Include::of(call.query("includeObject")));
+    let body = present(
+        resource,
+        &object,
+        view,
+        pipeline::include(call.query("includeObject")),
+    );
     Ok(bytes_response(StatusCode::OK, body))
 }
 
@@ -71,7 +76,7 @@ pub(crate) fn list(api: &Api, call: &Call, view: View) -> Result<Response> {
     match view {
         View::Table => {
             let values: Vec<Value> = page.objects.iter().map(|object| object.value()).collect();
-            let include = Include::of(call.query("includeObject"));
+            let include = pipeline::include(call.query("includeObject"));
             let table = pipeline::table(resource, &values, include, &metadata);
             Ok(json_response(StatusCode::OK, &table))
         }
@@ -142,8 +147,8 @@ fn page(api: &Api, call: &Call, resource: &Resource, selector: &Selector) -> Res
         None => (snapshot_at(api, call, resource)?, None),
     };
     let namespace = call.namespace.as_deref();
-    let mut wanted = within(&snapshot, namespace, after.as_ref())
-        .filter(|object| selector.matches(object));
+    let mut wanted =
+        within(&snapshot, namespace, after.as_ref()).filter(|object| selector.matches(object));
     let mut objects: Vec<Arc<Object>> = Vec::new();
     while limit == 0 || objects.len() < limit {
         match wanted.next() {

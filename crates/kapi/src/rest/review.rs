@@ -17,8 +17,16 @@ pub(crate) enum Review {
 }
 
 pub(crate) const RESOURCES: [(&str, &str, &str); 2] = [
-    ("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
-    ("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews"),
+    (
+        "authorization.k8s.io",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+    ),
+    (
+        "authentication.k8s.io",
+        "SelfSubjectReview",
+        "selfsubjectreviews",
+    ),
 ];
 
 pub(crate) fn route(

@@ -73,11 +73,16 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
     let mut applied = body::yaml(bytes)?;
     for field in ["apiVersion", "kind"] {
         if applied.get(field).and_then(Value::as_str).is_none() {
-            return Err(Failure::bad_request(format!("{field} is required in an apply patch")));
+            return Err(Failure::bad_request(format!(
+                "{field} is required in an apply patch"
+            )));
         }
     }
     accept(call, resource, &mut applied)?;
-    if applied["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
+    if applied["metadata"]
+        .get("managedFields")
+        .is_some_and(|fields| !fields.is_null())
+    {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
     loop {
@@ -93,11 +98,20 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
             }
         }
         if call.sub.is_some() {
-            return Err(Failure::not_found(resource, call.name.as_deref().unwrap_or_default()));
+            return Err(Failure::not_found(
+                resource,
+                call.name.as_deref().unwrap_or_default(),
+            ));
         }
         if let Some(uid) = applied["metadata"]["uid"].as_str() {
-            let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-            return Err(Failure::conflict(resource, call.name.as_deref().unwrap_or_default(), &why));
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Failure::conflict(
+                resource,
+                call.name.as_deref().unwrap_or_default(),
+                &why,
+            ));
         }
         let new = pipeline::apply(None, &applied, call, resource)?;
         match insert(api, call, new, Operation::Apply).await {
@@ -166,7 +180,12 @@ fn accept_changed(resource: &Resource, call: &Call, new: &mut Value) -> Result<(
 /// The revision and uid that the new object names must be those of the current one.
 fn preconditions(resource: &Resource, current: &Object, new: &Value) -> Result<()> {
     let metadata = &new["metadata"];
-    let given = |name: &str| metadata.get(name).and_then(Value::as_str).filter(|v| !v.is_empty());
+    let given = |name: &str| {
+        metadata
+            .get(name)
+            .and_then(Value::as_str)
+            .filter(|v| !v.is_empty())
+    };
     if let Some(uid) = given("uid").filter(|uid| **uid != *current.meta.uid) {
         let why = format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
@@ -194,7 +213,11 @@ fn require_revision(resource: &Resource, new: &Value) -> Result<()> {
         message: "Invalid value: 0x0: must be specified for an update".into(),
         field: "metadata.resourceVersion".into(),
     };
-    Err(Failure::invalid(resource, super::write::name_of(new), &[cause]))
+    Err(Failure::invalid(
+        resource,
+        super::write::name_of(new),
+        &[cause],
+    ))
 }
 
 /// Brings a changed object into the state in which it is stored: what may not change is taken from the old one.
@@ -281,7 +304,11 @@ fn immutable(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(Failure::invalid(resource, super::write::name_of(new), &causes))
+    Err(Failure::invalid(
+        resource,
+        super::write::name_of(new),
+        &causes,
+    ))
 }
 
 /// The part of an object whose change is a new generation.
@@ -313,7 +340,11 @@ fn unchanged(old: &Value, new: &Value) -> bool {
 fn timeless(metadata: &Value) -> Value {
     let mut metadata = metadata.clone();
     remove(&mut metadata, "resourceVersion");
-    for entry in metadata["managedFields"].as_array_mut().into_iter().flatten() {
+    for entry in metadata["managedFields"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
         remove(entry, "time");
     }
     if metadata["managedFields"].is_null() {
@@ -325,7 +356,9 @@ fn timeless(metadata: &Value) -> Value {
 /// Whether nothing holds a deleted object any more: it goes in the same write that removed the last finalizer.
 pub(crate) fn finished(resource: &Resource, value: &Value) -> bool {
     let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
-    value["metadata"].get("deletionTimestamp").is_some_and(Value::is_string)
+    value["metadata"]
+        .get("deletionTimestamp")
+        .is_some_and(Value::is_string)
         && empty(&value["metadata"]["finalizers"])
         && (resource.form != Form::Namespace || empty(&value["spec"]["finalizers"]))
 }

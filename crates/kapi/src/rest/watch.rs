@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, Result},
-    pipeline::Include,
+    pipeline::{self, Include},
     registry::{Form, Resource},
     selector::Selector,
     store::{Edge, Event, Events, Object, Previous},
@@ -79,7 +79,7 @@ impl Watcher {
             namespace: call.namespace.clone(),
             selector,
             view,
-            include: Include::of(call.query("includeObject")),
+            include: pipeline::include(call.query("includeObject")),
             bookmarks: call.flag("allowWatchBookmarks"),
             position: 0,
             first: None,
@@ -105,11 +105,7 @@ impl Watcher {
         }
         while !self.ended {
             self.changed.mark_unchanged();
-            match self
-                .api
-                .store
-                .events(self.resource().stored, self.position)
-            {
+            match self.api.store.events(self.resource().stored, self.position) {
                 Events::Gone(oldest) => {
                     self.ended = true;
                     let failure = Failure::expired(format!(
@@ -219,9 +215,12 @@ impl Watcher {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let (kind, api_version) = match self.view {
-            View::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
+            View::Metadata => (
+                "PartialObjectMetadata".to_owned(),
+                "meta.k8s.io/v1".to_owned(),
+            ),
             View::Table => {
-                let table = crate::pipeline::table(resource, &[], self.include, &metadata);
+                let table = pipeline::table(resource, &[], self.include, &metadata);
                 return line("BOOKMARK", table.to_string().as_bytes());
             }
             View::Plain => (resource.kind.clone(), resource.api_version()),
@@ -229,7 +228,11 @@ impl Watcher {
         let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
         if resource.form == Form::NewEvent || resource.form == Form::Event {
             // Typed clients insist on these fields of an Event, also in a bookmark.
-            let subject = if resource.form == Form::Event { "involvedObject" } else { "regarding" };
+            let subject = if resource.form == Form::Event {
+                "involvedObject"
+            } else {
+                "regarding"
+            };
             object[subject] = json!({});
         }
         line("BOOKMARK", object.to_string().as_bytes())

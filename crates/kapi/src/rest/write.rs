@@ -62,7 +62,10 @@ impl Stored {
 
 /// Checks that a body is of the resource and converts it to its stored form.
 pub(crate) fn accept(call: &Call, resource: &Resource, value: &mut Value) -> Result<()> {
-    let wanted = [("apiVersion", resource.api_version()), ("kind", resource.kind.clone())];
+    let wanted = [
+        ("apiVersion", resource.api_version()),
+        ("kind", resource.kind.clone()),
+    ];
     for (field, wanted) in wanted {
         match value.get(field).and_then(Value::as_str) {
             None | Some("") => value[field] = json!(wanted),
@@ -78,7 +81,10 @@ pub(crate) fn accept(call: &Call, resource: &Resource, value: &mut Value) -> Res
         value["metadata"] = json!({});
     }
     let metadata = &mut value["metadata"];
-    match (&call.namespace, metadata.get("namespace").and_then(Value::as_str)) {
+    match (
+        &call.namespace,
+        metadata.get("namespace").and_then(Value::as_str),
+    ) {
         (Some(namespace), None | Some("")) => metadata["namespace"] = json!(namespace),
         (Some(namespace), Some(given)) if given != namespace => {
             return Err(Failure::bad_request(
@@ -143,7 +149,11 @@ async fn insert_once(
     let resource = call.resource(api);
     let name = name_of(&value).to_owned();
     check_name(resource, &name)?;
-    if value["metadata"].get("resourceVersion").and_then(Value::as_str).is_some_and(|v| !v.is_empty()) {
+    if value["metadata"]
+        .get("resourceVersion")
+        .and_then(Value::as_str)
+        .is_some_and(|v| !v.is_empty())
+    {
         return Err(Failure::bad_request(
             "resourceVersion should not be set on objects to be created",
         ));
@@ -326,7 +336,10 @@ fn secret(resource: &Resource, value: &mut Value) -> Result<()> {
         value["type"] = json!("Opaque");
     }
     for (name, data) in value["data"].as_object().into_iter().flatten() {
-        if data.as_str().is_none_or(|text| STANDARD.decode(text).is_err()) {
+        if data
+            .as_str()
+            .is_none_or(|text| STANDARD.decode(text).is_err())
+        {
             let cause = Cause {
                 reason: "FieldValueInvalid".into(),
                 message: "Invalid value: not base64".into(),
@@ -357,14 +370,20 @@ fn check_name(resource: &Resource, name: &str) -> Result<()> {
     let label = resource.form == Form::Namespace;
     let most = if label { 63 } else { 253 };
     let part = |part: &str| {
-        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let edge =
+            |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         edge(part.chars().next())
             && edge(part.chars().last())
             && part
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
-    let legal = name.len() <= most && if label { part(name) } else { name.split('.').all(part) };
+    let legal = name.len() <= most
+        && if label {
+            part(name)
+        } else {
+            name.split('.').all(part)
+        };
     if legal {
         return Ok(());
     }
@@ -400,7 +419,9 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
                         None => wrong(field, "must be a string"),
                         Some(text) if map == "labels" && !label_value(text) => wrong(
                             field,
-                            &format!("\"{text}\": a label has at most 63 letters, digits, '-', '_' or '.', and starts and ends with a letter or digit"),
+                            &format!(
+                                "\"{text}\": a label has at most 63 letters, digits, '-', '_' or '.', and starts and ends with a letter or digit"
+                            ),
                         ),
                         Some(_) => {}
                     }
@@ -410,9 +431,18 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
         }
     }
     let owners = value["metadata"].get("ownerReferences");
-    for (index, owner) in owners.and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (index, owner) in owners
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         for field in ["apiVersion", "kind", "name", "uid"] {
-            if owner.get(field).and_then(Value::as_str).is_none_or(str::is_empty) {
+            if owner
+                .get(field)
+                .and_then(Value::as_str)
+                .is_none_or(str::is_empty)
+            {
                 wrong(
                     format!("metadata.ownerReferences[{index}].{field}"),
                     "must not be empty",
@@ -428,7 +458,9 @@ fn label_value(text: &str) -> bool {
     text.len() <= 63
         && edge(text.chars().next())
         && edge(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 /// Empty maps and lists of the metadata are left out, as Kubernetes does.
@@ -446,7 +478,9 @@ fn drop_empty_metadata(value: &mut Value) {
 
 pub(crate) fn remove(value: &mut Value, name: &str) -> Option<Value> {
     // Not `swap_remove`: the order of fields is the user's.
-    value.as_object_mut().and_then(|map: &mut Map<String, Value>| map.shift_remove(name))
+    value
+        .as_object_mut()
+        .and_then(|map: &mut Map<String, Value>| map.shift_remove(name))
 }
 
 pub(crate) fn name_of(value: &Value) -> &str {
@@ -471,7 +505,10 @@ pub(crate) fn retryable(error: &WriteError) -> bool {
 
 fn generate_prefix(value: &Value) -> Option<String> {
     let metadata = &value["metadata"];
-    if metadata["name"].as_str().is_some_and(|name| !name.is_empty()) {
+    if metadata["name"]
+        .as_str()
+        .is_some_and(|name| !name.is_empty())
+    {
         return None;
     }
     let prefix = metadata["generateName"].as_str()?;

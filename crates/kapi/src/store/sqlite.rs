@@ -57,7 +57,8 @@ impl Sqlite {
         };
         let (kind, namespace, name, revision, edge, data) = read().map_err(failed)?;
         let bytes = if sealed(&kind) {
-            self.sealer.unseal(&place(&kind, &namespace, &name), &data)?
+            self.sealer
+                .unseal(&place(&kind, &namespace, &name), &data)?
         } else {
             data
         };
@@ -91,7 +92,9 @@ impl Sqlite {
             .query_row(query, [], |row| row.get(0))
             .optional()
             .map_err(failed)?;
-        Ok(found.flatten().and_then(|number| u64::try_from(number).ok()))
+        Ok(found
+            .flatten()
+            .and_then(|number| u64::try_from(number).ok()))
     }
 }
 
@@ -106,8 +109,7 @@ impl Backend for Sqlite {
         Ok(Loaded {
             revision,
             floor,
-            objects: self
-                .records("SELECT kind, namespace, name, revision, 0, data FROM obj")?,
+            objects: self.records("SELECT kind, namespace, name, revision, 0, data FROM obj")?,
             log: self.records(
                 "SELECT kind, namespace, name, revision, edge, data FROM log ORDER BY revision",
             )?,
