@@ -3,6 +3,8 @@
 //! Creates per second with 1 and 16 clients (objects of 4 KiB, one commit to disk before each answer), the list of
 //! 10,000 of them, the way of an event to 100 watchers, and the resident memory. Clients are in-process.
 
+#![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
+
 use std::{
     path::PathBuf,
     time::{Duration, Instant},

@@ -218,7 +218,10 @@ impl Collector {
             })
             .await?;
         }
-        change(api, kind, &owner.key, |value| drop_finalizer(value, ORPHAN)).await
+        change(api, kind, &owner.key, |value| {
+            drop_finalizer(value, ORPHAN);
+        })
+        .await
     }
 
     /// Deletes the dependents, and lets the owner go when none is left that blocks it.
@@ -243,7 +246,7 @@ impl Collector {
             return Ok(());
         }
         change(api, kind, &owner.key, |value| {
-            drop_finalizer(value, FOREGROUND)
+            drop_finalizer(value, FOREGROUND);
         })
         .await
     }

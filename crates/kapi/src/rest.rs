@@ -13,7 +13,7 @@ pub(crate) mod update;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-use std::sync::Arc;
+use std::{fs::File, sync::Arc};
 
 use axum::{
     body::Body,
@@ -21,6 +21,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, Method, StatusCode, header};
+use nix::fcntl::Flock;
 use serde_json::{Value, json};
 
 use self::{negotiate::View, request::Call};
@@ -34,6 +35,9 @@ use crate::{
 pub(crate) struct Api {
     pub registry: Registry,
     pub store: Store,
+    /// The lock of the data directory. Last, so that it is given back after the store is closed, whoever holds the API
+    /// longest.
+    pub _lock: Option<Flock<File>>,
 }
 
 pub(crate) async fn handle(State(api): State<Arc<Api>>, request: Request) -> Response {
@@ -83,9 +87,8 @@ async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Respons
     let method = request.method().clone();
     let view = View::of(request.headers());
     match (method, call.name.is_some()) {
-        (Method::GET, false) if call.flag("watch") => watch::watch(api, &call, view),
+        (Method::GET, _) if call.flag("watch") => watch::watch(api, &call, view),
         (Method::GET, false) => read::list(&api, &call, view),
-        (Method::GET, true) if call.flag("watch") => watch::watch(api, &call, view),
         (Method::GET, true) => read::get(&api, &call, view),
         (Method::POST, false) => write::create(&api, &call, view, request).await,
         (Method::PUT, true) => update::replace(&api, &call, view, request).await,

@@ -88,11 +88,10 @@ pub enum ServerError {
     NoAddress,
 }
 
-/// An open API server. Dropping it and all its routers closes the store.
+/// An open API server. The directory is free again when it and all its routers are dropped.
 pub struct Server {
     api: Arc<Api>,
     listening: Option<Listening>,
-    _lock: Option<Flock<File>>,
 }
 
 struct Listening {
@@ -119,16 +118,12 @@ impl Server {
         let backend = Sqlite::open(&directory.join("state.db"), &directory.join("secrets.key"))
             .map_err(store_error)?;
         let store = Store::threaded(kinds, Box::new(backend)).map_err(store_error)?;
-        let api = start(registry, store).await?;
+        let api = start(registry, store, Some(lock)).await?;
         let listening = options
             .listen
             .map(|address| Listening::open(directory, address))
             .transpose()?;
-        Ok(Self {
-            api,
-            listening,
-            _lock: Some(lock),
-        })
+        Ok(Self { api, listening })
     }
 
     /// Opens a server that forgets everything, and commits in the caller's task: for tests, also with paused time.
@@ -136,9 +131,8 @@ impl Server {
         let registry = Registry::new(crds)?;
         let store = Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
         Ok(Self {
-            api: start(registry, store).await?,
+            api: start(registry, store, None).await?,
             listening: None,
-            _lock: None,
         })
     }
 
@@ -218,15 +212,23 @@ fn bind(address: SocketAddr, remembered: &Path) -> Result<TcpListener, ServerErr
         match TcpListener::bind(SocketAddr::new(address.ip(), port)) {
             Ok(listener) => return Ok(listener),
             Err(error) => {
-                tracing::warn!(port, %error, "the port of the last time is taken; another is chosen, and the kubeconfig rewritten")
+                tracing::warn!(port, %error, "the port of the last time is taken; another is chosen, and the kubeconfig rewritten");
             }
         }
     }
     TcpListener::bind(address).map_err(|source| ServerError::Bind { address, source })
 }
 
-async fn start(registry: Registry, store: Store) -> Result<Arc<Api>, ServerError> {
-    let api = Arc::new(Api { registry, store });
+async fn start(
+    registry: Registry,
+    store: Store,
+    lock: Option<Flock<File>>,
+) -> Result<Arc<Api>, ServerError> {
+    let api = Arc::new(Api {
+        registry,
+        store,
+        _lock: lock,
+    });
     seed(&api).await?;
     tokio::spawn(gc::collect(Arc::downgrade(&api)));
     Ok(api)

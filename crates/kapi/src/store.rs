@@ -382,7 +382,7 @@ impl Shared {
         let mut done = Vec::with_capacity(jobs.len());
         let mut batch = Batch::default();
         for job in jobs {
-            match self.stage(job.write, revision + 1, &mut maps) {
+            match stage(job.write, revision + 1, &mut maps) {
                 Ok((kind, event)) => {
                     revision += 1;
                     batch.revision = revision;
@@ -417,43 +417,6 @@ impl Shared {
         self.publish(revision, maps, done);
     }
 
-    /// Checks one write against the working copy and puts it there.
-    fn stage(
-        &self,
-        write: Write,
-        revision: u64,
-        maps: &mut [Objects],
-    ) -> Result<(usize, Arc<Event>), WriteError> {
-        let map = maps.get_mut(write.kind).ok_or(WriteError::Conflict)?;
-        let current = map.get(&write.key).cloned();
-        match (write.expect, &current) {
-            (Expect::Absent, None) => {}
-            (Expect::Absent, Some(_)) => return Err(WriteError::Exists),
-            (Expect::Revision(expected), Some(current)) if current.revision == expected => {}
-            (Expect::Revision(_), _) => return Err(WriteError::Conflict),
-        }
-        let object = Arc::new(write.draft.finish(write.key.clone(), revision));
-        if write.delete {
-            map.remove_mut(&write.key);
-        } else {
-            map.insert_mut(write.key, Arc::clone(&object));
-        }
-        let edge = match (&current, write.delete) {
-            (_, true) => Edge::Deleted,
-            (None, false) => Edge::Added,
-            (Some(_), false) => Edge::Modified,
-        };
-        let previous = current.map_or(Previous::Absent, Previous::Known);
-        Ok((
-            write.kind,
-            Arc::new(Event {
-                edge,
-                object,
-                previous,
-            }),
-        ))
-    }
-
     fn publish(&self, revision: u64, maps: Vec<Objects>, done: Vec<Done>) {
         let mut touched = vec![false; maps.len()];
         {
@@ -481,6 +444,42 @@ impl Shared {
             let _ = reply.send(Ok(Arc::clone(&event.object)));
         }
     }
+}
+
+/// Checks one write against the working copy and puts it there.
+fn stage(
+    write: Write,
+    revision: u64,
+    maps: &mut [Objects],
+) -> Result<(usize, Arc<Event>), WriteError> {
+    let map = maps.get_mut(write.kind).ok_or(WriteError::Conflict)?;
+    let current = map.get(&write.key).cloned();
+    match (write.expect, &current) {
+        (Expect::Absent, None) => {}
+        (Expect::Absent, Some(_)) => return Err(WriteError::Exists),
+        (Expect::Revision(expected), Some(current)) if current.revision == expected => {}
+        (Expect::Revision(_), _) => return Err(WriteError::Conflict),
+    }
+    let object = Arc::new(write.draft.finish(write.key.clone(), revision));
+    if write.delete {
+        map.remove_mut(&write.key);
+    } else {
+        map.insert_mut(write.key, Arc::clone(&object));
+    }
+    let edge = match (&current, write.delete) {
+        (_, true) => Edge::Deleted,
+        (None, false) => Edge::Added,
+        (Some(_), false) => Edge::Modified,
+    };
+    let previous = current.map_or(Previous::Absent, Previous::Known);
+    Ok((
+        write.kind,
+        Arc::new(Event {
+            edge,
+            object,
+            previous,
+        }),
+    ))
 }
 
 type Done = (
@@ -536,3 +535,73 @@ const RING_EVENTS: usize = 4096;
 const RING_BYTES: usize = 32 << 20;
 /// Writes per commit. Above this the latency of the first grows without more throughput.
 const BATCH_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{backend::Loaded, *};
+
+    /// A disk that is full for one commit.
+    struct FullOnce(bool);
+
+    impl Backend for FullOnce {
+        fn load(&mut self) -> Result<Loaded, BackendError> {
+            backend::Memory.load()
+        }
+
+        fn commit(&mut self, _: &Batch) -> Result<(), BackendError> {
+            if std::mem::replace(&mut self.0, false) {
+                Err(BackendError::Full)
+            } else {
+                Ok(())
+            }
+        }
+    }
+
+    fn kinds() -> Vec<StoredKind> {
+        vec![StoredKind {
+            name: "configmaps".into(),
+            fields: Vec::new(),
+        }]
+    }
+
+    fn write(name: &str) -> Write {
+        Write {
+            kind: 0,
+            key: Key::new("default", name),
+            expect: Expect::Absent,
+            draft: Draft::new(&json!({"metadata": {"name": name}}), &[]),
+            delete: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_changes_nothing_that_is_seen() {
+        let store = Store::inline(kinds(), Box::new(FullOnce(true))).unwrap();
+        let before = store.revision();
+        let error = store.write(write("one")).await.unwrap_err();
+        assert!(matches!(error, WriteError::Full));
+        assert_eq!(store.revision(), before);
+        assert!(store.object(0, &Key::new("default", "one")).is_none());
+        store.write(write("one")).await.unwrap();
+        assert_eq!(store.revision(), before + 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_two_writers_that_expect_the_same_one_wins() {
+        let store = Arc::new(Store::threaded(kinds(), Box::new(backend::Memory)).unwrap());
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..32 {
+            let store = Arc::clone(&store);
+            tasks.spawn(async move { store.write(write("one")).await.is_ok() });
+        }
+        let won = tasks
+            .join_all()
+            .await
+            .into_iter()
+            .filter(|won| *won)
+            .count();
+        assert_eq!(won, 1);
+    }
+}

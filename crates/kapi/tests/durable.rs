@@ -1,5 +1,7 @@
 //! The data directory: what was acknowledged is there after any end of the process, and nothing is overwritten.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::{
     io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
@@ -46,7 +48,9 @@ async fn objects_and_watches_survive_a_restart() {
         maps.create(&PostParams::default(), &map("two"))
             .await
             .unwrap();
-        maps.delete("one", &Default::default()).await.unwrap();
+        maps.delete("one", &kube::api::DeleteParams::default())
+            .await
+            .unwrap();
         list.metadata.resource_version.unwrap()
     };
     let server = reopen(directory.path()).await;

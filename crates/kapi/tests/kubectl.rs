@@ -3,6 +3,8 @@
 //! `WINDLASS_KUBECTL` names the program; else the one on the PATH is taken. Without one the test says so and passes:
 //! kubectl is not part of this repository.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},

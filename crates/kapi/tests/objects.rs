@@ -18,8 +18,11 @@
 //! | a watcher that lags gets 410 | `an_old_watch_is_expired` |
 //! | strategic merge of built-in kinds | `kubectl.rs: kubectl_talks_to_it` (client-side apply) |
 //! | stringData, generateName, status split, generation | `secrets_take_string_data`, `generated_names_are_unique`, `status_is_split_and_generation_counts` |
+//! | a full disk (`store.rs`) | `a_full_disk_changes_nothing_that_is_seen` |
 //! | the crypto provider of rustls is named | `tls.rs: kubeconfig_works_and_anonymous_is_refused` |
 //! | watch start is atomic with the list | `no_event_between_list_and_watch_is_lost` |
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use axum::body::Body;
 use http::{Method, Request, StatusCode, header};
@@ -409,12 +412,12 @@ async fn events_are_converted_both_ways() {
         (code, &created["note"]),
         (StatusCode::CREATED, &json!("hello"))
     );
-    let (_, core) = api.get("/api/v1/namespaces/default/events/e1").await;
+    let (_, older) = api.get("/api/v1/namespaces/default/events/e1").await;
     assert_eq!(
         (
-            &core["message"],
-            &core["involvedObject"]["name"],
-            &core["apiVersion"]
+            &older["message"],
+            &older["involvedObject"]["name"],
+            &older["apiVersion"]
         ),
         (&json!("hello"), &json!("c"), &json!("v1"))
     );

@@ -1,5 +1,7 @@
 //! The kube runtime against the API in the same process: controllers, finalizers, watchers, events, leases.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::{
     sync::{
         Arc,
@@ -147,7 +149,7 @@ async fn reconcile(
     )
     .await
     .map_err(|error| Refused(error.to_string()))?;
-    Ok(Action::requeue(Duration::from_secs(300)))
+    Ok(Action::requeue(Duration::from_mins(5)))
 }
 
 #[tokio::test]
@@ -215,7 +217,7 @@ async fn bookmarks_do_not_break_a_watch() {
     for _ in 0..2 {
         events.try_next().await.unwrap();
     }
-    let quiet = tokio::time::timeout(Duration::from_secs(3600), events.try_next()).await;
+    let quiet = tokio::time::timeout(Duration::from_hours(1), events.try_next()).await;
     assert!(
         quiet.is_err(),
         "an hour of bookmarks and new watches, and nothing to see: {quiet:?}"
@@ -301,13 +303,13 @@ async fn a_day_of_operation() {
         .run(
             move |_, _| {
                 count.fetch_add(1, Ordering::SeqCst);
-                futures::future::ok::<_, Refused>(Action::requeue(Duration::from_secs(300)))
+                futures::future::ok::<_, Refused>(Action::requeue(Duration::from_mins(5)))
             },
             |_, _, _| Action::requeue(Duration::from_secs(1)),
             Arc::new(()),
         )
         .for_each(|_| futures::future::ready(()));
-    let day = tokio::time::timeout(Duration::from_secs(24 * 3600), controller).await;
+    let day = tokio::time::timeout(Duration::from_hours(24), controller).await;
     assert!(day.is_err());
     let passes = passes.load(Ordering::SeqCst);
     assert!((286..=290).contains(&passes), "{passes} passes");

@@ -1,5 +1,7 @@
 //! TLS: the kubeconfig works, nobody else gets in, and a restart changes neither.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::{net::SocketAddr, os::unix::fs::PermissionsExt, path::Path};
 
 use futures::TryStreamExt;

@@ -33,6 +33,8 @@ pub(super) fn message(api_version: &str, kind: &str) -> Option<&'static [Field]>
         ("v1", "ServiceAccount") => SERVICE_ACCOUNT,
         ("events.k8s.io/v1", "Event") => EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
+        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => ACCESS_REVIEW,
+        ("authentication.k8s.io/v1", "SelfSubjectReview") => SUBJECT_REVIEW,
         // Options travel in the version of the resource that is deleted.
         (_, "DeleteOptions") => DELETE_OPTIONS,
         _ => return None,
@@ -44,6 +46,34 @@ const fn field(number: u64, name: &'static str, form: Form) -> Field {
 }
 
 use Form::{Bool, Bytes, Integer, Json, List, Map, Message, MicroTime, String, Time};
+
+const ACCESS_REVIEW: &[Field] = &[
+    field(1, "metadata", Message(METADATA)),
+    field(
+        2,
+        "spec",
+        Message(&[
+            field(1, "resourceAttributes", Message(RESOURCE_ATTRIBUTES)),
+            field(
+                2,
+                "nonResourceAttributes",
+                Message(&[field(1, "path", String), field(2, "verb", String)]),
+            ),
+        ]),
+    ),
+];
+
+const RESOURCE_ATTRIBUTES: &[Field] = &[
+    field(1, "namespace", String),
+    field(2, "verb", String),
+    field(3, "group", String),
+    field(4, "version", String),
+    field(5, "resource", String),
+    field(6, "subresource", String),
+    field(7, "name", String),
+];
+
+const SUBJECT_REVIEW: &[Field] = &[field(1, "metadata", Message(METADATA))];
 
 const NAMESPACE: &[Field] = &[
     field(1, "metadata", Message(METADATA)),
