@@ -1,6 +1,10 @@
 //! Brings playbooks and cuts them.
 
-use ansible::{catalogue, slice::Playbook};
+use ansible::{
+    catalogue,
+    slice::Playbook,
+    source::{self, SourceRequest},
+};
 
 use super::{Checkout, Place, Wish};
 use crate::{inputs::SourceInput, layout::Layout, problem::Problem};
@@ -14,40 +18,59 @@ pub enum LoadError {
     Unusable(Problem),
 }
 
-/// Brings the playbooks of a wish.
+/// Brings the playbooks of a wish into the data directory and reads them.
 pub async fn load(wish: &Wish, layout: &Layout) -> Result<Checkout, LoadError> {
-    let Place::Path(path) = &wish.place else {
-        return Err(LoadError::Unreachable("not yet".into()));
+    let request = match &wish.place {
+        Place::Git { url, reference } => SourceRequest::Git {
+            url: url.clone(),
+            reference: reference.clone(),
+        },
+        Place::Path(path) => SourceRequest::Path(path.clone()),
+        Place::Image(image) => SourceRequest::Image(image.clone()),
     };
-    let directory = path.clone();
-    let _ = layout;
-    let source = SourceInput {
-        origin: wish.place.to_string(),
-        revision: None,
-        digest: "x".into(),
-    };
-    tokio::task::spawn_blocking(move || cut(source, directory))
+    let origin = wish.place.to_string();
+    let fetched = source::fetch(&request, &layout.sources())
         .await
+        .map_err(|error| not_fetched(&origin, &error))?;
+    let source = SourceInput {
+        origin,
+        revision: fetched.revision,
+        digest: fetched.digest,
+    };
+    let cut = tokio::task::spawn_blocking(move || cut(source, fetched.path));
+    cut.await
         .map_err(|error| LoadError::Unreachable(error.to_string()))?
 }
 
+fn not_fetched(origin: &str, error: &source::Error) -> LoadError {
+    match error {
+        source::Error::NoDirectory(_)
+        | source::Error::NotKubespray { .. }
+        | source::Error::NoGit(_)
+        | source::Error::Image(_) => unusable(origin, error),
+        _ => LoadError::Unreachable(crate::chain(error)),
+    }
+}
+
 fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, LoadError> {
-    let unusable = |error: &dyn std::error::Error| {
-        LoadError::Unusable(Problem::new(
-            "Cluster spec.kubespray.source",
-            &source.origin,
-            crate::chain(error),
-            "point it at an unmodified kubespray checkout, or at a playbook bundle with its contract",
-        ))
-    };
-    let installable = catalogue::installable(&directory).map_err(|error| unusable(&error))?;
-    let create = Playbook::read(&directory, "cluster").map_err(|error| unusable(&error))?;
-    let reset = Playbook::read(&directory, "reset").map_err(|error| unusable(&error))?;
+    let origin = source.origin.clone();
+    let installable =
+        catalogue::installable(&directory).map_err(|error| unusable(&origin, &error))?;
+    let read = |name| Playbook::read(&directory, name).map_err(|error| unusable(&origin, &error));
     Ok(Checkout {
+        create: read("cluster")?,
+        reset: read("reset")?,
         source,
         directory,
         installable,
-        create,
-        reset,
     })
+}
+
+fn unusable(origin: &str, error: &dyn std::error::Error) -> LoadError {
+    LoadError::Unusable(Problem::new(
+        "Cluster spec.kubespray.source",
+        origin,
+        crate::chain(error),
+        "name an unmodified kubespray checkout, or playbooks with its contract",
+    ))
 }

@@ -1,37 +1,247 @@
 //! Steps before the playbook: the Python environment, and whether the hosts answer.
 
-use api::run::{FailureClass, Step};
-use workflow::{StepContext, StepOutcome};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+
+use ansible::{
+    catalogue,
+    probe::{self, HostKeys, Options, Report, Target},
+    sandbox::{self, Request, Sandbox},
+};
+use api::{
+    HostName,
+    node::Role,
+    run::{ExcludedHost, Failure, FailureClass, Results, Step},
+};
+use tokio::sync::mpsc;
+use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
-    executor::{KubesprayExecutor, failed},
-    workspace::failure,
+    executor::{KubesprayExecutor, failed, succeeded},
+    workspace::{disk, failure},
 };
+
+/// How long a login and a few questions may take on a host that answers.
+const LOGIN: Duration = Duration::from_secs(30);
 
 /// Makes the Python environment.
 pub(crate) async fn sandbox(
-    _executor: &KubesprayExecutor,
-    _step: &Step,
-    _context: &StepContext,
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
 ) -> StepOutcome {
-    failed(failure(
-        FailureClass::Permanent,
-        "NotThere",
-        "not there yet".to_owned(),
-        None,
-    ))
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let progress = move |text: &str| {
+        // Nobody listens when the step was stopped.
+        let _ = tell.send(text.to_owned());
+    };
+    let making = ensure(executor, &progress);
+    tokio::pin!(making);
+    let made = loop {
+        tokio::select! {
+            made = &mut making => break made,
+            Some(task) = told.recv() => {
+                let progress = StepProgress { task: Some(task), ..StepProgress::default() };
+                if context.reporter.progress(&step.id, progress).await.is_err() {
+                    return StepOutcome::Interrupted { detail: None };
+                }
+            }
+        }
+    };
+    match made {
+        Ok(sandbox) => succeeded(Some(format!("ansible-core {}", sandbox.core))),
+        Err(failure) => failed(failure),
+    }
+}
+
+/// The environment, made if it is not there.
+pub(crate) async fn ensure(
+    executor: &KubesprayExecutor,
+    progress: &(dyn Fn(&str) + Send + Sync),
+) -> Result<Sandbox, Failure> {
+    let release = catalogue::release(executor.job.inputs.kubespray).map_err(|error| {
+        failure(
+            FailureClass::Config,
+            "UnknownRelease",
+            error.to_string(),
+            None,
+        )
+    })?;
+    let request = Request {
+        checkout: executor.workspace.checkout(),
+        python: release.python,
+        core: release.ansible_core,
+    };
+    sandbox::ensure(&request, &executor.job.layout.sandboxes(), progress)
+        .await
+        .map_err(|error| {
+            let (class, code, remedy) = match &error {
+                sandbox::Error::NoPython { .. } => (
+                    FailureClass::External,
+                    "NoPython",
+                    "install a Python of that range, then retry the run",
+                ),
+                sandbox::Error::NoUv(_) => (
+                    FailureClass::External,
+                    "NoUv",
+                    "install uv, or python3-venv and python3-pip, then retry the run",
+                ),
+                sandbox::Error::Unfit { .. } => (
+                    FailureClass::Permanent,
+                    "SandboxUnfit",
+                    "remove the environment's directory, then retry the run",
+                ),
+                sandbox::Error::File { .. } | sandbox::Error::Command { .. } => (
+                    FailureClass::Transient,
+                    "SandboxNotMade",
+                    "check the network and the disk of this machine, then retry the run",
+                ),
+            };
+            failure(class, code, crate::chain(&error), Some(remedy))
+        })
 }
 
 /// Asks every host whether it answers.
 pub(crate) async fn probe(
-    _executor: &KubesprayExecutor,
-    _step: &Step,
-    _context: &StepContext,
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
 ) -> StepOutcome {
-    failed(failure(
-        FailureClass::Permanent,
-        "NotThere",
-        "not there yet".to_owned(),
-        None,
-    ))
+    let options = match options(executor).await {
+        Ok(options) => options,
+        Err(failure) => return failed(failure),
+    };
+    let left_out = |name: &HostName| context.excluded.iter().any(|host| host.host == *name);
+    let targets: Vec<_> = targets(executor, &step.hosts)
+        .into_iter()
+        .filter(|target| !left_out(&target.name))
+        .collect();
+    let reports = probe::probe(&targets, &options).await;
+    if let Err(error) = remember_pythons(executor, &reports) {
+        return failed(disk(&pythons_file(executor), &error));
+    }
+    judge(&reports)
+}
+
+/// Hosts that do not answer are left to the gate; hosts that answer and refuse need a person.
+fn judge(reports: &[Report]) -> StepOutcome {
+    let troubled = || {
+        reports
+            .iter()
+            .filter_map(|report| Some((&report.host, report.answer.as_ref().err()?)))
+    };
+    let unreachable: Vec<_> = troubled()
+        .filter(|(_, problem)| problem.reason.is_unreachable())
+        .map(|(host, problem)| ExcludedHost {
+            host: host.clone(),
+            reason: problem.reason.message().to_owned(),
+        })
+        .collect();
+    let refused: Vec<_> = troubled()
+        .filter(|(_, problem)| !problem.reason.is_unreachable())
+        .collect();
+    let answering = reports.len() - unreachable.len() - refused.len();
+    let Some((_, first)) = refused.first() else {
+        return StepOutcome::Succeeded {
+            results: Results::default(),
+            unreachable,
+            detail: Some(format!("{answering} of {} hosts answer", reports.len())),
+        };
+    };
+    let texts: Vec<_> = refused
+        .iter()
+        .map(|(host, problem)| format!("{host}: {} ({})", problem.reason.message(), problem.detail))
+        .collect();
+    let mut failure = failure(
+        FailureClass::Config,
+        first.reason.code(),
+        texts.join("; "),
+        Some(first.reason.remedy()),
+    );
+    failure.hosts = refused.iter().map(|(host, _)| (*host).clone()).collect();
+    StepOutcome::Failed {
+        failure,
+        results: Results::default(),
+        unreachable,
+    }
+}
+
+/// How hosts are asked, and their keys checked.
+pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Failure> {
+    let ssh = &executor.job.inputs.ssh;
+    let known_hosts = executor.workspace.known_hosts();
+    let host_keys = if let Some(lines) = &ssh.known_hosts {
+        let text = format!("{}\n", lines.trim_end());
+        fs::write(&known_hosts, text).map_err(|error| disk(&known_hosts, &error))?;
+        HostKeys::Strict
+    } else {
+        HostKeys::AcceptNew
+    };
+    Ok(Options {
+        connect_timeout: ssh.connect_timeout.into(),
+        login_timeout: LOGIN,
+        key: executor.workspace.key().await?,
+        known_hosts,
+        host_keys,
+        bastion: ssh.bastion.as_ref().map(|bastion| {
+            format!(
+                "{}@{}:{}",
+                bastion.user.as_deref().unwrap_or(&ssh.user),
+                bastion.address,
+                bastion.port.unwrap_or(22)
+            )
+        }),
+    })
+}
+
+/// The hosts as ssh reaches them.
+pub(crate) fn targets(executor: &KubesprayExecutor, hosts: &[HostName]) -> Vec<Target> {
+    let inputs = &executor.job.inputs;
+    hosts
+        .iter()
+        .filter_map(|name| {
+            let host = inputs
+                .hosts
+                .iter()
+                .find(|host| host.name == name.as_str())?;
+            // A bastion is proved by every host behind it.
+            if host.roles == [Role::Bastion] {
+                return None;
+            }
+            Some(Target {
+                name: name.clone(),
+                address: host.variables.ansible_host.clone(),
+                port: host.variables.ansible_port.unwrap_or(inputs.ssh.port),
+                user: host
+                    .variables
+                    .ansible_user
+                    .clone()
+                    .unwrap_or_else(|| inputs.ssh.user.clone()),
+            })
+        })
+        .collect()
+}
+
+fn pythons_file(executor: &KubesprayExecutor) -> PathBuf {
+    executor.job.directory.join("pythons.json")
+}
+
+/// Interpreter discovery may pick a broken one; the probe's is known to work. A later runner reads it again.
+fn remember_pythons(executor: &KubesprayExecutor, reports: &[Report]) -> std::io::Result<()> {
+    let mut pythons = pythons(executor);
+    for report in reports {
+        if let Ok(facts) = &report.answer
+            && let Some(python) = &facts.python
+        {
+            pythons.insert(report.host.to_string(), python.clone());
+        }
+    }
+    fs::write(pythons_file(executor), serde_json::to_vec(&pythons)?)
+}
+
+/// The Python of each host that the probe found.
+pub(crate) fn pythons(executor: &KubesprayExecutor) -> BTreeMap<String, String> {
+    fs::read(pythons_file(executor))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
 }
