@@ -188,7 +188,7 @@ fn down() -> Result<()> {
     let (lab, keeper) = current()?;
     let keeper = nix::unistd::Pid::from_raw(keeper);
     nix::sys::signal::kill(keeper, nix::sys::signal::Signal::SIGTERM).context("end the keeper")?;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while lab.dir().exists() {
         if Instant::now() > deadline {
             bail!("{} is still there", lab.dir().display());

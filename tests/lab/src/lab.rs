@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::base::{self, Base};
+use crate::declare::declare;
 use crate::{Progress, cache, command, images, packages, programs, sweep};
 
 /// What to start.
@@ -492,73 +493,9 @@ fn is_alive(dir: &Path) -> bool {
     File::open(dir.join("lock")).is_ok_and(|lock| lock.try_lock().is_err())
 }
 
-/// Names, addresses and keys, before anything runs.
-fn declare(options: &LabOptions, dir: &Path) -> Result<Vec<Host>> {
-    key_pair(&dir.join("id"), "windlass-lab")?;
-    let presences = std::iter::empty()
-        .chain(std::iter::repeat_n(Presence::Live, options.hosts.into()))
-        .chain(std::iter::repeat_n(Presence::Dead, options.dead.into()))
-        .chain(std::iter::repeat_n(
-            Presence::Refusing,
-            options.refusing.into(),
-        ));
-    let mut hosts = Vec::new();
-    for (presence, number) in presences.zip(1_u8..) {
-        let name = format!("host-{number}");
-        let address = Ipv4Addr::new(10, 77, 0, 10 + number);
-        let known_hosts = match presence {
-            Presence::Live => Some(host_key(dir, &name, address)?),
-            Presence::Dead | Presence::Refusing => None,
-        };
-        hosts.push(Host {
-            name,
-            address,
-            presence,
-            known_hosts,
-        });
-    }
-    let known: String = hosts
-        .iter()
-        .filter_map(|host| host.known_hosts.clone())
-        .map(|line| line + "\n")
-        .collect();
-    fs::write(dir.join("known_hosts"), known)?;
-    let names: String = hosts
-        .iter()
-        .map(|host| format!("{} {}\n", host.address, host.name))
-        .collect();
-    fs::write(
-        dir.join("hosts.txt"),
-        format!("127.0.0.1 localhost\n{names}"),
-    )?;
-    Ok(hosts)
-}
-
-fn host_key(dir: &Path, name: &str, address: Ipv4Addr) -> Result<String> {
-    let disk = dir.join("hosts").join(name);
-    fs::create_dir_all(&disk)?;
-    let key = disk.join("ssh_host_ed25519_key");
-    key_pair(&key, name)?;
-    let public = fs::read_to_string(key.with_extension("pub")).context("read the host key")?;
-    let mut words = public.split_whitespace();
-    let (Some(kind), Some(body)) = (words.next(), words.next()) else {
-        bail!("ssh-keygen wrote no public key");
-    };
-    Ok(format!("{address},{name} {kind} {body}"))
-}
-
-fn key_pair(path: &Path, comment: &str) -> Result<()> {
-    command::output(
-        Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"])
-            .arg(path),
-    )
-    .context("make a key pair")?;
-    Ok(())
-}
-
 const OWNER: &str = include_str!("scripts/owner.sh");
 const BOOT: &str = include_str!("scripts/boot.sh");
 const KILL: &str = include_str!("scripts/kill.sh");
 
+/// The machine's own address on the bridge; hosts count up from .11.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);

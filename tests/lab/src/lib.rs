@@ -11,6 +11,7 @@
 pub mod base;
 pub mod cache;
 mod command;
+mod declare;
 pub mod images;
 mod lab;
 pub mod packages;

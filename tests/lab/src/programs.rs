@@ -243,8 +243,9 @@ fn stamp(version: &str) -> String {
             ("gitTreeState", "clean"),
             ("gitCommit", "0"),
         ] {
-            flags.push_str(" -X ");
-            flags.push_str(&format!("{package}.{name}={value}"));
+            for part in [" -X ", package, ".", name, "=", value] {
+                flags.push_str(part);
+            }
         }
     }
     flags
