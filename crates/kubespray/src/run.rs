@@ -14,9 +14,6 @@ pub mod apply;
 pub mod plan;
 pub mod report;
 
-/// The field manager of this reconciler.
-pub const FIELD_MANAGER: &str = "windlass-run";
-
 /// One pass.
 pub async fn reconcile(
     object: Arc<DeserializeGuard<Run>>,

@@ -27,6 +27,9 @@ mod prepare;
 mod steps;
 mod workspace;
 
+/// The field manager of the status of Runs.
+pub const FIELD_MANAGER: &str = "windlass-runner";
+
 /// Which run to execute, and where.
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -9,8 +9,8 @@ use kube::{
 };
 use serde_json::json;
 
-use super::FIELD_MANAGER;
 use crate::context::{Context, Error};
+use crate::runner::FIELD_MANAGER;
 
 /// Writes the conditions.
 pub async fn publish(run: &Run, error: Option<&Error>, context: &Context) -> Result<(), Error> {
@@ -18,7 +18,9 @@ pub async fn publish(run: &Run, error: Option<&Error>, context: &Context) -> Res
         .status
         .as_ref()
         .is_some_and(|status| status.runner.is_some());
-    if error.is_none() && has_runner {
+    // One writer at a time and one field manager for both: conditions that two managers own in parts cannot be removed by
+    // either. A runner that does not start again is told of in the log.
+    if has_runner {
         return Ok(());
     }
     let previous = run

@@ -24,11 +24,9 @@ use workflow::{
     status::{Live, derive},
 };
 
-use super::{Error, Job};
+use super::{Error, FIELD_MANAGER, Job};
 use crate::cluster::compile;
 
-/// The field manager of runners.
-const FIELD_MANAGER: &str = "windlass-runner";
 /// Progress is written at most that often.
 const THROTTLE: Duration = Duration::from_secs(2);
 /// The longest wait between two tries to reach the API.
