@@ -31,7 +31,8 @@ pub(crate) struct Demo {
 pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("failed to listen for Ctrl-C")?;
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .context("failed to listen for Ctrl-C")?;
     }
     let started = Instant::now();
     let result = play(options, &interrupted);
@@ -40,14 +41,22 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
         std::process::exit(130);
     }
     result?;
-    println!("\nThe demo took {} s. Everything that it made is removed.", started.elapsed().as_secs());
+    println!(
+        "\nThe demo took {} s. Everything that it made is removed.",
+        started.elapsed().as_secs()
+    );
     Ok(())
 }
 
 fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     heading("What is needed (kept for the next time)");
     println!("windlass: building it takes about two minutes the first time");
-    tools::run(&mut tools::cargo(&["build", "--package", "windlass", "--quiet"]))?;
+    tools::run(&mut tools::cargo(&[
+        "build",
+        "--package",
+        "windlass",
+        "--quiet",
+    ]))?;
     let progress = lab::progress::Terminal::default();
     let mut stage = Stage::set(
         Options {
@@ -64,7 +73,10 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
         println!("{:<8} {:<12} {:?}", host.name, host.address, host.presence);
     }
     stage.up()?;
-    println!("the embedded API answers; data in {}", stage.data().display());
+    println!(
+        "the embedded API answers; data in {}",
+        stage.data().display()
+    );
 
     heading("The plan: windlass plan -f examples/first-cluster");
     show(&mut stage.windlass(&["plan", "-f", "examples/first-cluster"]))?;
@@ -78,15 +90,31 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if let Err(error) = show(&mut stage.windlass(&["status", "--watch"])) {
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
         show(&mut stage.windlass(&["logs"]))?;
-        return Err(error.context(format!("the cluster was not raised; the end of the log:\n{}", stage.log_tail())));
+        return Err(error.context(format!(
+            "the cluster was not raised; the end of the log:\n{}",
+            stage.log_tail()
+        )));
     }
     println!("raised in {} s", raising.elapsed().as_secs());
 
     heading("What Kubernetes says of its objects");
     healthy(&stage)?;
-    show(&mut stage.kubectl(&["--namespace", NAMESPACE, "get", "clusters,clusternodes,runs", "--output", "wide"]))?;
+    show(&mut stage.kubectl(&[
+        "--namespace",
+        NAMESPACE,
+        "get",
+        "clusters,clusternodes,runs",
+        "--output",
+        "wide",
+    ]))?;
     println!();
-    show(&mut stage.kubectl(&["--namespace", NAMESPACE, "get", "events", "--sort-by=.lastTimestamp"]))?;
+    show(&mut stage.kubectl(&[
+        "--namespace",
+        NAMESPACE,
+        "get",
+        "events",
+        "--sort-by=.lastTimestamp",
+    ]))?;
 
     heading("The raised cluster, by its kubeconfig");
     raised(&stage)?;
@@ -99,10 +127,17 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
 
 /// Waits until the cluster is Created and healthy.
 fn healthy(stage: &Stage) -> anyhow::Result<()> {
-    wait_until("the cluster to be Created with HEALTH_OK", Duration::from_secs(60), || {
-        let status = stage.object("clusters.kubespray.k8s.io", "first")?["status"].clone();
-        Ok((status["state"] == "Created" && status["cluster"]["health"] == "HEALTH_OK").then_some(()))
-    })
+    wait_until(
+        "the cluster to be Created with HEALTH_OK",
+        Duration::from_secs(60),
+        || {
+            let status = stage.object("clusters.kubespray.k8s.io", "first")?["status"].clone();
+            Ok(
+                (status["state"] == "Created" && status["cluster"]["health"] == "HEALTH_OK")
+                    .then_some(()),
+            )
+        },
+    )
 }
 
 /// Shows the nodes, and runs a pod.
@@ -111,26 +146,56 @@ fn raised(stage: &Stage) -> anyhow::Result<()> {
     let mut write = stage.windlass(&["kubeconfig", "first", "--write"]);
     show(write.arg(&kubeconfig))?;
     show(&mut stage.kubectl_by(&kubeconfig, &["get", "nodes", "--output", "wide"]))?;
-    let run = ["run", "hello", "--image=registry.k8s.io/busybox:1", "--image-pull-policy=Never", "--restart=Never"];
-    let say = ["--command", "--", "sh", "-c", "echo a pod runs on $(hostname)"];
+    let run = [
+        "run",
+        "hello",
+        "--image=registry.k8s.io/busybox:1",
+        "--image-pull-policy=Never",
+        "--restart=Never",
+    ];
+    let say = [
+        "--command",
+        "--",
+        "sh",
+        "-c",
+        "echo a pod runs on $(hostname)",
+    ];
     show(&mut stage.kubectl_by(&kubeconfig, &[&run[..], &say[..]].concat()))?;
-    let done = ["wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/hello", "--timeout=60s"];
+    let done = [
+        "wait",
+        "--for=jsonpath={.status.phase}=Succeeded",
+        "pod/hello",
+        "--timeout=60s",
+    ];
     show(&mut stage.kubectl_by(&kubeconfig, &done))?;
     show(&mut stage.kubectl_by(&kubeconfig, &["logs", "hello"]))
 }
 
 fn next(stage: &Stage) {
     heading("To try next");
-    let enter = format!("nsenter --target {} --mount --pid --net --wd=.", stage.lab.owner());
+    let enter = format!(
+        "nsenter --target {} --mount --pid --net --wd=.",
+        stage.lab.owner()
+    );
     println!("with --keep the cluster stays up until Ctrl-C; then, in another terminal:");
-    let windlass = format!("target/debug/windlass --data-dir {} -n {NAMESPACE}", stage.data().display());
+    let windlass = format!(
+        "target/debug/windlass --data-dir {} -n {NAMESPACE}",
+        stage.data().display()
+    );
     println!("  {enter} {windlass} status");
     println!("  {enter} {windlass} logs --step etcd/install");
-    println!("  {enter} kubectl --kubeconfig {} get pods -A", stage.data().join("first.kubeconfig").display());
+    println!(
+        "  {enter} kubectl --kubeconfig {} get pods -A",
+        stage.data().join("first.kubeconfig").display()
+    );
 }
 
 fn dead_worker(stage: &Stage) -> serde_json::Value {
-    let address = stage.lab.hosts().last().map(|host| host.address.to_string());
+    let address = stage
+        .lab
+        .hosts()
+        .last()
+        .map(|host| host.address.to_string());
     serde_json::json!({
         "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
         "metadata": {"name": "worker-3", "namespace": NAMESPACE},

@@ -15,8 +15,10 @@ pub(crate) fn write() -> anyhow::Result<()> {
     for (file, content) in files()? {
         let file = tools::root().join(file);
         let directory = file.parent().context("a generated file has a directory")?;
-        std::fs::create_dir_all(directory).with_context(|| format!("failed to make {}", directory.display()))?;
-        std::fs::write(&file, content).with_context(|| format!("failed to write {}", file.display()))?;
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("failed to make {}", directory.display()))?;
+        std::fs::write(&file, content)
+            .with_context(|| format!("failed to write {}", file.display()))?;
         println!("wrote {}", file.display());
     }
     Ok(())
@@ -27,11 +29,18 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let stale: Vec<_> = files()?
         .into_iter()
         .filter(|(file, content)| {
-            std::fs::read_to_string(tools::root().join(file)).ok().as_deref() != Some(content.as_str())
+            std::fs::read_to_string(tools::root().join(file))
+                .ok()
+                .as_deref()
+                != Some(content.as_str())
         })
         .map(|(file, _)| file.display().to_string())
         .collect();
-    anyhow::ensure!(stale.is_empty(), "not what the code gives, run `cargo xtask generate`: {}", stale.join(", "));
+    anyhow::ensure!(
+        stale.is_empty(),
+        "not what the code gives, run `cargo xtask generate`: {}",
+        stale.join(", ")
+    );
     Ok(())
 }
 
@@ -44,8 +53,12 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     for definition in api::custom_resource_definitions() {
         let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;
         let name = definition.metadata.name.as_deref().unwrap_or_default();
-        let yaml = serde_saphyr::to_string(&value).with_context(|| format!("failed to print {name}"))?;
-        files.insert(Path::new("docs/reference/crds").join(format!("{name}.yaml")), yaml);
+        let yaml =
+            serde_saphyr::to_string(&value).with_context(|| format!("failed to print {name}"))?;
+        files.insert(
+            Path::new("docs/reference/crds").join(format!("{name}.yaml")),
+            yaml,
+        );
         describe(&value, &mut reference);
     }
     files.insert("docs/reference/custom-resources.md".into(), reference);
@@ -74,19 +87,32 @@ fn fields(path: &str, schema: &serde_json::Value, reference: &mut String) {
         Some(kind) => kind,
         None => "integer or string",
     };
-    let description = text(&schema["description"]).replace('\n', " ").replace('|', "\\|");
+    let description = text(&schema["description"])
+        .replace('\n', " ")
+        .replace('|', "\\|");
     let values = schema["enum"].as_array().map(|values| {
-        let values: Vec<_> = values.iter().filter(|v| !v.is_null()).map(|v| format!("`{}`", text(v))).collect();
+        let values: Vec<_> = values
+            .iter()
+            .filter(|v| !v.is_null())
+            .map(|v| format!("`{}`", text(v)))
+            .collect();
         format!(" One of {}.", values.join(", "))
     });
-    reference.push_str(&format!("| `{path}` | {kind} | {description}{} |\n", values.unwrap_or_default()));
+    reference.push_str(&format!(
+        "| `{path}` | {kind} | {description}{} |\n",
+        values.unwrap_or_default()
+    ));
     if let Some(properties) = schema["properties"].as_object() {
         for (name, property) in properties {
             fields(&format!("{path}.{name}"), property, reference);
         }
     }
     if schema["items"]["properties"].is_object() {
-        for (name, property) in schema["items"]["properties"].as_object().into_iter().flatten() {
+        for (name, property) in schema["items"]["properties"]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
             fields(&format!("{path}[].{name}"), property, reference);
         }
     }
@@ -98,7 +124,12 @@ fn text(value: &serde_json::Value) -> String {
 
 /// The help of every command, from the program itself.
 fn command_line() -> anyhow::Result<String> {
-    tools::run(&mut tools::cargo(&["build", "--quiet", "--package", "windlass"]))?;
+    tools::run(&mut tools::cargo(&[
+        "build",
+        "--quiet",
+        "--package",
+        "windlass",
+    ]))?;
     let program = tools::root().join("target/debug/windlass");
     let main = help(&program, &[])?;
     let mut reference = format!(
@@ -119,7 +150,11 @@ fn help(program: &Path, command: &[&str]) -> anyhow::Result<String> {
         .env("COLUMNS", "100")
         .output()
         .context("failed to start windlass")?;
-    anyhow::ensure!(output.status.success(), "windlass --help failed: {}", output.status);
+    anyhow::ensure!(
+        output.status.success(),
+        "windlass --help failed: {}",
+        output.status
+    );
     let help = String::from_utf8(output.stdout).context("the help is not UTF-8")?;
     let lines: Vec<_> = help.lines().map(str::trim_end).collect();
     Ok(lines.join("\n") + "\n")

@@ -3,8 +3,12 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod demo;
+mod generate;
 mod hosts;
+mod test;
 mod testenv;
+mod tools;
 
 /// Commands for working on Windlass.
 #[derive(Debug, Parser)]
@@ -16,6 +20,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Raise a real three-node cluster on throw-away hosts, from nothing.
+    Demo(demo::Demo),
+    /// Run every check that CI runs.
+    Test(test::Test),
+    /// Write the files that are generated from the code: CRDs and references.
+    Generate,
     /// Throw-away hosts with ssh, in a network of their own.
     #[command(subcommand)]
     Hosts(hosts::Command),
@@ -25,6 +35,9 @@ enum Command {
 
 fn main() -> Result<()> {
     match Arguments::parse().command {
+        Command::Demo(options) => demo::demo(&options),
+        Command::Test(options) => test::test(&options),
+        Command::Generate => generate::write(),
         Command::Hosts(command) => hosts::run(command),
         Command::Testenv => testenv::run(),
     }

@@ -15,13 +15,31 @@ pub(crate) struct Test {
     quick: bool,
 }
 
+/// The Debian packages that tests start programs of.
+const PACKAGES: &[(&str, &str)] = &[
+    ("openssh-server", "/usr/sbin/sshd"),
+    ("openssh-client", "ssh"),
+    ("git", "git"),
+    ("python3", "python3"),
+];
+
 /// One check: its name and what it does.
 type Check = (&'static str, fn(&Test) -> anyhow::Result<()>);
 
 const CHECKS: [Check; 7] = [
-    ("format", |_| tools::run(&mut tools::cargo(&["fmt", "--all", "--check"]))),
+    ("format", |_| {
+        tools::run(&mut tools::cargo(&["fmt", "--all", "--check"]))
+    }),
     ("lints", |_| {
-        let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
+        let arguments = [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "--deny",
+            "warnings",
+        ];
         tools::run(&mut tools::cargo(&arguments))
     }),
     ("generated files", |_| generate::check()),
@@ -30,13 +48,20 @@ const CHECKS: [Check; 7] = [
         let mut command = tools::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
         tools::run(command.env("RUSTDOCFLAGS", "--deny warnings"))
     }),
-    ("doc tests", |_| tools::run(&mut tools::cargo(&["test", "--workspace", "--doc", "--quiet"]))),
+    ("doc tests", |_| {
+        tools::run(&mut tools::cargo(&[
+            "test",
+            "--workspace",
+            "--doc",
+            "--quiet",
+        ]))
+    }),
     ("tests", |options| nextest(options)),
 ];
 
 /// Runs every check; the last thing printed is the test runner's own summary.
 pub(crate) fn test(options: &Test) -> anyhow::Result<()> {
-    lab::packages::ensure(&["openssh-server", "openssh-client", "git"])?;
+    lab::packages::ensure(PACKAGES, &lab::progress::Terminal::default())?;
     for (name, check) in CHECKS {
         let started = Instant::now();
         eprintln!("== {name}");
@@ -48,19 +73,31 @@ pub(crate) fn test(options: &Test) -> anyhow::Result<()> {
 
 fn deny() -> anyhow::Result<()> {
     let mut command = Command::new(tools::ensure()?.join("cargo-deny"));
-    command.current_dir(tools::root()).args(["--log-level", "error", "check", "licenses", "bans", "sources"]);
+    command.current_dir(tools::root()).args([
+        "--log-level",
+        "error",
+        "check",
+        "licenses",
+        "bans",
+        "sources",
+    ]);
     tools::run(&mut command)
 }
 
 fn nextest(options: &Test) -> anyhow::Result<()> {
     let mut command = Command::new(tools::ensure()?.join("cargo-nextest"));
-    command.current_dir(tools::root()).args(["nextest", "run", "--workspace"]);
+    command
+        .current_dir(tools::root())
+        .args(["nextest", "run", "--workspace"]);
     if options.quick {
         command.args(["--exclude", "e2e", "--exclude", "lab"]);
     } else {
         // What the suites on real hosts need, made before the clock of any test runs.
-        let kubernetes = lab::ensure_all()?;
-        command.env("WINDLASS_KUBECTL", kubernetes.join("kubectl"));
+        let progress = lab::progress::Terminal::default();
+        let programs = lab::programs::ensure(&progress)?;
+        lab::images::ensure(&programs, &progress)?;
+        lab::base::ensure(lab::base::Base::default(), &progress)?;
+        command.env("WINDLASS_KUBECTL", programs.dir.join("kubectl"));
     }
     tools::run(&mut command)
 }

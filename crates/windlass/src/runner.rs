@@ -1,8 +1,29 @@
-//! Being written.
+//! `windlass runner`: executes one Run. Windlass starts it by itself; by hand it is good for looking into a run.
 
-pub(crate) async fn run(
-    _: &crate::cli::Global,
-    _: crate::cli::Runner,
-) -> anyhow::Result<std::process::ExitCode> {
-    Ok(std::process::ExitCode::SUCCESS)
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use crate::cli::{Global, Runner};
+
+/// Executes the run; the exit code says how it ended.
+pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<ExitCode> {
+    let (namespace, run) = options
+        .run
+        .split_once('/')
+        .filter(|(namespace, run)| !namespace.is_empty() && !run.is_empty())
+        .with_context(|| format!("--run is NAMESPACE/NAME, not {:?}", options.run))?;
+    let own = global.own_kubeconfig()?;
+    let exit = kubespray::runner::main(kubespray::runner::Options {
+        namespace: namespace.to_owned(),
+        run: run.to_owned(),
+        data_dir: global.data_directory()?,
+        kubeconfig: global
+            .kubeconfig
+            .clone()
+            .or_else(|| own.exists().then_some(own)),
+    })
+    .await
+    .with_context(|| format!("failed to execute run {}", options.run))?;
+    Ok(ExitCode::from(exit.code()))
 }

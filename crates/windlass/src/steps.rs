@@ -1,5 +1,98 @@
-//! Being written.
+//! `windlass steps`: the ordered steps of a playbook.
 
-pub(crate) async fn steps(_: &crate::cli::Global, _: &crate::cli::Steps) -> anyhow::Result<()> {
+use std::path::PathBuf;
+
+use ansible::slice::{self, Playbook};
+use anyhow::Context;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use crate::{
+    cli::{Global, Output, Steps},
+    sandbox,
+};
+
+/// One step, as it is printed.
+#[derive(Debug, Serialize)]
+struct Line {
+    id: String,
+    hosts: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<usize>,
+    file: String,
+}
+
+/// Lists the steps of a playbook of a checkout.
+pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()> {
+    let playbook = Playbook::read(&options.checkout, &options.playbook)
+        .with_context(|| format!("failed to read the playbook {}", options.playbook))?;
+    let counts = match options.tasks {
+        true => tasks(global, options, &playbook).await?,
+        false => Vec::new(),
+    };
+    let lines: Vec<Line> = playbook
+        .slices()
+        .iter()
+        .enumerate()
+        .map(|(index, slice)| Line {
+            tasks: counts.get(index).copied(),
+            id: slice.id.clone(),
+            hosts: slice.hosts.clone(),
+            name: slice.name.clone(),
+            file: format!("{}:{}", slice.file.display(), slice.line),
+        })
+        .collect();
+    match options.output {
+        Output::Text => println!("{}", table(&lines)),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&lines)?),
+        Output::Yaml => println!("{}", serde_saphyr::to_string(&lines)?),
+    }
     Ok(())
+}
+
+/// How many tasks each play lists; includes add more at run time.
+async fn tasks(
+    global: &Global,
+    options: &Steps,
+    playbook: &Playbook,
+) -> anyhow::Result<Vec<usize>> {
+    let checkout =
+        std::path::absolute(&options.checkout).context("failed to resolve the checkout")?;
+    let made = sandbox::ensure(global, &checkout).await?;
+    let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
+    let inventory = directory.path().join("hosts.ini");
+    std::fs::write(&inventory, INVENTORY).context("failed to write an inventory")?;
+    let file: PathBuf = checkout.join(playbook.file());
+    let plays = slice::list_tasks(
+        &made.ansible_playbook(),
+        &checkout.join("ansible.cfg"),
+        &inventory,
+        &file,
+    )
+    .await?;
+    Ok(plays.iter().map(|play| play.tasks.len()).collect())
+}
+
+/// One host in every group, so that no play is empty.
+const INVENTORY: &str = "[kube_control_plane]\nhost\n[etcd]\nhost\n[kube_node]\nhost\n\
+                         [k8s_cluster:children]\nkube_control_plane\nkube_node\n";
+
+fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["", "STEP", "TASKS", "HOSTS", "PLAY", "FILE"]);
+    for (index, line) in lines.iter().enumerate() {
+        let number = (index + 1).to_string();
+        let tasks = line.tasks.map_or("-".into(), |tasks| tasks.to_string());
+        table.add_row([
+            &number,
+            &line.id,
+            &tasks,
+            &line.hosts,
+            &line.name,
+            &line.file,
+        ]);
+    }
+    table
 }

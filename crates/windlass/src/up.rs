@@ -1,11 +1,119 @@
-//! Being written.
+//! `windlass up` and `windlass controller`: the operator, with its own API or against another.
 
-pub(crate) async fn up(_: &crate::cli::Global, _: crate::cli::Up) -> anyhow::Result<()> {
+use std::{net::SocketAddr, path::Path};
+
+use anyhow::Context;
+use controller::Shutdown;
+use kapi::Server;
+use kube::Client;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    apply,
+    cli::{Controller, Global, Up},
+};
+
+/// How many objects of a kind are worked on at once.
+const CONCURRENCY: u16 = 16;
+
+/// Port 0: the port of the last time, or a free one.
+const ANY_PORT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// Starts the embedded API and the controllers, and runs until it is told to end.
+pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
+    let data = global.data_directory()?;
+    let shutdown = shutdown_on_signals()?;
+    let server = Server::open(kapi::Options {
+        data_dir: data.clone(),
+        crds: api::custom_resource_definitions(),
+        listen: Some(options.listen.unwrap_or(ANY_PORT)),
+    })
+    .await
+    .with_context(|| format!("failed to open {}", data.display()))?;
+    let client = Client::new(server.router(), "default");
+    greet(&server, &data);
+    let kubeconfig = global.own_kubeconfig()?;
+    let operator = operate(client, &data, Some(&kubeconfig), shutdown.clone())?;
+    let serving = server.serve(shutdown.wait());
+    let applying = async {
+        if !options.filename.is_empty() {
+            apply::apply_files(global, &options.filename).await?;
+        }
+        anyhow::Ok(())
+    };
+    let (served, (), applied) = tokio::join!(serving, operator, applying);
+    served.context("the API ended")?;
+    applied
+}
+
+/// Starts the controllers alone.
+pub(crate) async fn controller(global: &Global, _: Controller) -> anyhow::Result<()> {
+    let shutdown = shutdown_on_signals()?;
+    let client = global.client().await?;
+    operate(
+        client,
+        &global.data_directory()?,
+        global.kubeconfig.as_deref(),
+        shutdown,
+    )?
+    .await;
     Ok(())
 }
-pub(crate) async fn controller(
-    _: &crate::cli::Global,
-    _: crate::cli::Controller,
-) -> anyhow::Result<()> {
-    Ok(())
+
+fn operate(
+    client: Client,
+    data: &Path,
+    kubeconfig: Option<&Path>,
+    shutdown: Shutdown,
+) -> anyhow::Result<impl Future<Output = ()> + use<>> {
+    let program = std::env::current_exe().context("failed to find this program")?;
+    let mut arguments = Vec::new();
+    if let Some(kubeconfig) = kubeconfig {
+        arguments.extend(["--kubeconfig".to_owned(), kubeconfig.display().to_string()]);
+    }
+    arguments.push("runner".to_owned());
+    let options = kubespray::Options {
+        data_dir: data.to_owned(),
+        runner: kubespray::supervisor::Command { program, arguments },
+        concurrency: CONCURRENCY,
+    };
+    Ok(kubespray::operate(client, options, shutdown))
+}
+
+fn greet(server: &Server, data: &Path) {
+    let address = server
+        .address()
+        .map(|address| address.to_string())
+        .unwrap_or_default();
+    let kubeconfig = server
+        .kubeconfig()
+        .map(|file| file.display().to_string())
+        .unwrap_or_default();
+    println!("windlass {} is up", env!("CARGO_PKG_VERSION"));
+    println!("  API         https://{address}");
+    println!("  data        {}", data.display());
+    println!("  kubeconfig  {kubeconfig}");
+    println!("\nIn another terminal:");
+    println!("  windlass plan -f examples/first-cluster     # what would be done");
+    println!("  windlass apply -f examples/first-cluster");
+    println!("  kubectl --kubeconfig {kubeconfig} get clusters,clusternodes,runs -A\n");
+    println!("Ctrl-C ends it; a run that is at work goes on and is found again at the next start.");
+}
+
+/// A shutdown that SIGINT and SIGTERM start.
+fn shutdown_on_signals() -> anyhow::Result<Shutdown> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
+    let shutdown = Shutdown::default();
+    let trigger = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("ending");
+        trigger.trigger();
+    });
+    Ok(shutdown)
 }

@@ -1,0 +1,311 @@
+//! Hosts of a lab, and a `windlass up` that reaches them.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use lab::{Lab, LabOptions, Progress, programs};
+use serde_json::{Value, json};
+
+/// The namespace that the stage's objects are in.
+pub const NAMESPACE: &str = "first-cluster";
+
+/// How the stage is set.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Hosts that answer.
+    pub hosts: u8,
+    /// Hosts that swallow every packet.
+    pub dead: u8,
+    /// The `windlass` program.
+    pub windlass: PathBuf,
+    /// Where `windlass up` starts: relative paths in objects begin there.
+    pub directory: PathBuf,
+}
+
+/// How a process is ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Signal {
+    /// At once, without a chance to clean up.
+    Kill,
+    /// As Ctrl-C does.
+    Interrupt,
+}
+
+/// Hosts of a lab, and a `windlass up` that reaches them. All of it ends with the value, and with its process.
+#[derive(Debug)]
+pub struct Stage {
+    /// The hosts.
+    pub lab: Lab,
+    options: Options,
+    up: Option<Child>,
+    kubectl: PathBuf,
+}
+
+impl Stage {
+    /// Boots the hosts; Windlass is not started yet.
+    ///
+    /// # Errors
+    ///
+    /// What the hosts need cannot be made, or they do not boot.
+    pub fn set(options: Options, progress: &dyn Progress) -> anyhow::Result<Self> {
+        let wanted = LabOptions {
+            hosts: options.hosts,
+            dead: options.dead,
+            ..LabOptions::default()
+        };
+        let wanted = wanted.with_kubernetes(progress)?;
+        let kubectl = programs::ensure(progress)?.dir.join("kubectl");
+        let lab = Lab::start(&wanted, progress)?;
+        Ok(Self {
+            lab,
+            options,
+            up: None,
+            kubectl,
+        })
+    }
+
+    /// Starts `windlass up` and waits until its API answers.
+    ///
+    /// # Errors
+    ///
+    /// It ends, or does not answer within half a minute; the error shows the end of its log.
+    pub fn up(&mut self) -> anyhow::Result<()> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .context("failed to open the log")?;
+        let mut command = self.windlass(&["up"]);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        self.up = Some(command.spawn().context("failed to start windlass up")?);
+        wait_until("the API to answer", Duration::from_secs(30), || {
+            if let Some(status) = self.up.as_mut().and_then(|up| up.try_wait().ok().flatten()) {
+                bail!("windlass up ended ({status}):\n{}", self.log_tail());
+            }
+            let answered = self.kubectl(&["get", "--raw", "/readyz"]).output()?;
+            Ok(answered.status.success().then_some(()))
+        })
+        .with_context(|| format!("the end of its log:\n{}", self.log_tail()))
+    }
+
+    /// Ends `windlass up`, and waits for it. The runner that it started goes on.
+    ///
+    /// # Errors
+    ///
+    /// It does not run, or cannot be ended.
+    pub fn down(&mut self, signal: Signal) -> anyhow::Result<()> {
+        let mut up = self.up.take().context("windlass up does not run")?;
+        let inner = Lab::inner(&up).context("windlass up has no process")?;
+        kill(inner, signal)?;
+        up.wait().context("failed to wait for windlass up")?;
+        Ok(())
+    }
+
+    /// Ends one process of the stage by its number inside the lab at once, such as a runner's in `Run.status.runner`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process.
+    pub fn kill_inside(&self, pid: i64) -> anyhow::Result<()> {
+        let mut command = Command::new("kill");
+        command.args(["-KILL", &pid.to_string()]);
+        output(&mut self.lab.enter(&command))?;
+        Ok(())
+    }
+
+    /// Applies the first cluster: its namespace, the ssh key of the lab as a Secret, and the example's objects with the
+    /// lab's host keys.
+    ///
+    /// # Errors
+    ///
+    /// An object is refused.
+    pub fn apply_example(&self, example: &Path) -> anyhow::Result<()> {
+        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+            self.secret()?,
+        ]});
+        self.apply(&objects)?;
+        let mut command = self.windlass(&["apply", "--filename"]);
+        output(command.arg(example))?;
+        Ok(())
+    }
+
+    /// The lab's ssh key as a Secret.
+    ///
+    /// # Errors
+    ///
+    /// The key cannot be read.
+    pub fn secret(&self) -> anyhow::Result<Value> {
+        let key = std::fs::read(self.lab.key_path()).context("failed to read the lab's key")?;
+        Ok(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
+            "metadata": {"name": "ssh", "namespace": NAMESPACE},
+            "data": {"ssh-privatekey": STANDARD.encode(key)},
+        }))
+    }
+
+    /// Applies objects by `windlass apply`.
+    ///
+    /// # Errors
+    ///
+    /// An object is refused.
+    pub fn apply(&self, objects: &Value) -> anyhow::Result<()> {
+        // A file that only its owner reads: objects may hold keys, which have no place in arguments.
+        let file = self.lab.dir().join("objects.json");
+        std::fs::write(&file, serde_json::to_vec(objects)?)
+            .context("failed to write the objects")?;
+        let applied = output(self.windlass(&["apply", "--filename"]).arg(&file));
+        std::fs::remove_file(&file).context("failed to remove the objects")?;
+        applied.map(|_| ())
+    }
+
+    /// `windlass` with the stage's data directory and namespace, inside the lab.
+    pub fn windlass(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.options.windlass);
+        command
+            .arg("--data-dir")
+            .arg(self.data())
+            .args(["--namespace", NAMESPACE])
+            .args(arguments);
+        command.current_dir(&self.options.directory);
+        self.lab.enter(&command)
+    }
+
+    /// `kubectl` of the embedded API, inside the lab.
+    pub fn kubectl(&self, arguments: &[&str]) -> Command {
+        self.kubectl_by(&self.data().join("kubeconfig"), arguments)
+    }
+
+    /// `kubectl` by another kubeconfig, inside the lab.
+    pub fn kubectl_by(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(arguments)
+            .current_dir(&self.options.directory);
+        // Discovery that an earlier server left in the home directory would be wrong here.
+        command.env("KUBECACHEDIR", self.lab.dir().join("kubectl-cache"));
+        self.lab.enter(&command)
+    }
+
+    /// One object of the embedded API.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or the API does not answer.
+    pub fn object(&self, kind: &str, name: &str) -> anyhow::Result<Value> {
+        let arguments = [
+            "get",
+            kind,
+            name,
+            "--namespace",
+            NAMESPACE,
+            "--output",
+            "json",
+        ];
+        serde_json::from_str(&output(&mut self.kubectl(&arguments))?)
+            .context("kubectl printed no JSON")
+    }
+
+    /// All objects of a kind of the stage's namespace.
+    ///
+    /// # Errors
+    ///
+    /// The API does not answer.
+    pub fn objects(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
+        let arguments = ["get", kind, "--namespace", NAMESPACE, "--output", "json"];
+        let list: Value = serde_json::from_str(&output(&mut self.kubectl(&arguments))?)?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// The Windlass data directory.
+    pub fn data(&self) -> PathBuf {
+        self.lab.dir().join("windlass")
+    }
+
+    /// What `windlass up` wrote.
+    pub fn log(&self) -> PathBuf {
+        self.lab.dir().join("up.log")
+    }
+
+    /// The last lines of what `windlass up` wrote.
+    pub fn log_tail(&self) -> String {
+        let text = std::fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.up.is_some()
+            && let Err(error) = self.down(Signal::Kill)
+        {
+            eprintln!("failed to end windlass up: {error:#}");
+        }
+        // The lab is the owner of everything else and ends with its own value.
+    }
+}
+
+fn kill(pid: u32, signal: Signal) -> anyhow::Result<()> {
+    let name = match signal {
+        Signal::Kill => "-KILL",
+        Signal::Interrupt => "-INT",
+    };
+    output(Command::new("kill").args([name, &pid.to_string()]))?;
+    Ok(())
+}
+
+/// Runs a command to its end and gives what it printed.
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("failed to start {command:?}"))?;
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    ensure!(
+        status.success(),
+        "{command:?} failed ({status}): {text}{}",
+        String::from_utf8_lossy(&stderr)
+    );
+    Ok(text)
+}
+
+/// Asks again and again until there is an answer.
+///
+/// # Errors
+///
+/// There was none within the limit, or asking failed for good.
+pub fn wait_until<T>(
+    what: &str,
+    limit: Duration,
+    mut ask: impl FnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let started = Instant::now();
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        ensure!(
+            started.elapsed() < limit,
+            "waited {} s for {what}",
+            limit.as_secs()
+        );
+        thread::sleep(Duration::from_millis(200));
+    }
+}

@@ -1,0 +1,232 @@
+//! The first cluster, end to end: real hosts, real Ansible, real Kubernetes.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use e2e::{NAMESPACE, Options, Signal, Stage, wait_until};
+use serde_json::{Value, json};
+
+/// Raising a cluster takes about two minutes here; a loaded machine may take much longer.
+const LIMIT: Duration = Duration::from_mins(12);
+
+#[test]
+fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
+    let mut stage = stage(3, 0);
+    stage.up().unwrap();
+    stage
+        .apply_example(&root().join("examples/first-cluster"))
+        .unwrap();
+
+    // `windlass up` dies while a play is at work: the runner goes on, and is found again.
+    wait_until("a play to be at work", LIMIT, || running(&stage)).unwrap();
+    stage.down(Signal::Kill).unwrap();
+    stage.up().unwrap();
+
+    // The runner dies while a later play is at work: another one takes the run up.
+    let (step, runner) = wait_until("the etcd play to be at work", LIMIT, || {
+        Ok(running(&stage)?
+            .filter(|(step, _)| step.starts_with("etcd/") || step.starts_with("kubelet/")))
+    })
+    .unwrap();
+    stage.kill_inside(runner).unwrap();
+    wait_until("another runner to take over", LIMIT, || {
+        let run = run(&stage)?;
+        Ok((run["status"]["runner"]["pid"]
+            .as_i64()
+            .is_some_and(|pid| pid != runner))
+        .then_some(()))
+    })
+    .unwrap();
+
+    let run = finished(&stage);
+    assert_eq!(
+        run["status"]["phase"], "Succeeded",
+        "after a kill in {step}: {run:#}"
+    );
+    assert_each_step_succeeded_once(&run);
+    assert_nodes_are_ready(&stage, 3);
+    let objects = stage.objects("events").unwrap();
+    assert!(
+        objects.iter().any(|event| event["reason"] == "Created"),
+        "{objects:#?}"
+    );
+    assert_reset_leaves_nothing(&stage);
+}
+
+#[test]
+fn a_dead_worker_is_named_and_left_out() {
+    let mut stage = stage(2, 1);
+    stage.up().unwrap();
+    stage
+        .apply_example(&root().join("examples/first-cluster"))
+        .unwrap();
+    let run = finished(&stage);
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert_eq!(run["status"]["excluded"][0]["host"], "worker-2", "{run:#}");
+    let events = stage.objects("events").unwrap();
+    let warned = events.iter().any(|event| {
+        event["type"] == "Warning"
+            && event["message"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("1 of 3 nodes does not answer: worker-2")
+    });
+    assert!(warned, "{events:#?}");
+    assert_nodes_are_ready(&stage, 2);
+    let node = stage.object("clusternodes", "worker-2").unwrap();
+    assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
+}
+
+fn stage(hosts: u8, dead: u8) -> Stage {
+    let options = Options {
+        hosts,
+        dead,
+        windlass: windlass(),
+        directory: root(),
+    };
+    Stage::set(options, &lab::progress::Terminal::default()).unwrap()
+}
+
+/// The program beside the test's own: `cargo nextest run --workspace` builds it.
+fn windlass() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("windlass");
+    assert!(
+        program.exists(),
+        "{} is missing: run `cargo build -p windlass`",
+        program.display()
+    );
+    program
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_owned()
+}
+
+fn run(stage: &Stage) -> anyhow::Result<Value> {
+    Ok(stage.objects("runs")?.pop().unwrap_or_default())
+}
+
+/// The play that is at work, and the process of its runner.
+fn running(stage: &Stage) -> anyhow::Result<Option<(String, i64)>> {
+    let run = run(stage)?;
+    let steps = run["status"]["steps"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let at_work = steps
+        .iter()
+        .find(|step| step["phase"] == "Running" && step["tasksStarted"].as_u64() > Some(1));
+    Ok(at_work.and_then(|step| {
+        Some((
+            step["id"].as_str()?.to_owned(),
+            run["status"]["runner"]["pid"].as_i64()?,
+        ))
+    }))
+}
+
+fn finished(stage: &Stage) -> Value {
+    wait_until("the run to end", LIMIT, || {
+        let run = run(stage)?;
+        let phase = run["status"]["phase"].as_str().unwrap_or_default();
+        Ok(matches!(phase, "Succeeded" | "Failed" | "Cancelled").then(|| run.clone()))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", stage.log_tail()))
+}
+
+fn assert_each_step_succeeded_once(run: &Value) {
+    let history = run["status"]["history"].as_array().unwrap();
+    for step in run["spec"]["plan"]["steps"].as_array().unwrap() {
+        let done = history
+            .iter()
+            .filter(|r| r["step"] == step["id"] && r["event"] == "StepSucceeded")
+            .count();
+        assert_eq!(done, 1, "step {} in {history:#?}", step["id"]);
+    }
+}
+
+fn assert_nodes_are_ready(stage: &Stage, expected: usize) {
+    let kubeconfig = stage.data().join("raised.kubeconfig");
+    let written = stage
+        .windlass(&["kubeconfig", "--write"])
+        .arg(&kubeconfig)
+        .status()
+        .unwrap();
+    assert!(written.success());
+    let arguments = ["get", "nodes", "--output", "json"];
+    let nodes = wait_until("the nodes to be Ready", Duration::from_mins(2), || {
+        let output = stage
+            .kubectl_by(&kubeconfig, &arguments)
+            .stdin(Stdio::null())
+            .output()?;
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let ready = items.iter().filter(|node| is_ready(node)).count();
+        Ok((ready == expected).then_some(items))
+    })
+    .unwrap();
+    assert_eq!(nodes.len(), expected);
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// With `deletionPolicy: Reset`, deleting the Cluster removes Kubernetes from the hosts.
+fn assert_reset_leaves_nothing(stage: &Stage) {
+    let patch = json!({"spec": {"deletionPolicy": "Reset"}}).to_string();
+    let arguments = [
+        "--namespace",
+        NAMESPACE,
+        "patch",
+        "cluster",
+        "first",
+        "--type=merge",
+        "--patch",
+        &patch,
+    ];
+    assert!(stage.kubectl(&arguments).status().unwrap().success());
+    let arguments = [
+        "--namespace",
+        NAMESPACE,
+        "delete",
+        "cluster",
+        "first",
+        "--timeout=600s",
+    ];
+    assert!(
+        stage.kubectl(&arguments).status().unwrap().success(),
+        "{}",
+        stage.log_tail()
+    );
+    for host in stage.lab.hosts() {
+        let left = stage
+            .lab
+            .ssh(
+                &host.name,
+                "ls /etc/kubernetes/admin.conf /var/lib/etcd/member; pgrep -x kubelet",
+            )
+            .unwrap();
+        assert!(
+            left.stdout.is_empty(),
+            "{}: {}",
+            host.name,
+            String::from_utf8_lossy(&left.stdout)
+        );
+    }
+}
