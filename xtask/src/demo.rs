@@ -64,6 +64,7 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
             dead: u8::from(options.dead),
             windlass: tools::root().join("target/debug/windlass"),
             directory: tools::root(),
+            playbooks: tools::root().join("bundle"),
         },
         &progress,
     )?;
@@ -89,7 +90,9 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let raising = Instant::now();
     if let Err(error) = show(&mut stage.windlass(&["status", "--watch"])) {
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
-        show(&mut stage.windlass(&["logs"]))?;
+        if let Err(error) = show(&mut stage.windlass(&["logs"])) {
+            eprintln!("there are no logs: {error:#}");
+        }
         return Err(error.context(format!(
             "the cluster was not raised; the end of the log:\n{}",
             stage.log_tail()

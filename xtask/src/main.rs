@@ -1,6 +1,7 @@
 //! `cargo xtask`: every command that people type in this repository, one module each.
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 mod demo;
@@ -33,12 +34,19 @@ enum Command {
     Testenv,
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
         Command::Demo(options) => demo::demo(&options),
         Command::Test(options) => test::test(&options),
         Command::Generate => generate::write(),
         Command::Hosts(command) => hosts::run(command),
         Command::Testenv => testenv::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

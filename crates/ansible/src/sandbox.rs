@@ -284,7 +284,10 @@ async fn verify(path: &Path, range: CoreRange) -> Result<CoreVersion, Error> {
         )));
     }
     let mut command = Command::new(path.join("bin/ansible-playbook"));
-    command.arg("--version").env("ANSIBLE_CONFIG", "/dev/null");
+    command
+        .arg("--version")
+        .env_remove("ANSIBLE_CONFIG")
+        .current_dir(path);
     output(&mut command, "start ansible-playbook")
         .await
         .map_err(|e| unfit(e.to_string()))?;

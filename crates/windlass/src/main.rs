@@ -18,7 +18,7 @@ mod status;
 mod steps;
 mod up;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 
@@ -97,7 +97,10 @@ fn init_logging(cli: &Cli) {
     };
     let filter =
         EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match cli.global.log_format {
         cli::LogFormat::Json => builder.json().init(),
         cli::LogFormat::Text => builder.with_target(false).init(),

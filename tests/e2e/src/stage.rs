@@ -1,7 +1,8 @@
 //! Hosts of a lab, and a `windlass up` that reaches them.
 
 use std::{
-    fs::File,
+    fs::{self, File},
+    os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -27,6 +28,8 @@ pub struct Options {
     pub windlass: PathBuf,
     /// Where `windlass up` starts: relative paths in objects begin there.
     pub directory: PathBuf,
+    /// The playbooks that the objects name.
+    pub playbooks: PathBuf,
 }
 
 /// How a process is ended.
@@ -62,13 +65,21 @@ impl Stage {
         };
         let wanted = wanted.with_kubernetes(progress)?;
         let kubectl = programs::ensure(progress)?.dir.join("kubectl");
+        let sandboxes = sandboxes(&options, progress)?;
         let lab = Lab::start(&wanted, progress)?;
-        Ok(Self {
+        let stage = Self {
             lab,
             options,
             up: None,
             kubectl,
-        })
+        };
+        let data = stage.data();
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&data)
+            .context("failed to make the data directory")?;
+        symlink(sandboxes, data.join("sandboxes")).context("failed to share the sandboxes")?;
+        Ok(stage)
     }
 
     /// Starts `windlass up` and waits until its API answers.
@@ -146,7 +157,7 @@ impl Stage {
     ///
     /// The key cannot be read.
     pub fn secret(&self) -> anyhow::Result<Value> {
-        let key = std::fs::read(self.lab.key_path()).context("failed to read the lab's key")?;
+        let key = fs::read(self.lab.key_path()).context("failed to read the lab's key")?;
         Ok(json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
             "metadata": {"name": "ssh", "namespace": NAMESPACE},
@@ -162,10 +173,9 @@ impl Stage {
     pub fn apply(&self, objects: &Value) -> anyhow::Result<()> {
         // A file that only its owner reads: objects may hold keys, which have no place in arguments.
         let file = self.lab.dir().join("objects.json");
-        std::fs::write(&file, serde_json::to_vec(objects)?)
-            .context("failed to write the objects")?;
+        fs::write(&file, serde_json::to_vec(objects)?).context("failed to write the objects")?;
         let applied = output(self.windlass(&["apply", "--filename"]).arg(&file));
-        std::fs::remove_file(&file).context("failed to remove the objects")?;
+        fs::remove_file(&file).context("failed to remove the objects")?;
         applied.map(|_| ())
     }
 
@@ -241,7 +251,7 @@ impl Stage {
 
     /// The last lines of what `windlass up` wrote.
     pub fn log_tail(&self) -> String {
-        let text = std::fs::read_to_string(self.log()).unwrap_or_default();
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
@@ -256,6 +266,25 @@ impl Drop for Stage {
         }
         // The lab is the owner of everything else and ends with its own value.
     }
+}
+
+/// The Python environments of the stage's playbooks, in the cache: hosts of a lab and what runs among them reach no package
+/// registry.
+fn sandboxes(options: &Options, progress: &dyn Progress) -> anyhow::Result<PathBuf> {
+    let shared = lab::cache::dir().join("stage");
+    progress.begin(
+        "Python environment with Ansible",
+        "about 15 s and 300 MB the first time",
+    );
+    let mut command = Command::new(&options.windlass);
+    command
+        .arg("--data-dir")
+        .arg(&shared)
+        .arg("sandbox")
+        .arg(&options.playbooks);
+    output(&mut command)?;
+    progress.end();
+    Ok(shared.join("sandboxes"))
 }
 
 fn kill(pid: u32, signal: Signal) -> anyhow::Result<()> {

@@ -1,6 +1,10 @@
 //! The first cluster, end to end: real hosts, real Ansible, real Kubernetes.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::{
     path::{Path, PathBuf},
@@ -88,6 +92,7 @@ fn stage(hosts: u8, dead: u8) -> Stage {
         dead,
         windlass: windlass(),
         directory: root(),
+        playbooks: root().join("bundle"),
     };
     Stage::set(options, &lab::progress::Terminal::default()).unwrap()
 }
