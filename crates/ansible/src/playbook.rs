@@ -74,6 +74,10 @@ pub struct Handle {
 
 /// What is left of a run that an earlier runner started.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made per step, and moved once"
+)]
 pub enum Adopted {
     /// It still runs: follow it from its first event.
     Running(Box<Handle>),

@@ -142,7 +142,7 @@ impl Follower {
         };
         let ending = async {
             if *ended.borrow() || ended.changed().await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         };
         let either = async {

@@ -56,7 +56,7 @@ const KNOWN: [Known; 13] = [
         remedy: "Mount the file system writable, then retry the step.",
     },
     Known {
-        pattern: r"(?i)syntax error|couldn't resolve module/action|is not a valid attribute for a|the playbook: \S+ could not be found|conflicting action statements|no module/action detected",
+        pattern: r"(?i)syntax error|unexpected parameter type in action|couldn't resolve module/action|is not a valid attribute for a|the playbook: \S+ could not be found|conflicting action statements|no module/action detected",
         class: FailureClass::Config,
         code: "PlaybookSyntax",
         remedy: "The playbook source is broken: compare it with the release, or choose another source.",
@@ -158,13 +158,12 @@ fn of_hosts(failures: &[HostFailure]) -> Failure {
         return failure_of_text("");
     };
     let mut failure = failure_of_text(&words(first));
-    failure.message = cut(
-        &format!("{}: {}: {}", first.host, first.task, first.message),
-        4000,
-    );
-    if failures.len() > 1 {
-        failure.message += &format!(" (and on {} more)", failures.len() - 1);
-    }
+    let more = match failures.len() {
+        1 => String::new(),
+        all => format!(" (and on {} more)", all - 1),
+    };
+    let told = format!("{}: {}: {}", first.host, first.task, first.message);
+    failure.message = cut(&told, 4000) + &more;
     failure.hosts = names(failures.iter().map(|failure| &failure.host));
     failure
 }

@@ -12,7 +12,7 @@ pub enum Verdict {
     Succeeded,
     /// Tasks failed on hosts.
     Failed {
-        /// The first failure of each host, in the order in which they happened.
+        /// The failure that ended each host, in the order in which they happened.
         failures: Vec<HostFailure>,
         /// Hosts that were not reached besides.
         unreachable: BTreeMap<String, HostFailure>,
@@ -59,7 +59,7 @@ pub fn judge<'a>(expected: impl IntoIterator<Item = &'a str>, outcome: &Outcome)
     }
     if !tally.failures.is_empty() {
         return Verdict::Failed {
-            failures: first_of_each_host(&tally.failures),
+            failures: last_of_each_host(&tally.failures),
             unreachable: tally.unreachable.clone(),
         };
     }
@@ -102,13 +102,17 @@ fn complete<'a>(expected: impl IntoIterator<Item = &'a str>, outcome: &Outcome) 
     }
 }
 
-fn first_of_each_host(failures: &[HostFailure]) -> Vec<HostFailure> {
+/// A host does nothing more after a failure that nothing mended: what a rescue block mended stands before it.
+fn last_of_each_host(failures: &[HostFailure]) -> Vec<HostFailure> {
     let mut seen = BTreeSet::new();
-    failures
+    let mut last: Vec<HostFailure> = failures
         .iter()
+        .rev()
         .filter(|failure| seen.insert(failure.host.as_str()))
         .cloned()
-        .collect()
+        .collect();
+    last.reverse();
+    last
 }
 
 fn interrupted(remote_work: bool, timed_out: bool) -> Verdict {

@@ -120,23 +120,19 @@ pub(super) fn adopt(run: &PlaybookRun) -> Result<Adopted, Error> {
                 sleep(LOOK).await;
             }
         };
-        let end = match limit {
-            Some(limit) => match timeout(limit, gone).await {
-                Ok(()) => End::Unseen,
-                Err(_) => {
-                    terminate(&watched).await;
-                    End::TimedOut
-                }
-            },
-            None => {
-                gone.await;
-                End::Unseen
-            }
-        };
-        let end = if flag.load(Ordering::SeqCst) {
-            End::Killed
+        let late = if let Some(limit) = limit {
+            timeout(limit, gone).await.is_err()
         } else {
-            end
+            gone.await;
+            false
+        };
+        if late {
+            terminate(&watched).await;
+        }
+        let end = match (late, flag.load(Ordering::SeqCst)) {
+            (true, _) => End::TimedOut,
+            (false, true) => End::Killed,
+            (false, false) => End::Unseen,
         };
         let _ = exit_sender.send(Some(end));
         let _ = ended_sender.send(true);
@@ -196,6 +192,9 @@ fn prepare(run: &PlaybookRun) -> Result<(), Error> {
     for name in ["PAUSE", "STOP"] {
         remove(&run.control().join(name))?;
     }
+    if run.config.is_none() {
+        write(&empty_config(run), "")?;
+    }
     if !run.limit.is_empty() {
         write(&limit_file(run), &(run.limit.join("\n") + "\n"))?;
     }
@@ -249,10 +248,7 @@ fn environment(command: &mut Command, run: &PlaybookRun) {
         }
     }
     let short = short_directory(run);
-    let config = run
-        .config
-        .clone()
-        .unwrap_or_else(|| PathBuf::from("/dev/null"));
+    let config = run.config.clone().unwrap_or_else(|| empty_config(run));
     command
         .env("ANSIBLE_CONFIG", config)
         .env("ANSIBLE_HOME", &run.home)
@@ -356,8 +352,8 @@ fn start_time(pid: i32) -> Option<u64> {
 
 /// State and start time from `/proc/PID/stat`; the second field may contain blanks and brackets.
 fn state_and_start(pid: i32) -> Option<(char, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = line.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
     // The start time is field 22 of the line, the state field 3.
@@ -407,6 +403,11 @@ fn record_file(run: &PlaybookRun) -> PathBuf {
 
 fn limit_file(run: &PlaybookRun) -> PathBuf {
     run.work.join("limit")
+}
+
+/// Ansible takes no /dev/null: a configuration must be named `.cfg`.
+fn empty_config(run: &PlaybookRun) -> PathBuf {
+    run.work.join("ansible.cfg")
 }
 
 fn plugins(run: &PlaybookRun) -> PathBuf {

@@ -1,0 +1,500 @@
+//! Real ansible-playbook processes on this machine: how they end, and what is told of them.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "support/environment.rs"]
+mod environment;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use ansible::{
+    event::{Kind, Tally},
+    playbook::{Adopted, End, Handle, Outcome, PlaybookRun, Verdict, failure, judge},
+};
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use tokio::time::timeout;
+
+/// No playbook here takes longer on a machine that does nothing else.
+const LONG: Duration = Duration::from_mins(2);
+
+struct Place {
+    directory: tempfile::TempDir,
+    run: PlaybookRun,
+}
+
+impl Place {
+    async fn new(playbook: &str) -> Self {
+        let inventory = "[all]\none\ntwo\n[all:vars]\nansible_connection=local\n";
+        Self::with(inventory, playbook).await
+    }
+
+    async fn with(inventory: &str, playbook: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("hosts"), inventory).expect("the inventory");
+        fs::write(at("play.yml"), playbook).expect("the playbook");
+        fs::write(at("vars.json"), r#"{"flag": true, "text": "a b"}"#).expect("the variables");
+        let run = PlaybookRun {
+            id: "test#1".into(),
+            ansible_playbook: environment::sandbox().await.ansible_playbook(),
+            directory: directory.path().to_owned(),
+            playbooks: vec![at("play.yml")],
+            inventory: at("hosts"),
+            vars: vec![at("vars.json")],
+            work: at("work"),
+            home: at("home"),
+            events: at("events.jsonl"),
+            log: at("log"),
+            environment: [(
+                "ANSIBLE_PYTHON_INTERPRETER".to_owned(),
+                "/usr/bin/python3".to_owned(),
+            )]
+            .into(),
+            ..PlaybookRun::default()
+        };
+        Self { directory, run }
+    }
+
+    async fn start(&self) -> Handle {
+        self.run.start().await.expect("it starts")
+    }
+
+    async fn outcome(&self) -> Outcome {
+        end(&mut self.start().await).await
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+impl Drop for Place {
+    /// A test that fails leaves no process.
+    fn drop(&mut self) {
+        let Ok(record) = fs::read(self.run.work.join("process.json")) else {
+            return;
+        };
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
+        let pid = record["pid"]
+            .as_i64()
+            .and_then(|pid| i32::try_from(pid).ok());
+        if let Some(pid) = pid
+            && fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+                contains(&environ, self.run.work.as_os_str().as_encoded_bytes())
+            })
+        {
+            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+async fn end(handle: &mut Handle) -> Outcome {
+    timeout(LONG, handle.wait())
+        .await
+        .expect("it ends")
+        .expect("its events are readable")
+}
+
+fn verdict(outcome: &Outcome) -> Verdict {
+    judge(["one", "two"], outcome)
+}
+
+/// Follows until an event is seen.
+async fn until(handle: &mut Handle, wanted: impl Fn(&Kind) -> bool) {
+    let mut events = handle.events();
+    let found = async {
+        while let Some(event) = events.next().await.expect("events") {
+            if wanted(&event.kind) {
+                return;
+            }
+        }
+        panic!("the playbook ended before");
+    };
+    timeout(LONG, found).await.expect("the event comes");
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn is_gone(pid: i32) -> bool {
+    killpg(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
+}
+
+const TWO_TASKS: &str = "
+- name: First
+  hosts: all
+  gather_facts: false
+  tasks:
+    - {name: Begin, command: 'true'}
+    - name: Middle
+      command: sleep 0.5
+    - {name: End, copy: {content: '{{ text }}', dest: '{{ playbook_dir }}/done-{{ inventory_hostname }}'}}
+";
+
+#[tokio::test]
+async fn tells_of_every_task_on_every_host() {
+    let place = Place::new(TWO_TASKS).await;
+    let outcome = place.outcome().await;
+    assert_eq!(outcome.end, End::Exit(0), "{}", outcome.log_tail);
+    assert_eq!(verdict(&outcome), Verdict::Succeeded);
+    let tally = &outcome.tally;
+    assert_eq!(tally.tasks_started(), 3);
+    assert_eq!(tally.results().changed, 6);
+    assert_eq!(tally.hosts["one"].changed, 3);
+    assert_eq!(tally.lost, 0);
+    assert_eq!(
+        fs::read_to_string(place.at("done-two")).expect("the variable"),
+        "a b"
+    );
+    // A host that took no part is told, although the exit code is 0.
+    let missing = judge(["one", "two", "three"], &outcome);
+    assert_eq!(
+        missing,
+        Verdict::Missing {
+            hosts: ["three".to_owned()].into()
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_play_for_nobody_is_no_success() {
+    let mut place = Place::new("- {hosts: nobody, tasks: [{command: 'true'}]}\n").await;
+    place.run.limit = vec!["one".into()];
+    let outcome = place.outcome().await;
+    assert_eq!(outcome.end, End::Exit(0));
+    assert!(matches!(judge(["one"], &outcome), Verdict::Missing { .. }));
+}
+
+#[tokio::test]
+async fn a_limit_leaves_the_others_alone() {
+    let mut place = Place::new(TWO_TASKS).await;
+    place.run.limit = vec!["two".into()];
+    let outcome = place.outcome().await;
+    assert_eq!(judge(["two"], &outcome), Verdict::Succeeded);
+    assert!(!place.at("done-one").exists());
+}
+
+#[tokio::test]
+async fn a_failure_names_host_task_and_words() {
+    let playbook = "
+- hosts: all
+  gather_facts: false
+  tasks:
+    - {name: Ignored, command: 'false', ignore_errors: true}
+    - name: Mended
+      block: [{name: Break, command: 'false'}]
+      rescue: [{name: Mend, command: 'true'}]
+    - name: Write
+      shell: \"echo 'cp: No space left on device' >&2; exit 3\"
+      when: inventory_hostname == 'two'
+";
+    let outcome = Place::new(playbook).await.outcome().await;
+    let verdict = verdict(&outcome);
+    let Verdict::Failed { failures, .. } = &verdict else {
+        panic!("{verdict:?}");
+    };
+    let told = failure(&verdict).expect("a failure");
+    assert_eq!(told.code, "DiskFull");
+    assert_eq!(
+        told.hosts
+            .iter()
+            .map(api::HostName::as_str)
+            .collect::<Vec<_>>(),
+        ["two"]
+    );
+    let last = outcome.tally.failures.last().expect("a failure");
+    assert_eq!(
+        (last.host.as_str(), last.task.as_str(), last.why.rc),
+        ("two", "Write", Some(3))
+    );
+    assert!(last.message.contains("No space left"), "{last:?}");
+    assert!(
+        failures.iter().all(|failure| failure.host == "two"),
+        "{failures:?}"
+    );
+    assert!(
+        told.message.contains("No space left"),
+        "a failure that was mended is told: {told:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_reached_is_told_apart() {
+    let inventory = "[all]\none ansible_connection=local\n\
+        two ansible_host=127.0.0.1 ansible_port=1 ansible_ssh_common_args='-F /dev/null'\n";
+    let outcome = Place::with(inventory, TWO_TASKS).await.outcome().await;
+    let verdict = verdict(&outcome);
+    let Verdict::Unreachable { unreachable } = &verdict else {
+        panic!("{verdict:?}");
+    };
+    assert_eq!(unreachable.keys().collect::<Vec<_>>(), ["two"]);
+    let told = failure(&verdict).expect("a failure");
+    assert_eq!(told.code, "HostUnreachable");
+    assert!(
+        told.message.contains("Connection refused"),
+        "{}",
+        told.message
+    );
+}
+
+#[tokio::test]
+async fn what_is_hidden_stays_hidden() {
+    let playbook = "
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: Token
+      shell: echo sesame; echo sesame >&2; exit 1
+      no_log: true
+      ignore_errors: true
+    - name: Tokens
+      command: echo {{ item }}
+      loop: [sesame-one, sesame-two]
+      no_log: true
+    - {name: Plain, command: 'echo {{ item }}', loop: [left, right]}
+    - {name: Command, command: 'sh -c \"exit 7\" open-sesame', ignore_errors: true}
+";
+    let place = Place::new(playbook).await;
+    let outcome = place.outcome().await;
+    assert_eq!(
+        verdict(&outcome),
+        Verdict::Succeeded,
+        "{}",
+        outcome.log_tail
+    );
+    let events = fs::read(&place.run.events).expect("events");
+    assert!(
+        !contains(&events, b"sesame"),
+        "{}",
+        String::from_utf8_lossy(&events)
+    );
+    assert!(contains(&events, br#""item":"right""#));
+    assert_eq!(
+        outcome
+            .tally
+            .tasks
+            .iter()
+            .map(|task| task.items)
+            .collect::<Vec<_>>(),
+        [0, 4, 4, 0]
+    );
+}
+
+#[tokio::test]
+async fn retries_are_counted() {
+    let playbook = "
+- hosts: all
+  gather_facts: false
+  tasks:
+    - {name: Again, command: 'false', retries: 2, delay: 0, register: r, until: r.rc == 0}
+";
+    let outcome = Place::new(playbook).await.outcome().await;
+    assert_eq!(outcome.tally.tasks[0].retries, 4);
+    assert!(matches!(verdict(&outcome), Verdict::Failed { .. }));
+}
+
+#[tokio::test]
+async fn stops_between_two_tasks_and_leaves_nothing() {
+    let place = Place::new(TWO_TASKS).await;
+    let mut handle = place.start().await;
+    until(
+        &mut handle,
+        |kind| matches!(kind, Kind::TaskStart { name, .. } if name == "Middle"),
+    )
+    .await;
+    handle.stop().expect("stop");
+    let outcome = end(&mut handle).await;
+    assert_eq!(outcome.end, End::Exit(99), "{}", outcome.log_tail);
+    let expected = Verdict::Interrupted {
+        remote_work: false,
+        timed_out: false,
+    };
+    assert_eq!(verdict(&outcome), expected);
+    // The task that ran came to its end on both hosts, the next did not begin.
+    assert_eq!(outcome.tally.results().changed, 4);
+    assert!(!place.at("done-one").exists());
+    assert!(is_gone(handle.pid()));
+}
+
+#[tokio::test]
+async fn waits_between_two_tasks_and_goes_on() {
+    let place = Place::new(TWO_TASKS).await;
+    let mut handle = place.start().await;
+    handle.pause().expect("pause");
+    until(&mut handle, |kind| matches!(kind, Kind::Paused { .. })).await;
+    assert!(!place.at("done-one").exists());
+    handle.resume().expect("resume");
+    let outcome = end(&mut handle).await;
+    assert_eq!(
+        verdict(&outcome),
+        Verdict::Succeeded,
+        "{}",
+        outcome.log_tail
+    );
+    assert!(place.at("done-one").exists());
+}
+
+#[tokio::test]
+async fn a_paused_playbook_can_be_stopped() {
+    let place = Place::new(TWO_TASKS).await;
+    let mut handle = place.start().await;
+    handle.pause().expect("pause");
+    until(&mut handle, |kind| matches!(kind, Kind::Paused { .. })).await;
+    handle.stop().expect("stop");
+    let outcome = end(&mut handle).await;
+    assert!(matches!(
+        verdict(&outcome),
+        Verdict::Interrupted {
+            remote_work: false,
+            ..
+        }
+    ));
+}
+
+const HANGS: &str = "
+- hosts: all
+  gather_facts: false
+  tasks: [{name: Hang, command: sleep 600}]
+";
+
+fn hangs(kind: &Kind) -> bool {
+    matches!(kind, Kind::HostStart { .. })
+}
+
+#[tokio::test]
+async fn a_process_that_somebody_killed_has_crashed() {
+    let place = Place::new(HANGS).await;
+    let mut handle = place.start().await;
+    until(&mut handle, hangs).await;
+    kill(Pid::from_raw(handle.pid()), Signal::SIGKILL).expect("kill");
+    // Its workers hold the process group: they are for the caller to end.
+    let waited = timeout(Duration::from_secs(5), handle.wait()).await;
+    handle.kill().await.expect("the rest of its group");
+    let outcome = waited
+        .expect("its end is seen at once")
+        .expect("an outcome");
+    assert_eq!(outcome.end, End::Signal(9));
+    let verdict = verdict(&outcome);
+    assert_eq!(
+        failure(&verdict).expect("a failure").code,
+        "Killed",
+        "{verdict:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_kill_of_ours_warns_of_work_on_hosts() {
+    let place = Place::new(HANGS).await;
+    let mut handle = place.start().await;
+    until(&mut handle, hangs).await;
+    handle.kill().await.expect("kill");
+    let outcome = end(&mut handle).await;
+    assert_eq!(outcome.end, End::Killed);
+    assert!(matches!(
+        verdict(&outcome),
+        Verdict::Interrupted {
+            remote_work: true,
+            ..
+        }
+    ));
+}
+
+#[tokio::test]
+async fn a_timeout_ends_it() {
+    let mut place = Place::new(HANGS).await;
+    place.run.timeout = Some(Duration::from_secs(4));
+    let outcome = place.outcome().await;
+    assert_eq!(outcome.end, End::TimedOut);
+    let told = failure(&verdict(&outcome)).expect("a failure");
+    assert_eq!(told.code, "TimedOut");
+}
+
+#[tokio::test]
+async fn a_broken_playbook_is_named() {
+    let outcome = Place::new("- hosts: all\n  tasks: [{nonsense: 1}]\n")
+        .await
+        .outcome()
+        .await;
+    let told = failure(&verdict(&outcome)).expect("a failure");
+    assert_eq!(told.code, "PlaybookSyntax", "{told:?}");
+}
+
+/// A runner that comes back finds the process, hears every event from the first, and can steer it.
+#[tokio::test]
+async fn is_found_again_by_another_runner() {
+    let place = Place::new(TWO_TASKS).await;
+    assert!(matches!(place.run.adopt().expect("adopt"), Adopted::Never));
+    let mut first = place.start().await;
+    first.pause().expect("pause");
+    until(&mut first, |kind| matches!(kind, Kind::Paused { .. })).await;
+    let busy = place.run.start().await.expect_err("twice is refused");
+    assert!(busy.to_string().contains("adopt"), "{busy}");
+
+    let Adopted::Running(mut second) = place.run.adopt().expect("adopt") else {
+        panic!("it runs");
+    };
+    assert_eq!(second.pid(), first.pid());
+    let mut events = second.events();
+    let mut tally = Tally::default();
+    second.resume().expect("resume");
+    let all = async {
+        while let Some(event) = events.next().await.expect("events") {
+            tally.add(&event);
+        }
+    };
+    timeout(LONG, all).await.expect("the events end");
+    let outcome = end(&mut second).await;
+    assert_eq!(outcome.end, End::Unseen);
+    assert_eq!(verdict(&outcome), Verdict::Succeeded);
+    assert_eq!(tally, outcome.tally);
+    // The one that started it sees the same, and afterwards it is known to have ended.
+    assert_eq!(end(&mut first).await.tally, tally);
+    let Adopted::Ended(late) = place.run.adopt().expect("adopt") else {
+        panic!("it has ended");
+    };
+    assert_eq!(verdict(&late), Verdict::Succeeded);
+}
+
+#[tokio::test]
+async fn two_runs_share_a_file_of_events() {
+    let place = Place::new(TWO_TASKS).await;
+    // What a process that was killed left half written.
+    fs::write(&place.run.events, r#"{"run":"test#1","sequ"#).expect("a half line");
+    let first = place.outcome().await;
+    let again = PlaybookRun {
+        id: "test#2".into(),
+        work: place.at("work-2"),
+        ..place.run.clone()
+    };
+    let mut handle = again.start().await.expect("it starts");
+    let second = end(&mut handle).await;
+    assert_eq!(first.tally.tasks_started(), 3);
+    assert_eq!(second.tally.tasks_started(), 3);
+}
+
+#[tokio::test]
+async fn nothing_secret_is_on_the_command_line() {
+    let place = Place::new(HANGS).await;
+    let mut handle = place.start().await;
+    until(&mut handle, hangs).await;
+    let line = fs::read(
+        Path::new("/proc")
+            .join(handle.pid().to_string())
+            .join("cmdline"),
+    );
+    handle.kill().await.expect("kill");
+    assert!(!contains(&line.expect("a command line"), b"a b"));
+}
