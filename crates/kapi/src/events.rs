@@ -25,6 +25,14 @@ pub(crate) fn to_events(value: &mut Value) {
 /// From `events.k8s.io/v1` to the stored form.
 pub(crate) fn to_core(value: &mut Value) {
     rename(value, "v1", true);
+    let Some(object) = value.as_object_mut() else {
+        return;
+    };
+    // Kubernetes always writes these two, as null where they are not set, and `kubectl get events --sort-by` relies on it:
+    // without the field it shows nothing at all.
+    for time in ["firstTimestamp", "lastTimestamp"] {
+        object.entry(time).or_insert(Value::Null);
+    }
 }
 
 fn rename(value: &mut Value, version: &str, to_core: bool) {

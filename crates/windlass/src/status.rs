@@ -250,6 +250,8 @@ impl Screen {
     }
 }
 
+/// As wide as the terminal; a file or a pipe takes lines of any length.
 fn width() -> usize {
-    usize::from(console::Term::stdout().size().1).max(80)
+    let terminal = console::Term::stdout();
+    if terminal.is_term() { usize::from(terminal.size().1).max(80) } else { usize::MAX }
 }
