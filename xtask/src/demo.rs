@@ -132,7 +132,7 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
 fn healthy(stage: &Stage) -> anyhow::Result<()> {
     wait_until(
         "the cluster to be Created with HEALTH_OK",
-        Duration::from_secs(60),
+        Duration::from_mins(1),
         || {
             let status = stage.object("clusters.kubespray.k8s.io", "first")?["status"].clone();
             Ok(

@@ -83,10 +83,7 @@ fn describe(definition: &serde_json::Value, reference: &mut String) {
 }
 
 fn fields(path: &str, schema: &serde_json::Value, reference: &mut String) {
-    let kind = match schema["type"].as_str() {
-        Some(kind) => kind,
-        None => "integer or string",
-    };
+    let kind = schema["type"].as_str().unwrap_or("integer or string");
     let description = text(&schema["description"])
         .replace('\n', " ")
         .replace('|', "\\|");

@@ -1,5 +1,11 @@
 //! The reconcilers against the embedded API, as in `windlass up`, with a runner that does nothing.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::time::Duration;
 
 use api::{Cluster, ClusterNode, Run};

@@ -1,5 +1,11 @@
 //! Minimal YAML through the real `resolve` and `plan`, with the bundle's playbooks.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use api::run::{Action, Plan};
 use kubespray::{
     Layout,
@@ -21,12 +27,12 @@ impl World {
             spec["kubespray"]["source"] = serde_json::json!({"path": BUNDLE});
         }
         let mut world = Self(Objects::default());
-        world.add_cluster("first", spec);
+        world.add_cluster("first", &spec);
         world.0.nodes = hosts.iter().map(|line| host(line)).collect();
         world
     }
 
-    fn add_cluster(&mut self, name: &str, spec: serde_json::Value) {
+    fn add_cluster(&mut self, name: &str, spec: &serde_json::Value) {
         let cluster = serde_json::json!({
             "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
             "metadata": {"name": name, "namespace": "demo"}, "spec": spec,
@@ -237,7 +243,7 @@ async fn bad_input_is_told_with_field_value_rule_and_remedy() {
 async fn the_second_cluster_of_a_namespace_is_refused() {
     let mut world = World::new("{}", &THREE);
     let spec = serde_json::json!({"kubespray": {"source": {"path": BUNDLE}}});
-    world.add_cluster("second", spec);
+    world.add_cluster("second", &spec);
     assert!(matches!(
         world.outcome("first").await,
         PreviewOutcome::Plan(_)

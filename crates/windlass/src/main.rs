@@ -59,8 +59,8 @@ fn main() -> ExitCode {
 async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let global = &cli.global;
     match cli.command {
-        Command::Up(options) => up::up(global, options).await?,
-        Command::Controller(options) => up::controller(global, options).await?,
+        Command::Up(options) => Box::pin(up::up(global, options)).await?,
+        Command::Controller(options) => Box::pin(up::controller(global, options)).await?,
         Command::Runner(options) => return runner::run(global, options).await,
         Command::Apply(options) => apply::apply(global, &options).await?,
         Command::Get(options) => get::get(global, &options).await?,

@@ -58,7 +58,7 @@ fn objects(global: &Global, read: Vec<DynamicObject>) -> anyhow::Result<Objects>
         match (types.api_version.as_str(), types.kind.as_str()) {
             ("kubespray.k8s.io/v1", "Cluster") => objects.clusters.push(typed::<Cluster>(object)?),
             ("kubespray.k8s.io/v1", "ClusterNode") => {
-                objects.nodes.push(typed::<ClusterNode>(object)?)
+                objects.nodes.push(typed::<ClusterNode>(object)?);
             }
             ("v1", "Secret") => objects.secrets.push(typed::<Secret>(object)?),
             _ => {}
@@ -84,7 +84,9 @@ fn print(preview: &Preview) {
     match &preview.outcome {
         PreviewOutcome::Plan(plan) => print_plan(plan),
         PreviewOutcome::Problems(problems) => {
-            problems.iter().for_each(|problem| println!("  {problem}"))
+            for problem in problems {
+                println!("  {problem}");
+            }
         }
         PreviewOutcome::Waiting(missing) => println!("  waiting for {}", missing.join(", ")),
         PreviewOutcome::NoPlaybooks(why) => println!("  the playbooks cannot be had: {why}"),

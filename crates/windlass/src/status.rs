@@ -253,5 +253,9 @@ impl Screen {
 /// As wide as the terminal; a file or a pipe takes lines of any length.
 fn width() -> usize {
     let terminal = console::Term::stdout();
-    if terminal.is_term() { usize::from(terminal.size().1).max(80) } else { usize::MAX }
+    if terminal.is_term() {
+        usize::from(terminal.size().1).max(80)
+    } else {
+        usize::MAX
+    }
 }

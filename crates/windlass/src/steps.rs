@@ -27,9 +27,10 @@ struct Line {
 pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()> {
     let playbook = Playbook::read(&options.checkout, &options.playbook)
         .with_context(|| format!("failed to read the playbook {}", options.playbook))?;
-    let counts = match options.tasks {
-        true => tasks(global, options, &playbook).await?,
-        false => Vec::new(),
+    let counts = if options.tasks {
+        tasks(global, options, &playbook).await?
+    } else {
+        Vec::new()
     };
     let lines: Vec<Line> = playbook
         .slices()

@@ -78,7 +78,7 @@ fn operate(
         runner: kubespray::supervisor::Command { program, arguments },
         concurrency: CONCURRENCY,
     };
-    Ok(kubespray::operate(client, options, shutdown))
+    Ok(Box::pin(kubespray::operate(client, options, shutdown)))
 }
 
 fn greet(server: &Server, data: &Path) {
