@@ -79,9 +79,14 @@ pub async fn steer(
             by,
         )?;
         // The revision makes this a compare-and-swap: two people who ask at once are both heard.
+        // A merge patch removes only what it names: an absent `runUntil` would stay.
         let patch = json!({
             "metadata": {"resourceVersion": current.resource_version()},
-            "spec": {"control": control},
+            "spec": {"control": {
+                "state": control.state,
+                "runUntil": control.run_until,
+                "requests": control.requests,
+            }},
         });
         let written = api
             .patch(run, &PatchParams::default(), &Patch::Merge(&patch))

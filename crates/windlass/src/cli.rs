@@ -78,7 +78,7 @@ pub(crate) enum Command {
     /// Stop a run at the next task boundary; it keeps its place
     Pause(Control),
     /// Let a paused run go on
-    Resume(Control),
+    Resume(Resume),
     /// End a run at the next task boundary, for good
     Cancel(Control),
     /// Try a failed step again
@@ -238,6 +238,16 @@ pub(crate) struct Control {
     pub(crate) run: Option<String>,
 }
 
+/// Options of `resume`.
+#[derive(Args, Debug)]
+pub(crate) struct Resume {
+    /// The Run [default: the unfinished one of the namespace]
+    pub(crate) run: Option<String>,
+    /// Pause again after this step
+    #[arg(long, value_name = "ID")]
+    pub(crate) until: Option<String>,
+}
+
 /// Options of the commands that steer one step.
 #[derive(Args, Debug)]
 pub(crate) struct StepControl {
@@ -246,9 +256,6 @@ pub(crate) struct StepControl {
     /// The step [default: the one that failed or waits]
     #[arg(long, value_name = "ID")]
     pub(crate) step: Option<String>,
-    /// Why, for the record
-    #[arg(long)]
-    pub(crate) reason: Option<String>,
 }
 
 /// Options of `skip`.

@@ -1,173 +1,134 @@
-//! The commands that steer a run: each is one patch of `Run.spec.control`.
+//! The commands that steer a run.
 
 use anyhow::Context;
 use api::{
     Run,
-    run::{Control as Steering, DesiredState, Request, RequestAction, RunPhase},
+    run::{DesiredState, RunPhase},
 };
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
-};
-use serde_json::json;
+use kube::{Api, ResourceExt, api::ListParams};
+use kubespray::control::{Wish, steer};
 
-use crate::cli::{Control, Global, Skip, StepControl};
-
-/// How often a request is tried again when somebody else changed the run in the same moment.
-const CONFLICT_LIMIT: usize = 10;
+use crate::cli::{Control, Global, Resume, Skip, StepControl};
 
 /// Stops a run at the next task boundary.
 pub(crate) async fn pause(global: &Global, options: &Control) -> anyhow::Result<()> {
-    desire(
-        global,
-        options,
-        DesiredState::Paused,
-        "pauses at the next task boundary",
-    )
+    wish(global, options.run.as_deref(), |_| {
+        Ok((Wish::Pause, "pauses at the next task boundary"))
+    })
     .await
 }
 
 /// Lets a paused run go on.
-pub(crate) async fn resume(global: &Global, options: &Control) -> anyhow::Result<()> {
-    desire(global, options, DesiredState::Running, "goes on").await
+pub(crate) async fn resume(global: &Global, options: &Resume) -> anyhow::Result<()> {
+    wish(global, options.run.as_deref(), |run| {
+        if let Some(step) = &options.until {
+            return Ok((
+                Wish::RunUntil(known(run, step)?),
+                "goes on and pauses after that step",
+            ));
+        }
+        // A gate pauses a run that nobody asked to pause; what ends that is another attempt of its step.
+        let phase = run
+            .status
+            .as_ref()
+            .map(|status| status.phase)
+            .unwrap_or_default();
+        let asked = run.spec.control.as_ref().is_some_and(|control| {
+            control.state == Some(DesiredState::Paused) || control.run_until.is_some()
+        });
+        if phase == RunPhase::Paused && !asked {
+            return Ok((Wish::Retry(None), "tries the step again that paused it"));
+        }
+        Ok((Wish::Resume, "goes on"))
+    })
+    .await
 }
 
 /// Ends a run at the next task boundary.
 pub(crate) async fn cancel(global: &Global, options: &Control) -> anyhow::Result<()> {
-    desire(
-        global,
-        options,
-        DesiredState::Cancelled,
-        "ends at the next task boundary",
-    )
+    wish(global, options.run.as_deref(), |_| {
+        Ok((Wish::Cancel, "ends at the next task boundary"))
+    })
     .await
 }
 
 /// Tries a failed step again.
 pub(crate) async fn retry(global: &Global, options: &StepControl) -> anyhow::Result<()> {
-    ask(
-        global,
-        options.run.as_deref(),
-        RequestAction::Retry,
-        options.step.clone(),
-        options.reason.clone(),
-    )
+    wish(global, options.run.as_deref(), |run| {
+        Ok((
+            Wish::Retry(step(run, options)?),
+            "is asked to try the step again",
+        ))
+    })
     .await
 }
 
 /// Lets a waiting step go on.
 pub(crate) async fn approve(global: &Global, options: &StepControl) -> anyhow::Result<()> {
-    ask(
-        global,
-        options.run.as_deref(),
-        RequestAction::Approve,
-        options.step.clone(),
-        options.reason.clone(),
-    )
+    wish(global, options.run.as_deref(), |run| {
+        Ok((
+            Wish::Approve(step(run, options)?),
+            "is told of the approval",
+        ))
+    })
     .await
 }
 
 /// Counts a step as done.
 pub(crate) async fn skip(global: &Global, options: &Skip) -> anyhow::Result<()> {
-    let (step, reason) = (Some(options.step.clone()), Some(options.reason.clone()));
-    ask(
-        global,
-        options.run.as_deref(),
-        RequestAction::Skip,
-        step,
-        reason,
-    )
+    wish(global, options.run.as_deref(), |run| {
+        let step = known(run, &options.step)?;
+        let reason = options.reason.clone();
+        Ok((
+            Wish::Skip { step, reason },
+            "is asked to count the step as done",
+        ))
+    })
     .await
 }
 
-async fn desire(
+/// Steers the run that the name or the namespace gives, and says what follows.
+async fn wish(
     global: &Global,
-    options: &Control,
-    state: DesiredState,
-    effect: &str,
+    name: Option<&str>,
+    decide: impl FnOnce(&Run) -> anyhow::Result<(Wish, &'static str)>,
 ) -> anyhow::Result<()> {
-    let runs: Api<Run> = Api::namespaced(global.client().await?, &global.namespace);
-    let run = pick(&runs, options.run.as_deref()).await?;
+    let client = global.client().await?;
+    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
+    let run = pick(&runs, name).await?;
     let name = run.name_any();
-    let phase = run.status.map(|status| status.phase).unwrap_or_default();
+    let phase = run
+        .status
+        .as_ref()
+        .map(|status| status.phase)
+        .unwrap_or_default();
     anyhow::ensure!(
         !has_ended(phase),
         "run {name} has ended ({phase:?}): there is nothing to steer"
     );
-    let patch = Patch::Merge(json!({"spec": {"control": {"state": state}}}));
-    runs.patch(&name, &PatchParams::default(), &patch)
+    let (wish, effect) = decide(&run)?;
+    let by = std::env::var("USER").unwrap_or_default();
+    let by = if by.is_empty() { "unknown" } else { &by };
+    steer(&client, &global.namespace, &name, wish, by)
         .await
-        .with_context(|| format!("failed to steer run {name}"))?;
+        .context("failed to steer the run")?;
     println!("run {name} {effect}");
     Ok(())
 }
 
-/// Appends a request. The resource version in the patch keeps two requests of the same moment apart.
-async fn ask(
-    global: &Global,
-    run: Option<&str>,
-    action: RequestAction,
-    step: Option<String>,
-    reason: Option<String>,
-) -> anyhow::Result<()> {
-    let runs: Api<Run> = Api::namespaced(global.client().await?, &global.namespace);
-    let name = pick(&runs, run).await?.name_any();
-    for _ in 0..CONFLICT_LIMIT {
-        let current = runs
-            .get(&name)
-            .await
-            .with_context(|| format!("failed to get run {name}"))?;
-        let step = checked_step(&current, step.as_deref())?;
-        let steering = with_request(&current, action, step, reason.clone());
-        let patch = Patch::Merge(json!({
-            "metadata": {"resourceVersion": current.resource_version()},
-            "spec": {"control": {"requests": steering.requests}},
-        }));
-        match runs.patch(&name, &PatchParams::default(), &patch).await {
-            Ok(_) => {
-                println!(
-                    "asked run {name} to {}",
-                    format!("{action:?}").to_lowercase()
-                );
-                return Ok(());
-            }
-            Err(kube::Error::Api(status)) if status.is_conflict() => {}
-            Err(error) => return Err(error).with_context(|| format!("failed to steer run {name}")),
-        }
-    }
-    anyhow::bail!("run {name} changed {CONFLICT_LIMIT} times in a row: try again")
+fn step(run: &Run, options: &StepControl) -> anyhow::Result<Option<String>> {
+    options
+        .step
+        .as_deref()
+        .map(|step| known(run, step))
+        .transpose()
 }
 
-fn with_request(
-    run: &Run,
-    action: RequestAction,
-    step: Option<String>,
-    reason: Option<String>,
-) -> Steering {
-    let mut steering = run.spec.control.clone().unwrap_or_default();
-    let next = steering
-        .requests
-        .iter()
-        .filter_map(|request| request.id.parse::<u32>().ok())
-        .max()
-        .unwrap_or(0)
-        + 1;
-    let by = std::env::var("USER").ok().filter(|user| !user.is_empty());
-    steering.requests.push(Request {
-        id: next.to_string(),
-        action,
-        step,
-        reason,
-        by,
-    });
-    steering
-}
-
-fn checked_step(run: &Run, step: Option<&str>) -> anyhow::Result<Option<String>> {
-    let Some(step) = step else { return Ok(None) };
+/// The step, if the run has it.
+fn known(run: &Run, step: &str) -> anyhow::Result<String> {
     let steps = &run.spec.plan.steps;
     if steps.iter().any(|candidate| candidate.id == step) {
-        return Ok(Some(step.to_owned()));
+        return Ok(step.to_owned());
     }
     let names: Vec<_> = steps.iter().map(|step| step.id.as_str()).collect();
     anyhow::bail!(

@@ -26,6 +26,15 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
         .apply_example(&root().join("examples/first-cluster"))
         .unwrap();
 
+    // A person pauses it between two tasks, and lets it go on.
+    wait_until("a play to be at work", LIMIT, || running(&stage)).unwrap();
+    windlass_says(&stage, &["pause"], "pauses");
+    wait_until("the run to pause", LIMIT, || {
+        Ok((run(&stage)?["status"]["phase"] == "Paused").then_some(()))
+    })
+    .unwrap();
+    windlass_says(&stage, &["resume"], "goes on");
+
     // `windlass up` dies while a play is at work: the runner goes on, and is found again.
     wait_until("a play to be at work", LIMIT, || running(&stage)).unwrap();
     stage.down(Signal::Kill).unwrap();
@@ -54,6 +63,8 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
     );
     assert_each_step_succeeded_once(&run);
     assert_nodes_are_ready(&stage, 3);
+    windlass_says(&stage, &["logs", "--step", "etcd/install"], "PLAY RECAP");
+    windlass_says(&stage, &["logs", "--host", "worker-1"], "changed");
     let objects = stage.objects("events").unwrap();
     assert!(
         objects.iter().any(|event| event["reason"] == "Created"),
@@ -84,6 +95,21 @@ fn a_dead_worker_is_named_and_left_out() {
     assert_nodes_are_ready(&stage, 2);
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
+}
+
+/// Runs a command of windlass, which must print the words.
+fn windlass_says(stage: &Stage, arguments: &[&str], words: &str) {
+    let output = stage
+        .windlass(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains(words),
+        "{arguments:?}: {said}{complaint}"
+    );
 }
 
 fn stage(hosts: u8, dead: u8) -> Stage {
