@@ -1,4 +1,5 @@
-//! Brings playbooks: a git repository or a directory becomes a tree in the cache, named by its content and never changed.
+//! Brings playbooks: a git repository, a directory or an OCI image becomes a tree in the cache, named by its content and
+//! never changed.
 
 use std::{
     ffi::OsStr,
@@ -11,6 +12,8 @@ use std::{
 
 use sha2::{Digest, Sha256};
 use walkdir::{DirEntry, WalkDir};
+
+mod image;
 
 /// Where playbooks come from.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -35,7 +38,7 @@ pub struct Checkout {
     pub path: PathBuf,
     /// The SHA-256 of its content, in hex.
     pub digest: String,
-    /// The commit, for git.
+    /// What the name stood for: the commit of a git reference, the manifest's digest of an image.
     pub revision: Option<String>,
 }
 
@@ -75,14 +78,60 @@ pub enum Error {
         /// What git said.
         reason: String,
     },
-    /// Images are not read yet.
-    #[error(
-        "image {0} cannot be used: Windlass does not read playbooks from images yet, name a git repository or a path"
-    )]
-    Image(String),
+    /// The repository has no such tag, branch or commit.
+    #[error("{url} has no tag, branch or commit {reference:?}")]
+    NoReference {
+        /// The repository.
+        url: String,
+        /// The tag, branch or commit.
+        reference: String,
+    },
+    /// It is not the name of an image.
+    #[error("{image:?} is not the name of an image")]
+    ImageName {
+        /// What was given.
+        image: String,
+        /// Why.
+        #[source]
+        source: oci_client::ParseError,
+    },
+    /// The registry did not give the image.
+    #[error("pull image {image}")]
+    Registry {
+        /// The image.
+        image: String,
+        /// Why.
+        #[source]
+        source: Box<oci_client::errors::OciDistributionError>,
+    },
+    /// A layer of an image cannot be unpacked.
+    #[error("unpack image {image}")]
+    Layer {
+        /// The image.
+        image: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// A task of ours failed.
     #[error("wait for the copy")]
     Join(#[source] tokio::task::JoinError),
+}
+
+impl Error {
+    /// Whether the same request fails again until somebody changes something, as opposed to what may pass by itself.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::NoDirectory(_)
+            | Self::NotKubespray { .. }
+            | Self::NoGit(_)
+            | Self::NoReference { .. }
+            | Self::ImageName { .. }
+            | Self::Layer { .. } => true,
+            Self::Registry { source, .. } => image::is_final(source),
+            Self::File { .. } | Self::Git { .. } | Self::Join(_) => false,
+        }
+    }
 }
 
 /// Brings the playbooks into the cache, unless they are there.
@@ -97,13 +146,7 @@ pub async fn fetch(request: &SourceRequest, cache: &Path) -> Result<Checkout, Er
             store(path.clone(), place, None, cache.to_owned()).await
         }
         SourceRequest::Git { url, reference } => {
-            let work = tempfile::Builder::new()
-                .prefix(".fetch-")
-                .tempdir_in(cache)
-                .map_err(|source| Error::File {
-                    path: cache.to_owned(),
-                    source,
-                })?;
+            let work = workplace(cache)?;
             let revision = clone(url, reference, work.path()).await?;
             let place = format!("{reference} of {url}");
             store(
@@ -114,8 +157,27 @@ pub async fn fetch(request: &SourceRequest, cache: &Path) -> Result<Checkout, Er
             )
             .await
         }
-        SourceRequest::Image(image) => Err(Error::Image(image.clone())),
+        SourceRequest::Image(image) => {
+            let work = workplace(cache)?;
+            let unpacked = image::pull(image, work.path()).await?;
+            let place = format!("image {image}");
+            store(
+                unpacked.tree,
+                place,
+                Some(unpacked.digest),
+                cache.to_owned(),
+            )
+            .await
+        }
     }
+}
+
+/// A directory that is gone when it is dropped.
+fn workplace(cache: &Path) -> Result<tempfile::TempDir, Error> {
+    tempfile::Builder::new()
+        .prefix(".fetch-")
+        .tempdir_in(cache)
+        .map_err(file_error(cache))
 }
 
 /// Copies a tree into the cache under its digest.
@@ -162,6 +224,8 @@ async fn clone(url: &str, reference: &str, directory: &Path) -> Result<String, E
             .arg(directory)
             .args(arguments)
             .env("GIT_TERMINAL_PROMPT", "0")
+            // Its words are read below.
+            .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output()
@@ -171,11 +235,22 @@ async fn clone(url: &str, reference: &str, directory: &Path) -> Result<String, E
             return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let reason = said
-            .lines()
-            .rev()
-            .find(|line| !line.trim().is_empty())
+        let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+        // What follows the first complaint is advice.
+        let reason = lines
+            .clone()
+            .find(|line| line.starts_with("fatal: "))
+            .or_else(|| lines.next_back())
             .unwrap_or("git failed");
+        if ["couldn't find remote ref", "not our ref"]
+            .iter()
+            .any(|words| reason.contains(words))
+        {
+            return Err(Error::NoReference {
+                url: url.to_owned(),
+                reference: reference.to_owned(),
+            });
+        }
         Err(Error::Git {
             url: url.to_owned(),
             reference: reference.to_owned(),
@@ -262,10 +337,6 @@ pub fn digest(tree: &Path) -> Result<String, Error> {
 }
 
 fn copy(tree: &Path, target: &Path, cache: &Path) -> Result<(), Error> {
-    let file_error = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::File { path, source }
-    };
     let work = tempfile::Builder::new()
         .prefix(".copy-")
         .tempdir_in(cache)
@@ -295,8 +366,10 @@ fn copy(tree: &Path, target: &Path, cache: &Path) -> Result<(), Error> {
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {
-    fs::create_dir_all(path).map_err(|source| Error::File {
-        path: path.to_owned(),
-        source,
-    })
+    fs::create_dir_all(path).map_err(file_error(path))
+}
+
+fn file_error(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    move |source| Error::File { path, source }
 }

@@ -71,8 +71,21 @@ async fn a_tag_becomes_its_commit() {
     );
     let exact = fetch(&request(&commit), &cache).await.expect("the commit");
     assert_eq!(exact, tagged);
-    let error = fetch(&request("v9.9.9"), &cache).await.expect_err("no tag");
-    assert!(error.to_string().contains("v9.9.9"), "{error}");
+    let branch = git(&tree, &["branch", "--show-current"]);
+    let newest = fetch(&request(&branch), &cache).await.expect("the branch");
+    assert_ne!(newest, tagged);
+    for missing in ["v9.9.9", &"0".repeat(40)] {
+        let error = fetch(&request(missing), &cache).await.expect_err("none");
+        assert!(matches!(error, Error::NoReference { .. }), "{error:?}");
+        assert!(error.to_string().contains(missing), "{error}");
+    }
+    let nowhere = SourceRequest::Git {
+        url: format!("file://{}/nowhere", place.path().display()),
+        reference: "v1.0.0".to_owned(),
+    };
+    let error = fetch(&nowhere, &cache).await.expect_err("no repository");
+    assert!(!error.is_final(), "{error:?}");
+    assert!(error.to_string().contains("nowhere"), "{error}");
 }
 
 #[tokio::test]

@@ -43,13 +43,30 @@ pub async fn load(wish: &Wish, layout: &Layout) -> Result<Checkout, LoadError> {
 }
 
 fn not_fetched(origin: &str, error: &source::Error) -> LoadError {
-    match error {
-        source::Error::NoDirectory(_)
-        | source::Error::NotKubespray { .. }
-        | source::Error::NoGit(_)
-        | source::Error::Image(_) => unusable(origin, error),
-        _ => LoadError::Unreachable(crate::chain(error)),
+    if !error.is_final() {
+        return LoadError::Unreachable(crate::chain(error));
     }
+    let (field, remedy) = match error {
+        source::Error::NoReference { .. } => (
+            ".git.ref",
+            "name a tag, branch or commit of that repository; releases of kubespray are v2.30.0 and the like",
+        ),
+        source::Error::NoDirectory(_) => (
+            ".path",
+            "name the directory of a kubespray checkout; a relative path starts where `windlass up` was started",
+        ),
+        source::Error::ImageName { .. } | source::Error::Registry { .. } => (
+            ".image",
+            "name an image that its registry gives to everybody, for example quay.io/kubespray/kubespray:v2.30.0",
+        ),
+        source::Error::Layer { .. } => (".image", "name an image as kubespray publishes them"),
+        source::Error::NoGit(_) => (
+            "",
+            "install git on this machine, or name a path or an image",
+        ),
+        _ => ("", CHECKOUT),
+    };
+    problem(field, origin, error, remedy)
 }
 
 fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, LoadError> {
@@ -67,10 +84,16 @@ fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, L
 }
 
 fn unusable(origin: &str, error: &dyn std::error::Error) -> LoadError {
+    problem("", origin, error, CHECKOUT)
+}
+
+fn problem(field: &str, origin: &str, error: &dyn std::error::Error, remedy: &str) -> LoadError {
     LoadError::Unusable(Problem::new(
-        "Cluster spec.kubespray.source",
+        format!("Cluster spec.kubespray.source{field}"),
         origin,
         crate::chain(error),
-        "name an unmodified kubespray checkout, or playbooks with its contract",
+        remedy,
     ))
 }
+
+const CHECKOUT: &str = "name an unmodified kubespray checkout, or playbooks with its contract";
