@@ -178,7 +178,7 @@ fn ssh(configuration: &Configuration, sections: &mut Sections) -> Result<(), Con
     }
     let known_hosts = configuration.known_hosts.display();
     let mut arguments = format!(
-        "-o ControlMaster=auto -o ControlPersist=30m -o ConnectTimeout={} -o ConnectionAttempts={} \
+        "-o ControlMaster=auto -o ControlPersist=5m -o ConnectTimeout={} -o ConnectionAttempts={} \
          -o ServerAliveInterval=10 -o ServerAliveCountMax=3 -o StrictHostKeyChecking=yes \
          -o UserKnownHostsFile={known_hosts} -o GlobalKnownHostsFile=/dev/null -o BatchMode=yes -F /dev/null",
         configuration.connect_timeout_seconds.unwrap_or(5),

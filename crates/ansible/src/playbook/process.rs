@@ -188,7 +188,7 @@ fn prepare(run: &PlaybookRun) -> Result<(), Error> {
             make_directory(parent)?;
         }
     }
-    private_directory(&short_directory(run))?;
+    private_directory(&short_directory(&run.home))?;
     for name in ["PAUSE", "STOP"] {
         remove(&run.control().join(name))?;
     }
@@ -247,7 +247,7 @@ fn environment(command: &mut Command, run: &PlaybookRun) {
             command.env_remove(name);
         }
     }
-    let short = short_directory(run);
+    let short = short_directory(&run.home);
     let config = run.config.clone().unwrap_or_else(|| empty_config(run));
     command
         .env("ANSIBLE_CONFIG", config)
@@ -416,13 +416,26 @@ fn plugins(run: &PlaybookRun) -> PathBuf {
 
 fn doorbell(run: &PlaybookRun) -> PathBuf {
     let name = Sha256::digest(run.work.as_os_str().as_encoded_bytes());
-    short_directory(run).join(hex::encode(name.get(..6).unwrap_or_default()))
+    short_directory(&run.home).join(hex::encode(name.get(..6).unwrap_or_default()))
+}
+
+/// Removes what runs with that home left outside of it: the sockets of ssh and of events. To be called when none of them is at
+/// work; connections that are still open end by themselves.
+///
+/// # Errors
+///
+/// The directory cannot be removed. That there is none is no error.
+pub fn forget(home: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(short_directory(home)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The path of a socket holds 107 bytes, and ssh adds 17 to it while it binds: a data directory may be deeper than that.
 /// The directory is the cluster's, so that its runs share ssh connections.
-fn short_directory(run: &PlaybookRun) -> PathBuf {
-    let name = Sha256::digest(run.home.as_os_str().as_encoded_bytes());
+fn short_directory(home: &Path) -> PathBuf {
+    let name = Sha256::digest(home.as_os_str().as_encoded_bytes());
     PathBuf::from(format!("/tmp/windlass-{}", nix::unistd::geteuid()))
         .join(hex::encode(name.get(..6).unwrap_or_default()))
 }

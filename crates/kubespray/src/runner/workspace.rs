@@ -59,6 +59,17 @@ impl Workspace {
         if let Err(error) = fs::remove_dir_all(&self.private) {
             tracing::warn!(path = %self.private.display(), error = &error as &dyn std::error::Error, "the private directory was not removed");
         }
+        if let Err(error) = ansible::playbook::forget(&self.ansible_home()) {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the directory of sockets was not removed"
+            );
+        }
+    }
+
+    /// Ansible's home, which the cluster keeps.
+    pub(crate) fn ansible_home(&self) -> PathBuf {
+        self.job.cluster_directory().join("ansible")
     }
 
     /// The playbooks.
