@@ -104,11 +104,24 @@ pub async fn ensure(
     let path = cache.join(&digest);
     let lock = lock(cache.join(format!("{digest}.lock"))).await?;
     let complete = path.join("complete");
-    if !complete.exists() {
-        build(&path, &file, request.python, cache, progress).await?;
+    let collections = wants_collections(&requirements);
+    if complete.exists() {
+        progress("verifying the environment");
+        match verify(&path, request.core, collections).await {
+            // Something took a part of it away: a wrong version would come again, a missing file does not.
+            Err(Error::Command { reason, .. }) => progress(&format!("building it anew: {reason}")),
+            verified => {
+                let core = verified?;
+                return Ok(Sandbox { path, digest, core });
+            }
+        }
     }
+    build(&path, &file, request.python, cache, progress).await?;
     progress("verifying the environment");
-    let core = verify(&path, request.core).await?;
+    let core = match verify(&path, request.core, collections).await {
+        Err(Error::Command { reason, .. }) => return Err(Error::Unfit { path, reason }),
+        verified => verified?,
+    };
     fs::write(&complete, core.to_string()).map_err(file_error(&complete))?;
     drop(lock);
     Ok(Sandbox { path, digest, core })
@@ -263,8 +276,16 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Asks the environment what it is.
-async fn verify(path: &Path, range: CoreRange) -> Result<CoreVersion, Error> {
+/// Whether requirements name the package `ansible`, which brings the collections beside ansible-core.
+fn wants_collections(requirements: &str) -> bool {
+    requirements.lines().any(|line| {
+        let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+        line.get(..end.unwrap_or(line.len())) == Some("ansible")
+    })
+}
+
+/// Asks the environment what it is. `Error::Command` says that a part of it does not work.
+async fn verify(path: &Path, range: CoreRange, collections: bool) -> Result<CoreVersion, Error> {
     let unfit = |reason: String| Error::Unfit {
         path: path.to_owned(),
         reason,
@@ -272,9 +293,7 @@ async fn verify(path: &Path, range: CoreRange) -> Result<CoreVersion, Error> {
     let program = "import ansible.release, netaddr; print(ansible.release.__version__)";
     let mut command = Command::new(path.join("bin/python"));
     command.args(["-c", program]);
-    let said = output(&mut command, "import ansible and netaddr")
-        .await
-        .map_err(|e| unfit(e.to_string()))?;
+    let said = output(&mut command, "import ansible and netaddr").await?;
     let core =
         core_version(said.trim()).ok_or_else(|| unfit(format!("ansible-core is {said:?}")))?;
     if !range.contains(core) {
@@ -283,16 +302,28 @@ async fn verify(path: &Path, range: CoreRange) -> Result<CoreVersion, Error> {
             range.from, range.before
         )));
     }
+    if collections {
+        let mut command = Command::new(path.join("bin/python"));
+        command.args(["-c", COLLECTIONS]);
+        output(&mut command, "find the collections that kubespray uses").await?;
+    }
     let mut command = Command::new(path.join("bin/ansible-playbook"));
     command
         .arg("--version")
         .env_remove("ANSIBLE_CONFIG")
         .current_dir(path);
-    output(&mut command, "start ansible-playbook")
-        .await
-        .map_err(|e| unfit(e.to_string()))?;
+    output(&mut command, "start ansible-playbook").await?;
     Ok(core)
 }
+
+/// Looks for the collections that kubespray's roles use from 2.20 on, where the package `ansible` puts them.
+const COLLECTIONS: &str = r#"
+import os, sys, ansible_collections
+roots = list(ansible_collections.__path__)
+wanted = ["ansible.posix", "ansible.utils", "community.crypto", "community.general", "kubernetes.core"]
+missing = [name for name in wanted if not any(os.path.isdir(os.path.join(root, *name.split("."))) for root in roots)]
+sys.exit("missing: " + ", ".join(missing) if missing else 0)
+"#;
 
 fn core_version(text: &str) -> Option<CoreVersion> {
     let mut parts = text.split('.').map(|part| {
@@ -349,6 +380,18 @@ fn file_error(path: &Path) -> impl Fn(io::Error) -> Error + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn collections_come_with_the_package_ansible_alone() {
+        for (requirements, expected) in [
+            ("ansible==10.7.0\nnetaddr==1.3.0\n", true),
+            ("# all\nansible\n", true),
+            ("ansible-core>=2.17.3,<2.18\nnetaddr\n", false),
+            ("", false),
+        ] {
+            assert_eq!(wants_collections(requirements), expected, "{requirements}");
+        }
+    }
 
     #[test]
     fn pre_releases_count_as_their_release() {

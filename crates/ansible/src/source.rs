@@ -55,7 +55,7 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no such directory.
-    #[error("{0} is not a directory: name the directory of a kubespray checkout")]
+    #[error("{0} is not a directory")]
     NoDirectory(PathBuf),
     /// It is something else.
     #[error("{place} is not kubespray: it has no {missing}")]
