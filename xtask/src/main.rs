@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod demo;
 mod generate;
 mod hosts;
@@ -23,6 +24,8 @@ struct Arguments {
 enum Command {
     /// Raise a real three-node cluster on throw-away hosts, from nothing.
     Demo(demo::Demo),
+    /// Measure speed and size against peers, as a table.
+    Bench(bench::Bench),
     /// Run every check that CI runs.
     Test(test::Test),
     /// Write the files that are generated from the code: CRDs and references.
@@ -37,6 +40,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(options) => demo::demo(&options),
+        Command::Bench(options) => bench::bench(&options),
         Command::Test(options) => test::test(&options),
         Command::Generate => generate::write(),
         Command::Hosts(command) => hosts::run(command),

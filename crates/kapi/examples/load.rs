@@ -1,0 +1,140 @@
+//! Puts the same load on any API by its kubeconfig, so that the embedded API and a real one can be compared.
+//!
+//! `load serve DIRECTORY` serves the embedded API over TLS until its standard input ends, and prints the kubeconfig.
+//! `load measure KUBECONFIG` creates objects of 4 KiB with 1 and 16 clients and lists them, and prints JSON.
+//! `load create KUBECONFIG FILE` posts what the file's lines say: a path, a tab, a body.
+
+#![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use http::Request;
+use kube::{Client, Config, config::Kubeconfig};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::main]
+async fn main() {
+    // More than one provider may be compiled in; the first one that is installed is the one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["serve", directory] => serve(directory.as_ref()).await,
+        ["measure", kubeconfig] => measure(kubeconfig.as_ref()).await,
+        ["create", kubeconfig, file] => create(kubeconfig.as_ref(), file.as_ref()).await,
+        _ => {
+            eprintln!("load serve DIRECTORY | measure KUBECONFIG | create KUBECONFIG FILE");
+            std::process::exit(2);
+        }
+    }
+}
+
+async fn serve(directory: &Path) {
+    let options = kapi::Options {
+        data_dir: directory.to_owned(),
+        crds: Vec::new(),
+        listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+    };
+    let server = kapi::Server::open(options).await.expect("the API opens");
+    let kubeconfig = server.kubeconfig().expect("it listens");
+    println!("{}", kubeconfig.display());
+    let end = tokio::task::spawn_blocking(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+    });
+    let end = async {
+        let _ = end.await;
+    };
+    server.serve(end).await.expect("the API serves");
+}
+
+async fn measure(kubeconfig: &Path) {
+    // One connection a client, as separate programs have.
+    let single = creates(kubeconfig, 1, 1_000).await;
+    let sixteen = creates(kubeconfig, 16, 250).await;
+    let client = client(kubeconfig).await;
+    let mut lists = Vec::new();
+    let mut size = 0;
+    for _ in 0..5 {
+        let start = Instant::now();
+        let request = Request::get(MAPS).body(Vec::new()).expect("a request");
+        size = client.request_text(request).await.expect("a list").len();
+        lists.push(start.elapsed());
+    }
+    lists.sort();
+    let list = lists[lists.len() / 2].as_secs_f64() * 1e3;
+    println!(
+        r#"{{"single": {single:.1}, "sixteen": {sixteen:.1}, "list_ms": {list:.2}, "list_bytes": {size}, "objects": 5000}}"#
+    );
+}
+
+/// Creates per second.
+async fn creates(kubeconfig: &Path, clients: usize, each: usize) -> f64 {
+    let payload: Arc<str> = "x".repeat(3_700).into();
+    let mut connected = Vec::new();
+    for _ in 0..clients {
+        let client = client(kubeconfig).await;
+        // The handshake is not what is measured.
+        let request = Request::get("/version")
+            .body(Vec::new())
+            .expect("a request");
+        client.request_text(request).await.expect("an answer");
+        connected.push(client);
+    }
+    let start = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for (number, client) in connected.into_iter().enumerate() {
+        let payload = Arc::clone(&payload);
+        tasks.spawn(async move {
+            for index in 0..each {
+                let body = format!(
+                    r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c{clients}-{number}-{index}"}},"data":{{"d":"{payload}"}}}}"#
+                );
+                post(&client, MAPS, body).await.expect("it is created");
+            }
+        });
+    }
+    tasks.join_all().await;
+    #[expect(clippy::cast_precision_loss, reason = "a figure to read")]
+    let rate = (clients * each) as f64 / start.elapsed().as_secs_f64();
+    rate
+}
+
+async fn create(kubeconfig: &Path, file: &Path) {
+    let text = std::fs::read_to_string(file).expect("the file is there");
+    let client = client(kubeconfig).await;
+    stream::iter(text.lines())
+        .for_each_concurrent(16, |line| {
+            let client = client.clone();
+            async move {
+                let (path, body) = line.split_once('\t').expect("a path, a tab, a body");
+                post(&client, path, body.to_owned())
+                    .await
+                    .expect("it is created");
+            }
+        })
+        .await;
+}
+
+async fn post(client: &Client, path: &str, body: String) -> Result<(), kube::Error> {
+    let request = Request::post(path)
+        .header("content-type", "application/json")
+        .body(body.into_bytes())
+        .expect("a request");
+    client.request_text(request).await.map(drop)
+}
+
+async fn client(kubeconfig: &Path) -> Client {
+    let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let mut config = Config::from_custom_kubeconfig(file, &Default::default())
+        .await
+        .expect("a kubeconfig that can be used");
+    config.read_timeout = Some(Duration::from_secs(60));
+    Client::try_from(config).expect("a client")
+}

@@ -1,0 +1,67 @@
+//! 200 addresses of which 20 are dead.
+//!
+//! 180 addresses are one host's, with a real sshd; the 20 dead ones swallow every packet, so that connections time out.
+
+use anyhow::{Context, ensure};
+use lab::{Lab, LabOptions, Presence, progress::Terminal};
+
+use super::{Profile, Row, example, output};
+
+const TIMEOUT_SECONDS: f64 = 5.0;
+const DEAD: u8 = 20;
+const ANSWERING: u8 = 180;
+/// The last byte of the first further address of the host; the lab's own hosts are below.
+const FIRST: u8 = 40;
+
+pub(crate) fn measure() -> anyhow::Result<Vec<Row>> {
+    let program = example("ansible", "probe", Profile::Debug)?;
+    let options = LabOptions {
+        hosts: 1,
+        dead: DEAD,
+        ..LabOptions::default()
+    };
+    let lab = Lab::start(&options, &Terminal::default())?;
+    let last = FIRST + ANSWERING - 1;
+    // sshd refuses new connections at random when 10 are not logged in; 180 machines would not share that limit.
+    let prepare = format!(
+        "for i in $(seq {FIRST} {last}); do ip address add 10.77.0.$i/32 dev eth0; done
+         echo 'MaxStartups 1000' >> /etc/ssh/sshd_config
+         systemctl restart ssh"
+    );
+    let prepared = lab.ssh("host-1", &prepare)?;
+    ensure!(
+        prepared.status.success(),
+        "the host has no further addresses: {}",
+        String::from_utf8_lossy(&prepared.stderr)
+    );
+    let dead = lab.hosts().iter();
+    let dead = dead.filter(|host| host.presence == Presence::Dead);
+    let addresses = (FIRST..=last)
+        .map(|last| format!("10.77.0.{last}"))
+        .chain(dead.map(|host| host.address.to_string()));
+    let mut command = std::process::Command::new(program);
+    command
+        .arg(lab.key_path())
+        .arg(lab.dir().join("bench_known_hosts"))
+        .arg(TIMEOUT_SECONDS.to_string())
+        .args(addresses);
+    let text = output(&mut lab.enter_network(&command))?;
+    let figures: serde_json::Value =
+        serde_json::from_str(&text).context("the example printed no JSON")?;
+    let number = |name: &str| figures[name].as_f64().unwrap_or(f64::NAN);
+    let (connect, probe) = (number("connect_seconds"), number("probe_seconds"));
+    let peer = format!("timeout {TIMEOUT_SECONDS:.1} s");
+    Ok(vec![
+        Row::new(
+            "probe of 200 addresses, 20 dead: who answers (TCP and ssh banner)",
+            format!("{connect:.2} s ({} of 180 answer)", figures["answering"]),
+        )
+        .peer(&peer, connect / TIMEOUT_SECONDS)
+        .wanted("<= 5.2 s"),
+        Row::new(
+            "the same with login, sudo and Python of 180 hosts",
+            format!("{probe:.2} s ({} of 180 usable)", figures["usable"]),
+        )
+        .peer(&peer, probe / TIMEOUT_SECONDS),
+    ])
+}
