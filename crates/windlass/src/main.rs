@@ -28,9 +28,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(
         cli.command,
-        Command::Up(_) | Command::Controller(_) | Command::Runner(_)
+        Command::Up(_) | Command::Controller(_) | Command::Runner(_) | Command::Apply(_)
     ) {
-        // `windlass steps | head` ends quietly. What works for long must outlive the one who reads it.
+        // `windlass steps | head` ends quietly. What works for long must outlive the one who reads it, and an API that
+        // refuses a large object closes the connection while it is still being sent.
         sigpipe::reset();
     }
     init_logging(&cli);

@@ -1,6 +1,7 @@
 //! Objects read from files.
 
 use std::{
+    collections::HashSet,
     io::Read,
     path::{Path, PathBuf},
 };
@@ -19,7 +20,27 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<DynamicObject>> {
         }
     }
     anyhow::ensure!(!objects.is_empty(), "no object in {}", list(paths));
+    unique(&objects)?;
     Ok(objects)
+}
+
+/// The second of two objects with one name would silently replace the first.
+fn unique(objects: &[DynamicObject]) -> anyhow::Result<()> {
+    let mut seen = HashSet::new();
+    for object in objects {
+        let types = object.types.clone().unwrap_or_default();
+        let metadata = &object.metadata;
+        let (name, namespace) = (
+            metadata.name.as_deref().unwrap_or_default(),
+            metadata.namespace.as_deref(),
+        );
+        anyhow::ensure!(
+            seen.insert((types.api_version, types.kind.clone(), namespace, name)),
+            "{} {name} stands twice in the files: give each its own metadata.name, or remove one",
+            types.kind
+        );
+    }
+    Ok(())
 }
 
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
