@@ -19,7 +19,7 @@ use e2e::wait_until;
 use serde_json::{Value, json};
 
 /// A message takes milliseconds; a loaded machine may take much longer.
-const LIMIT: Duration = Duration::from_secs(45);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Objects that are accepted, and stall their Cluster.
 struct Stall {
@@ -44,8 +44,10 @@ fn a_cluster_that_cannot_be_built_says_what_to_change() {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": case.name}});
         let mut first = cluster("first");
         merge(&mut first["spec"], &case.cluster);
+        // Secrets are not watched but looked at about once a minute: they come first, as in every guide.
         let mut items = vec![namespace, first];
         items.extend(case.others.clone());
+        items[1..].sort_by_key(|item| item["kind"] != "Secret");
         let applied = up.apply(
             case.name,
             &json!({"apiVersion": "v1", "kind": "List", "items": items}),
@@ -471,12 +473,31 @@ fn a_truncated_database_is_named() {
     let mut up = Up::start();
     up.end();
     let file = up.data().join("state.db");
+    // A log that was not merged yet would bring back what is cut off here. Where Ansible is, Python is.
+    let merge = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('pragma wal_checkpoint(truncate)')";
+    let merged = Command::new("python3")
+        .args(["-c", merge])
+        .arg(&file)
+        .status();
+    assert!(merged.unwrap().success());
     let length = fs::metadata(&file).unwrap().len();
     let database = File::options().write(true).open(&file).unwrap();
     database.set_len(length / 2).unwrap();
-    let again = up.windlass(&["up"]).output().unwrap();
-    let said = text(&again);
-    assert!(!again.status.success(), "{said}");
+    let log = up.directory.path().join("again");
+    let output = File::create(&log).unwrap();
+    let mut command = up.windlass(&["up"]);
+    command.stdout(output.try_clone().unwrap()).stderr(output);
+    up.child = Some(command.spawn().unwrap());
+    let ended = wait_until("the second start to end", LIMIT, || {
+        Ok(up.child.as_mut().and_then(|child| child.try_wait().ok()?))
+    });
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(
+        !ended
+            .unwrap_or_else(|error| panic!("{error:#}: {said}"))
+            .success(),
+        "{said}"
+    );
     for words in [file.display().to_string().as_str(), "backup"] {
         assert!(said.contains(words), "{words:?} is not in: {said}");
     }
