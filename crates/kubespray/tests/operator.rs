@@ -148,7 +148,9 @@ impl World {
     }
 
     /// What a runner would write.
-    async fn run_status(&self, run: &Run, status: Value) {
+    /// Writes the status as a runner does.
+    async fn run_status(&self, run: &Run, mut status: Value) {
+        status["runner"] = json!({"id": "test"});
         let body = json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
             "metadata": {"name": run.name_any()}, "status": status,

@@ -38,7 +38,8 @@ pub async fn publish(run: &Run, error: Option<&Error>, context: &Context) -> Res
     let body = json!({
         "apiVersion": Run::api_version(&()),
         "kind": Run::kind(&()),
-        "metadata": {"name": name},
+        // Of this revision only: as the same manager, an older look would take back what the runner has written since.
+        "metadata": {"name": name, "resourceVersion": run.resource_version()},
         "status": {"conditions": conditions},
     });
     let api = Api::<Run>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
@@ -47,8 +48,8 @@ pub async fn publish(run: &Run, error: Option<&Error>, context: &Context) -> Res
         .patch_status(&name, &parameters, &Patch::Apply(&body))
         .await
     {
-        // Deleted in the meantime.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        // Deleted, or written to in the meantime: the next pass sees that.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         result => result
             .map(drop)
             .map_err(|source| Error::api("write the conditions of a Run", source)),
