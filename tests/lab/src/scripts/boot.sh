@@ -69,7 +69,9 @@ binds=("--bind=$disk/containerd:/var/lib/containerd" "--bind=$disk/kubelet:/var/
   for group in "${groups[@]}"; do echo 0 > "$group/cgroup.procs"; done
   # Else what a host downloads to /tmp sits in the machine's memory.
   export SYSTEMD_NSPAWN_TMPFS_TMP=0
-  exec setsid systemd-nspawn --quiet --register=no --keep-unit --boot --directory="$root" --machine="$HOST" \
+  # Started from the host's own network: the kernel shows in /sys the interfaces of whoever mounts it, and
+  # that is where Ansible looks for them.
+  exec setsid nsenter --net="/run/netns/$HOST" -- systemd-nspawn --quiet --register=no --keep-unit --boot --directory="$root" --machine="$HOST" \
     --network-namespace-path="/run/netns/$HOST" --capability=all \
     --system-call-filter="@keyring bpf perf_event_open @mount @module" --private-users=no \
     --resolv-conf=off --timezone=off --console=pipe "${binds[@]}"
