@@ -1,5 +1,7 @@
 //! A stage for end-to-end stories: throw-away hosts with Windlass among them. The demo and the suites use the same one.
 
+mod kubespray;
 mod stage;
 
+pub use kubespray::Kubespray;
 pub use stage::{NAMESPACE, Options, Signal, Stage, wait_until};

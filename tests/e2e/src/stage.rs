@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::{BufRead as _, BufReader},
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -11,8 +12,10 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use lab::{Lab, LabOptions, Progress, programs};
+use lab::{Lab, LabOptions, Progress, base::Base, programs};
 use serde_json::{Value, json};
+
+use crate::Kubespray;
 
 /// The namespace that the stage's objects are in.
 pub const NAMESPACE: &str = "first-cluster";
@@ -47,6 +50,8 @@ pub struct Stage {
     /// The hosts.
     pub lab: Lab,
     options: Options,
+    kubespray: Option<Kubespray>,
+    mirror: Option<Child>,
     up: Option<Child>,
     kubectl: PathBuf,
 }
@@ -64,12 +69,47 @@ impl Stage {
             ..LabOptions::default()
         };
         let wanted = wanted.with_kubernetes(progress)?;
+        Self::build(options, &wanted, progress)
+    }
+
+    /// Boots hosts that have nothing of Kubernetes, for real kubespray, and serves to them what it downloads.
+    ///
+    /// # Errors
+    ///
+    /// What the hosts need cannot be made, or they do not boot.
+    pub fn set_for_kubespray(
+        mut options: Options,
+        kubespray: Kubespray,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
+        options.playbooks.clone_from(&kubespray.checkout);
+        let wanted = LabOptions {
+            hosts: options.hosts,
+            dead: options.dead,
+            base: Base::Bare,
+            ..LabOptions::default()
+        };
+        let mut stage = Self::build(options, &wanted, progress)?;
+        if let Some(directory) = &kubespray.mirror {
+            stage.mirror = Some(stage.serve(&kubespray.server, directory)?);
+        }
+        stage.kubespray = Some(kubespray);
+        Ok(stage)
+    }
+
+    fn build(
+        options: Options,
+        wanted: &LabOptions,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
         let kubectl = programs::ensure(progress)?.dir.join("kubectl");
         let sandboxes = sandboxes(&options, progress)?;
-        let lab = Lab::start(&wanted, progress)?;
+        let lab = Lab::start(wanted, progress)?;
         let stage = Self {
             lab,
             options,
+            kubespray: None,
+            mirror: None,
             up: None,
             kubectl,
         };
@@ -80,6 +120,50 @@ impl Stage {
             .context("failed to make the data directory")?;
         symlink(sandboxes, data.join("sandboxes")).context("failed to share the sandboxes")?;
         Ok(stage)
+    }
+
+    /// Serves a directory on port 80 of the lab's gateway; kubespray's clients fall back to plain HTTP nowhere else.
+    fn serve(&self, server: &Path, directory: &Path) -> anyhow::Result<Child> {
+        let mut command = Command::new(server);
+        command
+            .arg(directory)
+            .arg(format!("{}:80", self.lab.gateway()));
+        let mut child = self
+            .lab
+            .enter(&command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("failed to start the mirror")?;
+        let output = child.stdout.take().context("the mirror has no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line.starts_with("listening"), "the mirror does not serve");
+        Ok(child)
+    }
+
+    /// The files of an example, with real kubespray in its Cluster where the stage has it.
+    ///
+    /// # Errors
+    ///
+    /// The files cannot be read, or the changed ones not be written.
+    pub fn example(&self, example: &Path) -> anyhow::Result<PathBuf> {
+        let Some(kubespray) = &self.kubespray else {
+            return Ok(example.to_owned());
+        };
+        let mut items = Vec::new();
+        for name in ["cluster.yaml", "nodes.yaml"] {
+            let text =
+                fs::read_to_string(example.join(name)).context("failed to read an example")?;
+            items.extend(serde_saphyr::from_multiple::<Value>(&text)?);
+        }
+        for item in items.iter_mut().filter(|item| item["kind"] == "Cluster") {
+            kubespray.choose(&mut item["spec"]);
+        }
+        let file = self.lab.dir().join("example.json");
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        fs::write(&file, serde_json::to_vec(&list)?).context("failed to write the example")?;
+        Ok(file)
     }
 
     /// Starts `windlass up` and waits until its API answers.
@@ -263,6 +347,11 @@ impl Drop for Stage {
             && let Err(error) = self.down(Signal::Kill)
         {
             eprintln!("failed to end windlass up: {error:#}");
+        }
+        if let Some(mirror) = &mut self.mirror
+            && let Err(error) = mirror.kill().and_then(|()| mirror.wait())
+        {
+            eprintln!("failed to end the mirror: {error}");
         }
         // The lab is the owner of everything else and ends with its own value.
     }
