@@ -33,9 +33,9 @@ pub(crate) fn measure() -> anyhow::Result<Vec<Row>> {
 /// What the example prints of clients in its own process, line by line.
 fn in_process(program: &Path, directory: &Path) -> anyhow::Result<Vec<Row>> {
     let text = output(Command::new(program).arg(directory))?;
-    let lines = text.lines().filter_map(|line| line.split_once("  "));
+    let lines = text.lines().filter_map(|line| line.rsplit_once("  "));
     Ok(lines
-        .map(|(what, figure)| Row::new(&format!("API in-process: {what}"), figure.trim()))
+        .map(|(what, figure)| Row::new(&format!("API in-process: {}", what.trim()), figure.trim()))
         .collect())
 }
 
