@@ -155,7 +155,7 @@ async fn a_second_server_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_database_is_named_and_left_alone() {
-    for damage in [0, 1000, 6000] {
+    for damage in [0, 1000, 2048, 4096, 6000] {
         let directory = tempfile::tempdir().unwrap();
         {
             let server = open(directory.path()).await.unwrap();

@@ -20,15 +20,19 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Opens or makes the database and the key of its Secrets. A file that is no sound database is left as it is.
     pub fn open(path: &Path, key: &Path) -> Result<Self, BackendError> {
-        let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0 && !key.exists());
         let unreadable = |reason: String| BackendError::Unreadable {
             path: path.to_path_buf(),
             reason,
         };
-        if !fresh && std::fs::metadata(path).is_ok_and(|file| file.len() == 0) {
-            return Err(unreadable("the file is empty".into()));
-        }
         let connection = Connection::open(path).map_err(|e| unreadable(e.to_string()))?;
+        let fresh = !has_revision(&connection).map_err(|error| unreadable(error.to_string()))?;
+        // The first commit comes before the key, so a key without it means that the file was cut off or that its
+        // write-ahead log is gone. SQLite itself takes a file of less than a page for an empty database.
+        if fresh && key.exists() {
+            return Err(unreadable(
+                "it holds nothing, though its key is there".into(),
+            ));
+        }
         prepare(&connection).map_err(|error| unreadable(error.to_string()))?;
         let health: String = connection
             .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
@@ -176,15 +180,29 @@ impl Backend for Sqlite {
     }
 }
 
+/// Whether anything was ever committed. Reads only.
+fn has_revision(connection: &Connection) -> rusqlite::Result<bool> {
+    let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
+    let made: i64 = connection.query_row(tables, [], |row| row.get(0))?;
+    if made == 0 {
+        return Ok(false);
+    }
+    let revision = "SELECT count(*) FROM meta WHERE name = 'revision'";
+    connection
+        .query_row(revision, [], |row| row.get::<_, i64>(0))
+        .map(|rows| rows > 0)
+}
+
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.execute_batch(
-        "CREATE TABLE IF NOT EXISTS obj (kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, \
+        "BEGIN; CREATE TABLE IF NOT EXISTS obj (kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, \
          revision INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (kind, namespace, name)); \
          CREATE TABLE IF NOT EXISTS log (revision INTEGER PRIMARY KEY, kind TEXT NOT NULL, namespace TEXT NOT NULL, \
          name TEXT NOT NULL, edge INTEGER NOT NULL, data BLOB NOT NULL); \
-         CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);",
+         CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL); \
+         INSERT OR IGNORE INTO meta (name, value) VALUES ('revision', 1); COMMIT;",
     )
 }
 
