@@ -24,7 +24,7 @@ const NAMESPACE: &str = "demo";
 struct World {
     client: Client,
     shutdown: Shutdown,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 impl World {
@@ -57,7 +57,7 @@ impl World {
         Self {
             client,
             shutdown,
-            _data: data,
+            data,
         }
     }
 
@@ -370,6 +370,14 @@ async fn deletion_retains_hosts_unless_told_otherwise() {
     world
         .until("first", "creates", |c| is(c, "Reconciling", "Creating"))
         .await;
+    // A cluster of the same name has a run of the same name: it must not find the old one's journal.
+    let journal = world
+        .data
+        .path()
+        .join("runs")
+        .join(NAMESPACE)
+        .join(run.name_any());
+    std::fs::create_dir_all(&journal).unwrap();
     world
         .all::<Cluster>()
         .delete("first", &DeleteParams::default())
@@ -394,6 +402,7 @@ async fn deletion_retains_hosts_unless_told_otherwise() {
             .unwrap()
             .is_none()
         {
+            assert!(!journal.exists());
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

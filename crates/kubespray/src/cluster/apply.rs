@@ -3,6 +3,8 @@
 //! Order: the finalizer first, so that nothing is begun that deletion would not see; then the inventory order into the
 //! status, because it is state that the run's plan relies on; then the run.
 
+use std::path::Path;
+
 use api::{
     Cluster, Run,
     run::{ClusterRef, RunSpec},
@@ -17,6 +19,7 @@ use serde_json::json;
 use crate::{
     cluster::{
         FIELD_MANAGER, FINALIZER,
+        observe::is_of,
         plan::{self, Decision, NewRun},
     },
     context::{Context, Error},
@@ -226,18 +229,27 @@ async fn cancel(run: &Run, context: &Context) -> Result<(), Error> {
     .map_err(Error::Control)
 }
 
+async fn remove(directory: &Path) -> Result<(), Error> {
+    match tokio::fs::remove_dir_all(directory).await {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Error::File {
+            path: directory.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
 async fn forget(cluster: &Cluster, context: &Context) -> Result<(), Error> {
     let namespace = cluster.namespace().unwrap_or_default();
     let name = cluster.name_any();
-    let directory = context.layout.cluster(&namespace, &name);
-    match tokio::fs::remove_dir_all(&directory).await {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::File {
-                path: directory,
-                source: error,
-            });
+    remove(&context.layout.cluster(&namespace, &name)).await?;
+    // A cluster of the same name names its runs alike: the journal of the old one would say that all is done.
+    for run in context.stores.runs.state() {
+        if let Ok(run) = &run.0
+            && is_of(run, cluster)
+        {
+            remove(&context.layout.run(&namespace, &run.name_any())).await?;
         }
-        _ => {}
     }
     context.forget(cluster);
     let rest: Vec<_> = cluster
