@@ -15,7 +15,10 @@ use std::{
 
 use futures::{StreamExt, stream};
 use http::Request;
-use kube::{Client, Config, config::Kubeconfig};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -132,7 +135,7 @@ async fn post(client: &Client, path: &str, body: String) -> Result<(), kube::Err
 
 async fn client(kubeconfig: &Path) -> Client {
     let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-    let mut config = Config::from_custom_kubeconfig(file, &Default::default())
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await
         .expect("a kubeconfig that can be used");
     config.read_timeout = Some(Duration::from_secs(60));
