@@ -219,6 +219,10 @@ fn kill_of_the_owner_takes_everything_and_the_next_lab_sweeps_the_rest() {
     }
     until("processes and mounts are gone", || traces(&dir).is_empty());
 
+    // The kernel closes the files of a killed process a moment after it is gone from sight.
+    until("the lock is free", || {
+        std::fs::File::open(dir.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok())
+    });
     // What the kernel leaves, as after the death of this process too, is the next start's to remove.
     let mut next = Lab::start(&options, &Silent).unwrap();
     assert!(!dir.exists());
