@@ -355,14 +355,17 @@ fn copy(tree: &Path, target: &Path, cache: &Path) -> Result<(), Error> {
             fs::copy(from, &to).map_err(file_error(from))?;
         }
     }
-    if target.exists() {
-        fs::remove_dir_all(target).map_err(file_error(target))?;
+    if fs::rename(work.path(), target).is_ok() {
+        return Ok(());
     }
-    match fs::rename(work.path(), target) {
-        // Another fetch of the same tree was faster.
-        Err(_) if target.is_dir() => Ok(()),
-        other => other.map_err(file_error(target)),
+    // Another fetch of the same tree was faster: it stays, since somebody may be reading it.
+    if target.is_dir() && digest(target)? == digest(work.path())? {
+        return Ok(());
     }
+    let changed = work.path().with_extension("changed");
+    fs::rename(target, &changed).map_err(file_error(target))?;
+    fs::rename(work.path(), target).map_err(file_error(target))?;
+    fs::remove_dir_all(&changed).map_err(file_error(&changed))
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {

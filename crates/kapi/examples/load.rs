@@ -138,6 +138,6 @@ async fn client(kubeconfig: &Path) -> Client {
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await
         .expect("a kubeconfig that can be used");
-    config.read_timeout = Some(Duration::from_secs(60));
+    config.read_timeout = Some(Duration::from_mins(1));
     Client::try_from(config).expect("a client")
 }
