@@ -101,7 +101,7 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     println!("raised in {} s", raising.elapsed().as_secs());
 
     heading("What Kubernetes says of its objects");
-    healthy(&stage)?;
+    healthy(&stage, options)?;
     show(&mut stage.kubectl(&[
         "--namespace",
         NAMESPACE,
@@ -128,17 +128,16 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the cluster is Created and healthy.
-fn healthy(stage: &Stage) -> anyhow::Result<()> {
+/// Waits until the cluster is Created and its health is known: HEALTH_OK, unless a host is dead.
+fn healthy(stage: &Stage, options: &Demo) -> anyhow::Result<()> {
     wait_until(
-        "the cluster to be Created with HEALTH_OK",
+        "the cluster to be Created and probed",
         Duration::from_mins(1),
         || {
             let status = stage.object("clusters.kubespray.k8s.io", "first")?["status"].clone();
-            Ok(
-                (status["state"] == "Created" && status["cluster"]["health"] == "HEALTH_OK")
-                    .then_some(()),
-            )
+            let known = status["cluster"]["health"].is_string();
+            let healthy = status["cluster"]["health"] == "HEALTH_OK";
+            Ok((status["state"] == "Created" && known && (healthy || options.dead)).then_some(()))
         },
     )
 }
