@@ -12,12 +12,13 @@ use std::{
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use e2e::{NAMESPACE, Options, Stage, wait_until};
+use e2e::{Kubespray, NAMESPACE, Options, Stage, wait_until};
 
 use crate::tools;
 
 /// Options of `demo`.
 #[derive(Args, Debug)]
+#[command(after_help = KUBESPRAY)]
 pub(crate) struct Demo {
     /// Leave the cluster up at the end, until Ctrl-C
     #[arg(long)]
@@ -50,24 +51,14 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
 
 fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     heading("What is needed (kept for the next time)");
+    let kubespray = Kubespray::from_environment(tools::root().join("target/debug/mirror"))?;
     println!("windlass: building it takes about two minutes the first time");
-    tools::run(&mut tools::cargo(&[
-        "build",
-        "--package",
-        "windlass",
-        "--quiet",
-    ]))?;
-    let progress = lab::progress::Terminal::default();
-    let mut stage = Stage::set(
-        Options {
-            hosts: 3,
-            dead: u8::from(options.dead),
-            windlass: tools::root().join("target/debug/windlass"),
-            directory: tools::root(),
-            playbooks: tools::root().join("bundle"),
-        },
-        &progress,
-    )?;
+    let mut build = tools::cargo(&["build", "--quiet", "--package", "windlass"]);
+    if kubespray.is_some() {
+        build.args(["--package", "e2e", "--bin", "windlass", "--bin", "mirror"]);
+    }
+    tools::run(&mut build)?;
+    let mut stage = stage(options, kubespray)?;
 
     heading("Three hosts that answer ssh, and `windlass up`");
     for host in stage.lab.hosts() {
@@ -79,14 +70,21 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
         stage.data().display()
     );
 
-    heading("The plan: windlass plan -f examples/first-cluster");
-    show(&mut stage.windlass(&["plan", "-f", "examples/first-cluster"]))?;
+    let further: Vec<_> = options
+        .dead
+        .then(|| dead_worker(&stage))
+        .into_iter()
+        .collect();
+    let files = stage.example(&tools::root().join("examples/first-cluster"), &further)?;
+    let named = files
+        .strip_prefix(tools::root())
+        .unwrap_or(&files)
+        .display();
+    heading(&format!("The plan: windlass plan -f {named}"));
+    show(stage.windlass(&["plan", "-f"]).arg(&files))?;
 
-    heading("Raising the cluster: windlass apply -f examples/first-cluster");
-    stage.apply_example(&tools::root().join("examples/first-cluster"))?;
-    if options.dead {
-        stage.apply(&dead_worker(&stage))?;
-    }
+    heading(&format!("Raising the cluster: windlass apply -f {named}"));
+    stage.apply_files(&files)?;
     let raising = Instant::now();
     if let Err(error) = show(&mut stage.windlass(&["status", "--watch"])) {
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
@@ -128,6 +126,25 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Three hosts, for the bundle or for real kubespray; and one that is dead, if it shall be.
+fn stage(options: &Demo, kubespray: Option<Kubespray>) -> anyhow::Result<Stage> {
+    if let Some(kubespray) = &kubespray {
+        println!(
+            "kubespray {} in {}: it takes minutes where the bundle takes one",
+            kubespray.version,
+            kubespray.checkout.display()
+        );
+    }
+    let options = Options {
+        hosts: 3,
+        dead: u8::from(options.dead),
+        windlass: tools::root().join("target/debug/windlass"),
+        directory: tools::root(),
+        playbooks: tools::root().join("bundle"),
+    };
+    Stage::set_with(options, kubespray, &lab::progress::Terminal::default())
+}
+
 /// Waits until the cluster is Created and its health is known: HEALTH_OK, unless a host is dead.
 fn healthy(stage: &Stage, options: &Demo) -> anyhow::Result<()> {
     wait_until(
@@ -144,33 +161,12 @@ fn healthy(stage: &Stage, options: &Demo) -> anyhow::Result<()> {
 
 /// Shows the nodes, and runs a pod.
 fn raised(stage: &Stage) -> anyhow::Result<()> {
-    let kubeconfig = stage.data().join("first.kubeconfig");
-    let mut write = stage.windlass(&["kubeconfig", "first", "--write"]);
-    show(write.arg(&kubeconfig))?;
+    stage.ready_nodes(3)?;
+    let kubeconfig = stage.kubeconfig()?;
     show(&mut stage.kubectl_by(&kubeconfig, &["get", "nodes", "--output", "wide"]))?;
-    let run = [
-        "run",
-        "hello",
-        "--image=registry.k8s.io/busybox:1",
-        "--image-pull-policy=Never",
-        "--restart=Never",
-    ];
-    let say = [
-        "--command",
-        "--",
-        "sh",
-        "-c",
-        "echo a pod runs on $(hostname)",
-    ];
-    show(&mut stage.kubectl_by(&kubeconfig, &[&run[..], &say[..]].concat()))?;
-    let done = [
-        "wait",
-        "--for=jsonpath={.status.phase}=Succeeded",
-        "pod/hello",
-        "--timeout=60s",
-    ];
-    show(&mut stage.kubectl_by(&kubeconfig, &done))?;
-    show(&mut stage.kubectl_by(&kubeconfig, &["logs", "hello"]))
+    let said = stage.in_pod("hello", "echo a pod runs on $(hostname)")?;
+    println!("{said}");
+    Ok(())
 }
 
 fn next(stage: &Stage) {
@@ -188,7 +184,7 @@ fn next(stage: &Stage) {
     println!("  {enter} {windlass} logs --step etcd/install");
     println!(
         "  {enter} kubectl --kubeconfig {} get pods -A",
-        stage.data().join("first.kubeconfig").display()
+        stage.data().join("raised.kubeconfig").display()
     );
 }
 
@@ -213,3 +209,9 @@ fn heading(text: &str) {
 fn show(command: &mut Command) -> anyhow::Result<()> {
     tools::run(command.stdin(Stdio::null()))
 }
+
+const KUBESPRAY: &str = "\
+Environment, to raise the cluster by an unmodified kubespray instead of the bundle (docs/kubespray.md):
+  WINDLASS_KUBESPRAY=DIR         a checkout
+  WINDLASS_KUBESPRAY_VARS=FILE   its variables, JSON or YAML, such as where it downloads from
+  WINDLASS_KUBESPRAY_MIRROR=DIR  what is served to the hosts on port 80 of their gateway, 10.77.0.1";

@@ -72,6 +72,22 @@ impl Stage {
         Self::build(options, &wanted, progress)
     }
 
+    /// [`Stage::set`], or [`Stage::set_for_kubespray`] where there is one.
+    ///
+    /// # Errors
+    ///
+    /// What the hosts need cannot be made, or they do not boot.
+    pub fn set_with(
+        options: Options,
+        kubespray: Option<Kubespray>,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
+        match kubespray {
+            Some(kubespray) => Self::set_for_kubespray(options, kubespray, progress),
+            None => Self::set(options, progress),
+        }
+    }
+
     /// Boots hosts that have nothing of Kubernetes, for real kubespray, and serves to them what it downloads.
     ///
     /// # Errors
@@ -142,15 +158,15 @@ impl Stage {
         Ok(child)
     }
 
-    /// The files of an example, with real kubespray in its Cluster where the stage has it.
+    /// The files of an example with further objects, and with real kubespray in its Cluster where the stage has it.
     ///
     /// # Errors
     ///
     /// The files cannot be read, or the changed ones not be written.
-    pub fn example(&self, example: &Path) -> anyhow::Result<PathBuf> {
-        let Some(kubespray) = &self.kubespray else {
+    pub fn example(&self, example: &Path, further: &[Value]) -> anyhow::Result<PathBuf> {
+        if self.kubespray.is_none() && further.is_empty() {
             return Ok(example.to_owned());
-        };
+        }
         let mut items = Vec::new();
         for name in ["cluster.yaml", "nodes.yaml"] {
             let text =
@@ -158,12 +174,23 @@ impl Stage {
             items.extend(serde_saphyr::from_multiple::<Value>(&text)?);
         }
         for item in items.iter_mut().filter(|item| item["kind"] == "Cluster") {
-            kubespray.choose(&mut item["spec"]);
+            if let Some(kubespray) = &self.kubespray {
+                kubespray.choose(&mut item["spec"], self.lab.gateway());
+            }
         }
+        items.extend_from_slice(further);
         let file = self.lab.dir().join("example.json");
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         fs::write(&file, serde_json::to_vec(&list)?).context("failed to write the example")?;
         Ok(file)
+    }
+
+    /// How long raising a cluster may take here; a loaded machine takes much longer than an idle one.
+    pub fn patience(&self) -> Duration {
+        match self.kubespray {
+            Some(_) => Duration::from_mins(40),
+            None => Duration::from_mins(12),
+        }
     }
 
     /// Starts `windlass up` and waits until its API answers.
@@ -218,20 +245,28 @@ impl Stage {
         Ok(())
     }
 
-    /// Applies the first cluster: its namespace, the ssh key of the lab as a Secret, and the example's objects with the
-    /// lab's host keys.
+    /// Applies an example as it is in the repository.
     ///
     /// # Errors
     ///
     /// An object is refused.
     pub fn apply_example(&self, example: &Path) -> anyhow::Result<()> {
+        self.apply_files(&self.example(example, &[])?)
+    }
+
+    /// Applies the files of [`Stage::example`], after their namespace and the ssh key of the lab as a Secret.
+    ///
+    /// # Errors
+    ///
+    /// An object is refused.
+    pub fn apply_files(&self, files: &Path) -> anyhow::Result<()> {
         let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
             self.secret()?,
         ]});
         self.apply(&objects)?;
         let mut command = self.windlass(&["apply", "--filename"]);
-        output(command.arg(example))?;
+        output(command.arg(files))?;
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! What the stories of several suites wait for.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use lab::command::output;
 use serde_json::Value;
 
 use crate::{Stage, wait_until};
@@ -37,29 +38,65 @@ impl Stage {
         .with_context(|| format!("the end of the log:\n{}", self.log_tail()))
     }
 
+    /// Writes the kubeconfig of the raised cluster, and gives its path.
+    ///
+    /// # Errors
+    ///
+    /// There is none yet.
+    pub fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        let file = self.data().join("raised.kubeconfig");
+        let mut command = self.windlass(&["kubeconfig", "--write"]);
+        output(command.arg(&file))?;
+        Ok(file)
+    }
+
     /// The nodes of the raised cluster by its kubeconfig, when this many are Ready and no others are there.
     ///
     /// # Errors
     ///
     /// There is no kubeconfig, or the nodes are not Ready within two minutes.
     pub fn ready_nodes(&self, expected: usize) -> anyhow::Result<Vec<Value>> {
-        let kubeconfig = self.data().join("raised.kubeconfig");
-        let written = self
-            .windlass(&["kubeconfig", "--write"])
-            .arg(&kubeconfig)
-            .status()?;
-        ensure!(written.success(), "there is no kubeconfig");
+        let kubeconfig = self.kubeconfig()?;
         let arguments = ["get", "nodes", "--output", "json"];
         wait_until("the nodes to be Ready", Duration::from_mins(2), || {
-            let output = self
+            // Right after a cluster is raised its API may still restart.
+            let answer = self
                 .kubectl_by(&kubeconfig, &arguments)
                 .stdin(Stdio::null())
                 .output()?;
-            let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let list: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
             let items = list["items"].as_array().cloned().unwrap_or_default();
             let ready = items.iter().filter(|node| is_ready(node)).count();
             Ok((ready == expected && items.len() == expected).then_some(items))
         })
+    }
+
+    /// Runs a shell command in a pod of the raised cluster, and gives what it prints.
+    ///
+    /// # Errors
+    ///
+    /// The pod cannot be made, or has not succeeded within a minute.
+    pub fn in_pod(&self, name: &str, command: &str) -> anyhow::Result<String> {
+        let kubeconfig = self.kubeconfig()?;
+        let kubectl = |arguments: &[&str]| output(&mut self.kubectl_by(&kubeconfig, arguments));
+        let run = [
+            "run",
+            name,
+            "--image=registry.k8s.io/busybox:1",
+            // The lab's hosts may have it and reach no registry.
+            "--image-pull-policy=IfNotPresent",
+            "--restart=Never",
+            "--command",
+            "--",
+            "sh",
+            "-c",
+            command,
+        ];
+        kubectl(&run)?;
+        let pod = format!("pod/{name}");
+        let done = "--for=jsonpath={.status.phase}=Succeeded";
+        kubectl(&["wait", done, &pod, "--timeout=60s"])?;
+        Ok(kubectl(&["logs", name])?.trim_end().to_owned())
     }
 }
 

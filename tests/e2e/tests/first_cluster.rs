@@ -1,14 +1,12 @@
-//! The first cluster, end to end: real hosts, real Ansible, real Kubernetes.
+//! The first cluster, end to end: real hosts, real Ansible, real Kubernetes. By the bundle, or by real kubespray where
+//! `WINDLASS_KUBESPRAY` names a checkout: see docs/kubespray.md.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{process::Stdio, time::Duration};
+use std::process::Stdio;
 
-use e2e::{NAMESPACE, Options, Signal, Stage, root, wait_until, windlass};
+use e2e::{Kubespray, NAMESPACE, Options, Signal, Stage, root, wait_until, windlass};
 use serde_json::{Value, json};
-
-/// Raising a cluster takes about two minutes here; a loaded machine may take much longer.
-const LIMIT: Duration = Duration::from_mins(12);
 
 #[test]
 fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
@@ -19,27 +17,27 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
         .unwrap();
 
     // A person pauses it between two tasks, and lets it go on.
-    wait_until("a play to be at work", LIMIT, || running(&stage)).unwrap();
+    wait_until("a play to be at work", stage.patience(), || running(&stage)).unwrap();
     windlass_says(&stage, &["pause"], "pauses");
-    wait_until("the run to pause", LIMIT, || {
+    wait_until("the run to pause", stage.patience(), || {
         Ok((stage.run()?["status"]["phase"] == "Paused").then_some(()))
     })
     .unwrap();
     windlass_says(&stage, &["resume"], "goes on");
 
     // `windlass up` dies while a play is at work: the runner goes on, and is found again.
-    wait_until("a play to be at work", LIMIT, || running(&stage)).unwrap();
+    wait_until("a play to be at work", stage.patience(), || running(&stage)).unwrap();
     stage.down(Signal::Kill).unwrap();
     stage.up().unwrap();
 
     // The runner dies while a later play is at work: another one takes the run up.
-    let (step, runner) = wait_until("the etcd play to be at work", LIMIT, || {
+    let (step, runner) = wait_until("the etcd play to be at work", stage.patience(), || {
         Ok(running(&stage)?
             .filter(|(step, _)| step.starts_with("etcd/") || step.starts_with("kubelet/")))
     })
     .unwrap();
     stage.kill_inside(runner).unwrap();
-    wait_until("another runner to take over", LIMIT, || {
+    wait_until("another runner to take over", stage.patience(), || {
         let run = stage.run()?;
         Ok((run["status"]["runner"]["pid"]
             .as_i64()
@@ -48,7 +46,7 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
     })
     .unwrap();
 
-    let run = stage.finished(LIMIT).unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
     assert_eq!(
         run["status"]["phase"], "Succeeded",
         "after a kill in {step}: {run:#}"
@@ -72,7 +70,7 @@ fn a_dead_worker_is_named_and_left_out() {
     stage
         .apply_example(&root().join("examples/first-cluster"))
         .unwrap();
-    let run = stage.finished(LIMIT).unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
     assert_eq!(run["status"]["excluded"][0]["host"], "worker-2", "{run:#}");
     let events = stage.objects("events").unwrap();
@@ -112,7 +110,8 @@ fn stage(hosts: u8, dead: u8) -> Stage {
         directory: root(),
         playbooks: root().join("bundle"),
     };
-    Stage::set(options, &lab::progress::Terminal::default()).unwrap()
+    let kubespray = Kubespray::from_environment(env!("CARGO_BIN_EXE_mirror").into()).unwrap();
+    Stage::set_with(options, kubespray, &lab::progress::Terminal::default()).unwrap()
 }
 
 /// The play that is at work, and the process of its runner.

@@ -1,8 +1,9 @@
-//! Real, unmodified kubespray through Windlass, for whoever has a checkout: see docs/kubespray.md.
+//! Real, unmodified kubespray through Windlass, for whoever has a checkout: see docs/kubespray.md. With one, the other
+//! suites of this crate raise their clusters by it too; this one is the shortest.
 
-use std::{path::Path, path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
-use e2e::{Kubespray, NAMESPACE, Options, Stage, wait_until};
+use e2e::{Kubespray, NAMESPACE, Options, Stage, root, windlass};
 use serde_json::json;
 
 #[test]
@@ -12,26 +13,21 @@ fn kubespray_itself_raises_a_cluster_of_one_host() {
         eprintln!("NOT RUN: WINDLASS_KUBESPRAY names no kubespray checkout");
         return;
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
-    let test = std::env::current_exe().unwrap();
     let options = Options {
         hosts: 1,
         dead: 0,
-        windlass: test.ancestors().nth(2).unwrap().join("windlass"),
-        directory: root.to_owned(),
+        windlass: windlass().unwrap(),
+        directory: root(),
         playbooks: kubespray.checkout.clone(),
     };
+    let progress = lab::progress::Terminal::default();
+    let mut stage = Stage::set_for_kubespray(options, kubespray.clone(), &progress).unwrap();
+    stage.up().unwrap();
     let mut spec = json!({
         "kubernetesVersion": "1.34.4",
         "ssh": {"user": "root", "privateKeySecretRef": {"name": "ssh"}},
     });
-    kubespray.choose(&mut spec);
-    let progress = lab::progress::Terminal::default();
-    let mut stage = Stage::set_for_kubespray(options, kubespray, &progress).unwrap();
-    stage.up().unwrap();
+    kubespray.choose(&mut spec, stage.lab.gateway());
     let address = stage.lab.hosts()[0].address.to_string();
     let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -44,11 +40,14 @@ fn kubespray_itself_raises_a_cluster_of_one_host() {
                   "inventory": {"ansible_host": address}}},
     ]});
     stage.apply(&objects).unwrap();
-    let run = wait_until("the run to end", Duration::from_mins(20), || {
-        let run = stage.objects("runs")?.pop().unwrap_or_default();
-        let phase = run["status"]["phase"].as_str().unwrap_or_default();
-        Ok(matches!(phase, "Succeeded" | "Failed" | "Cancelled").then(|| run.clone()))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}\n{}", stage.log_tail()));
+
+    let run = stage.finished(stage.patience()).unwrap();
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert!(stage.windlass(&["status"]).status().unwrap().success());
+    stage.ready_nodes(1).unwrap();
+    let said = stage.in_pod("hello", "echo a pod runs").unwrap();
+    assert_eq!(said, "a pod runs");
+    let events = stage.objects("events").unwrap();
+    let told = events.iter().any(|event| event["reason"] == "Created");
+    assert!(told, "{events:#?}");
 }
