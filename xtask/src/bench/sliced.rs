@@ -196,11 +196,14 @@ fn without(stage: &Stage, ran: &Ran) -> anyhow::Result<f64> {
     )?;
     let inventory = directory.join("inventory");
     let checkout = only(&stage.data().join("sources"))?;
-    let playbook = entries(&stage.data().join("sandboxes"))
-        .into_iter()
-        .map(|sandbox| sandbox.join("bin/ansible-playbook"))
-        .find(|program| program.exists())
-        .context("there is no ansible-playbook")?;
+    let made = output(
+        &mut stage
+            .windlass(&["sandbox", "--output", "json"])
+            .arg(tools::root().join("bundle")),
+    )?;
+    let made: Value = serde_json::from_str(&made)?;
+    let path = made["path"].as_str().context("the sandbox has no path")?;
+    let playbook = Path::new(path).join("bin/ansible-playbook");
     let home = stage.lab.dir().join("plain-ansible");
     let log = fs::File::create(stage.lab.dir().join("plain.log"))?;
     let mut command = Command::new(playbook);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use ansible::sandbox::Sandbox;
 use api::run::{Action, FailureClass, Results, Step};
+use tokio::sync::Mutex;
 use workflow::{Executor, Signal, StepContext, StepOutcome};
 
 use super::{
@@ -15,11 +17,17 @@ use super::{
 pub(crate) struct KubesprayExecutor {
     pub(crate) job: Arc<Job>,
     pub(crate) workspace: Workspace,
+    /// The environment once it is verified: to ask it again takes longer than a small play.
+    pub(crate) sandbox: Mutex<Option<Sandbox>>,
 }
 
 impl KubesprayExecutor {
-    pub(crate) const fn new(job: Arc<Job>, workspace: Workspace) -> Self {
-        Self { job, workspace }
+    pub(crate) fn new(job: Arc<Job>, workspace: Workspace) -> Self {
+        Self {
+            job,
+            workspace,
+            sandbox: Mutex::default(),
+        }
     }
 
     /// Removes what must not stay.

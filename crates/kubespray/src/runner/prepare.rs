@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use ansible::{
     catalogue,
-    probe::{self, HostKeys, Options, Report, Target},
+    probe::{self, Options, Problem, Report, Target},
     sandbox::{self, Request, Sandbox},
+    ssh::{Access, HostKeys},
 };
 use api::{
     HostName,
@@ -53,19 +54,26 @@ pub(crate) async fn sandbox(
     }
 }
 
-/// The environment, made if it is not there.
+/// The environment, made if it is not there, and verified once by each runner.
 pub(crate) async fn ensure(
     executor: &KubesprayExecutor,
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<Sandbox, Failure> {
-    let release = catalogue::release(executor.job.inputs.kubespray).map_err(|error| {
-        failure(
-            FailureClass::Config,
-            "UnknownRelease",
-            error.to_string(),
-            None,
-        )
-    })?;
+    let mut verified = executor.sandbox.lock().await;
+    if let Some(sandbox) = verified.as_ref()
+        && sandbox.ansible_playbook().exists()
+    {
+        return Ok(sandbox.clone());
+    }
+    let sandbox = make(executor, progress).await?;
+    Ok(verified.insert(sandbox).clone())
+}
+
+async fn make(
+    executor: &KubesprayExecutor,
+    progress: &(dyn Fn(&str) + Send + Sync),
+) -> Result<Sandbox, Failure> {
+    let release = release(executor)?;
     let request = Request {
         checkout: executor.workspace.checkout(),
         python: release.python,
@@ -130,14 +138,14 @@ fn judge(reports: &[Report]) -> StepOutcome {
             .filter_map(|report| Some((&report.host, report.answer.as_ref().err()?)))
     };
     let unreachable: Vec<_> = troubled()
-        .filter(|(_, problem)| problem.reason.is_unreachable())
+        .filter(|(_, problem)| problem.is_unreachable())
         .map(|(host, problem)| ExcludedHost {
             host: host.clone(),
-            reason: problem.reason.message().to_owned(),
+            reason: problem.message(),
         })
         .collect();
     let refused: Vec<_> = troubled()
-        .filter(|(_, problem)| !problem.reason.is_unreachable())
+        .filter(|(_, problem)| !problem.is_unreachable())
         .collect();
     let answering = reports.len() - unreachable.len() - refused.len();
     let Some((_, first)) = refused.first() else {
@@ -147,16 +155,18 @@ fn judge(reports: &[Report]) -> StepOutcome {
             detail: Some(format!("{answering} of {} hosts answer", reports.len())),
         };
     };
-    let texts: Vec<_> = refused
-        .iter()
-        .map(|(host, problem)| format!("{host}: {} ({})", problem.reason.message(), problem.detail))
-        .collect();
-    let mut failure = failure(
-        FailureClass::Config,
-        first.reason.code(),
-        texts.join("; "),
-        Some(first.reason.remedy()),
-    );
+    let told = |problem: &Problem| format!("{} ({})", problem.message(), problem.detail);
+    let (class, text) = if first.bastion.is_some() {
+        // It is the same for every host.
+        (FailureClass::External, told(first))
+    } else {
+        let texts: Vec<_> = refused
+            .iter()
+            .map(|(host, problem)| format!("{host}: {}", told(problem)))
+            .collect();
+        (FailureClass::Config, texts.join("; "))
+    };
+    let mut failure = failure(class, first.code(), text, Some(first.remedy()));
     failure.hosts = refused.iter().map(|(host, _)| (*host).clone()).collect();
     StepOutcome::Failed {
         failure,
@@ -177,19 +187,22 @@ pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Fai
         HostKeys::AcceptNew
     };
     Ok(Options {
+        access: Access {
+            key: executor.workspace.key().await?,
+            known_hosts,
+            host_keys,
+            bastion: executor.workspace.bastion(),
+        },
         connect_timeout: ssh.connect_timeout.into(),
         login_timeout: LOGIN,
-        key: executor.workspace.key().await?,
-        known_hosts,
-        host_keys,
-        bastion: ssh.bastion.as_ref().map(|bastion| {
-            format!(
-                "{}@{}:{}",
-                bastion.user.as_deref().unwrap_or(&ssh.user),
-                bastion.address,
-                bastion.port.unwrap_or(22)
-            )
-        }),
+        oldest_python: release(executor)?.host_python(),
+    })
+}
+
+fn release(executor: &KubesprayExecutor) -> Result<&'static catalogue::Release, Failure> {
+    catalogue::release(executor.job.inputs.kubespray).map_err(|error| {
+        let text = error.to_string();
+        failure(FailureClass::Config, "UnknownRelease", text, None)
     })
 }
 
