@@ -1,6 +1,6 @@
 //! Kills at every journal edge: nothing runs twice to success, nothing is lost, the order holds.
 
-use api::run::{FailureClass, RecordEvent, RequestAction};
+use api::run::{FailureClass, Record, RecordEvent, RequestAction};
 use proptest::prelude::*;
 use workflow::{CheckedPlan, MemoryJournal, Outcome, State, Steering};
 
@@ -33,13 +33,13 @@ async fn survives(
         // Every life but the last ends in an error: it is killed.
         let _ = life(plan, &world, mortal, person, start).await;
     }
-    prove(plan, &journal);
+    prove(plan, &journal.records());
     journal
 }
 
-fn prove(plan: &CheckedPlan, journal: &MemoryJournal) {
-    let records = journal.records();
-    let state = State::replay(plan, &records).expect("every transition is legal");
+/// What holds for every journal that no runner is at work on.
+pub fn prove(plan: &CheckedPlan, records: &[Record]) {
+    let state = State::replay(plan, records).expect("every transition is legal");
     for step in plan.steps() {
         let ends = |event| {
             records
@@ -194,5 +194,5 @@ async fn a_failed_run_goes_on_by_a_request_that_is_carried_out_once() {
     let retry = asking(vec![request("1", RequestAction::Retry, None, None)]);
     assert_eq!(take_up(retry.clone()).await, Outcome::Succeeded);
     assert_eq!(take_up(retry).await, Outcome::Succeeded);
-    prove(&plan, &journal);
+    prove(&plan, &journal.records());
 }

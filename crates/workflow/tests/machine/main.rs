@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod controls;
 mod crash;
 mod stories;
 mod world;

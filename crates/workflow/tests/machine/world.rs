@@ -190,11 +190,22 @@ pub async fn life(
 ) -> Result<Outcome, RunError> {
     let (sender, controls) = watch::channel(start);
     person.controls = Some(sender);
+    life_with(plan, world, journal, person, controls).await
+}
+
+/// One runner, with any journal and anybody who looks on.
+pub async fn life_with(
+    plan: &CheckedPlan,
+    world: &World,
+    journal: impl JournalStore,
+    observer: impl Observer,
+    controls: watch::Receiver<Steering>,
+) -> Result<Outcome, RunError> {
     let mut runner = Runner {
         journal,
         executor: world.clone(),
         clock: Epoch,
-        observer: person,
+        observer,
         stop_grace: STOP_GRACE,
     };
     let limit = Duration::from_secs(100_000);
