@@ -33,8 +33,9 @@ enum Command {
     /// Throw-away hosts with ssh, in a network of their own.
     #[command(subcommand)]
     Hosts(hosts::Command),
-    /// Build what hosts need (Kubernetes programs, Debian root, images) and print where it is.
-    Testenv,
+    /// A real Kubernetes: an API server on loopback, or a cluster of one node.
+    #[command(subcommand)]
+    Testenv(testenv::Command),
 }
 
 fn main() -> ExitCode {
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::test(&options),
         Command::Generate => generate::write(),
         Command::Hosts(command) => hosts::run(command),
-        Command::Testenv => testenv::run(),
+        Command::Testenv(command) => testenv::run(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,13 +11,18 @@
 pub mod base;
 pub mod cache;
 pub mod command;
+pub mod control_plane;
 mod declare;
 pub mod images;
 mod lab;
+mod node;
+mod owner;
 pub mod packages;
 pub mod programs;
 pub mod progress;
 mod sweep;
 
+pub use control_plane::ControlPlane;
 pub use lab::{Host, Lab, LabOptions, Presence};
+pub use node::Node;
 pub use progress::Progress;

@@ -1,0 +1,116 @@
+//! A whole Kubernetes cluster of one node on the first host of a lab, raised by kubeadm: pods, network, logs, exec.
+//!
+//! The lab's other hosts stay as they are: they are what an operator in the cluster works on. Pods reach them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command;
+use crate::programs::{self, Programs};
+use crate::{Lab, LabOptions, Progress};
+
+/// A cluster of one node, and the hosts beside it.
+#[derive(Debug)]
+pub struct Node {
+    /// The hosts; the first one is the node.
+    pub lab: Lab,
+    programs: Programs,
+}
+
+impl Node {
+    /// Boots the hosts and raises the cluster on the first; about half a minute.
+    ///
+    /// # Errors
+    ///
+    /// The hosts do not boot, or kubeadm fails; the error shows the end of its log.
+    pub fn start(options: LabOptions, progress: &dyn Progress) -> Result<Self> {
+        let programs = programs::ensure(progress)?;
+        let options = options.with_kubernetes(progress)?;
+        let node = Self {
+            lab: Lab::start(&options, progress)?,
+            programs,
+        };
+        progress.begin(
+            &format!("Kubernetes {} on host-1", node.programs.version),
+            "about 30 s",
+        );
+        let address = node.lab.host(HOST)?.address.to_string();
+        let etcd = format!("{}-0", node.programs.etcd);
+        let mut ssh = node.lab.ssh_command(HOST)?;
+        ssh.args(["--", "bash", "-s", &address, &node.programs.version, &etcd]);
+        node.feed(&mut ssh, SCRIPT.as_bytes())
+            .context("raise the cluster")?;
+        let config = node.lab.ssh(HOST, "cat /etc/kubernetes/admin.conf")?;
+        ensure!(config.status.success(), "no kubeconfig on the node");
+        fs::write(node.kubeconfig(), config.stdout).context("write the kubeconfig")?;
+        progress.end();
+        Ok(node)
+    }
+
+    /// The administrator's kubeconfig; its address is in the lab's network alone.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.lab.dir().join("node.kubeconfig")
+    }
+
+    /// Where the Kubernetes programs are.
+    pub fn programs(&self) -> &Path {
+        &self.programs.dir
+    }
+
+    /// kubectl as an administrator, in the lab's network.
+    pub fn kubectl(&self, arguments: &[&str]) -> Command {
+        let mut kubectl = Command::new(self.programs.dir.join("kubectl"));
+        kubectl
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(arguments)
+            .env("KUBECACHEDIR", self.lab.dir().join("node-kubectl-cache"));
+        self.lab.enter_network(&kubectl)
+    }
+
+    /// Puts an image (an OCI layout in a tar) into the node's containerd.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or imported.
+    pub fn import(&self, image: &Path) -> Result<()> {
+        let mut ssh = self.lab.ssh_command(HOST)?;
+        ssh.args([
+            "--",
+            "ctr",
+            "--namespace",
+            "k8s.io",
+            "images",
+            "import",
+            "-",
+        ]);
+        let file = fs::File::open(image).with_context(|| format!("open {}", image.display()))?;
+        finish(ssh.stdin(file)).with_context(|| format!("import {}", image.display()))
+    }
+
+    fn feed(&self, ssh: &mut Command, input: &[u8]) -> Result<()> {
+        // By a file, so that nobody has to write while somebody else does not read.
+        let path = self.lab.dir().join("input");
+        fs::write(&path, input).context("write the input")?;
+        finish(ssh.stdin(fs::File::open(&path)?))
+    }
+}
+
+fn finish(command: &mut Command) -> Result<()> {
+    let output = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("start ssh")?
+        .wait_with_output()
+        .context("wait for ssh")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", command::tail(&said));
+    Ok(())
+}
+
+const HOST: &str = "host-1";
+const SCRIPT: &str = include_str!("scripts/node.sh");
