@@ -10,13 +10,14 @@
 //! revision" can neither lose nor repeat an event.
 
 pub(crate) mod backend;
+mod history;
 pub(crate) mod object;
 pub(crate) mod seal;
 pub(crate) mod sqlite;
 
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc},
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
 };
 
@@ -26,8 +27,11 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use self::backend::{Backend, BackendError, Batch, Record};
 pub(crate) use self::object::{Draft, Key, Object};
+use self::{
+    backend::{Backend, BackendError},
+    history::{Job, Shared},
+};
 
 pub(crate) type Objects = RedBlackTreeMapSync<Key, Arc<Object>>;
 
@@ -63,6 +67,16 @@ pub(crate) struct Event {
     pub edge: Edge,
     pub object: Arc<Object>,
     pub previous: Previous,
+}
+
+impl Event {
+    /// The revision of the version before.
+    fn replaces(&self) -> Option<u64> {
+        match &self.previous {
+            Previous::Known(object) => Some(object.revision),
+            Previous::Absent | Previous::Unknown => None,
+        }
+    }
 }
 
 /// What the writer shall find before it writes.
@@ -277,236 +291,6 @@ enum Writer {
     ),
 }
 
-struct Job {
-    write: Write,
-    reply: oneshot::Sender<Result<Arc<Object>, WriteError>>,
-}
-
-struct Shared {
-    kinds: Vec<StoredKind>,
-    inner: RwLock<Inner>,
-    changed: Vec<watch::Sender<u64>>,
-    any: watch::Sender<u64>,
-}
-
-struct Inner {
-    revision: u64,
-    kinds: Vec<History>,
-}
-
-#[derive(Default)]
-struct History {
-    objects: Objects,
-    ring: VecDeque<Arc<Event>>,
-    bytes: usize,
-    /// The oldest revision after which every event is in the ring.
-    floor: u64,
-}
-
-impl History {
-    fn push(&mut self, event: Arc<Event>) {
-        self.bytes += event.object.bytes.len();
-        self.ring.push_back(event);
-        while self.ring.len() > RING_EVENTS || (self.bytes > RING_BYTES && self.ring.len() > 1) {
-            if let Some(event) = self.ring.pop_front() {
-                self.bytes -= event.object.bytes.len();
-                self.floor = event.object.revision;
-            }
-        }
-    }
-}
-
-impl Shared {
-    fn load(kinds: Vec<StoredKind>, backend: &mut dyn Backend) -> Result<Self, BackendError> {
-        let loaded = backend.load()?;
-        let index: HashMap<&str, usize> = kinds
-            .iter()
-            .enumerate()
-            .map(|(index, kind)| (kind.name.as_str(), index))
-            .collect();
-        let mut histories: Vec<History> = kinds
-            .iter()
-            .map(|_| History {
-                floor: loaded.floor,
-                ..History::default()
-            })
-            .collect();
-        for record in loaded.objects {
-            if let Some((history, object)) = place(&kinds, &index, &mut histories, &record)? {
-                history.objects.insert_mut(object.key.clone(), object);
-            }
-        }
-        let mut latest: HashMap<(String, Key), Arc<Object>> = HashMap::new();
-        for record in loaded.log {
-            let Some((history, object)) = place(&kinds, &index, &mut histories, &record)? else {
-                continue;
-            };
-            let previous = latest.insert(
-                (record.kind.to_string(), object.key.clone()),
-                Arc::clone(&object),
-            );
-            let previous = match (record.edge, previous) {
-                (Edge::Added, _) => Previous::Absent,
-                (_, Some(object)) => Previous::Known(object),
-                (_, None) => Previous::Unknown,
-            };
-            history.push(Arc::new(Event {
-                edge: record.edge,
-                object,
-                previous,
-            }));
-        }
-        let revision = loaded.revision;
-        Ok(Self {
-            changed: kinds.iter().map(|_| watch::Sender::new(revision)).collect(),
-            any: watch::Sender::new(revision),
-            inner: RwLock::new(Inner {
-                revision,
-                kinds: histories,
-            }),
-            kinds,
-        })
-    }
-
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Commits the jobs as one batch, publishes them, and replies. Only one caller at a time.
-    fn commit(&self, backend: &mut dyn Backend, jobs: Vec<Job>) {
-        let (mut revision, mut maps) = {
-            let inner = self.read();
-            let maps: Vec<Objects> = inner.kinds.iter().map(|k| k.objects.clone()).collect();
-            (inner.revision, maps)
-        };
-        let mut done = Vec::with_capacity(jobs.len());
-        let mut batch = Batch::default();
-        for job in jobs {
-            match stage(job.write, revision + 1, &mut maps) {
-                Ok((kind, event)) => {
-                    revision += 1;
-                    batch.revision = revision;
-                    batch.records.push(Record {
-                        kind: self.kinds[kind].name.clone().into(),
-                        namespace: event.object.key.namespace.clone(),
-                        name: event.object.key.name.clone(),
-                        revision,
-                        edge: event.edge,
-                        bytes: event.object.bytes.clone(),
-                    });
-                    done.push((kind, event, job.reply));
-                }
-                Err(error) => {
-                    let _ = job.reply.send(Err(error));
-                }
-            }
-        }
-        if done.is_empty() {
-            return;
-        }
-        if let Err(error) = backend.commit(&batch) {
-            tracing::error!(error = %error, "the store did not commit");
-            for (_, _, reply) in done {
-                let _ = reply.send(Err(match &error {
-                    BackendError::Full => WriteError::Full,
-                    error => WriteError::Failed(error.to_string()),
-                }));
-            }
-            return;
-        }
-        self.publish(revision, maps, done);
-    }
-
-    fn publish(&self, revision: u64, maps: Vec<Objects>, done: Vec<Done>) {
-        let mut touched = vec![false; maps.len()];
-        {
-            let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-            inner.revision = revision;
-            for (history, map) in inner.kinds.iter_mut().zip(maps) {
-                history.objects = map;
-            }
-            for (kind, event, _) in &done {
-                if let Some(history) = inner.kinds.get_mut(*kind) {
-                    history.push(Arc::clone(event));
-                }
-                if let Some(touched) = touched.get_mut(*kind) {
-                    *touched = true;
-                }
-            }
-        }
-        for (sender, touched) in self.changed.iter().zip(touched) {
-            if touched {
-                sender.send_replace(revision);
-            }
-        }
-        self.any.send_replace(revision);
-        for (_, event, reply) in done {
-            let _ = reply.send(Ok(Arc::clone(&event.object)));
-        }
-    }
-}
-
-/// Checks one write against the working copy and puts it there.
-fn stage(
-    write: Write,
-    revision: u64,
-    maps: &mut [Objects],
-) -> Result<(usize, Arc<Event>), WriteError> {
-    let map = maps.get_mut(write.kind).ok_or(WriteError::Conflict)?;
-    let current = map.get(&write.key).cloned();
-    match (write.expect, &current) {
-        (Expect::Absent, None) => {}
-        (Expect::Absent, Some(_)) => return Err(WriteError::Exists),
-        (Expect::Revision(expected), Some(current)) if current.revision == expected => {}
-        (Expect::Revision(_), _) => return Err(WriteError::Conflict),
-    }
-    let object = Arc::new(write.draft.finish(write.key.clone(), revision));
-    if write.delete {
-        map.remove_mut(&write.key);
-    } else {
-        map.insert_mut(write.key, Arc::clone(&object));
-    }
-    let edge = match (&current, write.delete) {
-        (_, true) => Edge::Deleted,
-        (None, false) => Edge::Added,
-        (Some(_), false) => Edge::Modified,
-    };
-    let previous = current.map_or(Previous::Absent, Previous::Known);
-    Ok((
-        write.kind,
-        Arc::new(Event {
-            edge,
-            object,
-            previous,
-        }),
-    ))
-}
-
-type Done = (
-    usize,
-    Arc<Event>,
-    oneshot::Sender<Result<Arc<Object>, WriteError>>,
-);
-
-/// Parses a record of the backend, unless nothing serves its kind any more.
-fn place<'a>(
-    kinds: &[StoredKind],
-    index: &HashMap<&str, usize>,
-    histories: &'a mut [History],
-    record: &Record,
-) -> Result<Option<(&'a mut History, Arc<Object>)>, BackendError> {
-    let Some(kind) = index.get(&*record.kind).copied() else {
-        return Ok(None);
-    };
-    let (Some(history), Some(stored)) = (histories.get_mut(kind), kinds.get(kind)) else {
-        return Ok(None);
-    };
-    let object = Object::parse(record, &stored.fields).map_err(|error| {
-        BackendError::Corrupt(format!("{}/{}: {error}", record.kind, record.name))
-    })?;
-    Ok(Some((history, Arc::new(object))))
-}
-
 /// The writer thread: takes what waits, commits it as one batch, and ends when the store is dropped.
 fn write_batches(shared: &Shared, backend: &mut dyn Backend, jobs: &mpsc::Receiver<Job>) {
     while let Ok(first) = jobs.recv() {
@@ -529,10 +313,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const PAGE_TTL: Duration = Duration::from_mins(5);
 /// Snapshots share almost all of their memory; this only bounds what a client in a loop can pin.
 const PAGES_MAX: usize = 256;
-/// History per kind; a watcher that is further behind must list again.
-const RING_EVENTS: usize = 4096;
-/// Old versions are pinned by the history: bound them by size as well.
-const RING_BYTES: usize = 32 << 20;
 /// Writes per commit. Above this the latency of the first grows without more throughput.
 const BATCH_MAX: usize = 256;
 
@@ -540,7 +320,10 @@ const BATCH_MAX: usize = 256;
 mod tests {
     use serde_json::json;
 
-    use super::{backend::Loaded, *};
+    use super::{
+        backend::{Batch, Loaded},
+        *,
+    };
 
     /// A disk that is full for one commit.
     struct FullOnce(bool);

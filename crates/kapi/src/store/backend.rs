@@ -1,6 +1,6 @@
 //! Where committed writes go: two methods, so that the engine can be changed.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 
@@ -23,6 +23,8 @@ pub(crate) struct Record {
     pub name: Arc<str>,
     pub revision: u64,
     pub edge: Edge,
+    /// The revision of the version before, which this one makes superfluous.
+    pub replaces: Option<u64>,
     pub bytes: Bytes,
 }
 
@@ -38,11 +40,80 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub revision: u64,
-    /// The revision after which the log is complete.
+    /// The revision after which every revision is in the history.
     pub floor: u64,
-    pub objects: Vec<Record>,
-    /// Events in order of revision.
-    pub log: Vec<Record>,
+    /// The last version of each object, and all since `floor`, in order of revision.
+    pub history: Vec<Record>,
+    pub superseded: Vec<Superseded>,
+}
+
+impl Loaded {
+    /// Nothing yet. The first revision is 1, because clients take 0 for "any".
+    pub fn empty() -> Self {
+        Self {
+            revision: 1,
+            floor: 1,
+            history: Vec::new(),
+            superseded: Vec::new(),
+        }
+    }
+
+    /// Finds out what was replaced by what, from records in order of revision.
+    pub fn replay(mut history: Vec<Record>) -> Self {
+        let Some(last) = history.last() else {
+            return Self::empty();
+        };
+        let revision = last.revision;
+        // Every revision is one record, so the first gap from the end is where trimming has been.
+        let floor = history
+            .iter()
+            .rev()
+            .zip((0..=revision).rev())
+            .take_while(|(record, expected)| record.revision == *expected)
+            .last()
+            .map_or(revision, |(_, first)| first.saturating_sub(1));
+        let mut latest: HashMap<(Arc<str>, Arc<str>, Arc<str>), u64> = HashMap::new();
+        for record in &mut history {
+            let place = (
+                record.kind.clone(),
+                record.namespace.clone(),
+                record.name.clone(),
+            );
+            record.replaces = if record.edge == Edge::Deleted {
+                latest.remove(&place)
+            } else {
+                latest.insert(place, record.revision)
+            };
+        }
+        let superseded = history.iter().flat_map(Superseded::by).collect();
+        Self {
+            revision,
+            floor,
+            history,
+            superseded,
+        }
+    }
+}
+
+/// A version that is only kept for watches from before it was replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Superseded {
+    pub revision: u64,
+    /// The revision that replaced it; a deletion is superfluous from its own on.
+    pub since: u64,
+}
+
+impl Superseded {
+    /// What a record makes superfluous.
+    pub fn by(record: &Record) -> impl Iterator<Item = Self> + use<> {
+        let since = record.revision;
+        let itself = (record.edge == Edge::Deleted).then_some(since);
+        record
+            .replaces
+            .into_iter()
+            .chain(itself)
+            .map(move |revision| Self { revision, since })
+    }
 }
 
 /// Why a backend cannot be opened, read or written.
@@ -66,12 +137,7 @@ pub(crate) struct Memory;
 
 impl Backend for Memory {
     fn load(&mut self) -> Result<Loaded, BackendError> {
-        Ok(Loaded {
-            revision: 1,
-            floor: 1,
-            objects: Vec::new(),
-            log: Vec::new(),
-        })
+        Ok(Loaded::empty())
     }
 
     fn commit(&mut self, _: &Batch) -> Result<(), BackendError> {

@@ -1,20 +1,25 @@
 //! SQLite: one file, write-ahead log, synced at every commit.
+//!
+//! One table that is only appended to: every revision is a row, and the state is the last row of each object. So a
+//! write costs one row without an index, about half of what a table of objects beside a log of events costs. Rows that
+//! were replaced and that no watch may ask for any more are deleted in passing.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::VecDeque, path::Path, sync::Arc};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, Row, Transaction, params};
 
 use super::{
     Edge,
-    backend::{Backend, BackendError, Batch, Loaded, Record},
+    backend::{Backend, BackendError, Batch, Loaded, Record, Superseded},
     seal::Sealer,
 };
 
 pub(crate) struct Sqlite {
     connection: Connection,
     sealer: Sealer,
-    /// Commits since the log was trimmed.
-    untrimmed: u32,
+    /// Versions that were replaced, oldest first.
+    superseded: VecDeque<Superseded>,
+    commits_since_trim: u32,
 }
 
 impl Sqlite {
@@ -25,8 +30,8 @@ impl Sqlite {
             reason,
         };
         let connection = Connection::open(path).map_err(|e| unreadable(e.to_string()))?;
-        let fresh = !has_revision(&connection).map_err(|error| unreadable(error.to_string()))?;
-        // The first commit comes before the key, so a key without it means that the file was cut off or that its
+        let fresh = !is_prepared(&connection).map_err(|error| unreadable(error.to_string()))?;
+        // The tables come before the key, so a key without it means that the file was cut off or that its
         // write-ahead log is gone. SQLite itself takes a file of less than a page for an empty database.
         if fresh && key.exists() {
             return Err(unreadable(
@@ -44,7 +49,8 @@ impl Sqlite {
         Ok(Self {
             connection,
             sealer: Sealer::open(key, fresh)?,
-            untrimmed: 0,
+            superseded: VecDeque::new(),
+            commits_since_trim: 0,
         })
     }
 
@@ -76,6 +82,7 @@ impl Sqlite {
                 1 => Edge::Modified,
                 _ => Edge::Deleted,
             },
+            replaces: None,
             bytes: bytes.into(),
         })
     }
@@ -89,35 +96,16 @@ impl Sqlite {
         }
         Ok(records)
     }
-
-    fn number(&self, query: &str) -> Result<Option<u64>, BackendError> {
-        let found: Option<Option<i64>> = self
-            .connection
-            .query_row(query, [], |row| row.get(0))
-            .optional()
-            .map_err(failed)?;
-        Ok(found
-            .flatten()
-            .and_then(|number| u64::try_from(number).ok()))
-    }
 }
 
 impl Backend for Sqlite {
     fn load(&mut self) -> Result<Loaded, BackendError> {
-        let revision = self
-            .number("SELECT value FROM meta WHERE name = 'revision'")?
-            .unwrap_or(1);
-        let floor = self
-            .number("SELECT min(revision) FROM log")?
-            .map_or(revision, |first| first.saturating_sub(1));
-        Ok(Loaded {
-            revision,
-            floor,
-            objects: self.records("SELECT kind, namespace, name, revision, 0, data FROM obj")?,
-            log: self.records(
-                "SELECT kind, namespace, name, revision, edge, data FROM log ORDER BY revision",
-            )?,
-        })
+        let records = self.records(
+            "SELECT kind, namespace, name, revision, edge, data FROM history ORDER BY revision",
+        )?;
+        let loaded = Loaded::replay(records);
+        self.superseded = loaded.superseded.clone().into();
+        Ok(loaded)
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), BackendError> {
@@ -125,16 +113,7 @@ impl Backend for Sqlite {
         {
             let mut put = transaction
                 .prepare_cached(
-                    "INSERT INTO obj (kind, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?) \
-                     ON CONFLICT (kind, namespace, name) DO UPDATE SET revision = excluded.revision, data = excluded.data",
-                )
-                .map_err(failed)?;
-            let mut remove = transaction
-                .prepare_cached("DELETE FROM obj WHERE kind = ? AND namespace = ? AND name = ?")
-                .map_err(failed)?;
-            let mut log = transaction
-                .prepare_cached(
-                    "INSERT INTO log (revision, kind, namespace, name, edge, data) VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO history (revision, kind, namespace, name, edge, data) VALUES (?, ?, ?, ?, ?, ?)",
                 )
                 .map_err(failed)?;
             for record in &batch.records {
@@ -147,62 +126,57 @@ impl Backend for Sqlite {
                     &record.bytes
                 };
                 let (kind, namespace, name) = (&*record.kind, &*record.namespace, &*record.name);
-                let revision = signed(record.revision);
-                let edge = match record.edge {
-                    Edge::Added => 0,
-                    Edge::Modified => 1,
-                    Edge::Deleted => 2,
-                };
-                if record.edge == Edge::Deleted {
-                    remove.execute(params![kind, namespace, name])
-                } else {
-                    put.execute(params![kind, namespace, name, revision, data])
-                }
-                .and_then(|_| log.execute(params![revision, kind, namespace, name, edge, data]))
-                .map_err(failed)?;
-            }
-            transaction
-                .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES ('revision', ?)")
-                .and_then(|mut meta| meta.execute([signed(batch.revision)]))
-                .map_err(failed)?;
-            self.untrimmed += 1;
-            if self.untrimmed >= TRIM_EVERY {
-                self.untrimmed = 0;
-                transaction
-                    .execute(
-                        "DELETE FROM log WHERE revision <= ?",
-                        [signed(batch.revision.saturating_sub(LOG_EVENTS))],
-                    )
+                let (revision, edge) = (signed(record.revision), number_of(record.edge));
+                put.execute(params![revision, kind, namespace, name, edge, data])
                     .map_err(failed)?;
             }
         }
-        transaction.commit().map_err(failed)
+        let trimmed = if self.commits_since_trim + 1 >= TRIM_EVERY {
+            trim(&transaction, &self.superseded, batch.revision)?
+        } else {
+            0
+        };
+        transaction.commit().map_err(failed)?;
+        self.superseded.drain(..trimmed);
+        self.superseded
+            .extend(batch.records.iter().flat_map(Superseded::by));
+        self.commits_since_trim = (self.commits_since_trim + 1) % TRIM_EVERY;
+        Ok(())
     }
 }
 
-/// Whether anything was ever committed. Reads only.
-fn has_revision(connection: &Connection) -> rusqlite::Result<bool> {
-    let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
-    let made: i64 = connection.query_row(tables, [], |row| row.get(0))?;
-    if made == 0 {
-        return Ok(false);
+/// Deletes the versions that no watch may ask for any more. Returns how many entries of the queue are done with.
+fn trim(
+    transaction: &Transaction<'_>,
+    superseded: &VecDeque<Superseded>,
+    revision: u64,
+) -> Result<usize, BackendError> {
+    let oldest = revision.saturating_sub(LOG_EVENTS);
+    let mut delete = transaction
+        .prepare_cached("DELETE FROM history WHERE revision = ?")
+        .map_err(failed)?;
+    let mut done = 0;
+    for entry in superseded.iter().take_while(|entry| entry.since <= oldest) {
+        delete.execute([signed(entry.revision)]).map_err(failed)?;
+        done += 1;
     }
-    let revision = "SELECT count(*) FROM meta WHERE name = 'revision'";
+    Ok(done)
+}
+
+/// Whether the tables were ever made here. Reads only.
+fn is_prepared(connection: &Connection) -> rusqlite::Result<bool> {
     connection
-        .query_row(revision, [], |row| row.get::<_, i64>(0))
-        .map(|rows| rows > 0)
+        .query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))
+        .map(|format| format != 0)
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.execute_batch(
-        "BEGIN; CREATE TABLE IF NOT EXISTS obj (kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, \
-         revision INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (kind, namespace, name)); \
-         CREATE TABLE IF NOT EXISTS log (revision INTEGER PRIMARY KEY, kind TEXT NOT NULL, namespace TEXT NOT NULL, \
-         name TEXT NOT NULL, edge INTEGER NOT NULL, data BLOB NOT NULL); \
-         CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL); \
-         INSERT OR IGNORE INTO meta (name, value) VALUES ('revision', 1); COMMIT;",
+        "BEGIN; CREATE TABLE IF NOT EXISTS history (revision INTEGER PRIMARY KEY, kind TEXT NOT NULL, \
+         namespace TEXT NOT NULL, name TEXT NOT NULL, edge INTEGER NOT NULL, data BLOB NOT NULL); \
+         PRAGMA user_version = 1; COMMIT;",
     )
 }
 
@@ -217,6 +191,14 @@ fn sealed(kind: &str) -> bool {
 
 fn place(kind: &str, namespace: &str, name: &str) -> Arc<str> {
     format!("{kind}/{namespace}/{name}").into()
+}
+
+fn number_of(edge: Edge) -> i64 {
+    match edge {
+        Edge::Added => 0,
+        Edge::Modified => 1,
+        Edge::Deleted => 2,
+    }
 }
 
 fn signed(revision: u64) -> i64 {
