@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 
-use super::Edge;
+use super::{Edge, Key};
 
 /// A durable place for objects. Called by one thread at a time.
 pub(crate) trait Backend: Send {
@@ -72,13 +72,13 @@ impl Loaded {
             .take_while(|(record, expected)| record.revision == *expected)
             .last()
             .map_or(revision, |(_, first)| first.saturating_sub(1));
-        let mut latest: HashMap<(Arc<str>, Arc<str>, Arc<str>), u64> = HashMap::new();
+        let mut latest: HashMap<(Arc<str>, Key), u64> = HashMap::new();
         for record in &mut history {
-            let place = (
-                record.kind.clone(),
-                record.namespace.clone(),
-                record.name.clone(),
-            );
+            let key = Key {
+                namespace: record.namespace.clone(),
+                name: record.name.clone(),
+            };
+            let place = (record.kind.clone(), key);
             record.replaces = if record.edge == Edge::Deleted {
                 latest.remove(&place)
             } else {

@@ -220,3 +220,76 @@ fn failed(error: rusqlite::Error) -> BackendError {
 const LOG_EVENTS: u64 = 4096;
 /// Commits between two trimmings of the log.
 const TRIM_EVERY: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(records: impl Iterator<Item = (u64, &'static str, Edge, Option<u64>)>) -> Batch {
+        let records: Vec<Record> = records
+            .map(|(revision, name, edge, replaces)| Record {
+                kind: "configmaps".into(),
+                namespace: "default".into(),
+                name: name.into(),
+                revision,
+                edge,
+                replaces,
+                bytes: bytes::Bytes::from_static(b"{}"),
+            })
+            .collect();
+        Batch {
+            revision: records.last().unwrap().revision,
+            records,
+        }
+    }
+
+    /// Of thousands of versions only those are kept that are the last of their object, or that a watch may ask for.
+    #[test]
+    fn what_no_watch_may_ask_for_is_trimmed() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            let path = |name| directory.path().join(name);
+            Sqlite::open(&path("state.db"), &path("secrets.key")).unwrap()
+        };
+        let mut backend = open();
+        assert_eq!(backend.load().unwrap().revision, 1);
+        let first = [
+            (2, "kept", Edge::Added, None),
+            (3, "gone", Edge::Added, None),
+            (4, "gone", Edge::Deleted, Some(3)),
+            (5, "busy", Edge::Added, None),
+        ];
+        backend.commit(&batch(first.into_iter())).unwrap();
+        let mut revision = 5;
+        let mut write = |backend: &mut Sqlite, commits: u32| {
+            for _ in 0..commits {
+                let versions = (revision + 1..=revision + 32)
+                    .map(|revision| (revision, "busy", Edge::Modified, Some(revision - 1)));
+                backend.commit(&batch(versions)).unwrap();
+                revision += 32;
+            }
+            revision
+        };
+        // Half before and half after a restart, which has to find out again what was replaced.
+        write(&mut backend, TRIM_EVERY / 2);
+        drop(backend);
+        let mut backend = open();
+        backend.load().unwrap();
+        let last = write(&mut backend, TRIM_EVERY);
+        drop(backend);
+
+        let loaded = open().load().unwrap();
+        assert_eq!(loaded.revision, last);
+        assert!(loaded.floor <= last - LOG_EVENTS, "{}", loaded.floor);
+        assert!(loaded.floor > 5, "{}", loaded.floor);
+        let old: Vec<(u64, &str)> = loaded
+            .history
+            .iter()
+            .filter(|record| record.revision <= loaded.floor)
+            .map(|record| (record.revision, &*record.name))
+            .collect();
+        assert_eq!(old, [(2, "kept")]);
+        let since = u64::try_from(loaded.history.len() - old.len()).unwrap();
+        assert_eq!(since, last - loaded.floor, "no gap since the floor");
+    }
+}
