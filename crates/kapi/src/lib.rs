@@ -6,7 +6,7 @@
 //!
 //! # What is served
 //!
-//! - `v1`: namespaces, secrets, configmaps, events, serviceaccounts
+//! - `v1`: namespaces, secrets, configmaps, events (deleted an hour after they were last written), serviceaccounts
 //! - `events.k8s.io/v1`: events (the same objects)
 //! - `coordination.k8s.io/v1`: leases
 //! - `apiextensions.k8s.io/v1`: customresourcedefinitions (readable; the list is given at start)
@@ -24,6 +24,7 @@ pub mod schema;
 pub mod table;
 
 mod events;
+mod expiry;
 mod failure;
 mod gc;
 mod pipeline;

@@ -10,11 +10,13 @@ use std::{
 };
 
 use axum::Router;
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
 use crate::{
+    expiry::{self, Clock},
     gc,
     registry::{DefinitionError, Form, Registry},
     rest::{self, Api, write::now},
@@ -118,7 +120,7 @@ impl Server {
         let backend = Sqlite::open(&directory.join("state.db"), &directory.join("secrets.key"))
             .map_err(store_error)?;
         let store = Store::threaded(kinds, Box::new(backend)).map_err(store_error)?;
-        let api = start(registry, store, Some(lock)).await?;
+        let api = start(registry, store, Some(lock), Arc::new(Timestamp::now)).await?;
         let listening = options
             .listen
             .map(|address| Listening::open(directory, address))
@@ -131,9 +133,25 @@ impl Server {
         let registry = Registry::new(crds)?;
         let store = Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
         Ok(Self {
-            api: start(registry, store, None).await?,
+            api: start(registry, store, None, Arc::new(Timestamp::now)).await?,
             listening: None,
         })
+    }
+
+    /// In memory, without definitions, on another clock for what expires.
+    #[cfg(test)]
+    pub(crate) async fn with_clock(clock: Clock) -> Result<Self, ServerError> {
+        let registry = Registry::new(&[])?;
+        let store = Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
+        Ok(Self {
+            api: start(registry, store, None, clock).await?,
+            listening: None,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
     }
 
     /// The API as a service for callers in this process, who may do everything:
@@ -223,6 +241,7 @@ async fn start(
     registry: Registry,
     store: Store,
     lock: Option<Flock<File>>,
+    clock: Clock,
 ) -> Result<Arc<Api>, ServerError> {
     let api = Arc::new(Api {
         registry,
@@ -231,6 +250,7 @@ async fn start(
     });
     seed(&api).await?;
     tokio::spawn(gc::collect(Arc::downgrade(&api)));
+    tokio::spawn(expiry::expire(Arc::downgrade(&api), clock));
     Ok(api)
 }
 
