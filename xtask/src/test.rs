@@ -21,6 +21,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("openssh-client", "ssh"),
     ("git", "git"),
     ("python3", "python3"),
+    ("sudo", "sudo"),
 ];
 
 /// One check: its name and what it does.
@@ -97,7 +98,9 @@ fn nextest(options: &Test) -> anyhow::Result<()> {
         let programs = lab::programs::ensure(&progress)?;
         lab::images::ensure(&programs, &progress)?;
         lab::base::ensure(lab::base::Base::default(), &progress)?;
-        command.env("WINDLASS_KUBECTL", programs.dir.join("kubectl"));
+        let mut kubectls = lab::kubectl::ensure(&progress)?;
+        kubectls.push(programs.dir.join("kubectl"));
+        command.env("WINDLASS_KUBECTL", std::env::join_paths(kubectls)?);
     }
     tools::run(&mut command)
 }

@@ -1,7 +1,7 @@
 //! Throw-away hosts and the real Kubernetes programs, for the demo and the tests.
 //!
 //! Two sides. The build side makes, once and into a cache outside the checkout, what hosts need: the
-//! Kubernetes programs ([`programs`]), the Debian root of a host ([`base`]), container images
+//! Kubernetes programs ([`programs`]), older kubectl ([`kubectl`]), the Debian root of a host ([`base`]), container images
 //! ([`images`]). The host side ([`Lab`]) starts booted Debian hosts from them: systemd, sshd, own network,
 //! processes and control groups, on a bridge that only the lab can reach.
 //!
@@ -14,6 +14,7 @@ pub mod command;
 pub mod control_plane;
 mod declare;
 pub mod images;
+pub mod kubectl;
 mod lab;
 mod node;
 mod owner;
