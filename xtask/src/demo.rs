@@ -86,7 +86,7 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     heading(&format!("Raising the cluster: windlass apply -f {named}"));
     stage.apply_files(&files)?;
     let raising = Instant::now();
-    if let Err(error) = show(&mut stage.windlass(&["status", "--watch"])) {
+    if let Err(error) = watch(&stage, interrupted) {
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
         if let Err(error) = show(&mut stage.windlass(&["logs"])) {
             eprintln!("there are no logs: {error:#}");
@@ -124,6 +124,28 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
         thread::sleep(Duration::from_millis(200));
     }
     Ok(())
+}
+
+/// Shows the live status until the operation ends. A signal may have reached this process alone.
+fn watch(stage: &Stage, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let mut command = stage.windlass(&["status", "--watch"]);
+    let mut child = command
+        .stdin(Stdio::null())
+        .spawn()
+        .context("failed to watch the status")?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            ensure!(
+                status.success(),
+                "windlass status --watch ended with {status}"
+            );
+            return Ok(());
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            child.kill()?;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Three hosts, for the bundle or for real kubespray; and one that is dead, if it shall be.

@@ -77,6 +77,16 @@ fn of_throw_away_hosts(gateway: Ipv4Addr) -> Map<String, Value> {
         // 0 leaves nf_conntrack_max alone, which a host in a network namespace cannot write.
         of("kube_proxy_conntrack_max_per_core", json!(0)),
         of("kube_proxy_conntrack_min", json!(0)),
+        // They share the machine's disk: of its size kubelet's shares would be much, and images of others are its fill.
+        of(
+            "eviction_hard",
+            json!({
+                "memory.available": "100Mi",
+                "nodefs.available": "1Gi", "nodefs.inodesFree": "1%",
+                "imagefs.available": "1Gi", "imagefs.inodesFree": "1%",
+            }),
+        ),
+        of("kubelet_image_gc_high_threshold", json!(100)),
         // The kernel may have neither IP_VS nor the dummy interface that a DNS cache of each node wants.
         of("kube_proxy_mode", json!("iptables")),
         of("enable_nodelocaldns", json!(false)),

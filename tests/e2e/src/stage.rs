@@ -173,12 +173,17 @@ impl Stage {
                 fs::read_to_string(example.join(name)).context("failed to read an example")?;
             items.extend(serde_saphyr::from_multiple::<Value>(&text)?);
         }
+        items.extend_from_slice(further);
+        let nodes = items.iter().filter(|item| item["kind"] == "ClusterNode");
+        let nodes = nodes.count();
         for item in items.iter_mut().filter(|item| item["kind"] == "Cluster") {
+            // It waits for all of them: a run that a later one supersedes would only lose time.
+            item["spec"]["operations"]["creation"]["startConditions"]["nodes"]["minimum"] =
+                json!(nodes);
             if let Some(kubespray) = &self.kubespray {
                 kubespray.choose(&mut item["spec"], self.lab.gateway());
             }
         }
-        items.extend_from_slice(further);
         let file = self.lab.dir().join("example.json");
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         fs::write(&file, serde_json::to_vec(&list)?).context("failed to write the example")?;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use lab::command::output;
 use serde_json::Value;
 
-use crate::{Stage, wait_until};
+use crate::{NAMESPACE, Stage, wait_until};
 
 impl Stage {
     /// The newest Run of the stage's namespace; null where there is none yet.
@@ -33,7 +33,22 @@ impl Stage {
         wait_until("the run to end", limit, || {
             let run = self.run()?;
             let phase = run["status"]["phase"].as_str().unwrap_or_default();
-            Ok(matches!(phase, "Succeeded" | "Failed" | "Cancelled").then(|| run.clone()))
+            if matches!(phase, "Succeeded" | "Failed" | "Cancelled") {
+                return Ok(Some(run));
+            }
+            if let Some(name) = run["metadata"]["name"].as_str() {
+                // A watch: to ask all the time would take a good part of a small machine from the playbooks.
+                let wait = [
+                    "wait",
+                    "--for=jsonpath={.status.finishedAt}",
+                    "--timeout=60s",
+                ];
+                let of = ["--namespace", NAMESPACE, "run", name];
+                self.kubectl(&[wait.as_slice(), &of].concat())
+                    .stdin(Stdio::null())
+                    .output()?;
+            }
+            Ok(None)
         })
         .with_context(|| format!("the end of the log:\n{}", self.log_tail()))
     }
@@ -75,7 +90,7 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// The pod cannot be made, or has not succeeded within a minute.
+    /// The pod cannot be made, or has not succeeded within two minutes; the error describes it.
     pub fn in_pod(&self, name: &str, command: &str) -> anyhow::Result<String> {
         let kubeconfig = self.kubeconfig()?;
         let kubectl = |arguments: &[&str]| output(&mut self.kubectl_by(&kubeconfig, arguments));
@@ -95,7 +110,9 @@ impl Stage {
         kubectl(&run)?;
         let pod = format!("pod/{name}");
         let done = "--for=jsonpath={.status.phase}=Succeeded";
-        kubectl(&["wait", done, &pod, "--timeout=60s"])?;
+        kubectl(&["wait", done, &pod, "--timeout=120s"]).with_context(|| {
+            kubectl(&["describe", &pod]).unwrap_or_else(|error| format!("{error:#}"))
+        })?;
         Ok(kubectl(&["logs", name])?.trim_end().to_owned())
     }
 }
