@@ -16,9 +16,10 @@ use crate::{
     registry::Form,
     rest::{
         Api,
+        check::remove,
         delete::{self, FOREGROUND, ORPHAN, Options},
         update::finished,
-        write::{draft, remove},
+        write::draft,
     },
     store::{Edge, Events, Expect, Key, Object, Write},
 };

@@ -3,6 +3,7 @@
 //! One fallback handler instead of a route table, because the resources are data: they come from the definitions.
 
 pub(crate) mod body;
+pub(crate) mod check;
 pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod negotiate;

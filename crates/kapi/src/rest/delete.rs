@@ -189,7 +189,7 @@ fn marked(resource: &Resource, old: &Value, options: &Options) -> Result<Value> 
         finalizers.push(json!(add));
     }
     if finalizers.is_empty() {
-        super::write::remove(&mut new["metadata"], "finalizers");
+        super::check::remove(&mut new["metadata"], "finalizers");
     } else {
         new["metadata"]["finalizers"] = json!(finalizers);
     }

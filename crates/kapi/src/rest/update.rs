@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::{
     Api, body,
+    check::{accept, check, name_of, remove},
     negotiate::View,
     read::find,
     request::{Call, Sub},
-    write::{Stored, accept, check, draft, insert, remove, retryable},
+    write::{Stored, draft, insert, retryable},
 };
 use crate::{
     events,
@@ -213,11 +214,7 @@ fn require_revision(resource: &Resource, new: &Value) -> Result<()> {
         message: "Invalid value: 0x0: must be specified for an update".into(),
         field: "metadata.resourceVersion".into(),
     };
-    Err(Failure::invalid(
-        resource,
-        super::write::name_of(new),
-        &[cause],
-    ))
+    Err(Failure::invalid(resource, name_of(new), &[cause]))
 }
 
 /// Brings a changed object into the state in which it is stored: what may not change is taken from the old one.
@@ -304,11 +301,7 @@ fn immutable(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(Failure::invalid(
-        resource,
-        super::write::name_of(new),
-        &causes,
-    ))
+    Err(Failure::invalid(resource, name_of(new), &causes))
 }
 
 /// The part of an object whose change is a new generation.
