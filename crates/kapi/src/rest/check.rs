@@ -1,0 +1,291 @@
+//! What an object must be before it is stored: of its resource, named, normalised, pruned, defaulted and valid.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use super::request::{Call, FieldValidation};
+use crate::{
+    events,
+    failure::{Cause, Failure, Result},
+    pipeline,
+    registry::{Form, Resource},
+};
+
+/// Checks that a body is of the resource and converts it to its stored form.
+pub(crate) fn accept(call: &Call, resource: &Resource, value: &mut Value) -> Result<()> {
+    let wanted = [
+        ("apiVersion", resource.api_version()),
+        ("kind", resource.kind.clone()),
+    ];
+    for (field, wanted) in wanted {
+        match value.get(field).and_then(Value::as_str) {
+            None | Some("") => value[field] = json!(wanted),
+            Some(given) if given == wanted => {}
+            Some(given) => {
+                return Err(Failure::bad_request(format!(
+                    "the {field} in the data ({given}) does not match the expected {field} ({wanted})"
+                )));
+            }
+        }
+    }
+    if !value.get("metadata").is_some_and(Value::is_object) {
+        value["metadata"] = json!({});
+    }
+    let metadata = &mut value["metadata"];
+    match (
+        &call.namespace,
+        metadata.get("namespace").and_then(Value::as_str),
+    ) {
+        (Some(namespace), None | Some("")) => metadata["namespace"] = json!(namespace),
+        (Some(namespace), Some(given)) if given != namespace => {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        (None, Some(given)) if !given.is_empty() => {
+            return Err(Failure::bad_request(
+                "namespace is not allowed on a cluster-scoped resource",
+            ));
+        }
+        _ => {}
+    }
+    if let Some(name) = &call.name {
+        match metadata.get("name").and_then(Value::as_str) {
+            None | Some("") => metadata["name"] = json!(name),
+            Some(given) if given == name => {}
+            Some(given) => {
+                return Err(Failure::bad_request(format!(
+                    "the name of the object ({given}) does not match the name on the URL ({name})"
+                )));
+            }
+        }
+    }
+    if resource.form == Form::NewEvent {
+        events::to_core(value);
+    }
+    Ok(())
+}
+
+/// Normalises and validates an object on its way to the store. Returns warnings.
+pub(crate) fn check(
+    call: &Call,
+    resource: &Resource,
+    value: &mut Value,
+    old: Option<&Value>,
+) -> Result<Vec<String>> {
+    normalise(resource, value)?;
+    let unknown = resource.schema.prune(value);
+    let warnings = match call.field_validation()? {
+        FieldValidation::Ignore => Vec::new(),
+        _ if unknown.is_empty() => Vec::new(),
+        FieldValidation::Warn => unknown
+            .iter()
+            .map(|path| format!("unknown field \"{path}\""))
+            .collect(),
+        FieldValidation::Strict => {
+            let list: Vec<String> = unknown
+                .iter()
+                .map(|path| format!("unknown field \"{path}\""))
+                .collect();
+            return Err(Failure::bad_request(format!(
+                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+                resource.kind,
+                resource.version,
+                resource.kind,
+                list.join(", ")
+            )));
+        }
+    };
+    drop_empty_metadata(value);
+    resource.schema.default(value);
+    let mut causes = metadata_causes(value);
+    causes.extend(
+        resource
+            .schema
+            .validate(value, old)
+            .iter()
+            .map(pipeline::cause),
+    );
+    if !causes.is_empty() {
+        return Err(Failure::invalid(resource, name_of(value), &causes));
+    }
+    Ok(warnings)
+}
+
+fn normalise(resource: &Resource, value: &mut Value) -> Result<()> {
+    match resource.form {
+        Form::Secret => secret(resource, value),
+        Form::Namespace => {
+            let name = name_of(value).to_owned();
+            value["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `stringData` is a convenience for writing; what is stored is `data`.
+fn secret(resource: &Resource, value: &mut Value) -> Result<()> {
+    if let Some(Value::Object(plain)) = remove(value, "stringData") {
+        if !value["data"].is_object() {
+            value["data"] = json!({});
+        }
+        for (name, text) in plain {
+            value["data"][name] = json!(STANDARD.encode(text.as_str().unwrap_or_default()));
+        }
+    }
+    if value.get("type").is_none_or(Value::is_null) {
+        value["type"] = json!("Opaque");
+    }
+    for (name, data) in value["data"].as_object().into_iter().flatten() {
+        if data
+            .as_str()
+            .is_none_or(|text| STANDARD.decode(text).is_err())
+        {
+            let cause = Cause {
+                reason: "FieldValueInvalid".into(),
+                message: "Invalid value: not base64".into(),
+                field: format!("data[{name}]"),
+            };
+            return Err(Failure::invalid(resource, name_of(value), &[cause]));
+        }
+    }
+    if value["data"].is_null() {
+        remove(value, "data");
+    }
+    Ok(())
+}
+
+/// Refuses a name that Kubernetes would refuse.
+pub(crate) fn check_name(resource: &Resource, name: &str) -> Result<()> {
+    let cause = |reason: &str, message: String| Cause {
+        reason: reason.into(),
+        message,
+        field: "metadata.name".into(),
+    };
+    if name.is_empty() {
+        let cause = cause(
+            "FieldValueRequired",
+            "Required value: name or generateName is required".into(),
+        );
+        return Err(Failure::invalid(resource, name, &[cause]));
+    }
+    let label = resource.form == Form::Namespace;
+    let most = if label { 63 } else { 253 };
+    let part = |part: &str| {
+        let edge =
+            |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        edge(part.chars().next())
+            && edge(part.chars().last())
+            && part
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    let legal = name.len() <= most
+        && if label {
+            part(name)
+        } else {
+            name.split('.').all(part)
+        };
+    if legal {
+        return Ok(());
+    }
+    let rule = if label {
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', must start and end with an alphanumeric character, and have no more than 63 characters"
+    } else {
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', must start and end with an alphanumeric character, and have no more than 253 characters"
+    };
+    let cause = cause(
+        "FieldValueInvalid",
+        format!("Invalid value: \"{name}\": {rule}"),
+    );
+    Err(Failure::invalid(resource, name, &[cause]))
+}
+
+/// What every object's labels, annotations and owners must be.
+fn metadata_causes(value: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut wrong = |field: String, message: &str| {
+        causes.push(Cause {
+            reason: "FieldValueInvalid".into(),
+            message: format!("Invalid value: {message}"),
+            field,
+        });
+    };
+    for map in ["labels", "annotations"] {
+        match value["metadata"].get(map) {
+            None => {}
+            Some(Value::Object(entries)) => {
+                for (name, value) in entries {
+                    let field = format!("metadata.{map}[{name}]");
+                    match value.as_str() {
+                        None => wrong(field, "must be a string"),
+                        Some(text) if map == "labels" && !label_value(text) => wrong(
+                            field,
+                            &format!(
+                                "\"{text}\": a label has at most 63 letters, digits, '-', '_' or '.', and starts and ends with a letter or digit"
+                            ),
+                        ),
+                        Some(_) => {}
+                    }
+                }
+            }
+            Some(_) => wrong(format!("metadata.{map}"), "must be a map of strings"),
+        }
+    }
+    let owners = value["metadata"].get("ownerReferences");
+    for (index, owner) in owners
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if owner
+                .get(field)
+                .and_then(Value::as_str)
+                .is_none_or(str::is_empty)
+            {
+                wrong(
+                    format!("metadata.ownerReferences[{index}].{field}"),
+                    "must not be empty",
+                );
+            }
+        }
+    }
+    causes
+}
+
+fn label_value(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    text.len() <= 63
+        && edge(text.chars().next())
+        && edge(text.chars().last())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// Empty maps and lists of the metadata are left out, as Kubernetes does.
+fn drop_empty_metadata(value: &mut Value) {
+    let Some(metadata) = value["metadata"].as_object_mut() else {
+        return;
+    };
+    metadata.retain(|_, value| match value {
+        Value::Null => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    });
+}
+
+pub(crate) fn remove(value: &mut Value, name: &str) -> Option<Value> {
+    // Not `swap_remove`: the order of fields is the user's.
+    value
+        .as_object_mut()
+        .and_then(|map: &mut Map<String, Value>| map.shift_remove(name))
+}
+
+pub(crate) fn name_of(value: &Value) -> &str {
+    value["metadata"]["name"].as_str().unwrap_or_default()
+}
