@@ -1,12 +1,17 @@
 //! Measures the probe: `probe KEY KNOWN_HOSTS TIMEOUT_SECONDS ADDRESS...` prints JSON.
 //!
-//! `connect` is the question whether hosts answer (TCP and ssh's banner), `probe` everything up to Python.
+//! `connect` is the question whether hosts answer (TCP and ssh's banner), `probe` everything up to Python; the processor time is
+//! that of the ssh clients.
 
 #![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
 
 use std::time::{Duration, Instant};
 
-use ansible::probe::{HostKeys, Options, Report, Target, connect, probe};
+use ansible::{
+    catalogue,
+    probe::{Options, Report, Target, connect, probe},
+    ssh::{Access, HostKeys},
+};
 
 #[tokio::main]
 async fn main() {
@@ -27,10 +32,13 @@ async fn main() {
     let options = Options {
         connect_timeout: Duration::from_secs(timeout.parse().expect("a number of seconds")),
         login_timeout: Duration::from_secs(30),
-        key: Some(key.into()),
-        known_hosts: known_hosts.into(),
-        host_keys: HostKeys::AcceptNew,
-        bastion: None,
+        access: Access {
+            key: Some(key.into()),
+            known_hosts: known_hosts.into(),
+            host_keys: HostKeys::AcceptNew,
+            bastion: None,
+        },
+        oldest_python: catalogue::newest().host_python(),
     };
     let start = Instant::now();
     let connected = connect(&targets, &options).await;
@@ -46,10 +54,20 @@ async fn main() {
         eprintln!("{}: {:?}", report.host, report.answer);
     }
     println!(
-        r#"{{"connect_seconds": {connect:.3}, "answering": {}, "probe_seconds": {probe:.3}, "usable": {}}}"#,
+        r#"{{"connect_seconds": {connect:.3}, "answering": {}, "probe_seconds": {probe:.3}, "usable": {}, "ssh_cpu_seconds": {:.2}}}"#,
         good(&connected),
-        good(&probed)
+        good(&probed),
+        processor_seconds_of_children()
     );
+}
+
+/// Fields 16 and 17 of `/proc/self/stat`, in hundredths.
+fn processor_seconds_of_children() -> f64 {
+    let line = std::fs::read_to_string("/proc/self/stat").expect("the kernel's record");
+    let (_, rest) = line.rsplit_once(") ").expect("a name in brackets");
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
+    (ticks(13) + ticks(14)) / 100.0
 }
 
 fn good(reports: &[Report]) -> usize {

@@ -36,6 +36,19 @@ impl Release {
     pub fn kube_version(&self, version: KubernetesVersion) -> String {
         kube_version(self.version, version)
     }
+
+    /// The oldest Python on a host that the modules of this release's Ansible run with.
+    ///
+    /// # Source
+    /// The support matrix of ansible-core, "target Python". 2.11 to 2.16 also run with 2.7, which kubespray does not.
+    pub fn host_python(&self) -> PythonVersion {
+        match self.ansible_core.from {
+            CoreVersion(2, ..=15, _) => PythonVersion(3, 5),
+            CoreVersion(2, 16, _) => PythonVersion(3, 6),
+            CoreVersion(2, 17, _) => PythonVersion(3, 7),
+            _ => PythonVersion(3, 8),
+        }
+    }
 }
 
 /// The Kubernetes version as a kubespray release writes it in `kube_version`: without a leading `v` since 2.28, with it

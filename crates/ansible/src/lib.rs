@@ -2,7 +2,8 @@
 //!
 //! A release is read, never forked: [`catalogue`] knows the releases, [`source`] brings the playbooks, [`sandbox`] makes the
 //! Python environment that the release needs, [`mod@slice`] cuts playbooks into single plays, [`inventory`] compiles hosts and
-//! variables, [`probe`] asks hosts whether they answer, [`playbook`] runs plays and judges them by [`event`]s.
+//! variables, [`ssh`] says how hosts are reached, [`probe`] asks whether they answer, [`playbook`] runs plays and judges them
+//! by [`event`]s.
 
 pub mod catalogue;
 pub mod event;
@@ -12,3 +13,4 @@ pub mod probe;
 pub mod sandbox;
 pub mod slice;
 pub mod source;
+pub mod ssh;

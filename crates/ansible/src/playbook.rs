@@ -23,7 +23,7 @@ use tokio::{net::UnixDatagram, sync::watch};
 
 pub use classify::{failure, failure_of_text};
 pub use judge::{Verdict, judge};
-pub use leftover::{Leftover, leftovers};
+pub use leftover::{Leftover, Module, leftovers};
 pub use process::forget;
 
 use crate::event::{self, Follower, Tally};

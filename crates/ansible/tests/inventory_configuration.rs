@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use ansible::inventory::{Configuration, ConfigurationError, ansible_cfg, forks};
-use api::cluster::Bastion;
+use ansible::{
+    inventory::{Configuration, ConfigurationError, ansible_cfg, forks},
+    ssh::Bastion,
+};
 
 fn configuration() -> Configuration {
     Configuration {
@@ -97,19 +99,17 @@ fn a_person_overrides_single_settings() {
 fn a_bastion_is_gone_through() {
     let bastion = Bastion {
         address: "192.0.2.1".to_owned(),
-        user: Some("jump".to_owned()),
-        port: Some(2222),
+        user: "jump".to_owned(),
+        port: 2222,
+        control: "/run/my cluster".into(),
     };
     let text = ansible_cfg(&Configuration {
         bastion: Some(bastion),
+        private_key: Some("/run/my cluster/key".into()),
         ..configuration()
     })
     .unwrap();
-    let arguments = line(&text, "ssh_args");
-    assert!(
-        arguments.contains("-p 2222 -l jump -W [%h]:%p 192.0.2.1'"),
-        "{arguments}"
-    );
+    insta::assert_snapshot!("bastion", line(&text, "ssh_args"));
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::{
     fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use api::cluster::Bastion;
+use crate::ssh::{self, Access, Bastion, HostKeys};
 
 /// What an ansible.cfg is made from.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,9 +33,9 @@ pub struct Configuration {
     pub callback_plugins: Vec<PathBuf>,
     /// Names of the callback plugins to enable.
     pub callbacks: Vec<String>,
-    /// The host to reach the others through, and the user and key to log in to it with.
+    /// The host to reach the others through.
     pub bastion: Option<Bastion>,
-    /// The key file that opens the bastion.
+    /// The key file, for hosts and bastion. Default: what ssh finds.
     pub private_key: Option<PathBuf>,
     /// The person's overrides: section, key, value.
     pub overrides: BTreeMap<String, BTreeMap<String, String>>,
@@ -89,7 +90,7 @@ pub fn ansible_cfg(configuration: &Configuration) -> Result<String, Configuratio
     let mut sections = Sections::default();
     defaults(configuration, &mut sections);
     search_paths(configuration, &mut sections)?;
-    ssh(configuration, &mut sections)?;
+    connection(configuration, &mut sections)?;
     for (section, entries) in &configuration.overrides {
         for (key, value) in entries {
             sections.set(section, key, value);
@@ -166,7 +167,10 @@ fn search_paths(
     Ok(())
 }
 
-fn ssh(configuration: &Configuration, sections: &mut Sections) -> Result<(), ConfigurationError> {
+fn connection(
+    configuration: &Configuration,
+    sections: &mut Sections,
+) -> Result<(), ConfigurationError> {
     let control = &configuration.control;
     // ssh's %C is 40 characters; while it connects, it appends a dot and 16 more.
     let length = control.as_os_str().len() + 1 + 40 + 17;
@@ -176,23 +180,19 @@ fn ssh(configuration: &Configuration, sections: &mut Sections) -> Result<(), Con
             length,
         });
     }
-    let known_hosts = configuration.known_hosts.display();
-    let mut arguments = format!(
-        "-o ControlMaster=auto -o ControlPersist=5m -o ConnectTimeout={} -o ConnectionAttempts={} \
-         -o ServerAliveInterval=10 -o ServerAliveCountMax=3 -o StrictHostKeyChecking=yes \
-         -o UserKnownHostsFile={known_hosts} -o GlobalKnownHostsFile=/dev/null -o BatchMode=yes -F /dev/null",
-        configuration.connect_timeout_seconds.unwrap_or(5),
-        configuration.connection_attempts.unwrap_or(2).clamp(1, 3),
-    );
-    if let Some(bastion) = &configuration.bastion {
-        let _ = write!(
-            arguments,
-            " -o ProxyCommand='{}'",
-            proxy(bastion, configuration)
-        );
-    }
+    let access = Access {
+        key: configuration.private_key.clone(),
+        known_hosts: configuration.known_hosts.clone(),
+        host_keys: HostKeys::Strict,
+        bastion: configuration.bastion.clone(),
+    };
+    let timeout = Duration::from_secs(configuration.connect_timeout_seconds.unwrap_or(5).into());
+    let attempts = configuration.connection_attempts.unwrap_or(2).clamp(1, 3);
+    let shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=5m"].map(str::to_owned);
+    let arguments = shared.into_iter().chain(access.options(timeout, attempts));
+    let arguments: Vec<String> = arguments.map(|word| ssh::quote(&word)).collect();
     sections.set("ssh_connection", "pipelining", "True");
-    sections.set("ssh_connection", "ssh_args", &arguments);
+    sections.set("ssh_connection", "ssh_args", &arguments.join(" "));
     sections.set(
         "ssh_connection",
         "control_path_dir",
@@ -201,24 +201,6 @@ fn ssh(configuration: &Configuration, sections: &mut Sections) -> Result<(), Con
     sections.set("ssh_connection", "control_path", "%(directory)s/%%C");
     sections.set("ssh_connection", "retries", "1");
     Ok(())
-}
-
-/// The way through the bastion, checked against the same known hosts.
-fn proxy(bastion: &Bastion, configuration: &Configuration) -> String {
-    let mut command = format!(
-        "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile={} -o ConnectTimeout={} -p {}",
-        configuration.known_hosts.display(),
-        configuration.connect_timeout_seconds.unwrap_or(5),
-        bastion.port.unwrap_or(22),
-    );
-    if let Some(key) = &configuration.private_key {
-        let _ = write!(command, " -i {}", key.display());
-    }
-    if let Some(user) = &bastion.user {
-        let _ = write!(command, " -l {user}");
-    }
-    let _ = write!(command, " -W [%h]:%p {}", bastion.address);
-    command
 }
 
 /// Sections of an INI file, in order.

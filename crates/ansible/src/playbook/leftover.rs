@@ -1,31 +1,40 @@
 //! Ansible modules that go on on a host after their controller is gone.
 
-use std::{process::Stdio, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    process::Stdio,
+    time::Duration,
+};
 
+use futures::future::join_all;
 use tokio::{
     io::AsyncWriteExt,
     process::Command,
+    sync::Semaphore,
     time::{Instant, sleep, timeout},
 };
 
-use crate::probe::{Options, Target, ssh_command};
+use crate::probe::{Options, Target, logins, ssh_command};
 
 /// How often a host that is still at work is asked.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Ansible runs a module by a shell line that ends in `&& sleep 0`, with a file below `ansible-tmp-` or with the marker of
-/// privilege escalation in it, and asynchronous ones by `async_wrapper`. The script is read from standard input, so that
-/// it does not find itself.
+/// privilege escalation in it, and asynchronous ones by `async_wrapper`. The brackets keep grep from finding itself. Only a
+/// host where one runs tells of all its processes, to name what it is about.
 const SCRIPT: &str = r#"
-for directory in /proc/[0-9]*; do
-    pid=${directory#/proc/}
-    [ "$pid" = "$$" ] && continue
-    line=$(tr '\0' ' ' < "$directory/cmdline" 2>/dev/null) || continue
-    case $line in
-        *'&& sleep 0'*|*/ansible-tmp-*|*BECOME-SUCCESS-*|*async_wrapper*) printf '%s %.160s\n' "$pid" "$line" ;;
-    esac
-done
-true
+files=$(grep -lsE '[&]& sleep 0|/[a]nsible-tmp-|[B]ECOME-SUCCESS-|[a]sync_wrapper' /proc/[0-9]*/cmdline)
+if [ -n "$files" ]; then
+    for file in $files; do echo "module ${file%/cmdline}"; done
+    for directory in /proc/[0-9]*; do
+        { read -r line < "$directory/stat"; } 2>/dev/null || continue
+        name=${line#*\(}; name=${name%\)*}
+        set -- ${line##*\) }
+        echo "process ${directory#/proc/} $2 $name"
+    done
+fi
+echo end
 "#;
 
 /// A host where modules still run, or that cannot be asked.
@@ -33,30 +42,54 @@ true
 pub struct Leftover {
     /// The host's name.
     pub host: String,
-    /// The processes, by id; empty if the host did not answer.
-    pub processes: Vec<u32>,
+    /// The modules; empty if the host did not answer.
+    pub processes: Vec<Module>,
+}
+
+/// A module at work on a host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Module {
+    /// The process that it began with.
+    pub id: u32,
+    /// The program that it waits for, for example `apt-get`. Its arguments are not told: secrets may be among them.
+    pub program: String,
+}
+
+/// For people.
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.host)?;
+        for (number, module) in self.processes.iter().enumerate() {
+            let before = if number == 0 { " (" } else { ", " };
+            write!(f, "{before}{} in process {}", module.program, module.id)?;
+        }
+        if self.processes.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ")")
+        }
+    }
 }
 
 /// Waits until no Ansible module runs on the hosts any more, at most `bound`, and returns the hosts where some still do or
 /// that do not answer. Another person's Ansible counts too: two at a time do harm whoever started them.
 pub async fn leftovers(hosts: &[Target], options: &Options, bound: Duration) -> Vec<Leftover> {
     let deadline = Instant::now() + bound;
-    let mut left: Vec<Leftover> = Vec::new();
+    let turns = Semaphore::new(logins());
     let mut waiting: Vec<&Target> = hosts.iter().collect();
     loop {
-        left.clear();
-        let asked = futures::future::join_all(waiting.iter().map(|host| ask(host, options))).await;
-        let mut busy = Vec::new();
-        for (host, processes) in waiting.into_iter().zip(asked) {
-            match processes {
-                Some(processes) if processes.is_empty() => {}
-                processes => {
-                    busy.push(host);
-                    left.push(Leftover {
-                        host: host.name.to_string(),
-                        processes: processes.unwrap_or_default(),
-                    });
-                }
+        let asked = waiting.iter().map(async |host| {
+            let _turn = turns.acquire().await;
+            ask(host, options).await
+        });
+        let (mut busy, mut left) = (Vec::new(), Vec::new());
+        for (host, processes) in waiting.iter().zip(join_all(asked).await) {
+            if processes.as_ref().is_none_or(|found| !found.is_empty()) {
+                busy.push(*host);
+                left.push(Leftover {
+                    host: host.name.to_string(),
+                    processes: processes.unwrap_or_default(),
+                });
             }
         }
         if left.is_empty() || Instant::now() + ASK_AGAIN > deadline {
@@ -67,7 +100,8 @@ pub async fn leftovers(hosts: &[Target], options: &Options, bound: Duration) -> 
     }
 }
 
-async fn ask(host: &Target, options: &Options) -> Option<Vec<u32>> {
+/// The modules at work on a host; `None` if it does not say.
+async fn ask(host: &Target, options: &Options) -> Option<Vec<Module>> {
     let mut command = Command::from(ssh_command(host, options));
     command
         .arg("sh -s")
@@ -82,11 +116,47 @@ async fn ask(host: &Target, options: &Options) -> Option<Vec<u32>> {
         drop(input);
         child.wait_with_output().await.ok()
     };
-    let output = timeout(options.total(), answer).await.ok()??;
-    output.status.success().then(|| {
-        String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .filter_map(|line| line.split(' ').next()?.parse().ok())
-            .collect()
-    })
+    let limit = options.connect_timeout + options.login_timeout;
+    let output = timeout(limit, answer).await.ok()??;
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.lines()
+        .any(|line| line == "end")
+        .then(|| modules(&said))
+}
+
+/// The modules, each by the first of its processes.
+fn modules(said: &str) -> Vec<Module> {
+    let marked: BTreeSet<u32> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("module /proc/")?.parse().ok())
+        .collect();
+    let processes: BTreeMap<u32, (u32, &str)> = said.lines().filter_map(process).collect();
+    let first = marked.iter().filter(|id| {
+        let parent = processes.get(id).map(|(parent, _)| parent);
+        parent.is_some_and(|parent| !marked.contains(parent))
+    });
+    first
+        .map(|id| Module {
+            id: *id,
+            program: last(*id, &processes).to_owned(),
+        })
+        .collect()
+}
+
+fn process(line: &str) -> Option<(u32, (u32, &str))> {
+    let mut words = line.strip_prefix("process ")?.splitn(3, ' ');
+    let (id, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some((id, (parent, words.next()?)))
+}
+
+/// The program at the end of the chain of children: the shells and the module before it wait for it.
+fn last<'a>(id: u32, processes: &BTreeMap<u32, (u32, &'a str)>) -> &'a str {
+    let mut at = id;
+    // A child has a parent of its own, so that no chain is longer than there are processes.
+    for _ in processes {
+        let child = processes.iter().find(|(_, (parent, _))| *parent == at);
+        let Some((child, _)) = child else { break };
+        at = *child;
+    }
+    processes.get(&at).map_or("", |(_, name)| *name)
 }

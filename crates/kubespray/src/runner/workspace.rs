@@ -13,7 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use ansible::inventory::{self, Configuration, Directories, Inventory, InventoryFiles};
+use ansible::{
+    inventory::{self, Configuration, Directories, Inventory, InventoryFiles},
+    ssh::Bastion,
+};
 use api::{
     HostName,
     run::{Failure, FailureClass},
@@ -179,10 +182,21 @@ impl Workspace {
             connection_attempts: None,
             callback_plugins: Vec::new(),
             callbacks: Vec::new(),
-            bastion: inputs.ssh.bastion.clone(),
+            bastion: self.bastion(),
             private_key: key,
             overrides: inputs.ansible.clone(),
         }
+    }
+
+    /// The host to reach the others through.
+    pub(crate) fn bastion(&self) -> Option<Bastion> {
+        let ssh = &self.job.inputs.ssh;
+        ssh.bastion.as_ref().map(|bastion| Bastion {
+            address: bastion.address.clone(),
+            user: bastion.user.clone().unwrap_or_else(|| ssh.user.clone()),
+            port: bastion.port.unwrap_or(22),
+            control: self.control_sockets(),
+        })
     }
 
     /// kubespray refuses to work when a host of the cluster has no cached facts. A host that is left out keeps its last

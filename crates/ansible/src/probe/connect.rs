@@ -1,0 +1,168 @@
+//! Whether a host takes connections and speaks ssh, directly or through the bastion.
+
+use std::{io, process::Stdio, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    net::TcpStream,
+    process::{Child, Command},
+    time::timeout,
+};
+
+use super::{Options, Problem, Reason, Target, login};
+use crate::ssh::{Bastion, Share};
+
+/// How the bastion's ssh says that it is logged in but does not get the connection.
+const NOT_FORWARDED: [&str; 3] = [
+    "open failed",
+    "stdio forwarding failed",
+    "Stdio forwarding request failed",
+];
+
+/// Connects and reads the banner, both within the timeout.
+pub(super) async fn connect(target: &Target, options: &Options) -> Result<(), Problem> {
+    match &options.access.bastion {
+        Some(bastion) => behind(bastion, target, options).await,
+        None => directly(&target.address, target.port, options.connect_timeout).await,
+    }
+}
+
+/// The same without a bastion.
+pub(super) async fn directly(address: &str, port: u16, limit: Duration) -> Result<(), Problem> {
+    let greeting = async {
+        let mut stream = TcpStream::connect((address, port))
+            .await
+            .map_err(|error| connection_problem(&error))?;
+        banner(&mut stream).await.map_err(|error| not_ssh(&error))
+    };
+    timeout(limit, greeting)
+        .await
+        .unwrap_or_else(|_| Err(no_answer(limit)))
+}
+
+/// Logs in to the bastion and leaves a connection that all share.
+///
+/// A bastion may run no commands at all, so it is asked for a connection to itself; whether it grants that is no matter.
+pub(super) async fn open(bastion: &Bastion, options: &Options) -> Result<(), Problem> {
+    let about = |problem| Problem {
+        bastion: Some(bastion.to_string()),
+        ..problem
+    };
+    directly(&bastion.address, bastion.port, options.connect_timeout)
+        .await
+        .map_err(about)?;
+    let itself = format!("[127.0.0.1]:{}", bastion.port);
+    let login = options
+        .access
+        .through(bastion, &itself, options.login_timeout, Share::Yes);
+    let ended = async {
+        let child = start(login, Stdio::null())?;
+        child
+            .wait_with_output()
+            .await
+            .map_err(|error| Problem::broken(error.to_string()))
+    };
+    let output = timeout(options.login_timeout, ended)
+        .await
+        .unwrap_or_else(|_| Err(login::too_long(options.login_timeout)))
+        .map_err(about)?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() || NOT_FORWARDED.iter().any(|words| complaint.contains(words)) {
+        return Ok(());
+    }
+    Err(about(login::refusal(&complaint)))
+}
+
+/// Connects through the bastion. What is wrong with a connection is only told to the one that does not share.
+async fn behind(bastion: &Bastion, target: &Target, options: &Options) -> Result<(), Problem> {
+    let asked = async {
+        let shared = ask(bastion, target, options, Share::Yes).await;
+        match shared {
+            Err(problem) if problem.reason == Reason::Forwarding => {
+                ask(bastion, target, options, Share::No).await
+            }
+            answer => answer,
+        }
+    };
+    let limit = options.connect_timeout;
+    timeout(limit, asked)
+        .await
+        .unwrap_or_else(|_| Err(no_answer(limit)))
+}
+
+async fn ask(
+    bastion: &Bastion,
+    target: &Target,
+    options: &Options,
+    share: Share,
+) -> Result<(), Problem> {
+    let destination = format!("[{}]:{}", target.address, target.port);
+    let access = &options.access;
+    let forward = access.through(bastion, &destination, options.connect_timeout, share);
+    let mut child = start(forward, Stdio::piped())?;
+    let Some(mut stream) = child.stdout.take() else {
+        return Err(Problem::broken("ssh has no output"));
+    };
+    let Err(error) = banner(&mut stream).await else {
+        return Ok(());
+    };
+    let output = child
+        .wait_with_output()
+        .await
+        .map_err(|error| Problem::broken(error.to_string()))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(forwarding_problem(&complaint).unwrap_or_else(|| not_ssh(&error)))
+}
+
+/// Why the bastion gives no connection; `None` if it gave one.
+fn forwarding_problem(complaint: &str) -> Option<Problem> {
+    let failed = complaint
+        .lines()
+        .find(|line| NOT_FORWARDED.iter().any(|words| line.contains(words)))?;
+    let reason = match login::refusal(failed).reason {
+        Reason::Broken => Reason::Forwarding,
+        reason => reason,
+    };
+    Some(Problem::new(reason, failed.trim()))
+}
+
+fn start(command: std::process::Command, input: Stdio) -> Result<Child, Problem> {
+    Command::from(command)
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))
+}
+
+/// Reads the banner's beginning.
+async fn banner(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    let mut greeting = [0; 4];
+    stream.read_exact(&mut greeting).await?;
+    if &greeting == b"SSH-" {
+        Ok(())
+    } else {
+        Err(io::Error::other("the banner is not ssh's"))
+    }
+}
+
+fn not_ssh(error: &io::Error) -> Problem {
+    Problem::new(Reason::NotSsh, format!("no banner: {error}"))
+}
+
+fn no_answer(limit: Duration) -> Problem {
+    let detail = format!("no answer within {} s", limit.as_secs_f32());
+    Problem::new(Reason::TimedOut, detail)
+}
+
+fn connection_problem(error: &io::Error) -> Problem {
+    let reason = match error.kind() {
+        io::ErrorKind::ConnectionRefused => Reason::Refused,
+        io::ErrorKind::TimedOut => Reason::TimedOut,
+        // Name resolution has no kind of its own.
+        _ if error.to_string().contains("lookup") => Reason::Unresolved,
+        _ => Reason::NoRoute,
+    };
+    Problem::new(reason, error.to_string())
+}

@@ -1,0 +1,176 @@
+//! One login, in which everything is asked.
+
+use std::{process::Stdio, time::Duration};
+
+use api::node::NodeFacts;
+use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
+
+use super::{Options, Problem, Reason, Target, ssh_command};
+use crate::catalogue::PythonVersion;
+
+/// What is asked of a host; the numbers of the oldest Python are its arguments. The first word of each line after `begin`
+/// says what it answers: what a login prints of its own stands before that. Few processes, and of the Pythons no more than
+/// needed: on a small host each costs more than the login's cryptography.
+const SCRIPT: &str = r#"
+LC_ALL=C; export LC_ALL
+echo begin
+if [ "$(id -u)" = 0 ]; then echo sudo yes
+elif said=$(sudo -n true 2>&1); then echo sudo yes
+else echo sudo no "$said" | head -n 1; fi
+for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python3.7 \
+    /usr/libexec/platform-python; do
+  path=$(command -v "$name") || continue
+  version=$("$path" -ISc "import sys; v = sys.version_info[:2]; print('%d.%d' % v); sys.exit(v < ($1, $2))" 2>/dev/null)
+  fits=$?
+  echo python "$path" "$version"
+  [ $fits = 0 ] && break
+done
+uname -rm | { read -r kernel machine; echo kernel "$kernel"; echo machine "$machine"; }
+[ -r /etc/os-release ] && . /etc/os-release && echo os "$PRETTY_NAME"
+echo end
+"#;
+
+/// Logs in and asks.
+pub(super) async fn login(target: &Target, options: &Options) -> Result<NodeFacts, Problem> {
+    let limit = options.login_timeout;
+    timeout(limit, session(target, options))
+        .await
+        .unwrap_or_else(|_| Err(too_long(limit)))
+}
+
+pub(super) fn too_long(limit: Duration) -> Problem {
+    let detail = format!("no login within {} s", limit.as_secs());
+    Problem::new(Reason::LoginTimedOut, detail)
+}
+
+async fn session(target: &Target, options: &Options) -> Result<NodeFacts, Problem> {
+    let oldest = options.oldest_python;
+    let mut child = Command::from(ssh_command(target, options))
+        .arg(format!("sh -s {} {}", oldest.0, oldest.1))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))?;
+    if let Some(mut input) = child.stdin.take() {
+        // A host that refuses the login closes the pipe; ssh then says why.
+        if let Err(error) = input.write_all(SCRIPT.as_bytes()).await {
+            tracing::debug!(host = %target.name, %error, "the questions were not taken");
+        }
+    }
+    let output = child
+        .wait_with_output()
+        .await
+        .map_err(|error| Problem::broken(error.to_string()))?;
+    let (said, complaint) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    if output.status.success() {
+        return answer(&said, oldest);
+    }
+    let problem = refusal(&complaint);
+    // A shell that lets nobody in may say so on its output.
+    match said.lines().rev().find(|line| !line.trim().is_empty()) {
+        Some(last) if problem.reason == Reason::Broken => Err(Problem::broken(last.trim())),
+        // It answered the connection: what times out is the login.
+        _ if problem.reason == Reason::TimedOut => Err(Problem {
+            reason: Reason::LoginTimedOut,
+            ..problem
+        }),
+        _ => Err(problem),
+    }
+}
+
+/// Reads what the script printed.
+fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Problem> {
+    let lines: Vec<(&str, &str)> = said
+        .lines()
+        .skip_while(|line| *line != "begin")
+        .map(|line| line.split_once(' ').unwrap_or((line, "")))
+        .collect();
+    let value = |name: &str| {
+        let found = lines.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.trim().to_owned())
+    };
+    if value("end").is_none() {
+        return Err(Problem::broken("the shell said nothing of what was asked"));
+    }
+    if let Some(("no", words)) = value("sudo").unwrap_or_default().split_once(' ') {
+        return Err(Problem::new(Reason::Sudo, words));
+    }
+    let pythons = lines.iter().filter(|(key, _)| *key == "python");
+    let python = choose(pythons.map(|(_, value)| *value), oldest)?;
+    let architecture = value("machine").map(|machine| match machine.as_str() {
+        "x86_64" => "amd64".to_owned(),
+        "aarch64" => "arm64".to_owned(),
+        _ => machine,
+    });
+    Ok(NodeFacts {
+        os: value("os"),
+        kernel: value("kernel"),
+        architecture,
+        python: Some(python),
+    })
+}
+
+/// The first Python that is new enough; each is a path and a version, if it runs.
+fn choose<'a>(
+    pythons: impl Iterator<Item = &'a str>,
+    oldest: PythonVersion,
+) -> Result<String, Problem> {
+    let mut found = Vec::new();
+    for python in pythons {
+        let (path, version) = python.split_once(' ').unwrap_or((python, ""));
+        match parse(version) {
+            Some(version) if version >= oldest => return Ok(path.to_owned()),
+            Some(version) => found.push(format!("{path} is {version}")),
+            None => tracing::debug!(path, "a Python does not run"),
+        }
+    }
+    if found.is_empty() {
+        let detail = "there is none on the PATH that runs";
+        return Err(Problem::new(Reason::NoPython, detail));
+    }
+    let detail = format!("{}, wanted is {oldest} or newer", found.join(", "));
+    Err(Problem::new(Reason::PythonTooOld, detail))
+}
+
+fn parse(version: &str) -> Option<PythonVersion> {
+    let (major, minor) = version.trim().split_once('.')?;
+    Some(PythonVersion(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Tells from ssh's own words why there was no login.
+pub(super) fn refusal(complaint: &str) -> Problem {
+    let lines = || {
+        complaint
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let known = REFUSALS.iter().find_map(|(words, reason)| {
+        let line = lines().find(|line| line.contains(words))?;
+        Some(Problem::new(*reason, line))
+    });
+    known.unwrap_or_else(|| Problem::broken(lines().next_back().unwrap_or("ssh said nothing")))
+}
+
+/// ssh's words, the more particular ones first.
+const REFUSALS: [(&str, Reason); 14] = [
+    ("IDENTIFICATION HAS CHANGED", Reason::HostKeyChanged),
+    ("host key is known", Reason::HostKeyUnknown),
+    ("Host key verification failed", Reason::HostKeyChanged),
+    ("Permission denied", Reason::Authentication),
+    ("Too many authentication failures", Reason::Authentication),
+    ("invalid format", Reason::Authentication),
+    ("Could not resolve", Reason::Unresolved),
+    ("Name or service not known", Reason::Unresolved),
+    ("name resolution", Reason::Unresolved),
+    ("Connection refused", Reason::Refused),
+    ("timed out", Reason::TimedOut),
+    ("No route to host", Reason::NoRoute),
+    ("unreachable", Reason::NoRoute),
+    ("administratively prohibited", Reason::Forwarding),
+];
