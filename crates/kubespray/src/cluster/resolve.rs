@@ -344,7 +344,7 @@ fn ssh(spec: &ClusterSpec, hosts: &[Host]) -> SshInput {
             host.map(|host| api::cluster::Bastion {
                 address: host.variables.ansible_host.clone(),
                 user: host.variables.ansible_user.clone(),
-                port: host.variables.ansible_port,
+                port: Some(host.variables.ansible_port.unwrap_or(port)),
             })
         }),
         user,

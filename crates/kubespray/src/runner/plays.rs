@@ -186,7 +186,7 @@ async fn quiesce(
     let busy: Vec<_> = left
         .iter()
         .filter(|leftover| !leftover.processes.is_empty())
-        .map(|leftover| leftover.host.clone())
+        .map(ToString::to_string)
         .collect();
     if busy.is_empty() {
         return Ok(());
