@@ -34,6 +34,8 @@ ip -n "$HOST" route add default via "$GATEWAY"
 
 # One group per host in every hierarchy: systemd-nspawn makes it the host's own root. Without this the
 # kubelets of several hosts share one /kubepods and clean each other's pods away.
+# A host weighs as much as a process of the machine does, lest a busy machine starves all of them as one.
+hosts=$(ls "$LAB/hosts" | wc -l)
 groups=()
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
   group=/sys/fs/cgroup/$CGROUP
@@ -43,6 +45,7 @@ if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
       echo "+$controller" > "$parent/cgroup.subtree_control" 2> /dev/null || true
     done
   done
+  [ ! -e "$group/cpu.weight" ] || echo $((100 * hosts)) > "$group/cpu.weight"
   groups=("$group/$HOST")
 else
   for hierarchy in /sys/fs/cgroup/*/; do
@@ -51,6 +54,7 @@ else
     group=$hierarchy/$CGROUP
     find "$group/$HOST" -mindepth 1 -depth -type d -exec rmdir {} + 2> /dev/null || true
     mkdir -p "$group/$HOST"
+    [ ! -e "$group/cpu.shares" ] || echo $((1024 * hosts)) > "$group/cpu.shares"
     if [ -e "$group/cpuset.cpus" ]; then
       for level in "$group" "$group/$HOST"; do
         cat "$hierarchy/cpuset.cpus" > "$level/cpuset.cpus"
