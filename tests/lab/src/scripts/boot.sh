@@ -45,7 +45,7 @@ if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
       echo "+$controller" > "$parent/cgroup.subtree_control" 2> /dev/null || true
     done
   done
-  [ ! -e "$group/cpu.weight" ] || echo $((100 * hosts)) > "$group/cpu.weight"
+  [ ! -e "$group/cpu.weight" ] || echo $((hosts < 100 ? 100 * hosts : 10000)) > "$group/cpu.weight"
   groups=("$group/$HOST")
 else
   for hierarchy in /sys/fs/cgroup/*/; do
