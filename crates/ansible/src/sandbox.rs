@@ -127,6 +127,19 @@ pub async fn ensure(
     Ok(Sandbox { path, digest, core })
 }
 
+/// The environment as an image brings it along: complete, verified, and never written to. None: this one is not there.
+pub async fn find(request: &Request, cache: &Path) -> Option<Sandbox> {
+    let requirements = fs::read_to_string(request.checkout.join("requirements.txt")).ok()?;
+    let digest = digest(&requirements, request.python);
+    let path = cache.join(&digest);
+    if !path.join("complete").exists() {
+        return None;
+    }
+    let collections = wants_collections(&requirements);
+    let core = verify(&path, request.core, collections).await.ok()?;
+    Some(Sandbox { path, digest, core })
+}
+
 /// Counts up when environments are built in another way.
 const LAYOUT: u8 = 2;
 

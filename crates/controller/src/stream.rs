@@ -30,6 +30,7 @@ where
     store: Store<DeserializeGuard<K>>,
     writer: reflector::store::Writer<DeserializeGuard<K>>,
     api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
 }
 
 impl<K> Shared<K>
@@ -39,7 +40,20 @@ where
     /// Prepares the watch; [`Shared::drive`] runs it.
     pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
         let (store, writer) = reflector::store_shared(BUFFER);
-        Self { store, writer, api }
+        Self {
+            store,
+            writer,
+            api,
+            config: watcher::Config::default(),
+        }
+    }
+
+    /// As [`Shared::new`], for the objects with these labels alone.
+    pub fn labelled(api: Api<DeserializeGuard<K>>, selector: &str) -> Self {
+        Self {
+            config: watcher::Config::default().labels(selector),
+            ..Self::new(api)
+        }
     }
 
     /// The objects as they were seen last.
@@ -54,7 +68,7 @@ where
 
     /// Runs the watch for as long as it is polled; errors are logged and tried again with back-off.
     pub fn drive(self) -> impl Future<Output = ()> + Send {
-        watcher(self.api, watcher::Config::default())
+        watcher(self.api, self.config)
             .modify(|object| object.managed_fields_mut().clear())
             .reflect_shared(self.writer)
             .default_backoff()

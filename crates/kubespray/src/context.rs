@@ -12,7 +12,7 @@ use controller::{BackOff, Events};
 use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
 
 use crate::{
-    health_book::HealthBook, layout::Layout, playbooks::PlaybookCache, supervisor::Supervisor,
+    health_book::HealthBook, launcher::Launcher, layout::Layout, playbooks::PlaybookCache,
 };
 
 /// The objects as they were seen last.
@@ -38,7 +38,7 @@ pub struct Context {
     /// Health, probed in the background.
     pub health: HealthBook,
     /// The runners.
-    pub supervisor: Supervisor,
+    pub launcher: Launcher,
     /// Events.
     pub events: Events,
     /// Failures in a row, by object.
@@ -99,7 +99,7 @@ pub enum Error {
     Control(#[source] crate::control::Error),
     /// A runner could not be started.
     #[error("start a runner")]
-    Runner(#[source] crate::supervisor::Error),
+    Runner(#[source] crate::launcher::Error),
     /// A file could not be written or removed.
     #[error("change {path}")]
     File {

@@ -10,7 +10,10 @@ pub mod control;
 pub mod health;
 pub mod health_book;
 pub mod inputs;
+pub mod job;
+pub mod launcher;
 pub mod layout;
+pub mod metrics;
 pub mod node;
 pub mod playbooks;
 pub mod preview;
@@ -24,7 +27,7 @@ pub mod supervisor;
 mod operator;
 
 pub use layout::Layout;
-pub use operator::{Options, operate};
+pub use operator::{Options, Scope, operate, operate_within};
 pub use problem::Problem;
 
 /// An error and its causes as one text.

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use api::{Cluster, ClusterNode, Run};
 use controller::{BackOff, Events, Shutdown, stream};
 use futures::{Stream, StreamExt};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::DeserializeGuard,
@@ -20,7 +21,10 @@ use crate::{
     cluster,
     context::{Context, Stores},
     health_book::HealthBook,
+    job::{self, Jobs, Template},
+    launcher::Launcher,
     layout::Layout,
+    metrics::Metrics,
     node,
     playbooks::{Key, PlaybookCache},
     run,
@@ -40,14 +44,56 @@ pub struct Options {
 
 type Guard<K> = DeserializeGuard<K>;
 
-/// Runs the controllers until `shutdown`. Runners go on without them.
+/// What an operator works on, and where its runners are.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// The one namespace that it watches. Default: all.
+    pub namespace: Option<String>,
+    /// Runners are Jobs after this template. Default: processes.
+    pub jobs: Option<Template>,
+    /// Where passes are counted and objects can be seen.
+    pub metrics: Metrics,
+}
+
+impl Scope {
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        }
+    }
+}
+
+/// Runs the controllers on every namespace, with processes as runners, until `shutdown`. Runners go on without them.
 pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
+    operate_within(client, options, Scope::default(), shutdown).await;
+}
+
+/// Runs the controllers until `shutdown`. Runners go on without them.
+pub async fn operate_within(client: Client, options: Options, scope: Scope, shutdown: Shutdown) {
     let layout = Layout::new(&options.data_dir);
-    let clusters = stream::Shared::<Cluster>::new(Api::all(client.clone()));
-    let nodes = stream::Shared::<ClusterNode>::new(Api::all(client.clone()));
-    let runs = stream::Shared::<Run>::new(Api::all(client.clone()));
+    let clusters = stream::Shared::<Cluster>::new(scope.api(&client));
+    let nodes = stream::Shared::<ClusterNode>::new(scope.api(&client));
+    let runs = stream::Shared::<Run>::new(scope.api(&client));
+    let jobs = scope
+        .jobs
+        .as_ref()
+        .map(|_| stream::Shared::<Job>::labelled(scope.api(&client), job::SELECTOR));
     let (wake, woken) = mpsc::unbounded_channel();
     let (supervisor, ended) = Supervisor::new(layout.clone(), options.runner.clone());
+    let launcher = match (&jobs, scope.jobs) {
+        (Some(jobs), Some(template)) => {
+            Launcher::Job(Jobs::new(client.clone(), template, jobs.store()))
+        }
+        _ => Launcher::Process(supervisor),
+    };
+    let jobs_of_runs = jobs.as_ref().and_then(stream::Shared::subscribe);
+    let metrics = scope.metrics;
+    metrics.watch(clusters.store(), nodes.store(), runs.store());
     let context = Arc::new(Context {
         client: client.clone(),
         layout: layout.clone(),
@@ -58,7 +104,7 @@ pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
         },
         playbooks: PlaybookCache::new(layout, wake.clone()),
         health: HealthBook::new(client.clone(), wake),
-        supervisor,
+        launcher,
         events: Events::new(client, "cluster"),
         backoff: BackOff::default(),
         starts: std::sync::Mutex::new(HashMap::new()),
@@ -103,16 +149,20 @@ pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
     .reconcile_on(woken.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)))
     .graceful_shutdown_on(shutdown.wait())
     .run(cluster::reconcile, cluster::failed, Arc::clone(&context))
-    .for_each(|_| futures::future::ready(()));
+    .for_each(metrics.passes("Cluster"));
 
-    let run_controller = Controller::for_shared_stream(of_runs, context.stores.runs.clone())
+    let mut run_controller = Controller::for_shared_stream(of_runs, context.stores.runs.clone());
+    if let Some(jobs) = jobs_of_runs {
+        run_controller = run_controller.watches_shared_stream(jobs, |job| job::run_of(job.meta()));
+    }
+    let run_controller = run_controller
         .with_config(config.clone())
         .reconcile_on(
             receive(ended).map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)),
         )
         .graceful_shutdown_on(shutdown.wait())
         .run(run::reconcile, run::failed, Arc::clone(&context))
-        .for_each(|_| futures::future::ready(()));
+        .for_each(metrics.passes("Run"));
 
     let node_controller =
         Controller::for_shared_stream(
@@ -133,13 +183,19 @@ pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
         }))
         .graceful_shutdown_on(shutdown.wait())
         .run(node::reconcile, node::failed, Arc::clone(&context))
-        .for_each(|_| futures::future::ready(()));
+        .for_each(metrics.passes("ClusterNode"));
 
     let controllers = async {
         futures::join!(cluster_controller, run_controller, node_controller);
     };
+    let watch_jobs = async {
+        match jobs {
+            Some(jobs) => jobs.drive().await,
+            None => futures::future::pending().await,
+        }
+    };
     let watches = async {
-        futures::join!(clusters.drive(), nodes.drive(), runs.drive());
+        futures::join!(clusters.drive(), nodes.drive(), runs.drive(), watch_jobs);
     };
     tokio::select! {
         () = controllers => {}

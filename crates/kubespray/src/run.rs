@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::Run;
 use controller::{Outcome, Until};
-use kube::{Resource, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
 use crate::context::{Context, Error};
 
@@ -23,16 +23,14 @@ pub async fn reconcile(
         // A Run is written by the operator; one that it cannot read belongs to a newer one.
         return Ok(Action::await_change());
     };
-    let outcome = converge(run, &context);
+    let outcome = converge(run, &context).await;
     report::publish(run, outcome.as_ref().err(), &context).await?;
     Ok(outcome?.action())
 }
 
-fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
-    let namespace = run.namespace().unwrap_or_default();
-    let runner = context.supervisor.find(&namespace, &run.name_any());
-    let decision = plan::plan(run, runner.is_some());
-    apply::apply(run, decision, context)
+async fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
+    let decision = plan::plan(run, context.launcher.has_runner(run));
+    apply::apply(run, decision, context).await
 }
 
 /// What becomes of a failed pass.

@@ -23,9 +23,13 @@ mod executor;
 mod hold;
 mod mirror;
 mod plays;
+mod pod;
 mod prepare;
+mod source;
 mod steps;
 mod workspace;
+
+pub use pod::{NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE};
 
 /// The field manager of the status of Runs.
 pub const FIELD_MANAGER: &str = "windlass-runner";
@@ -56,6 +60,8 @@ pub enum Exit {
     Busy,
     /// The cluster belongs to a newer run.
     Fenced,
+    /// Its pod was told to end; another one goes on.
+    Stopped,
 }
 
 impl Exit {
@@ -67,6 +73,8 @@ impl Exit {
             Self::Ended => 3,
             Self::Busy => 75,
             Self::Fenced => 77,
+            // As of a process that ended by SIGTERM.
+            Self::Stopped => 143,
         }
     }
 }
@@ -185,6 +193,8 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
     let (mirror, observer) = mirror::Mirror::start(Arc::clone(&job), &mut journal)?;
     let steering = controls::follow(&job);
     let workspace = workspace::Workspace::prepare(Arc::clone(&job))?;
+    let echo =
+        pod::is_pod(&job.identity).then(|| tokio::spawn(pod::echo(job.directory.join("logs"))));
     let mut runner = workflow::runner::Runner {
         journal,
         executor: executor::KubesprayExecutor::new(Arc::clone(&job), workspace),
@@ -195,6 +205,12 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
     let outcome = tokio::select! {
         outcome = workflow::runner::run(&job.plan, &mut runner, steering) => outcome.map_err(Error::Run)?,
         lost = hold.lost() => return Err(Error::Lease(lost)),
+        () = pod::told_to_end(&job.identity) => {
+            // Ansible is stopped with the runner it belonged to; the journal says which step is to be repeated.
+            drop(runner);
+            hold.release(&job).await;
+            return Ok(Exit::Stopped);
+        }
     };
     let workflow::runner::Runner {
         mut journal,
@@ -208,6 +224,9 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
     let state = State::replay(&job.plan, &records).map_err(Error::Illegal)?;
     mirror.finish(state).await;
     hold.release(&job).await;
+    if let Some(echo) = echo {
+        echo.abort();
+    }
     Ok(match outcome {
         Outcome::Succeeded => Exit::Succeeded,
         Outcome::Failed => Exit::Failed,
@@ -216,6 +235,9 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
 }
 
 fn announce(directory: &std::path::Path) -> Result<RunnerIdentity, Error> {
+    if let Some(identity) = pod::identity() {
+        return Ok(identity);
+    }
     let path = directory.join(IDENTITY);
     let failed = |source| Error::File {
         path: path.clone(),

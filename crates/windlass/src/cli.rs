@@ -91,6 +91,11 @@ pub(crate) enum Command {
     Kubeconfig(Kubeconfig),
     /// Make or check the Python environment of a kubespray release
     Sandbox(Sandbox),
+    /// Print the CustomResourceDefinitions, for `kubectl apply --server-side -f -`
+    Crds,
+    /// Copy this program into a directory; runner pods start so
+    #[command(hide = true)]
+    Install(Install),
     /// Print the completion script of a shell
     Completion(Completion),
 }
@@ -108,7 +113,54 @@ pub(crate) struct Up {
 
 /// Options of `controller`.
 #[derive(Args, Debug)]
-pub(crate) struct Controller {}
+pub(crate) struct Controller {
+    /// Watch this namespace only [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) watch_namespace: Option<String>,
+    /// Where runners are [default: job in a pod, else process]
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) runners: Option<Runners>,
+    /// The image of this operator, which runner pods take windlass from
+    #[arg(long, env = "WINDLASS_IMAGE", default_value = concat!("windlass:v", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
+    pub(crate) image: String,
+    /// The image that runs execute in where a Cluster names none
+    #[arg(long, env = "WINDLASS_RUNNER_IMAGE", default_value = concat!("windlass-runner:v", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
+    pub(crate) runner_image: String,
+    /// When runner pods pull images: Always, IfNotPresent or Never
+    #[arg(
+        long,
+        env = "WINDLASS_IMAGE_PULL_POLICY",
+        default_value = "IfNotPresent",
+        value_name = "POLICY"
+    )]
+    pub(crate) image_pull_policy: String,
+    /// The ClusterRole that the runners' ServiceAccounts are bound to
+    #[arg(long, default_value = "windlass-runner", value_name = "NAME")]
+    pub(crate) runner_role: String,
+    /// Work only while holding this Lease, so that one of several replicas does
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) lease: Option<String>,
+    /// Serve /healthz, /readyz and /metrics on this address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// Where runners are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Runners {
+    /// Processes of this machine.
+    Process,
+    /// Jobs of the cluster.
+    Job,
+}
+
+/// Options of `install`.
+#[derive(Args, Debug)]
+pub(crate) struct Install {
+    /// The directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
 
 /// Options of `runner`.
 #[derive(Args, Debug)]

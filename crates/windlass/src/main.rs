@@ -6,14 +6,19 @@ mod apply;
 mod cli;
 mod client;
 mod control;
+mod controller;
+mod crds;
 mod get;
+mod install;
 mod kubeconfig;
+mod leader;
 mod logs;
 mod manifest;
 mod paths;
 mod plan;
 mod runner;
 mod sandbox;
+mod serve;
 mod status;
 mod steps;
 mod up;
@@ -61,7 +66,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let global = &cli.global;
     match cli.command {
         Command::Up(options) => Box::pin(up::up(global, options)).await?,
-        Command::Controller(options) => Box::pin(up::controller(global, options)).await?,
+        Command::Controller(options) => Box::pin(controller::controller(global, options)).await?,
         Command::Runner(options) => return runner::run(global, options).await,
         Command::Apply(options) => apply::apply(global, &options).await?,
         Command::Get(options) => get::get(global, &options).await?,
@@ -77,6 +82,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Skip(options) => control::skip(global, &options).await?,
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,
         Command::Sandbox(options) => sandbox::sandbox(global, options).await?,
+        Command::Crds => crds::crds()?,
+        Command::Install(options) => install::install(&options)?,
         Command::Completion(options) => cli::completion(&options),
     }
     Ok(ExitCode::SUCCESS)

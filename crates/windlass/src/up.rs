@@ -1,4 +1,4 @@
-//! `windlass up` and `windlass controller`: the operator, with its own API or against another.
+//! `windlass up`: the operator with its own API.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     apply,
-    cli::{Controller, Global, Up},
+    cli::{Global, Up},
 };
 
 /// How many objects of a kind are worked on at once.
@@ -47,38 +47,32 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     applied
 }
 
-/// Starts the controllers alone.
-pub(crate) async fn controller(global: &Global, _: Controller) -> anyhow::Result<()> {
-    let shutdown = shutdown_on_signals()?;
-    let client = global.client().await?;
-    operate(
-        client,
-        &global.data_directory()?,
-        global.kubeconfig.as_deref(),
-        shutdown,
-    )?
-    .await;
-    Ok(())
-}
-
 fn operate(
     client: Client,
     data: &Path,
     kubeconfig: Option<&Path>,
     shutdown: Shutdown,
 ) -> anyhow::Result<impl Future<Output = ()> + use<>> {
+    let options = options(data, kubeconfig)?;
+    Ok(Box::pin(kubespray::operate(client, options, shutdown)))
+}
+
+/// How an operator of this program runs, and its runners where they are processes.
+pub(crate) fn options(
+    data: &Path,
+    kubeconfig: Option<&Path>,
+) -> anyhow::Result<kubespray::Options> {
     let program = std::env::current_exe().context("failed to find this program")?;
     let mut arguments = Vec::new();
     if let Some(kubeconfig) = kubeconfig {
         arguments.extend(["--kubeconfig".to_owned(), kubeconfig.display().to_string()]);
     }
     arguments.push("runner".to_owned());
-    let options = kubespray::Options {
+    Ok(kubespray::Options {
         data_dir: data.to_owned(),
         runner: kubespray::supervisor::Command { program, arguments },
         concurrency: CONCURRENCY,
-    };
-    Ok(Box::pin(kubespray::operate(client, options, shutdown)))
+    })
 }
 
 fn greet(server: &Server, data: &Path) {
@@ -102,7 +96,7 @@ fn greet(server: &Server, data: &Path) {
 }
 
 /// A shutdown that SIGINT and SIGTERM start.
-fn shutdown_on_signals() -> anyhow::Result<Shutdown> {
+pub(crate) fn shutdown_on_signals() -> anyhow::Result<Shutdown> {
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
     let shutdown = Shutdown::default();

@@ -1,8 +1,8 @@
 //! Starts runners.
 
-use api::Run;
+use api::{Cluster, Run};
 use controller::{Outcome, Until};
-use kube::{Resource, ResourceExt};
+use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 
 use super::{AT_REST, identity, plan::Decision};
 use crate::context::{Context, Error};
@@ -12,17 +12,22 @@ use crate::context::{Context, Error};
 pub struct Applied(());
 
 /// Carries out `decision`.
-pub fn apply(run: &Run, decision: Decision, context: &Context) -> Result<Outcome<Applied>, Error> {
+pub async fn apply(
+    run: &Run,
+    decision: Decision,
+    context: &Context,
+) -> Result<Outcome<Applied>, Error> {
     let until = match decision {
         Decision::Start => {
-            let namespace = run.namespace().unwrap_or_default();
             let due = context.runner_due(&identity(run.meta()));
             if let Some(wait) = due {
                 Until::Elapsed(wait)
             } else {
+                let cluster = cluster_of(run, context);
                 context
-                    .supervisor
-                    .start(&namespace, &run.name_any())
+                    .launcher
+                    .start(run, cluster.as_ref())
+                    .await
                     .map_err(Error::Runner)?;
                 AT_REST
             }
@@ -37,4 +42,10 @@ pub fn apply(run: &Run, decision: Decision, context: &Context) -> Result<Outcome
         applied: Applied(()),
         until,
     })
+}
+
+fn cluster_of(run: &Run, context: &Context) -> Option<Cluster> {
+    let reference = ObjectRef::new(&run.spec.cluster_ref.name).within(&run.namespace()?);
+    let cluster = context.stores.clusters.get(&reference)?;
+    cluster.0.as_ref().ok().cloned()
 }

@@ -6,10 +6,13 @@ use std::{
 };
 
 use controller::lease::{self, Claim, Error, RENEWAL};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
-use super::Job;
+use super::{Job, pod};
 use crate::process::is_gone;
+
+/// A pod that could not renew for so long stops: five seconds later its Lease may be another's.
+const UNRENEWED: Duration = Duration::from_secs(25);
 
 /// How often a Lease that somebody else holds is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -45,7 +48,7 @@ impl Hold {
                         error = &error as &dyn std::error::Error,
                         "the cluster's lease cannot be taken yet"
                     );
-                    if begun {
+                    if begun && !pod::is_pod(&job.identity) {
                         break;
                     }
                 }
@@ -91,11 +94,28 @@ impl Hold {
 }
 
 async fn renew(job: Arc<Job>, claim: Claim, lost: oneshot::Sender<Error>) {
+    let mut renewed = Instant::now();
+    let namespace = job.namespace();
+    // A process goes on: its API may end with its operator, and nobody else can see that the Lease has expired.
+    let is_due = |renewed: Instant| pod::is_pod(&job.identity) && renewed.elapsed() >= UNRENEWED;
     loop {
-        tokio::time::sleep(RENEWAL).await;
-        match lease::claim(&job.client, &job.namespace(), &claim, is_gone).await {
-            Ok(()) => {}
-            Err(error @ Error::Api { .. }) => {
+        let wait = if renewed.elapsed() < RENEWAL {
+            RENEWAL
+        } else {
+            LOOK
+        };
+        tokio::time::sleep(wait).await;
+        let asked = Instant::now();
+        let claiming = lease::claim(&job.client, &namespace, &claim, is_gone);
+        let claimed = tokio::select! {
+            claimed = claiming => claimed,
+            () = tokio::time::sleep_until(renewed + UNRENEWED), if pod::is_pod(&job.identity) => {
+                Err(Error::Held { name: claim.name.clone(), holder: "somebody else, perhaps,".to_owned() })
+            }
+        };
+        match claimed {
+            Ok(()) => renewed = asked,
+            Err(error @ Error::Api { .. }) if !is_due(renewed) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "the cluster's lease was not renewed, trying again"

@@ -18,6 +18,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
     executor::{KubesprayExecutor, failed, succeeded},
+    pod, source,
     workspace::{disk, failure},
 };
 
@@ -73,12 +74,18 @@ async fn make(
     executor: &KubesprayExecutor,
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<Sandbox, Failure> {
+    source::ensure(&executor.job, &executor.workspace.checkout(), progress).await?;
     let release = release(executor)?;
     let request = Request {
         checkout: executor.workspace.checkout(),
         python: release.python,
         core: release.ansible_core,
     };
+    if let Some(cache) = pod::sandboxes()
+        && let Some(sandbox) = sandbox::find(&request, &cache).await
+    {
+        return Ok(sandbox);
+    }
     sandbox::ensure(&request, &executor.job.layout.sandboxes(), progress)
         .await
         .map_err(|error| {

@@ -1,0 +1,210 @@
+//! Runners as Jobs: one Job a run, so that Kubernetes schedules, isolates and restarts the work.
+//!
+//! A Job is made when a run needs a runner and none is at work, has the run's name, belongs to the Run and goes with it.
+//! Its pod is replaced when it is deleted, evicted or lost with its node; the new one takes the run up where the journal
+//! ends. That two pods never work on one cluster is not the Job's promise but that of the cluster's Lease. What the
+//! namespace needs beside the Job (a ServiceAccount with the rights of a runner, a volume for the cluster's files) is made
+//! with it, so that a namespace needs no preparation.
+
+use api::{Cluster, Run};
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        core::v1::{PersistentVolumeClaim, ServiceAccount},
+        rbac::v1::RoleBinding,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::DeserializeGuard,
+    runtime::reflector::{ObjectRef, Store},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+mod manifest;
+
+pub use manifest::{RUN_LABEL, SELECTOR, claim, job, job_name, service_account};
+
+/// The field manager of what a runner needs.
+const FIELD_MANAGER: &str = "windlass-launcher";
+
+/// What every Job of an operator has in common.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Template {
+    /// The operator's image: `windlass` itself comes from it, so that operator and runner are one version.
+    pub image: String,
+    /// The image that runs execute in where the Cluster names none.
+    pub runner_image: String,
+    /// The ClusterRole that the runner's ServiceAccount is bound to in the namespace of the run.
+    pub cluster_role: String,
+    /// When images are pulled: Always, IfNotPresent or Never.
+    pub pull_policy: String,
+}
+
+/// Why a Job could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What the Cluster says of its runner does not give a pod.
+    #[error("make a Job of the Cluster's spec.runner")]
+    Template(#[source] serde_json::Error),
+    /// The API refused, or did not answer.
+    #[error("{operation}")]
+    Api {
+        /// What was tried.
+        operation: &'static str,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl Error {
+    fn api(operation: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Api {
+            operation,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// The Jobs of an operator.
+pub struct Jobs {
+    client: Client,
+    template: Template,
+    store: Store<DeserializeGuard<Job>>,
+}
+
+impl Jobs {
+    /// Jobs made after `template`, seen through `store`.
+    pub fn new(client: Client, template: Template, store: Store<DeserializeGuard<Job>>) -> Self {
+        Self {
+            client,
+            template,
+            store,
+        }
+    }
+
+    /// Whether the Job of a run is there and not at its end. One that is being deleted still counts: its pod may work.
+    pub fn is_at_work(&self, run: &ObjectMeta) -> bool {
+        let name = job_name(run.name.as_deref().unwrap_or_default());
+        let mut reference = ObjectRef::new(&name);
+        reference.namespace.clone_from(&run.namespace);
+        self.store
+            .get(&reference)
+            .and_then(|job| job.0.as_ref().ok().map(|job| !has_ended(job)))
+            .unwrap_or(false)
+    }
+
+    /// Makes the Job of a run, and what it needs. One that has ended makes room first; its end is seen as a change.
+    pub async fn start(&self, run: &Run, cluster: Option<&Cluster>) -> Result<(), Error> {
+        let namespace = run.namespace().unwrap_or_default();
+        let job = manifest::job(run, cluster, &self.template).map_err(Error::Template)?;
+        let jobs = Api::<Job>::namespaced(self.client.clone(), &namespace);
+        let name = job.name_any();
+        if let Some(existing) = jobs
+            .get_opt(&name)
+            .await
+            .map_err(Error::api("read the Job"))?
+        {
+            if has_ended(&existing) {
+                remove(&jobs, &existing).await?;
+            }
+            return Ok(());
+        }
+        self.prepare(&namespace, cluster).await?;
+        match jobs.create(&PostParams::default(), &job).await {
+            // Another operator was faster: the Job is the same.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            created => created.map(drop).map_err(Error::api("create the Job")),
+        }
+    }
+
+    async fn prepare(&self, namespace: &str, cluster: Option<&Cluster>) -> Result<(), Error> {
+        let (account, binding) = service_account(&self.template.cluster_role);
+        self.ensure::<ServiceAccount>(namespace, &account, "apply the runner's ServiceAccount")
+            .await?;
+        self.ensure::<RoleBinding>(namespace, &binding, "apply the runner's RoleBinding")
+            .await?;
+        let claim = cluster.map(claim).transpose().map_err(Error::Template)?;
+        if let Some(claim) = claim.flatten() {
+            let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
+            // Most of a claim cannot change: what is there stays.
+            let existing = claims
+                .get_opt(&claim.name_any())
+                .await
+                .map_err(Error::api("read the runner's volume claim"))?;
+            if existing.is_none() {
+                claims
+                    .create(&PostParams::default(), &claim)
+                    .await
+                    .map_err(Error::api("create the runner's volume claim"))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ensure<K>(
+        &self,
+        namespace: &str,
+        wanted: &K,
+        operation: &'static str,
+    ) -> Result<(), Error>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Serialize
+            + std::fmt::Debug,
+    {
+        Api::<K>::namespaced(self.client.clone(), namespace)
+            .patch(
+                &wanted.name_any(),
+                &PatchParams::apply(FIELD_MANAGER).force(),
+                &Patch::Apply(wanted),
+            )
+            .await
+            .map(drop)
+            .map_err(Error::api(operation))
+    }
+}
+
+async fn remove(jobs: &Api<Job>, job: &Job) -> Result<(), Error> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: job.uid(),
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    };
+    match jobs.delete(&job.name_any(), &parameters).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        deleted => deleted
+            .map(drop)
+            .map_err(Error::api("delete the Job that has ended")),
+    }
+}
+
+/// Whether a Job is at its end: its condition says Complete or Failed.
+pub fn has_ended(job: &Job) -> bool {
+    let conditions = job
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|conditions| {
+        conditions.iter().any(|condition| {
+            matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True"
+        })
+    })
+}
+
+/// The run that a Job works on.
+pub fn run_of(job: &ObjectMeta) -> Option<ObjectRef<DeserializeGuard<Run>>> {
+    let owner = job
+        .owner_references
+        .iter()
+        .flatten()
+        .find(|owner| owner.kind == Run::kind(&()))?;
+    Some(ObjectRef::new(&owner.name).within(job.namespace.as_deref()?))
+}

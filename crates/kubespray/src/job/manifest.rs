@@ -1,0 +1,286 @@
+//! The objects of a run's Job: pure.
+
+use std::{
+    collections::{BTreeMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+};
+
+use api::{Cluster, Run};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{PersistentVolumeClaim, ServiceAccount},
+    rbac::v1::RoleBinding,
+};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::Template;
+use crate::runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE};
+
+/// The label that holds the run's name.
+pub const RUN_LABEL: &str = "windlass.dev/run";
+
+/// What the operator's Jobs are found by.
+pub const SELECTOR: &str =
+    "app.kubernetes.io/component=runner,app.kubernetes.io/managed-by=windlass";
+
+/// The name of the runner's ServiceAccount and RoleBinding in every namespace with a cluster.
+const ACCOUNT: &str = "windlass-runner";
+
+/// The user and group that runner pods run as. The runner image knows it by name, which ssh demands.
+const USER: i64 = 65_532;
+
+/// The data directory in the pod.
+const DATA: &str = "/data";
+
+/// Where the operator's own program is put in the pod.
+const PROGRAM: &str = "/run/windlass";
+
+/// How often Kubernetes starts a failed pod anew before the operator looks into it.
+const POD_RETRIES: i32 = 6;
+
+/// How long an ended Job stays, for its log: a day.
+const KEPT_SECONDS: i32 = 86_400;
+
+/// How long a runner may take to stop Ansible and give up the Lease.
+const GRACE_SECONDS: i64 = 30;
+
+/// Fields of a pod that `spec.runner.placement` may set.
+const PLACEMENT: [&str; 6] = [
+    "affinity",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "tolerations",
+    "topologySpreadConstraints",
+];
+
+/// The name of a run's Job: the run's, or a part of it with a hash where that is too long for a label.
+pub fn job_name(run: &str) -> String {
+    const LONGEST: usize = 63;
+    if run.len() <= LONGEST {
+        return run.to_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    run.hash(&mut hasher);
+    let hash = format!("{:08x}", hasher.finish() & 0xffff_ffff);
+    let head: String = run.chars().take(LONGEST - 1 - hash.len()).collect();
+    format!("{}-{hash}", head.trim_end_matches(['-', '.']))
+}
+
+fn claim_name(cluster: &str) -> String {
+    format!("{cluster}-runner")
+}
+
+fn labels(run: &Run) -> Value {
+    json!({
+        "app.kubernetes.io/name": "windlass",
+        "app.kubernetes.io/component": "runner",
+        "app.kubernetes.io/managed-by": "windlass",
+        RUN_LABEL: job_name(&run.name_any()),
+    })
+}
+
+/// The Job that executes a run.
+pub fn job(
+    run: &Run,
+    cluster: Option<&Cluster>,
+    template: &Template,
+) -> Result<Job, serde_json::Error> {
+    let name = job_name(&run.name_any());
+    let namespace = run.namespace().unwrap_or_default();
+    let owner = json!({
+        "apiVersion": Run::api_version(&()), "kind": Run::kind(&()), "name": run.name_any(),
+        "uid": run.uid().unwrap_or_default(), "controller": true, "blockOwnerDeletion": true,
+    });
+    serde_json::from_value(json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name, "namespace": namespace, "labels": labels(run), "ownerReferences": [owner],
+        },
+        "spec": {
+            "backoffLimit": POD_RETRIES,
+            "completions": 1,
+            "parallelism": 1,
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            // Never two pods at once: a successor starts when its predecessor has ended, not when it was told to.
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+                {"action": "FailJob", "onExitCodes": {
+                    "containerName": "runner", "operator": "In",
+                    "values": [Exit::Failed.code(), Exit::Ended.code(), Exit::Fenced.code()],
+                }},
+            ]},
+            "template": {
+                "metadata": {
+                    "labels": labels(run),
+                    "annotations": {"kubectl.kubernetes.io/default-container": "runner"},
+                },
+                "spec": pod(run, cluster, template),
+            },
+        },
+    }))
+}
+
+fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
+    let spec = cluster.map(|cluster| &cluster.spec);
+    let runner = spec
+        .and_then(|spec| spec.runner.clone())
+        .unwrap_or_default();
+    let image = spec
+        .and_then(|spec| spec.image.clone())
+        .unwrap_or_else(|| template.image.clone());
+    let runner_image = runner
+        .image
+        .unwrap_or_else(|| template.runner_image.clone());
+    let data = if runner.volume_claim_template.is_some() {
+        let claim = claim_name(&run.spec.cluster_ref.name);
+        json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
+    } else {
+        json!({"name": "data", "emptyDir": {}})
+    };
+    let mut pod = json!({
+        "serviceAccountName": ACCOUNT,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "enableServiceLinks": false,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "initContainers": [{
+            "name": "windlass",
+            "image": image,
+            "imagePullPolicy": template.pull_policy,
+            "args": ["install", PROGRAM],
+            "securityContext": confined(),
+            "volumeMounts": [{"name": "program", "mountPath": PROGRAM}],
+        }],
+        "containers": [{
+            "name": "runner",
+            "image": runner_image,
+            "imagePullPolicy": template.pull_policy,
+            "command": [format!("{PROGRAM}/windlass")],
+            "args": [
+                "runner", "--run",
+                format!("{}/{}", run.namespace().unwrap_or_default(), run.name_any()),
+                "--data-dir", DATA,
+            ],
+            "env": [
+                {"name": "HOME", "value": "/tmp"},
+                {"name": POD_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+                {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+                {"name": SANDBOXES_VARIABLE, "value": "/opt/windlass/sandboxes"},
+            ],
+            "resources": runner.resources.unwrap_or_default(),
+            "securityContext": confined(),
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [
+                {"name": "data", "mountPath": DATA},
+                {"name": "program", "mountPath": PROGRAM, "readOnly": true},
+                {"name": "tmp", "mountPath": "/tmp"},
+            ],
+        }],
+        "volumes": [
+            data,
+            {"name": "program", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    });
+    if runner.host_network == Some(true) {
+        pod["hostNetwork"] = json!(true);
+        pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
+    }
+    let placement = runner.placement.unwrap_or_default();
+    for (field, value) in placement {
+        if PLACEMENT.contains(&field.as_str()) {
+            pod[field] = value;
+        }
+    }
+    pod
+}
+
+fn confined() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
+    })
+}
+
+/// The claim for a cluster's files, where its spec has a template: `{spec: ...}` as in a StatefulSet, or the spec alone.
+/// It belongs to the Cluster, because facts and credentials outlive each run.
+pub fn claim(cluster: &Cluster) -> Result<Option<PersistentVolumeClaim>, serde_json::Error> {
+    let template = cluster
+        .spec
+        .runner
+        .as_ref()
+        .and_then(|runner| runner.volume_claim_template.clone());
+    let Some(template) = template else {
+        return Ok(None);
+    };
+    let metadata = template.get("metadata").and_then(Value::as_object);
+    let part = |name: &str| metadata.and_then(|metadata| metadata.get(name)).cloned();
+    let mut labels: BTreeMap<String, Value> = part("labels")
+        .map(serde_json::from_value)
+        .transpose()?
+        .unwrap_or_default();
+    labels.insert("app.kubernetes.io/managed-by".into(), json!("windlass"));
+    let spec = match template.get("spec") {
+        Some(spec) => spec.clone(),
+        None => Value::Object(template.clone()),
+    };
+    let mut claim = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": claim_name(&cluster.name_any()),
+            "labels": labels,
+            "ownerReferences": [cluster.controller_owner_ref(&())],
+        },
+        "spec": spec,
+    });
+    if let Some(annotations) = part("annotations") {
+        claim["metadata"]["annotations"] = annotations;
+    }
+    serde_json::from_value(claim).map(Some)
+}
+
+/// The ServiceAccount of runners, and what binds it to the rights of a runner in its namespace.
+pub fn service_account(cluster_role: &str) -> (ServiceAccount, RoleBinding) {
+    use k8s_openapi::api::rbac::v1::{RoleRef, Subject};
+    use kube::api::ObjectMeta;
+    let labels: BTreeMap<_, _> = [
+        ("app.kubernetes.io/name", "windlass"),
+        ("app.kubernetes.io/managed-by", "windlass"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let metadata = || ObjectMeta {
+        name: Some(ACCOUNT.to_owned()),
+        labels: Some(labels.clone()),
+        ..ObjectMeta::default()
+    };
+    let account = ServiceAccount {
+        metadata: metadata(),
+        ..ServiceAccount::default()
+    };
+    let binding = RoleBinding {
+        metadata: metadata(),
+        role_ref: RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: cluster_role.to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: ACCOUNT.to_owned(),
+            ..Subject::default()
+        }]),
+    };
+    (account, binding)
+}

@@ -1,0 +1,100 @@
+//! What is different for a runner that is a pod: its name, its end, and what its image brings along.
+//!
+//! A pod cannot say of another pod that it is gone: process numbers mean nothing between pods, and a pod that the API has
+//! forgotten may still work on a node that the API has lost. So a pod is known by its own name, a Lease that it left without a word
+//! is taken over when it has expired and not before, and a pod that cannot renew its Lease stops before that.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use api::run::RunnerIdentity;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The environment variable with the pod's name.
+pub const POD_VARIABLE: &str = "WINDLASS_POD_NAME";
+/// The environment variable with the pod's uid.
+pub const UID_VARIABLE: &str = "WINDLASS_POD_UID";
+/// The environment variable with the pod's namespace.
+pub const NAMESPACE_VARIABLE: &str = "WINDLASS_POD_NAMESPACE";
+/// The environment variable with the directory of Python environments that the image brings along.
+pub const SANDBOXES_VARIABLE: &str = "WINDLASS_SANDBOXES";
+
+/// How often the logs of steps are looked at: they are files, and nothing tells when they grow.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The pod that this process is in, if it is in one.
+pub(crate) fn identity() -> Option<RunnerIdentity> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    Some(RunnerIdentity {
+        id: format!(
+            "pod/{}/{}",
+            variable(POD_VARIABLE)?,
+            variable(UID_VARIABLE)?
+        ),
+        pid: None,
+    })
+}
+
+/// Whether a runner is a pod.
+pub(crate) fn is_pod(identity: &RunnerIdentity) -> bool {
+    identity.pid.is_none()
+}
+
+/// The directory of Python environments that the image brings along.
+pub(crate) fn sandboxes() -> Option<PathBuf> {
+    std::env::var_os(SANDBOXES_VARIABLE).map(PathBuf::from)
+}
+
+/// Waits until the pod is told to end. A process that is no pod is never told so: it survives its operator.
+pub(crate) async fn told_to_end(identity: &RunnerIdentity) {
+    if is_pod(identity)
+        && let Ok(mut terminate) = signal(SignalKind::terminate())
+    {
+        terminate.recv().await;
+        tracing::info!("the pod is told to end");
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Copies what the steps write into their logs to standard output, for `kubectl logs`.
+pub(crate) async fn echo(logs: PathBuf) {
+    // What earlier pods wrote has been told by them.
+    let mut told: BTreeMap<PathBuf, u64> = lengths(&logs).into_iter().collect();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        for (file, length) in lengths(&logs) {
+            let from = told.entry(file.clone()).or_default();
+            if length > *from
+                && let Ok(copied) = copy(&file, *from)
+            {
+                *from += copied;
+            }
+        }
+    }
+}
+
+fn lengths(directory: &Path) -> Vec<(PathBuf, u64)> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // What Ansible itself printed stands in the log of its step as well.
+            name.ends_with(".log") && !name.ends_with(".ansible.log")
+        })
+        .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?.len())))
+        .collect()
+}
+
+fn copy(file: &Path, from: u64) -> std::io::Result<u64> {
+    let mut file = std::fs::File::open(file)?;
+    file.seek(std::io::SeekFrom::Start(from))?;
+    let mut text = Vec::new();
+    let read = file.read_to_end(&mut text)?;
+    std::io::stdout().write_all(&text)?;
+    Ok(read as u64)
+}

@@ -1,0 +1,16 @@
+//! `windlass crds`: the CustomResourceDefinitions as they are installed.
+
+use anyhow::Context;
+
+/// Prints them as YAML documents.
+pub(crate) fn crds() -> anyhow::Result<()> {
+    for definition in api::custom_resource_definitions() {
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        // Through JSON, where empty fields are left out.
+        let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;
+        let yaml =
+            serde_saphyr::to_string(&value).with_context(|| format!("failed to print {name}"))?;
+        println!("---\n{}", yaml.trim_end());
+    }
+    Ok(())
+}

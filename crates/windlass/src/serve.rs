@@ -1,0 +1,110 @@
+//! What a cluster asks of an operator that is a pod: whether it lives, whether it is ready, and how much there is.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+use axum::{Router, extract::State, http::StatusCode, http::header, routing::get};
+use kubespray::metrics::Metrics;
+
+/// How long the first lists may take when somebody asks whether they are there.
+const READY: Duration = Duration::from_millis(500);
+
+/// How this process stands.
+#[derive(Clone)]
+pub(crate) struct Standing {
+    leads: Arc<AtomicBool>,
+    metrics: Metrics,
+}
+
+impl Standing {
+    /// Of a process that stands by.
+    pub(crate) fn new(metrics: Metrics) -> Self {
+        Self {
+            leads: Arc::default(),
+            metrics,
+        }
+    }
+
+    /// From now on it works.
+    pub(crate) fn lead(&self) {
+        self.leads.store(true, Ordering::Relaxed);
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+}
+
+/// Listens; what is returned serves for as long as it is polled.
+pub(crate) async fn bind(
+    address: SocketAddr,
+    standing: Standing,
+) -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .with_context(|| format!("failed to listen on {address}"))?;
+    let router = Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(standing);
+    Ok(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "probes are not served"
+            );
+        }
+    })
+}
+
+/// A replica that stands by is ready to take over; one that leads is when it has seen every object.
+async fn ready(State(standing): State<Standing>) -> (StatusCode, &'static str) {
+    if !standing.leads() {
+        return (StatusCode::OK, "standing by");
+    }
+    match tokio::time::timeout(READY, standing.metrics.are_watches_ready()).await {
+        Ok(true) => (StatusCode::OK, "leading"),
+        _ => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "waiting for the first lists",
+        ),
+    }
+}
+
+async fn metrics(
+    State(standing): State<Standing>,
+) -> ([(header::HeaderName, &'static str); 1], String) {
+    let mut text = standing.metrics.render();
+    text.push_str(
+        "# HELP windlass_leader Whether this replica works.\n# TYPE windlass_leader gauge\n",
+    );
+    text.push_str(&format!("windlass_leader {}\n", u8::from(standing.leads())));
+    text.push_str("# HELP windlass_build_info The version of this program.\n# TYPE windlass_build_info gauge\n");
+    text.push_str(&format!(
+        "windlass_build_info{{version=\"{}\"}} 1\n",
+        env!("CARGO_PKG_VERSION")
+    ));
+    if let Some(bytes) = resident() {
+        text.push_str("# HELP process_resident_memory_bytes Resident memory.\n# TYPE process_resident_memory_bytes gauge\n");
+        text.push_str(&format!("process_resident_memory_bytes {bytes}\n"));
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
+
+/// From `/proc/self/status`, in bytes.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
