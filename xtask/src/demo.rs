@@ -114,7 +114,7 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
         NAMESPACE,
         "get",
         "events",
-        "--sort-by=.lastTimestamp",
+        "--sort-by=.metadata.creationTimestamp",
     ]))?;
 
     heading("The raised cluster, by its kubeconfig");
