@@ -61,7 +61,8 @@ impl Events {
         Self { client, controller }
     }
 
-    /// Publishes what happened to `object`. That it has been published before is not an error.
+    /// Publishes what happened to `object`. That it has been published before is not an error, nor that its namespace is on
+    /// its way out and takes no Events any more: whoever waits for the Event would wait for ever.
     pub async fn publish(
         &self,
         object: &ObjectReference,
@@ -72,10 +73,23 @@ impl Events {
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         match api.create(&PostParams::default(), &event).await {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(kube::Error::Api(status)) if status.message.contains(TERMINATED) => {
+                tracing::debug!(
+                    namespace,
+                    reason = occurrence.reason,
+                    "the namespace takes no Events any more"
+                );
+                Ok(())
+            }
             result => result.map(drop),
         }
     }
 }
+
+/// # Source
+/// Kubernetes `plugin/pkg/admission/namespace/lifecycle`: 403, "unable to create new content in namespace NAME because it is
+/// being terminated".
+const TERMINATED: &str = "because it is being terminated";
 
 fn event(
     controller: &str,

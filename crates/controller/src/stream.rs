@@ -9,6 +9,7 @@ use std::{fmt::Debug, hash::Hash, sync::Arc};
 use futures::{Stream, StreamExt, future};
 use kube::{
     Api, Resource, ResourceExt,
+    api::ObjectMeta,
     core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
@@ -68,13 +69,26 @@ where
 
     /// Runs the watch for as long as it is polled; errors are logged and tried again with back-off.
     pub fn drive(self) -> impl Future<Output = ()> + Send {
+        self.drive_telling(|_| ())
+    }
+
+    /// As [`Shared::drive`], and tells of each object that goes: subscribers see only what is there, so the end of an object
+    /// without a finalizer would wake nobody.
+    pub fn drive_telling(
+        self,
+        gone: impl Fn(&ObjectMeta) + Send + Sync,
+    ) -> impl Future<Output = ()> + Send {
         watcher(self.api, self.config)
             .modify(|object| object.managed_fields_mut().clear())
             .reflect_shared(self.writer)
             .default_backoff()
-            .for_each(|event| {
-                if let Err(error) = event {
-                    tracing::warn!(kind = %K::kind(&()), error = &error as &dyn std::error::Error, "watch failed, trying again");
+            .for_each(move |event| {
+                match event {
+                    Ok(watcher::Event::Delete(object)) => gone(object.meta()),
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::warn!(kind = %K::kind(&()), error = &error as &dyn std::error::Error, "watch failed, trying again");
+                    }
                 }
                 future::ready(())
             })
