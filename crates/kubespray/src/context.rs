@@ -13,6 +13,7 @@ use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::reflector::Stor
 
 use crate::{
     health_book::HealthBook, launcher::Launcher, layout::Layout, playbooks::PlaybookCache,
+    secret_watch::SecretWatch,
 };
 
 /// The objects as they were seen last.
@@ -37,6 +38,8 @@ pub struct Context {
     pub playbooks: PlaybookCache,
     /// Health, probed in the background.
     pub health: HealthBook,
+    /// The Secrets that clusters wait for.
+    pub secrets: SecretWatch,
     /// The runners.
     pub launcher: Launcher,
     /// Events.
@@ -76,6 +79,7 @@ impl Context {
         let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         self.playbooks.forget(&key);
         self.health.forget(&key);
+        self.secrets.follow(&key, None);
     }
 }
 

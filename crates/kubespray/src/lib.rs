@@ -22,6 +22,7 @@ pub mod process;
 pub mod run;
 pub mod runner;
 pub mod secret;
+pub mod secret_watch;
 pub mod supervisor;
 
 mod operator;

@@ -28,6 +28,7 @@ use crate::{
     node,
     playbooks::{Key, PlaybookCache},
     run,
+    secret_watch::SecretWatch,
     supervisor::{Command, Supervisor},
 };
 
@@ -84,6 +85,7 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
         .as_ref()
         .map(|_| stream::Shared::<Job>::labelled(scope.api(&client), job::SELECTOR));
     let (wake, woken) = mpsc::unbounded_channel();
+    let gone = tell_clusters(clusters.store(), wake.clone());
     let (supervisor, ended) = Supervisor::new(layout.clone(), options.runner.clone());
     let launcher = match (&jobs, scope.jobs) {
         (Some(jobs), Some(template)) => {
@@ -92,6 +94,7 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
         _ => Launcher::Process(supervisor),
     };
     let jobs_of_runs = jobs.as_ref().and_then(stream::Shared::subscribe);
+    let (without_job, runs_without_job) = mpsc::unbounded_channel();
     let metrics = scope.metrics;
     metrics.watch(clusters.store(), nodes.store(), runs.store());
     let context = Arc::new(Context {
@@ -103,7 +106,8 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
             runs: runs.store(),
         },
         playbooks: PlaybookCache::new(layout, wake.clone()),
-        health: HealthBook::new(client.clone(), wake),
+        health: HealthBook::new(client.clone(), wake.clone()),
+        secrets: SecretWatch::new(client.clone(), wake),
         launcher,
         events: Events::new(client, "cluster"),
         backoff: BackOff::default(),
@@ -160,6 +164,7 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
         .reconcile_on(
             receive(ended).map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)),
         )
+        .reconcile_on(receive(runs_without_job))
         .graceful_shutdown_on(shutdown.wait())
         .run(run::reconcile, run::failed, Arc::clone(&context))
         .for_each(metrics.passes("Run"));
@@ -190,12 +195,21 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
     };
     let watch_jobs = async {
         match jobs {
-            Some(jobs) => jobs.drive().await,
+            // Nobody listens any more when the operator stops.
+            Some(jobs) => {
+                let tell = |meta: &_| job::run_of(meta).map(|run| without_job.send(run));
+                jobs.drive_telling(|meta| drop(tell(meta))).await;
+            }
             None => futures::future::pending().await,
         }
     };
     let watches = async {
-        futures::join!(clusters.drive(), nodes.drive(), runs.drive(), watch_jobs);
+        futures::join!(
+            clusters.drive_telling(&gone),
+            nodes.drive_telling(&gone),
+            runs.drive_telling(&gone),
+            watch_jobs
+        );
     };
     tokio::select! {
         () = controllers => {}
@@ -261,6 +275,19 @@ where
         .iter()
         .map(|object| ObjectRef::from_obj(&**object))
         .collect()
+}
+
+/// Wakes the clusters of a namespace in which something is gone: a host, a run, a cluster that was there first.
+fn tell_clusters(
+    store: Store<Guard<Cluster>>,
+    wake: mpsc::UnboundedSender<Key>,
+) -> impl Fn(&kube::api::ObjectMeta) {
+    move |meta| {
+        for cluster in in_namespace_of(&store, meta) {
+            // Nobody listens any more when the operator stops.
+            let _ = wake.send((cluster.namespace.unwrap_or_default(), cluster.name));
+        }
+    }
 }
 
 fn receive<T: Send + 'static>(

@@ -19,7 +19,9 @@ use workflow::{
 use crate::{inputs::Inputs, layout::Layout, process::Identity, supervisor::IDENTITY};
 
 mod controls;
+mod disk;
 mod executor;
+mod former;
 mod hold;
 mod mirror;
 mod plays;
@@ -126,6 +128,11 @@ pub enum Error {
     Lease(#[source] controller::lease::Error),
 }
 
+/// The Lease of a cluster.
+pub fn lease_name(cluster: &str) -> String {
+    format!("cluster-{cluster}")
+}
+
 /// Executes the run to its end, a failure, or a person's word.
 pub async fn main(options: Options) -> Result<Exit, Error> {
     // Fails when a provider is installed already, which is as good.
@@ -136,13 +143,15 @@ pub async fn main(options: Options) -> Result<Exit, Error> {
         path: directory.clone(),
         source,
     })?;
-    let mut journal = match FileJournal::open(directory.join("journal.jsonl")) {
+    let journal = match FileJournal::open(directory.join(former::JOURNAL)) {
         Err(JournalError::Held(_)) => return Ok(Exit::Busy),
         opened => opened.map_err(Error::Journal)?,
     };
     let identity = announce(&directory)?;
     let client = client(&options).await?;
     let run = fetch(&client, &options, &directory).await?;
+    let mut journal = former::set_aside(journal, &directory, &run)?;
+    former::keep(&directory, &run);
     reconcile_history(&mut journal, &run)?;
     let plan = CheckedPlan::new(run.spec.plan.clone()).map_err(Error::Plan)?;
     let inputs = Inputs::from_map(&run.spec.plan.inputs).map_err(Error::Inputs)?;
@@ -191,7 +200,7 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
         taken => taken.map_err(Error::Lease)?,
     };
     let (mirror, observer) = mirror::Mirror::start(Arc::clone(&job), &mut journal)?;
-    let steering = controls::follow(&job);
+    let steering = disk::follow(&job, controls::follow(&job));
     let workspace = workspace::Workspace::prepare(Arc::clone(&job))?;
     let echo =
         pod::is_pod(&job.identity).then(|| tokio::spawn(pod::echo(job.directory.join("logs"))));
@@ -274,22 +283,14 @@ async fn fetch(
     options: &Options,
     directory: &std::path::Path,
 ) -> Result<Run, Error> {
-    let copy = directory.join("run.json");
     let api = Api::<Run>::namespaced(client.clone(), &options.namespace);
     let mut wait = Duration::from_millis(200);
     loop {
         match api.get_opt(&options.run).await {
-            Ok(Some(run)) => {
-                let json = serde_json::to_vec(&run).map_err(Error::Inputs)?;
-                std::fs::write(&copy, json).map_err(|source| Error::File { path: copy, source })?;
-                return Ok(run);
-            }
+            Ok(Some(run)) => return Ok(run),
             Ok(None) => return Err(Error::NoRun(options.run.clone())),
             Err(error) => {
-                let known = std::fs::read(&copy)
-                    .ok()
-                    .and_then(|bytes| serde_json::from_slice(&bytes).ok());
-                if let Some(run) = known {
+                if let Some(run) = former::known(directory) {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "the API is away, going on with the copy of the Run"
@@ -330,5 +331,6 @@ pub(crate) fn steering(run: &Run) -> Steering {
     Steering {
         control: run.spec.control.clone().unwrap_or_default(),
         superseded,
+        held: None,
     }
 }

@@ -49,6 +49,13 @@ pub enum SshKey {
     Usable,
 }
 
+impl SshKey {
+    /// Whether ssh can log in with it, as far as can be seen from here.
+    pub const fn is_usable(&self) -> bool {
+        matches!(self, Self::NotReferred | Self::Usable)
+    }
+}
+
 /// Looks at the ssh key that `reference` names.
 pub async fn look(
     client: &Client,

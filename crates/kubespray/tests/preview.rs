@@ -281,3 +281,84 @@ async fn a_playbook_with_a_syntax_error_is_told_with_its_place() {
     let text = World::new(&spec, &THREE).problems().await;
     assert!(text.contains("playbooks/cluster.yml"), "{text}");
 }
+
+#[tokio::test]
+async fn what_a_built_cluster_cannot_become_is_refused_with_its_remedy() {
+    let built = serde_json::json!({
+        "kubernetesVersion": "1.34.4",
+        "inventory": {"order": {"kube_control_plane": ["master-1"], "etcd": ["master-1"], "kube_node": ["worker-1", "worker-2"]}},
+    });
+    let spec = |version: &str| format!("kubernetesVersion: {version}");
+    let without_head = &["master-9 master 10.0.0.9", THREE[1], THREE[2]];
+    let other_role = &["master-1 worker 10.0.0.1", "master-9 master 10.0.0.9"];
+    let cases: [(&str, String, &[&str], [&str; 4]); 4] = [
+        (
+            "a skipped minor",
+            spec("1.36.0"),
+            &THREE,
+            [
+                "spec.kubernetesVersion",
+                "1.36.0",
+                "more than one minor version after the installed 1.34.4",
+                "write a version of 1.35",
+            ],
+        ),
+        (
+            "a downgrade",
+            spec("1.33.0"),
+            &THREE,
+            [
+                "spec.kubernetesVersion",
+                "1.33.0",
+                "older than the installed 1.34.4",
+                "write 1.34.4",
+            ],
+        ),
+        (
+            "a head that is gone",
+            spec("1.34.4"),
+            without_head,
+            [
+                "ClusterNode/master-1",
+                "missing",
+                "head of kube_control_plane",
+                "restore the ClusterNode master-1",
+            ],
+        ),
+        (
+            "a head that lost its role",
+            spec("1.34.4"),
+            other_role,
+            [
+                "ClusterNode/master-1",
+                "missing",
+                "head of etcd",
+                "with its roles",
+            ],
+        ),
+    ];
+    for (name, spec, hosts, expected) in cases {
+        let mut world = World::new(&spec, hosts);
+        world.0.clusters[0].status = serde_json::from_value(built.clone()).unwrap();
+        let said = world.problems().await;
+        for words in expected {
+            assert!(said.contains(words), "{name}: {words:?} is not in: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_order_of_hosts_is_that_of_the_first_plan() {
+    // Declared in another order than the cluster was built in, as after a restore from files.
+    let mut world = World::new("{}", &[THREE[2], THREE[1], THREE[0]]);
+    let built =
+        serde_json::json!({"inventory": {"order": {"kube_node": ["worker-1", "worker-2"]}}});
+    world.0.clusters[0].status = serde_json::from_value(built).unwrap();
+    let inputs = kubespray::inputs::Inputs::from_map(&world.plan().await.inputs).unwrap();
+    let order: Vec<_> = inputs
+        .group("kube_node")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(order, ["worker-1", "worker-2"]);
+}

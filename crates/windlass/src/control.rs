@@ -13,7 +13,7 @@ use crate::cli::{Control, Global, Resume, Skip, StepControl};
 /// Stops a run at the next task boundary.
 pub(crate) async fn pause(global: &Global, options: &Control) -> anyhow::Result<()> {
     wish(global, options.run.as_deref(), |_| {
-        Ok((Wish::Pause, "pauses at the next task boundary"))
+        Ok((vec![Wish::Pause], "pauses at the next task boundary"))
     })
     .await
 }
@@ -21,12 +21,6 @@ pub(crate) async fn pause(global: &Global, options: &Control) -> anyhow::Result<
 /// Lets a paused run go on.
 pub(crate) async fn resume(global: &Global, options: &Resume) -> anyhow::Result<()> {
     wish(global, options.run.as_deref(), |run| {
-        if let Some(step) = &options.until {
-            return Ok((
-                Wish::RunUntil(known(run, step)?),
-                "goes on and pauses after that step",
-            ));
-        }
         // A gate pauses a run that nobody asked to pause; what ends that is another attempt of its step.
         let phase = run
             .status
@@ -36,10 +30,16 @@ pub(crate) async fn resume(global: &Global, options: &Resume) -> anyhow::Result<
         let asked = run.spec.control.as_ref().is_some_and(|control| {
             control.state == Some(DesiredState::Paused) || control.run_until.is_some()
         });
-        if phase == RunPhase::Paused && !asked {
-            return Ok((Wish::Retry(None), "tries the step again that paused it"));
+        let retried = (phase == RunPhase::Paused && !asked).then_some(Wish::Retry(None));
+        if let Some(step) = &options.until {
+            let until = Wish::RunUntil(known(run, step)?);
+            let wishes = std::iter::once(until).chain(retried).collect();
+            return Ok((wishes, "goes on and pauses after that step"));
         }
-        Ok((Wish::Resume, "goes on"))
+        if let Some(retry) = retried {
+            return Ok((vec![retry], "tries the step again that paused it"));
+        }
+        Ok((vec![Wish::Resume], "goes on"))
     })
     .await
 }
@@ -47,7 +47,7 @@ pub(crate) async fn resume(global: &Global, options: &Resume) -> anyhow::Result<
 /// Ends a run at the next task boundary.
 pub(crate) async fn cancel(global: &Global, options: &Control) -> anyhow::Result<()> {
     wish(global, options.run.as_deref(), |_| {
-        Ok((Wish::Cancel, "ends at the next task boundary"))
+        Ok((vec![Wish::Cancel], "ends at the next task boundary"))
     })
     .await
 }
@@ -56,7 +56,7 @@ pub(crate) async fn cancel(global: &Global, options: &Control) -> anyhow::Result
 pub(crate) async fn retry(global: &Global, options: &StepControl) -> anyhow::Result<()> {
     wish(global, options.run.as_deref(), |run| {
         Ok((
-            Wish::Retry(step(run, options)?),
+            vec![Wish::Retry(step(run, options)?)],
             "is asked to try the step again",
         ))
     })
@@ -67,7 +67,7 @@ pub(crate) async fn retry(global: &Global, options: &StepControl) -> anyhow::Res
 pub(crate) async fn approve(global: &Global, options: &StepControl) -> anyhow::Result<()> {
     wish(global, options.run.as_deref(), |run| {
         Ok((
-            Wish::Approve(step(run, options)?),
+            vec![Wish::Approve(step(run, options)?)],
             "is told of the approval",
         ))
     })
@@ -80,7 +80,7 @@ pub(crate) async fn skip(global: &Global, options: &Skip) -> anyhow::Result<()> 
         let step = known(run, &options.step)?;
         let reason = options.reason.clone();
         Ok((
-            Wish::Skip { step, reason },
+            vec![Wish::Skip { step, reason }],
             "is asked to count the step as done",
         ))
     })
@@ -91,7 +91,7 @@ pub(crate) async fn skip(global: &Global, options: &Skip) -> anyhow::Result<()> 
 async fn wish(
     global: &Global,
     name: Option<&str>,
-    decide: impl FnOnce(&Run) -> anyhow::Result<(Wish, &'static str)>,
+    decide: impl FnOnce(&Run) -> anyhow::Result<(Vec<Wish>, &'static str)>,
 ) -> anyhow::Result<()> {
     let client = global.client().await?;
     let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
@@ -106,12 +106,14 @@ async fn wish(
         !has_ended(phase),
         "run {name} has ended ({phase:?}): there is nothing to steer"
     );
-    let (wish, effect) = decide(&run)?;
+    let (wishes, effect) = decide(&run)?;
     let by = std::env::var("USER").unwrap_or_default();
     let by = if by.is_empty() { "unknown" } else { &by };
-    steer(&client, &global.namespace, &name, wish, by)
-        .await
-        .context("failed to steer the run")?;
+    for wish in wishes {
+        steer(&client, &global.namespace, &name, wish, by)
+            .await
+            .context("failed to steer the run")?;
+    }
     println!("run {name} {effect}");
     Ok(())
 }

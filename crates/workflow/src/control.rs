@@ -1,6 +1,7 @@
 //! What people want of a run, and the answer to each of their requests. Pure.
 //!
-//! `control.state`, `control.runUntil` and supersession are levels: the run follows them for as long as they stand.
+//! `control.state`, `control.runUntil`, supersession and the engine's own hold are levels: the run follows them for as
+//! long as they stand.
 //! Requests are edges: each is carried out once, by its id, and answered by one record, between steps. A run that a
 //! gate paused goes on by a `Retry` (or `Skip`) of the step, for its `state` was Running all the time.
 
@@ -16,6 +17,8 @@ pub struct Steering {
     pub control: Control,
     /// Why a newer plan replaces this one, if it does.
     pub superseded: Option<String>,
+    /// Why the run is held for now, whatever people want, if it is: the engine lacks what it needs to go on.
+    pub held: Option<String>,
 }
 
 /// What the levels ask for now, the strongest first.
@@ -36,6 +39,7 @@ pub(crate) fn intent(plan: &CheckedPlan, state: &State, steering: &Steering) -> 
         DesiredState::Cancelled => Intent::Cancel,
         _ if steering.superseded.is_some() => Intent::Supersede,
         DesiredState::Paused => Intent::Pause,
+        DesiredState::Running if steering.held.is_some() => Intent::Pause,
         DesiredState::Running if reached => Intent::Pause,
         DesiredState::Running => Intent::Go,
     }

@@ -211,7 +211,10 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
             return self.end(record);
         }
         match intent {
-            Intent::Pause => self.pause(record(RecordEvent::RunPaused)),
+            Intent::Pause => self.pause(Record {
+                detail: steering.held,
+                ..record(RecordEvent::RunPaused)
+            }),
             _ => self.proceed(),
         }
     }

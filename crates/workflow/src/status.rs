@@ -108,9 +108,10 @@ fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState
         }
         RunPhase::Running => format!("step {} of {total}: {id}", (done + 1).min(total)),
         RunPhase::Paused => match said(RecordEvent::RunPaused) {
-            Some(detail) => format!(
+            Some(detail) if now.phase == StepPhase::Failed => format!(
                 "paused before step {id}: {detail}; retry or skip the step, or cancel the run"
             ),
+            Some(detail) => format!("paused at step {id}: {detail}"),
             None => format!("paused at step {id} by its controls"),
         },
         RunPhase::Waiting => {
@@ -121,11 +122,38 @@ fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState
         }
         RunPhase::Succeeded => format!("{total} steps done"),
         RunPhase::Failed => format!("step {id} failed: {failure}"),
-        RunPhase::Cancelled => format!("cancelled after {done} of {total} steps"),
+        RunPhase::Cancelled => format!(
+            "cancelled after {done} of {total} steps; not done: {}",
+            left(plan, state)
+        ),
         RunPhase::Superseded => match said(RecordEvent::RunSuperseded) {
             Some(why) => format!("superseded after {done} of {total} steps: {why}"),
             None => format!("superseded after {done} of {total} steps"),
         },
+    }
+}
+
+/// The steps that are not done, those that had begun named as such; the first few, and how many more.
+fn left(plan: &CheckedPlan, state: &State) -> String {
+    const SHOWN: usize = 8;
+    let steps = plan.steps().iter().zip(state.steps());
+    let left: Vec<_> = steps
+        .filter(|(_, now)| !now.is_done())
+        .map(|(step, now)| match now.phase {
+            StepPhase::Interrupted => format!("{} (interrupted)", step.id),
+            StepPhase::Failed => format!("{} (failed)", step.id),
+            _ => step.id.clone(),
+        })
+        .collect();
+    let shown = left
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match left.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

@@ -10,9 +10,10 @@ use api::{
     run::{ClusterRef, RunSpec},
 };
 use controller::{Outcome, Until};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -26,6 +27,7 @@ use crate::{
     control::{self, SUPERSEDED_BY, Wish},
     inputs::Inputs,
     playbooks,
+    runner::lease_name,
 };
 
 /// What was done. Only [`apply`] makes it.
@@ -91,7 +93,7 @@ pub async fn apply(
         }
         Decision::AwaitPlaybooks(_) => until = Some(Until::Changed),
         Decision::Stall(_) => {
-            // What a watch does not tell: a mended directory, a Secret that appears.
+            // What no watch tells: a directory of playbooks that was mended.
             until = Some(Until::Elapsed(controller::backoff::jittered(
                 playbooks::RETRY,
             )));
@@ -250,6 +252,24 @@ async fn forget(cluster: &Cluster, context: &Context) -> Result<(), Error> {
         {
             remove(&context.layout.run(&namespace, &run.name_any())).await?;
         }
+    }
+    // Its generations begin anew with another cluster of the name, whose runs an old one's would fence off.
+    let leases = Api::<Lease>::namespaced(context.client.clone(), &namespace);
+    match leases
+        .delete(&lease_name(&name), &DeleteParams::default())
+        .await
+    {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        // Without the right to it the cluster is forgotten all the same; only its name stays taken.
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            tracing::warn!(
+                namespace,
+                cluster = name,
+                why = status.message,
+                "the cluster's lease stays"
+            );
+        }
+        result => drop(result.map_err(|source| Error::api("remove the cluster's lease", source))?),
     }
     context.forget(cluster);
     let rest: Vec<_> = cluster

@@ -55,6 +55,11 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
     let key = secret::look(&context.client, &namespace, reference)
         .await
         .map_err(|source| Error::api("read the ssh Secret", source))?;
+    let awaited = reference.filter(|_| !key.is_usable());
+    context.secrets.follow(
+        &(namespace.clone(), cluster.name_any()),
+        awaited.map(|reference| reference.name.as_str()),
+    );
     let (nodes, unreadable) = nodes(context, &namespace);
     let runs = runs(context, cluster, &namespace);
     let playbooks = match resolve::source(cluster) {

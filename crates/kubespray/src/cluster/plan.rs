@@ -273,15 +273,22 @@ fn deletion(
                 _ => Decision::Follow(Box::new(run.clone())),
             };
         }
-        // Nothing was ever done to a host.
-        None => return Decision::Forget,
-        Some(_) => {}
+        // Nothing was ever done to a host. That there are no runs does not prove it: they may have been deleted.
+        None if !has_begun(cluster) => return Decision::Forget,
+        _ => {}
     }
     if reset {
         reset_run(cluster, wanted, observed)
     } else {
         Decision::Forget
     }
+}
+
+/// Whether an operation was ever begun, as the status remembers it.
+fn has_begun(cluster: &Cluster) -> bool {
+    let status = cluster.status.as_ref();
+    status
+        .is_some_and(|status| status.last_operation.is_some() || status.kubeconfig_secret.is_some())
 }
 
 fn reset_run(
@@ -296,7 +303,7 @@ fn reset_run(
         Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
     };
     match wanted {
-        Err(problems) => Decision::Stall(problems.to_vec()),
+        Err(problems) => Decision::Stall(problems.iter().cloned().chain([way_out()]).collect()),
         Ok(resolved) => match compile::reset(resolved, checkout) {
             Ok(plan) => {
                 Decision::Start(Box::new(new_run(cluster, observed, Operation::Reset, plan)))
@@ -304,6 +311,16 @@ fn reset_run(
             Err(problem) => Decision::Stall(vec![problem]),
         },
     }
+}
+
+/// What always helps a deletion that cannot reset the hosts, for example when their objects went with the namespace.
+fn way_out() -> Problem {
+    Problem::new(
+        "Cluster spec.deletionPolicy",
+        "Reset",
+        "what the reset needs is not there, so no host was reset",
+        "correct the above; or write Retain to forget the cluster and leave the hosts as they are",
+    )
 }
 
 /// Whether a run has been told already that it is superseded by that plan.

@@ -25,6 +25,7 @@ use crate::{
         plan::{self, Built, Decision},
     },
     context::{Context, Error},
+    control::START_AGAIN,
     health::Check,
     health_book::Checked,
     inputs::Inputs,
@@ -288,7 +289,10 @@ fn followed(run: &Run) -> (Standing, &'static str, String) {
         RunPhase::Cancelled => (
             Standing::Stalled,
             "RunCancelled",
-            format!("run {name} was cancelled; change the spec to start anew"),
+            format!(
+                "run {name} was {message}. To start anew change the spec, or: kubectl annotate cluster {} {START_AGAIN}=1",
+                run.spec.cluster_ref.name
+            ),
         ),
         RunPhase::Superseded => (
             Standing::AtWork,

@@ -1,14 +1,14 @@
 //! The wish with every default applied and every rule checked, or the list of what must be changed. Pure.
 
 use ansible::{
-    catalogue,
+    catalogue::{self, VersionError},
     inventory::{self, Directories, InventoryError},
 };
 use api::{
     Cluster, ClusterNode, Duration, KubernetesVersion, KubesprayVersion, Threshold,
-    cluster::{Approval, ClusterSpec, DeletionPolicy},
+    cluster::{Approval, ClusterSpec, DeletionPolicy, InventoryStatus},
     node::{NodeType, Role},
-    run::OnBreach,
+    run::{OnBreach, Operation},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -114,11 +114,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         kubespray: release,
         kubernetes,
         source: source_input(&observed.playbooks, &mut problems),
-        inventory: cluster
-            .status
-            .as_ref()
-            .and_then(|status| status.inventory.clone())
-            .unwrap_or_default(),
+        inventory: persisted(cluster, observed, &mut problems),
         ssh: ssh(spec, &hosts),
         forks: spec.runner.as_ref().and_then(|runner| runner.max_forks),
         ansible: spec
@@ -267,12 +263,8 @@ fn kubernetes(
             installable.versions.insert(wanted);
         }
         if let Err(error) = catalogue::check_version(wanted, &installable, built) {
-            problems.push(Problem::new(
-                field,
-                wanted,
-                error.to_string(),
-                "write a version that the release can install, or name another kubespray release",
-            ));
+            let remedy = version_remedy(&error);
+            problems.push(Problem::new(field, wanted, error.to_string(), remedy));
         }
         return Some(wanted);
     }
@@ -291,6 +283,51 @@ fn kubernetes(
         ));
     }
     wanted
+}
+
+fn version_remedy(error: &VersionError) -> String {
+    match error {
+        VersionError::NotInstallable { .. } => {
+            "write a version that the release can install, or name another kubespray release"
+                .to_owned()
+        }
+        VersionError::SkippedMinor { wanted, installed } => format!(
+            "write a version of {}.{}; once the cluster runs it, ask for {wanted}",
+            installed.major,
+            installed.minor.saturating_add(1)
+        ),
+        VersionError::Downgrade { installed, .. } => format!("write {installed}, or a newer one"),
+    }
+}
+
+/// The order that is state. Where the status lost it, the newest run that builds the cluster tells it; where both have one,
+/// that of the status may only add to that of the run.
+fn persisted(
+    cluster: &Cluster,
+    observed: &Observed,
+    problems: &mut Vec<Problem>,
+) -> InventoryStatus {
+    let status = cluster.status.as_ref();
+    let status = status.and_then(|status| status.inventory.clone());
+    let run = observed
+        .runs
+        .iter()
+        .rev()
+        .find(|run| run.spec.operation == Operation::Create)
+        .and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok())
+        .map(|inputs| inputs.inventory);
+    match (status, run) {
+        (Some(status), Some(run)) => {
+            let errors = inventory::appends(&run, &status);
+            problems.extend(errors.into_iter().map(|error| {
+                let mut problem = Problem::from(error);
+                problem.field = format!("Cluster {}", problem.field);
+                problem
+            }));
+            status
+        }
+        (status, run) => status.or(run).unwrap_or_default(),
+    }
 }
 
 /// What the start conditions still ask for.

@@ -29,7 +29,7 @@ impl Hold {
     /// it held the Lease before, and whoever takes it meanwhile must see the API, where this run stands unfinished.
     pub(crate) async fn take(job: &Arc<Job>, begun: bool) -> Result<Self, Error> {
         let claim = Claim {
-            name: format!("cluster-{}", job.cluster()),
+            name: super::lease_name(job.cluster()),
             holder: job.identity.id.clone(),
             generation: job.run.spec.generation,
         };

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use workflow::{Signal, StepContext, StepOutcome, StepProgress};
 
 use super::{
+    disk,
     executor::{KubesprayExecutor, failed},
     prepare,
     workspace::{disk, failure},
@@ -216,6 +217,8 @@ struct Prepared {
     /// The hosts that are expected to take part.
     expected: Vec<String>,
     logs: PathBuf,
+    /// What to do about a host with another key.
+    new_key_remedy: String,
 }
 
 async fn prepare_process(
@@ -301,6 +304,7 @@ async fn prepare_process(
         plays,
         expected,
         logs,
+        new_key_remedy: prepare::new_key_remedy(executor),
     })
 }
 
@@ -543,19 +547,22 @@ impl<'a> Progress<'a> {
                 detail: remote_work.then(|| "modules may still be at work on hosts".to_owned()),
             },
             _ => StepOutcome::Failed {
-                failure: playbook::failure(&verdict).unwrap_or_else(|| {
-                    failure(
-                        FailureClass::Permanent,
-                        "PlaybookFailed",
-                        "the playbook failed".to_owned(),
-                        None,
-                    )
-                }),
+                failure: disk::explain(
+                    &self.prepared.logs,
+                    playbook::failure(&verdict).unwrap_or_else(|| {
+                        failure(
+                            FailureClass::Permanent,
+                            "PlaybookFailed",
+                            "the playbook failed".to_owned(),
+                            None,
+                        )
+                    }),
+                ),
                 results: self
                     .step()
                     .map(|step| self.results(&step.id))
                     .unwrap_or_default(),
-                unreachable: unreachable(&verdict),
+                unreachable: unreachable(&verdict, &self.prepared.new_key_remedy),
             },
         };
         self.fail(outcome).await;
@@ -641,7 +648,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-fn unreachable(verdict: &Verdict) -> Vec<ExcludedHost> {
+fn unreachable(verdict: &Verdict, new_key_remedy: &str) -> Vec<ExcludedHost> {
     let (Verdict::Failed {
         unreachable: hosts, ..
     }
@@ -652,7 +659,12 @@ fn unreachable(verdict: &Verdict) -> Vec<ExcludedHost> {
     hosts
         .iter()
         .filter_map(|(host, why)| {
-            let mut reason = why.message.clone();
+            let known = playbook::failure_of_text(&why.message);
+            let mut reason = if known.code == prepare::HOST_KEY_CHANGED {
+                format!("its host key changed: {new_key_remedy}")
+            } else {
+                why.message.clone()
+            };
             controller::conditions::cut(&mut reason, 1024);
             Some(ExcludedHost {
                 host: host.parse().ok()?,

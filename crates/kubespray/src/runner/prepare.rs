@@ -25,6 +25,9 @@ use super::{
 /// How long a login and a few questions may take on a host that answers.
 const LOGIN: Duration = Duration::from_secs(30);
 
+/// The code of the failure when a host shows another key.
+pub(crate) const HOST_KEY_CHANGED: &str = "HostKeyChanged";
+
 /// Makes the Python environment.
 pub(crate) async fn sandbox(
     executor: &KubesprayExecutor,
@@ -134,7 +137,26 @@ pub(crate) async fn probe(
     if let Err(error) = remember_pythons(executor, &reports) {
         return failed(disk(&pythons_file(executor), &error));
     }
-    judge(&reports)
+    let mut outcome = judge(&reports);
+    if let StepOutcome::Failed { failure, .. } = &mut outcome
+        && failure.code == HOST_KEY_CHANGED
+    {
+        failure.remedy = Some(new_key_remedy(executor));
+    }
+    outcome
+}
+
+/// What to do about a host that shows another key than the one that is known.
+pub(crate) fn new_key_remedy(executor: &KubesprayExecutor) -> String {
+    if executor.job.inputs.ssh.known_hosts.is_some() {
+        return "if the host was made anew, put its new key into spec.ssh.knownHosts; if not, find out who answers"
+            .to_owned();
+    }
+    format!(
+        "if the host was made anew, forget its old key (ssh-keygen -f {} -R ADDRESS) and retry the run; if not, find out \
+         who answers",
+        executor.workspace.known_hosts().display()
+    )
 }
 
 /// Hosts that do not answer are left to the gate; hosts that answer and refuse need a person.

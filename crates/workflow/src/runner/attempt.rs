@@ -34,6 +34,8 @@ struct Attempt {
     /// A step of the batch did not succeed: nothing after it may start.
     closing: bool,
     timed_out: bool,
+    /// Why the engine holds the run, if it does.
+    reason: Option<String>,
 }
 
 /// What was left of the step's time limit when it was held.
@@ -80,6 +82,7 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
             held: None,
             closing: false,
             timed_out: false,
+            reason: None,
         };
         self.supervise(&mut attempt, context, reports).await?;
         attempt.conclude(&mut self.ledger)
@@ -195,6 +198,7 @@ impl Attempt {
         let step = Some(id.to_owned());
         ledger.append(api::run::Record {
             step,
+            detail: self.reason.clone(),
             ..record(RecordEvent::RunPaused)
         })
     }
@@ -220,6 +224,7 @@ impl Attempt {
         steering: &Steering,
     ) -> Result<(), RunError> {
         let intent = control::intent(ledger.plan, &ledger.state, steering);
+        self.reason.clone_from(&steering.held);
         let never = ledger
             .running()
             .is_some_and(|(_, step)| step.interrupt == Interrupt::Never);

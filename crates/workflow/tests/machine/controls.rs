@@ -156,7 +156,7 @@ impl People {
     fn steering(&self) -> Steering {
         Steering {
             control: self.control.clone(),
-            superseded: None,
+            ..Steering::default()
         }
     }
 }

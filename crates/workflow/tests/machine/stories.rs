@@ -59,7 +59,7 @@ fn wanting(state: DesiredState) -> Steering {
             state: Some(state),
             ..Control::default()
         },
-        superseded: None,
+        ..Steering::default()
     }
 }
 
@@ -92,7 +92,7 @@ stories! {
     pause_at_a_task_and_resume: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
         vec![(RecordEvent::StepStarted, wanting(DesiredState::Paused)), (RecordEvent::RunPaused, wanting(DesiredState::Running))];
     run_until: r#"[{"id":"a"},{"id":"b"}]"#, World::default(),
-        Steering { control: Control { run_until: Some("a".into()), ..Control::default() }, superseded: None },
+        Steering { control: Control { run_until: Some("a".into()), ..Control::default() }, ..Steering::default() },
         vec![(RecordEvent::RunPaused, Steering::default())];
     approve: r#"[{"id":"ok","action":{"approve":{"question":"go on?"}}},{"id":"b","dependsOn":["ok"]}]"#, World::default(), Steering::default(),
         vec![(RecordEvent::StepWaiting, asking(vec![request("1", RequestAction::Approve, None, None)]))];

@@ -257,7 +257,7 @@ pub fn asking(requests: Vec<Request>) -> Steering {
             requests,
             ..Control::default()
         },
-        superseded: None,
+        ..Steering::default()
     }
 }
 

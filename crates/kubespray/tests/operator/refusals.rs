@@ -1,0 +1,241 @@
+//! What must not happen to a cluster is refused before a host is touched, and what is mended is seen at once.
+
+use api::{Cluster, ClusterNode, Run, cluster::ClusterState};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::world::{World, condition, is};
+
+impl World {
+    /// A cluster that a run has built, as far as the API can tell.
+    async fn built(&self) {
+        self.three_nodes().await;
+        self.cluster("first", json!({})).await;
+        let run = self.run_until(1).await.remove(0);
+        self.run_status(&run, json!({"phase": "Succeeded"})).await;
+        self.until("first", "is built", |cluster| {
+            let status = cluster.status.as_ref();
+            status.is_some_and(|status| status.state == Some(ClusterState::Created))
+        })
+        .await;
+    }
+
+    /// Waits until the cluster stalls with all of the words, and proves that nothing else came of it.
+    async fn refused(&self, words: &[&str]) {
+        let stalled = self
+            .until("first", "stalls", |cluster| {
+                let message = condition(cluster, "Stalled").map_or("", |stalled| stalled.2);
+                is(cluster, "Stalled", "InvalidSpec")
+                    && words.iter().all(|word| message.contains(word))
+            })
+            .await;
+        let status = stalled.status.unwrap();
+        let runs = self.all::<Run>().list(&ListParams::default()).await;
+        let shown =
+            serde_json::to_string_pretty(&(&status, &runs.unwrap().items[0].status)).unwrap();
+        assert_eq!(status.kubernetes_version.unwrap().to_string(), "1.34.4");
+        assert_eq!(status.state, Some(ClusterState::Created), "{shown}");
+        let runs = self.all::<Run>().list(&ListParams::default()).await;
+        assert_eq!(runs.unwrap().items.len(), 1, "a refusal starts no run");
+    }
+
+    async fn goes_on(&self) {
+        self.until("first", "goes on", |cluster| {
+            condition(cluster, "Stalled").is_none()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skipped_minor_is_refused_and_the_built_version_stays() {
+    let world = World::start().await;
+    world.built().await;
+    world
+        .cluster("first", json!({"kubernetesVersion": "1.36.0"}))
+        .await;
+    world
+        .refused(&[
+            "Cluster spec.kubernetesVersion",
+            "1.36.0",
+            "more than one minor version after the installed 1.34.4",
+            "write a version of 1.35",
+        ])
+        .await;
+    world.cluster("first", json!({})).await;
+    world.goes_on().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_head_of_the_inventory_can_neither_go_nor_move() {
+    let world = World::start().await;
+    world.built().await;
+    world
+        .all::<ClusterNode>()
+        .delete("master-1", &DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .refused(&[
+            "ClusterNode/master-1",
+            "missing",
+            "head of etcd",
+            "restore the ClusterNode master-1",
+        ])
+        .await;
+    // Another host in its place is no remedy.
+    world.node("master-2", "master", "10.0.0.9").await;
+    world
+        .refused(&["ClusterNode/master-1", "head of kube_control_plane"])
+        .await;
+    world
+        .all::<ClusterNode>()
+        .delete("master-2", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.node("master-1", "master", "10.0.0.1").await;
+    world.goes_on().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_contradicts_the_run_is_refused() {
+    let world = World::start().await;
+    world.built().await;
+    let clusters: Api<Cluster> = world.all();
+    let write = async |order: serde_json::Value| {
+        let patch = json!({"status": {"inventory": {"order": {"kube_node": order}}}});
+        clusters
+            .patch_status("first", &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
+        // Its own status does not wake a reconciler; a person who edits one goes on to touch something.
+        world.node("worker-1", "worker", "10.0.0.2").await;
+        world
+            .cluster("first", json!({"runner": {"maxForks": 7}}))
+            .await;
+    };
+    write(json!(["worker-2", "worker-1"])).await;
+    world
+        .refused(&[
+            "Cluster status.inventory.order.kube_node",
+            "worker-2, worker-1",
+            "built with is worker-1, worker-2",
+            "put the hosts back",
+        ])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_corrected_secret_lets_the_cluster_go_on_at_once() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    let reference = json!({"ssh": {"privateKeySecretRef": {"name": "ssh"}}});
+    world.cluster("first", reference).await;
+    let says = async |words: &str| {
+        world
+            .until("first", words, |cluster| {
+                let message = condition(cluster, "Stalled").map_or("", |stalled| stalled.2);
+                message.contains(words)
+            })
+            .await;
+    };
+    let store = async |key: &str, text: &str| {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ssh"}, "stringData": {key: text},
+        });
+        world.apply::<Secret>("ssh", secret).await;
+    };
+    // Each is seen within the patience of `until`, which is far shorter than the wait of a stalled cluster.
+    says("no such Secret").await;
+    store("id_rsa", "x").await;
+    says("it has: id_rsa").await;
+    store("ssh-privatekey", "ssh-ed25519 AAAA").await;
+    says("not a private key").await;
+    world
+        .all::<Secret>()
+        .delete("ssh", &DeleteParams::default())
+        .await
+        .unwrap();
+    says("no such Secret").await;
+    store(
+        "ssh-privatekey",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n",
+    )
+    .await;
+    assert_eq!(
+        world.run_until(1).await[0].name_any(),
+        "first-create-1",
+        "the cluster goes on"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_cluster_goes_on_when_the_first_is_gone() {
+    let world = World::start().await;
+    world.cluster("first", json!({})).await;
+    world
+        .until("first", "is held", |cluster| {
+            !cluster.finalizers().is_empty()
+        })
+        .await;
+    world.cluster("second", json!({})).await;
+    world
+        .until("second", "stalls", |cluster| {
+            is(cluster, "Stalled", "InvalidSpec")
+        })
+        .await;
+    world
+        .all::<Cluster>()
+        .delete("first", &DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .until("second", "goes on", |cluster| {
+            is(cluster, "Reconciling", "WaitingForHosts")
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_that_lost_what_it_needs_is_not_passed_over() {
+    let world = World::start().await;
+    world.built().await;
+    world
+        .cluster("first", json!({"deletionPolicy": "Reset"}))
+        .await;
+    // As the deletion of a namespace does it: what has no finalizer is gone first.
+    let all = ListParams::default();
+    let none = DeleteParams::default();
+    world
+        .all::<Run>()
+        .delete_collection(&none, &all)
+        .await
+        .unwrap();
+    world
+        .all::<ClusterNode>()
+        .delete_collection(&none, &all)
+        .await
+        .unwrap();
+    world.all::<Cluster>().delete("first", &none).await.unwrap();
+    world
+        .until("first", "says that no host was reset", |cluster| {
+            let message = condition(cluster, "Stalled").map_or("", |stalled| stalled.2);
+            message.contains("no host was reset") && message.contains("write Retain to forget")
+        })
+        .await;
+    world
+        .cluster("first", json!({"deletionPolicy": "Retain"}))
+        .await;
+    let clusters = world.all::<Cluster>();
+    let gone = kube::runtime::wait::await_condition(clusters, "first", |now: Option<&Cluster>| {
+        now.is_none()
+    });
+    tokio::time::timeout(std::time::Duration::from_secs(10), gone)
+        .await
+        .unwrap()
+        .unwrap();
+}
