@@ -273,30 +273,15 @@ pub enum ItemOutcome {
     Skipped,
 }
 
-/// Ansible's own counts of a host at the end.
+/// Ansible's own counts of a host at the end, of which these tell more than the tasks did: a rescue block takes failures back.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Stats {
-    /// Done, changed or not.
-    #[serde(default)]
-    pub ok: u32,
-    /// Done with a change.
-    #[serde(default)]
-    pub changed: u32,
-    /// Did not apply.
-    #[serde(default)]
-    pub skipped: u32,
     /// Failed.
     #[serde(default)]
     pub failed: u32,
     /// Not reached.
     #[serde(default)]
     pub unreachable: u32,
-    /// Failed, and mended by a rescue block.
-    #[serde(default)]
-    pub rescued: u32,
-    /// Failed, and ignored.
-    #[serde(default)]
-    pub ignored: u32,
 }
 
 #[expect(

@@ -24,7 +24,7 @@ mod variables;
 
 pub use check::{InventoryError, appends};
 pub use configuration::{Configuration, ConfigurationError, ansible_cfg, forks};
-pub use files::{InventoryFiles, WriteError};
+pub use files::InventoryFiles;
 pub use variables::ExtraVars;
 
 /// Everything an inventory is compiled from.

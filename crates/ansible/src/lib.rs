@@ -7,6 +7,7 @@
 
 pub mod catalogue;
 pub mod event;
+mod file;
 pub mod inventory;
 pub mod playbook;
 pub mod probe;
@@ -14,3 +15,5 @@ pub mod sandbox;
 pub mod slice;
 pub mod source;
 pub mod ssh;
+
+pub use file::FileError;

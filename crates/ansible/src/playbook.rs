@@ -3,13 +3,14 @@
 //! The process is a session of its own, reads nothing and writes to a file, so it outlives the runner that started it; a
 //! runner that comes back finds it by its process id and start time ([`PlaybookRun::adopt`]). It is paused and stopped
 //! between two tasks, where no host is at work. Killing it is the last resort: modules that run on hosts go on
-//! ([`leftovers`] waits for them). How it went is judged by its events against the hosts that were expected, never by the
+//! ([`leftovers`] waits for them); what it leaves on this machine is ended before the next playbook starts. How it went is judged by its events against the hosts that were expected, never by the
 //! exit code alone: Ansible exits with 0 when no host matched.
 
 mod classify;
 mod judge;
 mod leftover;
 mod process;
+mod remains;
 
 use std::{
     collections::BTreeMap,

@@ -2,8 +2,8 @@
 //!
 //! A dead host costs Ansible minutes and takes the living down with it. Here it costs one timeout, for any number of them,
 //! and the reason is known. Hosts that answer are logged in to while the dead ones are waited for. A login costs processor
-//! time on this machine (an ssh process each), so only so many are under way at once; no host counts as dead because it had
-//! to wait for its turn.
+//! time on this machine (an ssh process each), so only so many are under way at once. No host counts as dead because this
+//! machine was slow: a host is dead that takes no connection, and the kernel does that part.
 
 mod connect;
 mod login;
@@ -85,9 +85,17 @@ pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
     let logins = Semaphore::new(logins());
     let asked = targets.iter().map(async |target| {
         let turn = connections.acquire().await;
-        connect::connect(target, options).await?;
+        let connected = connect::connect(target, options).await;
         drop(turn);
-        log_in(target, options, &logins).await
+        match connected {
+            Ok(()) => log_in(target, options, &logins).await,
+            // It took the connection; the login, which may take longer, decides.
+            Err(problem) if problem.reason == Reason::LoginTimedOut => {
+                let _turn = logins.acquire().await;
+                login::login(target, options).await
+            }
+            Err(problem) => Err(problem),
+        }
     });
     reports(targets, join_all(asked).await, |facts| facts)
 }

@@ -12,7 +12,10 @@ use std::{
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
-use crate::catalogue::{CoreRange, CoreVersion, PythonRange, PythonVersion};
+use crate::{
+    FileError,
+    catalogue::{CoreRange, CoreVersion, PythonRange, PythonVersion},
+};
 
 /// What an environment is made for.
 #[derive(Clone, Debug)]
@@ -47,14 +50,8 @@ impl Sandbox {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read or written.
-    #[error("use {path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// No Python fits and none could be had.
     #[error(
         "find a Python from {oldest} to {newest}: none is on this machine and uv could not bring one ({reason}); install \
@@ -97,9 +94,9 @@ pub async fn ensure(
     cache: &Path,
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<Sandbox, Error> {
-    fs::create_dir_all(cache).map_err(file_error(cache))?;
+    fs::create_dir_all(cache).map_err(FileError::of(cache))?;
     let file = request.checkout.join("requirements.txt");
-    let requirements = fs::read_to_string(&file).map_err(file_error(&file))?;
+    let requirements = fs::read_to_string(&file).map_err(FileError::of(&file))?;
     let digest = digest(&requirements, request.python);
     let path = cache.join(&digest);
     let lock = lock(cache.join(format!("{digest}.lock"))).await?;
@@ -122,7 +119,7 @@ pub async fn ensure(
         Err(Error::Command { reason, .. }) => return Err(Error::Unfit { path, reason }),
         verified => verified?,
     };
-    fs::write(&complete, core.to_string()).map_err(file_error(&complete))?;
+    fs::write(&complete, core.to_string()).map_err(FileError::of(&complete))?;
     drop(lock);
     Ok(Sandbox { path, digest, core })
 }
@@ -153,13 +150,13 @@ fn digest(requirements: &str, python: PythonRange) -> String {
 }
 
 async fn lock(path: PathBuf) -> Result<fs::File, Error> {
-    let failed = file_error(&path);
+    let failed = FileError::of(&path);
     let file = fs::File::create(&path).map_err(&failed)?;
     tokio::task::spawn_blocking(move || file.lock().map(|()| file))
         .await
         .map_err(io::Error::other)
         .flatten()
-        .map_err(&failed)
+        .map_err(|error| failed(error).into())
 }
 
 async fn build(
@@ -170,7 +167,7 @@ async fn build(
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<(), Error> {
     if path.exists() {
-        fs::remove_dir_all(path).map_err(file_error(path))?;
+        fs::remove_dir_all(path).map_err(FileError::of(path))?;
     }
     let uv = uv(cache, progress).await?;
     let interpreter = interpreter(python, &uv, progress).await?;
@@ -393,14 +390,6 @@ async fn output(command: &mut Command, action: &'static str) -> Result<String, E
         action,
         reason: format!("{} ({tail})", output.status),
     })
-}
-
-fn file_error(path: &Path) -> impl Fn(io::Error) -> Error + use<> {
-    let path = path.to_owned();
-    move |source| Error::File {
-        path: path.clone(),
-        source,
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use std::{
 use sha2::{Digest, Sha256};
 use walkdir::{DirEntry, WalkDir};
 
+use crate::FileError;
+
 mod image;
 
 /// Where playbooks come from.
@@ -46,14 +48,8 @@ pub struct Checkout {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read or written.
-    #[error("use {path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// There is no such directory.
     #[error("{0} is not a directory")]
     NoDirectory(PathBuf),
@@ -177,7 +173,8 @@ fn workplace(cache: &Path) -> Result<tempfile::TempDir, Error> {
     tempfile::Builder::new()
         .prefix(".fetch-")
         .tempdir_in(cache)
-        .map_err(file_error(cache))
+        .map_err(FileError::of(cache))
+        .map_err(Error::File)
 }
 
 /// Copies a tree into the cache under its digest.
@@ -284,9 +281,9 @@ fn entries(tree: &Path) -> impl Iterator<Item = Result<DirEntry, Error>> {
         .into_iter()
         .filter_entry(counts)
         .map(move |entry| {
-            entry.map_err(|error| Error::File {
-                path: error.path().unwrap_or(&root).to_owned(),
-                source: error.into(),
+            entry.map_err(|error| {
+                let path = error.path().unwrap_or(&root).to_owned();
+                Error::File(FileError::of(&path)(error.into()))
             })
         })
 }
@@ -296,10 +293,7 @@ pub fn digest(tree: &Path) -> Result<String, Error> {
     let mut hash = Sha256::new();
     for entry in entries(tree) {
         let entry = entry?;
-        let failed = |source| Error::File {
-            path: entry.path().to_owned(),
-            source,
-        };
+        let failed = FileError::of(entry.path());
         let name = entry
             .path()
             .strip_prefix(tree)
@@ -312,7 +306,7 @@ pub fn digest(tree: &Path) -> Result<String, Error> {
             hash.update(b"\0link\0");
             hash.update(
                 fs::read_link(entry.path())
-                    .map_err(failed)?
+                    .map_err(&failed)?
                     .as_os_str()
                     .as_bytes(),
             );
@@ -321,10 +315,10 @@ pub fn digest(tree: &Path) -> Result<String, Error> {
             let program = metadata.permissions().mode() & 0o100 != 0;
             hash.update(if program { b"\0prog\0" } else { b"\0file\0" });
             hash.update(metadata.len().to_le_bytes());
-            let mut file = fs::File::open(entry.path()).map_err(failed)?;
+            let mut file = fs::File::open(entry.path()).map_err(&failed)?;
             let mut buffer = vec![0; 1 << 16];
             loop {
-                let read = file.read(&mut buffer).map_err(failed)?;
+                let read = file.read(&mut buffer).map_err(&failed)?;
                 let Some(part) = buffer.get(..read).filter(|part| !part.is_empty()) else {
                     break;
                 };
@@ -340,19 +334,19 @@ fn copy(tree: &Path, target: &Path, cache: &Path) -> Result<(), Error> {
     let work = tempfile::Builder::new()
         .prefix(".copy-")
         .tempdir_in(cache)
-        .map_err(file_error(cache))?;
+        .map_err(FileError::of(cache))?;
     for entry in entries(tree) {
         let entry = entry?;
         let from = entry.path();
         let to = work.path().join(from.strip_prefix(tree).unwrap_or(from));
         let kind = entry.file_type();
         if kind.is_dir() {
-            fs::create_dir(&to).map_err(file_error(&to))?;
+            fs::create_dir(&to).map_err(FileError::of(&to))?;
         } else if kind.is_symlink() {
-            let link = fs::read_link(from).map_err(file_error(from))?;
-            std::os::unix::fs::symlink(link, &to).map_err(file_error(&to))?;
+            let link = fs::read_link(from).map_err(FileError::of(from))?;
+            std::os::unix::fs::symlink(link, &to).map_err(FileError::of(&to))?;
         } else {
-            fs::copy(from, &to).map_err(file_error(from))?;
+            fs::copy(from, &to).map_err(FileError::of(from))?;
         }
     }
     if fs::rename(work.path(), target).is_ok() {
@@ -363,16 +357,13 @@ fn copy(tree: &Path, target: &Path, cache: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let changed = work.path().with_extension("changed");
-    fs::rename(target, &changed).map_err(file_error(target))?;
-    fs::rename(work.path(), target).map_err(file_error(target))?;
-    fs::remove_dir_all(&changed).map_err(file_error(&changed))
+    fs::rename(target, &changed).map_err(FileError::of(target))?;
+    fs::rename(work.path(), target).map_err(FileError::of(target))?;
+    fs::remove_dir_all(&changed).map_err(FileError::of(&changed))?;
+    Ok(())
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {
-    fs::create_dir_all(path).map_err(file_error(path))
-}
-
-fn file_error(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
-    let path = path.to_owned();
-    move |source| Error::File { path, source }
+    fs::create_dir_all(path).map_err(FileError::of(path))?;
+    Ok(())
 }

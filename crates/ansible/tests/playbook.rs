@@ -129,6 +129,18 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
+/// The processes of a run, by their environment.
+fn at_work(run: &PlaybookRun) -> Vec<i32> {
+    let work = run.work.as_os_str().as_encoded_bytes();
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| contains(&environ, work))
+        })
+        .collect()
+}
+
 fn is_gone(pid: i32) -> bool {
     killpg(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
 }
@@ -379,10 +391,27 @@ async fn a_process_that_somebody_killed_has_crashed() {
     let place = Place::new(HANGS).await;
     let mut handle = place.start().await;
     until(&mut handle, hangs).await;
+    let module = async {
+        let sleeps = |pid: i32| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\x00600\0")
+        };
+        while !at_work(&place.run).into_iter().any(sleeps) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, module).await.expect("the module runs");
     kill(Pid::from_raw(handle.pid()), Signal::SIGKILL).expect("kill");
-    // Its workers hold the process group: they are for the caller to end.
     let waited = timeout(Duration::from_secs(5), handle.wait()).await;
-    handle.kill().await.expect("the rest of its group");
+    // Its workers and their modules go on until somebody comes back to it.
+    assert_ne!(at_work(&place.run), Vec::<i32>::new());
+    assert!(matches!(place.run.adopt(), Ok(Adopted::Ended(_))));
+    let gone = async {
+        while !at_work(&place.run).is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let gone = timeout(Duration::from_secs(20), gone).await;
+    assert!(gone.is_ok(), "left: {:?}", at_work(&place.run));
     let outcome = waited
         .expect("its end is seen at once")
         .expect("an outcome");

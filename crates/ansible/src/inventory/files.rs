@@ -10,6 +10,7 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{GROUPS, Inventory, K8S_CLUSTER, NEEDS_ETCD};
+use crate::FileError;
 
 /// The files that were written.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,21 +21,10 @@ pub struct InventoryFiles {
     pub vars: PathBuf,
 }
 
-/// Why a file could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("write {path}")]
-pub struct WriteError {
-    /// The file or directory.
-    pub path: PathBuf,
-    /// Why.
-    #[source]
-    pub source: io::Error,
-}
-
 impl Inventory {
     /// Writes `inventory/inventory.json` and `vars.json` into a run's directory, readable by the owner alone, and makes the
     /// cluster's own directories.
-    pub fn write(&self, run: &Path) -> Result<InventoryFiles, WriteError> {
+    pub fn write(&self, run: &Path) -> Result<InventoryFiles, FileError> {
         let inventory = run.join("inventory");
         let own = [
             &self.directories.facts,
@@ -84,16 +74,13 @@ impl Inventory {
     }
 }
 
-fn private_directory(path: &Path) -> Result<(), WriteError> {
+fn private_directory(path: &Path) -> Result<(), FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|source| WriteError {
-        path: path.to_owned(),
-        source,
-    })
+    made.map_err(FileError::of(path))
 }
 
 /// Writes through a sibling and a rename, so that a reader never sees half a file.
-fn private_file(path: &Path, content: &Value) -> Result<(), WriteError> {
+fn private_file(path: &Path, content: &Value) -> Result<(), FileError> {
     let partial = path.with_extension("json.partial");
     let write = || -> io::Result<()> {
         let mut options = OpenOptions::new();
@@ -103,8 +90,5 @@ fn private_file(path: &Path, content: &Value) -> Result<(), WriteError> {
         file.write_all(b"\n")?;
         fs::rename(&partial, path)
     };
-    write().map_err(|source| WriteError {
-        path: path.to_owned(),
-        source,
-    })
+    write().map_err(FileError::of(path))
 }

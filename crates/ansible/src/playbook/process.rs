@@ -30,7 +30,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Adopted, End, Error, Handle, Outcome, PlaybookRun, remove, write};
+use super::{Adopted, End, Error, Handle, Outcome, PlaybookRun, remains, remove, write};
 use crate::event::{self, PLUGIN, PLUGIN_NAME, Tally};
 
 /// ansible-playbook ends in under 0.2 s when it is terminated (measured); then it is killed.
@@ -61,6 +61,7 @@ pub(super) async fn start(run: &PlaybookRun) -> Result<Handle, Error> {
             pid: recorded.pid,
         });
     }
+    remains::end(run)?;
     prepare(run)?;
     let bell = bind(run);
     let mut child = spawn(run)?;
@@ -105,6 +106,7 @@ pub(super) fn adopt(run: &PlaybookRun) -> Result<Adopted, Error> {
         return Ok(Adopted::Never);
     };
     if !is_alive(&recorded) {
+        remains::end(run)?;
         return Ok(Adopted::Ended(outcome(run, End::Unseen)?));
     }
     let killed = Arc::new(AtomicBool::new(false));

@@ -6,7 +6,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt},
     net::TcpStream,
     process::{Child, Command},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{Options, Problem, Reason, Target, login};
@@ -27,17 +27,21 @@ pub(super) async fn connect(target: &Target, options: &Options) -> Result<(), Pr
     }
 }
 
-/// The same without a bastion.
+/// The same without a bastion. Who takes the connection is not dead, however long its greeting takes: that may be the fault of
+/// a busy machine, this one among them.
 pub(super) async fn directly(address: &str, port: u16, limit: Duration) -> Result<(), Problem> {
-    let greeting = async {
-        let mut stream = TcpStream::connect((address, port))
-            .await
-            .map_err(|error| connection_problem(&error))?;
-        banner(&mut stream).await.map_err(|error| not_ssh(&error))
-    };
-    timeout(limit, greeting)
+    let deadline = Instant::now() + limit;
+    let mut stream = timeout_at(deadline, TcpStream::connect((address, port)))
         .await
-        .unwrap_or_else(|_| Err(no_answer(limit)))
+        .map_err(|_| no_answer(limit))?
+        .map_err(|error| connection_problem(&error))?;
+    timeout_at(deadline, banner(&mut stream))
+        .await
+        .map_err(|_| {
+            let detail = format!("no banner within {} s", limit.as_secs_f32());
+            Problem::new(Reason::LoginTimedOut, detail)
+        })?
+        .map_err(|error| not_ssh(&error))
 }
 
 /// Logs in to the bastion and leaves a connection that all share.

@@ -78,7 +78,7 @@ pub enum Reason {
     NoRoute,
     /// What answers is not ssh.
     NotSsh,
-    /// It answers, but a login does not come to its end, twice.
+    /// It takes connections, but a login does not come to its end.
     LoginTimedOut,
     /// It shows another key than the one that is known.
     HostKeyChanged,

@@ -25,6 +25,7 @@ use oci_client::{
 use tar::EntryType;
 
 use super::Error;
+use crate::FileError;
 
 /// What one image may make us write: kubespray is about 10 MiB.
 const MOST_BYTES: u64 = 256 << 20;
@@ -70,7 +71,7 @@ async fn download(image: &str, work: &Path) -> Result<(String, Vec<PathBuf>), Er
         let path = work.join(format!("layer-{index}"));
         let file = tokio::fs::File::create(&path)
             .await
-            .map_err(super::file_error(&path))?;
+            .map_err(FileError::of(&path))?;
         client
             .pull_blob(&reference, layer, file)
             .await
@@ -138,7 +139,7 @@ fn unpack(image: &str, layers: &[PathBuf], tree: &Path) -> Result<(), Error> {
         place: format!("image {image}"),
         missing: "directory with cluster.yml and roles",
     })?;
-    fs::create_dir_all(tree).map_err(super::file_error(tree))?;
+    fs::create_dir_all(tree).map_err(FileError::of(tree))?;
     let mut room = MOST_BYTES;
     for (number, layer) in layers.iter().enumerate() {
         let wanted = |path: &Path, entry| files.get(path) == Some(&(number, entry));
@@ -149,7 +150,7 @@ fn unpack(image: &str, layers: &[PathBuf], tree: &Path) -> Result<(), Error> {
     if !requirements.exists() {
         let pins = installed(&files);
         if !pins.is_empty() {
-            fs::write(&requirements, pins).map_err(super::file_error(&requirements))?;
+            fs::write(&requirements, pins).map_err(FileError::of(&requirements))?;
         }
     }
     Ok(())

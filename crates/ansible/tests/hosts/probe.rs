@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write as _,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
 };
@@ -183,10 +183,11 @@ async fn a_host_that_does_not_answer_says_how() {
     };
     let ask = async |target| reason(one(connect(&[target], &options).await));
     assert_eq!(ask(target(free_port())).await, Some(Reason::Refused));
+    let dead = Dead::new();
+    assert_eq!(ask(target(dead.port)).await, Some(Reason::TimedOut));
     // It takes connections and says nothing.
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = silent.local_addr().expect("its number").port();
-    assert_eq!(ask(target(port)).await, Some(Reason::TimedOut));
+    let silent = answering(b"");
+    assert_eq!(ask(target(silent)).await, Some(Reason::LoginTimedOut));
     let patient = Options {
         connect_timeout: Duration::from_secs(20),
         ..options
@@ -214,6 +215,28 @@ fn answering(words: &'static [u8]) -> u16 {
         }
     });
     port
+}
+
+/// A port that swallows every packet, as a dead host's address does: its queue is full.
+struct Dead {
+    port: u16,
+    _listener: tokio::net::TcpListener,
+    _queue: Vec<TcpStream>,
+}
+
+impl Dead {
+    fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind(([127, 0, 0, 1], 0).into()).expect("a port");
+        let listener = socket.listen(0).expect("a queue");
+        let address = listener.local_addr().expect("its number");
+        let enter = || TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok();
+        Self {
+            port: address.port(),
+            _listener: listener,
+            _queue: std::iter::from_fn(enter).collect(),
+        }
+    }
 }
 
 /// A host that hangs at its login has answered: that is not what a dead one does.
@@ -260,11 +283,10 @@ async fn hosts_are_logged_in_to_while_others_are_waited_for() {
 #[tokio::test]
 async fn dead_hosts_cost_one_timeout_together() {
     let sshd = Sshd::start().await;
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let dead = silent.local_addr().expect("its number").port();
+    let dead = Dead::new();
     let alive = answering(b"SSH-2.0-test\r\n");
     let targets: Vec<Target> = (0..200)
-        .map(|number| target(if number % 10 == 0 { dead } else { alive }))
+        .map(|number| target(if number % 10 == 0 { dead.port } else { alive }))
         .collect();
     let options = Options {
         connect_timeout: Duration::from_secs(2),

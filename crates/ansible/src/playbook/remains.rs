@@ -1,0 +1,60 @@
+//! What an ansible-playbook that was killed leaves on this machine.
+//!
+//! Its workers go on with their task, and modules that run here with them; a second playbook must not work beside them. They
+//! are told by the control directory in their environment: a process id alone may have been given to another program since,
+//! and since ansible-core 2.18 each worker is a session of its own. Connections that ssh keeps open are left: they do
+//! nothing.
+
+use std::{collections::BTreeSet, fs};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, getsid},
+};
+
+use super::{Error, PlaybookRun};
+
+/// Kills the workers and local modules of the run; to be called when its ansible-playbook is gone.
+pub(super) fn end(run: &PlaybookRun) -> Result<(), Error> {
+    let ours = ours(run);
+    let workers = ours.iter().filter(|pid| is_playbook(**pid));
+    let sessions: BTreeSet<Pid> = workers.filter_map(|pid| getsid(Some(*pid)).ok()).collect();
+    for pid in ours {
+        if !getsid(Some(pid)).is_ok_and(|session| sessions.contains(&session)) {
+            continue;
+        }
+        match kill(pid, Signal::SIGKILL) {
+            Ok(()) | Err(nix::Error::ESRCH) => {}
+            Err(source) => {
+                return Err(Error::Signal {
+                    pid: pid.as_raw(),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The processes with the run's control directory in their environment.
+fn ours(run: &PlaybookRun) -> Vec<Pid> {
+    let variable = format!("WINDLASS_CONTROL={}", run.control().display());
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| words(*pid, "environ").any(|word| word == variable.as_bytes()))
+        .map(Pid::from_raw)
+        .collect()
+}
+
+/// A worker is a copy of ansible-playbook, command line and all; modules and ssh are given no inventory.
+fn is_playbook(pid: Pid) -> bool {
+    words(pid.as_raw(), "cmdline").any(|word| word == b"--inventory")
+}
+
+/// What the kernel keeps as words that end in a zero byte. A process that is gone, or another user's, has none.
+fn words(pid: i32, file: &str) -> impl Iterator<Item = Vec<u8>> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let words: Vec<Vec<u8>> = bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+    words.into_iter()
+}
