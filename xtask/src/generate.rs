@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 
-use crate::tools;
+use crate::{deploy, image, tools};
 
 /// Writes every generated file.
 pub(crate) fn write() -> anyhow::Result<()> {
@@ -61,6 +61,7 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         );
         describe(&value, &mut reference);
     }
+    files.extend(deploy::files()?);
     files.insert("docs/reference/custom-resources.md".into(), reference);
     files.insert("docs/reference/command-line.md".into(), command_line()?);
     Ok(files)
@@ -127,7 +128,7 @@ fn command_line() -> anyhow::Result<String> {
         "--package",
         "windlass",
     ]))?;
-    let program = tools::root().join("target/debug/windlass");
+    let program = image::target().join("debug/windlass");
     let main = help(&program, &[])?;
     let mut reference = format!(
         "# Command line\n\nGenerated from the program's own help by `cargo xtask generate`.\n\n## windlass\n\n```text\n{main}```\n"

@@ -6,8 +6,10 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod demo;
+mod deploy;
 mod generate;
 mod hosts;
+mod image;
 mod test;
 mod testenv;
 mod tools;
@@ -30,6 +32,8 @@ enum Command {
     Test(test::Test),
     /// Write the files that are generated from the code: CRDs and references.
     Generate,
+    /// Build the operator's and the runner's container image, without a container engine.
+    Image(image::Image),
     /// Throw-away hosts with ssh, in a network of their own.
     #[command(subcommand)]
     Hosts(hosts::Command),
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::bench(&options),
         Command::Test(options) => test::test(&options),
         Command::Generate => generate::write(),
+        Command::Image(options) => image::image(&options),
         Command::Hosts(command) => hosts::run(command),
         Command::Testenv(command) => testenv::run(command),
     };

@@ -37,7 +37,8 @@ pub struct Template {
     pub image: String,
     /// The image that runs execute in where the Cluster names none.
     pub runner_image: String,
-    /// The ClusterRole that the runner's ServiceAccount is bound to in the namespace of the run.
+    /// The ClusterRole that the runner's ServiceAccount is bound to in the namespace of the run. Empty: the account and
+    /// its rights are there already, and the operator has no right to make any.
     pub cluster_role: String,
     /// When images are pulled: Always, IfNotPresent or Never.
     pub pull_policy: String,
@@ -122,11 +123,13 @@ impl Jobs {
     }
 
     async fn prepare(&self, namespace: &str, cluster: Option<&Cluster>) -> Result<(), Error> {
-        let (account, binding) = service_account(&self.template.cluster_role);
-        self.ensure::<ServiceAccount>(namespace, &account, "apply the runner's ServiceAccount")
-            .await?;
-        self.ensure::<RoleBinding>(namespace, &binding, "apply the runner's RoleBinding")
-            .await?;
+        if !self.template.cluster_role.is_empty() {
+            let (account, binding) = service_account(&self.template.cluster_role);
+            self.ensure::<ServiceAccount>(namespace, &account, "apply the runner's ServiceAccount")
+                .await?;
+            self.ensure::<RoleBinding>(namespace, &binding, "apply the runner's RoleBinding")
+                .await?;
+        }
         let claim = cluster.map(claim).transpose().map_err(Error::Template)?;
         if let Some(claim) = claim.flatten() {
             let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);

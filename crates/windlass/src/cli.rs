@@ -134,7 +134,7 @@ pub(crate) struct Controller {
         value_name = "POLICY"
     )]
     pub(crate) image_pull_policy: String,
-    /// The ClusterRole that the runners' ServiceAccounts are bound to
+    /// The ClusterRole that the runners' ServiceAccounts are bound to; empty: accounts are there already
     #[arg(long, default_value = "windlass-runner", value_name = "NAME")]
     pub(crate) runner_role: String,
     /// Work only while holding this Lease, so that one of several replicas does

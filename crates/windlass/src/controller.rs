@@ -21,7 +21,10 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         tokio::spawn(serving);
     }
     let scope = Scope {
-        namespace: options.watch_namespace.clone(),
+        namespace: options
+            .watch_namespace
+            .clone()
+            .filter(|namespace| !namespace.is_empty()),
         jobs: jobs(&options),
         metrics,
     };

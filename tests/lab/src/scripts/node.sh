@@ -60,8 +60,9 @@ controllerManager: {extraArgs: [{name: allocate-node-cidrs, value: "false"}]}
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cgroupDriver: systemd
-# The disk is the machine's: how full it is says nothing of this node.
+# The disk is the machine's: how full it is says nothing of this node, and no image can be had again.
 evictionHard: {memory.available: 100Mi, nodefs.available: 100Mi, imagefs.available: 100Mi}
+imageGCHighThresholdPercent: 100
 ---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration

@@ -1,0 +1,266 @@
+//! What installs Windlass in a cluster: plain manifests and a Helm chart from one description, so that they cannot differ.
+//!
+//! A [`Flavour`] says for whom an object is written: a manifest gets the default, the chart gets the expression that gives
+//! it. Rights are listed one by one, without wildcards: what an operator may do is what its code does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+mod monitoring;
+mod objects;
+
+/// Where the files are.
+const DIRECTORY: &str = "deploy";
+
+/// For whom an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavour {
+    /// A manifest of an operator for the whole cluster.
+    Cluster,
+    /// A manifest of an operator for one namespace, its own.
+    Namespaced,
+    /// A template of the chart.
+    Chart,
+}
+
+impl Flavour {
+    /// A value with a default, and the expression of the chart that gives it. The expression holds no double quotes.
+    fn value(self, default: impl Into<Value>, expression: &'static str) -> Value {
+        match self {
+            // By its number alone: the printer folds long lines, which must not happen to an expression.
+            Self::Chart => Value::String(format!("{OPEN}{}{CLOSE}", remember(expression))),
+            Self::Cluster | Self::Namespaced => default.into(),
+        }
+    }
+
+    fn namespace(self) -> Value {
+        self.value(NAMESPACE, ".Release.Namespace")
+    }
+}
+
+/// The namespace of the plain manifests.
+const NAMESPACE: &str = "windlass-system";
+
+/// Mark the number of an expression until the text is written.
+const OPEN: &str = "<<<";
+const CLOSE: &str = ">>>";
+
+/// The expressions by their numbers.
+static EXPRESSIONS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+fn remember(expression: &'static str) -> usize {
+    let mut known = EXPRESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = known.iter().position(|other| *other == expression);
+    place.unwrap_or_else(|| {
+        known.push(expression);
+        known.len() - 1
+    })
+}
+
+fn recall(number: &str) -> &'static str {
+    let known = EXPRESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = number.parse::<usize>().ok();
+    place
+        .and_then(|place| known.get(place).copied())
+        .unwrap_or_default()
+}
+
+/// One template of the chart, and the part of a manifest that it is.
+struct Part {
+    name: &'static str,
+    /// When the chart holds it; none: always.
+    condition: Option<&'static str>,
+    objects: fn(Flavour) -> Vec<Value>,
+}
+
+const PARTS: [Part; 6] = [
+    Part {
+        name: "rbac",
+        condition: None,
+        objects: objects::accounts,
+    },
+    Part {
+        name: "rbac-cluster",
+        condition: Some("not .Values.namespaced"),
+        objects: objects::cluster_rights,
+    },
+    Part {
+        name: "rbac-namespaced",
+        condition: Some(".Values.namespaced"),
+        objects: objects::namespaced_rights,
+    },
+    Part {
+        name: "deployment",
+        condition: None,
+        objects: objects::deployment,
+    },
+    Part {
+        name: "poddisruptionbudget",
+        condition: Some(".Values.podDisruptionBudget.enabled"),
+        objects: objects::disruption_budget,
+    },
+    Part {
+        name: "networkpolicy",
+        condition: Some(".Values.networkPolicy.enabled"),
+        objects: objects::network_policy,
+    },
+];
+
+const MONITORING: [Part; 3] = [
+    Part {
+        name: "servicemonitor",
+        condition: Some(".Values.monitoring.serviceMonitor"),
+        objects: monitoring::service_monitor,
+    },
+    Part {
+        name: "prometheusrule",
+        condition: Some(".Values.monitoring.rules"),
+        objects: monitoring::rules,
+    },
+    Part {
+        name: "dashboard",
+        condition: Some(".Values.monitoring.dashboard"),
+        objects: monitoring::dashboard,
+    },
+];
+
+/// Every file by its path.
+pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
+    let mut files = BTreeMap::new();
+    let mut put = |path: &str, text: String| {
+        files.insert(Path::new(DIRECTORY).join(path), text);
+    };
+    let mut crds = HEAD.to_owned();
+    for definition in api::custom_resource_definitions() {
+        let value = serde_json::to_value(&definition).context("serialise a CRD")?;
+        let text = document(&value)?;
+        crds.push_str(&text);
+        let name = definition.metadata.name.unwrap_or_default();
+        put(
+            &format!("chart/windlass/crds/{name}.yaml"),
+            format!("{HEAD}{text}"),
+        );
+    }
+    put("manifests/crds.yaml", crds);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+    }});
+    for (path, flavour, without) in [
+        (
+            "manifests/windlass.yaml",
+            Flavour::Cluster,
+            "rbac-namespaced",
+        ),
+        (
+            "manifests/windlass-namespaced.yaml",
+            Flavour::Namespaced,
+            "rbac-cluster",
+        ),
+    ] {
+        let mut text = format!("{HEAD}{}", document(&namespace)?);
+        for part in PARTS.iter().filter(|part| part.name != without) {
+            text.push_str(&documents(part, flavour)?);
+        }
+        put(path, text);
+    }
+    let mut text = HEAD.to_owned();
+    for part in &MONITORING {
+        text.push_str(&documents(part, Flavour::Cluster)?);
+    }
+    put("manifests/monitoring.yaml", text);
+    for part in PARTS.iter().chain(&MONITORING) {
+        let mut text = template(&documents(part, Flavour::Chart)?);
+        if let Some(condition) = part.condition {
+            text = format!("{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n");
+        }
+        put(
+            &format!("chart/windlass/templates/{}.yaml", part.name),
+            text,
+        );
+    }
+    put("chart/windlass/Chart.yaml", chart()?);
+    put("chart/windlass/values.yaml", VALUES.to_owned());
+    put("grafana/windlass.json", monitoring::board()? + "\n");
+    Ok(files)
+}
+
+fn documents(part: &Part, flavour: Flavour) -> Result<String> {
+    (part.objects)(flavour).iter().map(document).collect()
+}
+
+fn document(value: &Value) -> Result<String> {
+    let yaml = serde_saphyr::to_string(value).context("print an object")?;
+    Ok(format!("---\n{}\n", yaml.trim_end()))
+}
+
+/// Turns marks into expressions of the chart. The printer may have put quotes around a mark; the expression brings its own.
+fn template(text: &str) -> String {
+    let mut rest = text;
+    let mut out = String::new();
+    while let Some((before, after)) = rest.split_once(OPEN) {
+        let (number, after) = after.split_once(CLOSE).unwrap_or((after, ""));
+        let quote = before
+            .chars()
+            .last()
+            .filter(|last| ['"', '\''].contains(last));
+        out.push_str(quote.map_or(before, |quote| before.trim_end_matches(quote)));
+        out.push_str("{{ ");
+        out.push_str(recall(number));
+        out.push_str(" }}");
+        rest = quote.map_or(after, |quote| after.strip_prefix(quote).unwrap_or(after));
+    }
+    out + rest
+}
+
+fn chart() -> Result<String> {
+    let version = env!("CARGO_PKG_VERSION");
+    let value = json!({
+        "apiVersion": "v2", "name": "windlass", "type": "application",
+        "description": "One operator for the whole life of Kubernetes clusters",
+        "version": version, "appVersion": version, "kubeVersion": ">=1.31.0-0",
+    });
+    Ok(serde_saphyr::to_string(&value)
+        .context("print the chart")?
+        .trim_end()
+        .to_owned()
+        + "\n")
+}
+
+const HEAD: &str = "# Generated by `cargo xtask generate`.\n";
+
+const VALUES: &str = include_str!("deploy/values.yaml");
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn expressions_lose_the_printers_quotes() {
+        let [x, y, z] = [".x", ".y | quote", ".z"].map(remember);
+        let text = format!("a: <<<{x}>>>\nb: \"<<<{y}>>>\"\nc: 'v<<<{z}>>>'\n");
+        let expected = "a: {{ .x }}\nb: {{ .y | quote }}\nc: 'v{{ .z }}'\n";
+        assert_eq!(template(&text), expected);
+    }
+
+    #[test]
+    fn no_right_is_a_wildcard() {
+        let mut rules = 0;
+        for part in &PARTS {
+            for flavour in [Flavour::Cluster, Flavour::Namespaced] {
+                for object in (part.objects)(flavour) {
+                    for rule in object["rules"].as_array().into_iter().flatten() {
+                        rules += 1;
+                        assert!(!rule.to_string().contains('*'), "{rule}");
+                    }
+                }
+            }
+        }
+        assert!(rules > 10);
+    }
+}

@@ -1,0 +1,141 @@
+//! What watches an operator: a ServiceMonitor, alert rules and a board.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::{Flavour, objects::labels};
+
+fn metadata(flavour: Flavour, name: &str) -> Value {
+    json!({"name": name, "namespace": flavour.namespace(), "labels": labels()})
+}
+
+pub(super) fn service_monitor(flavour: Flavour) -> Vec<Value> {
+    vec![json!({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor",
+        "metadata": metadata(flavour, "windlass"),
+        "spec": {
+            "selector": {"matchLabels": labels()},
+            "endpoints": [{"port": "metrics", "interval": "30s"}],
+        },
+    })]
+}
+
+pub(super) fn rules(flavour: Flavour) -> Vec<Value> {
+    let alert = |name: &str, expression: &str, wait: &str, severity: &str, summary: &str| {
+        json!({
+            "alert": name, "expr": expression, "for": wait,
+            "labels": {"severity": severity}, "annotations": {"summary": summary},
+        })
+    };
+    let rules = [
+        alert(
+            "WindlassNoLeader",
+            "(sum(windlass_leader) or vector(0)) != 1",
+            "2m",
+            "critical",
+            "Not exactly one replica of Windlass works: no cluster is looked after.",
+        ),
+        alert(
+            "WindlassReconcileErrors",
+            "sum by (kind) (rate(windlass_reconcile_total{outcome=\"error\"}[10m])) > 0.1",
+            "15m",
+            "warning",
+            "Passes of a reconciler keep failing; the operator's log says why.",
+        ),
+        alert(
+            "WindlassClusterUnhealthy",
+            "sum(windlass_cluster_health{health=\"HEALTH_ERR\"}) > 0",
+            "5m",
+            "critical",
+            "A cluster does not work: kubectl get clusters -A shows which.",
+        ),
+        alert(
+            "WindlassClusterFailed",
+            "sum(windlass_clusters{state=\"Failed\"}) > 0",
+            "1m",
+            "warning",
+            "An operation failed and waits for a person: windlass status says what to do.",
+        ),
+    ];
+    vec![json!({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule",
+        "metadata": metadata(flavour, "windlass"),
+        "spec": {"groups": [{"name": "windlass", "rules": rules}]},
+    })]
+}
+
+pub(super) fn dashboard(flavour: Flavour) -> Vec<Value> {
+    let mut metadata = metadata(flavour, "windlass-dashboard");
+    metadata["labels"]["grafana_dashboard"] = json!("1");
+    // The board has its own braces; the chart passes them on as they are.
+    let board = board().unwrap_or_default();
+    let data = match flavour {
+        Flavour::Chart => json!(board.replace("{{", "{{`{{`}}")),
+        Flavour::Cluster | Flavour::Namespaced => json!(board),
+    };
+    vec![json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"windlass.json": data},
+    })]
+}
+
+/// The board as Grafana imports it.
+pub(super) fn board() -> Result<String> {
+    let panels = [
+        (
+            "Clusters by state",
+            "sum by (state) (windlass_clusters)",
+            "{{state}}",
+            "short",
+        ),
+        (
+            "Clusters by health",
+            "sum by (health) (windlass_cluster_health)",
+            "{{health}}",
+            "short",
+        ),
+        (
+            "Hosts by health",
+            "sum by (health) (windlass_nodes)",
+            "{{health}}",
+            "short",
+        ),
+        (
+            "Runs by phase",
+            "sum by (phase) (windlass_runs)",
+            "{{phase}}",
+            "short",
+        ),
+        (
+            "Passes a second",
+            "sum by (kind, outcome) (rate(windlass_reconcile_total[5m]))",
+            "{{kind}} {{outcome}}",
+            "ops",
+        ),
+        (
+            "Resident memory",
+            "process_resident_memory_bytes{job=\"windlass-metrics\"}",
+            "{{pod}}",
+            "bytes",
+        ),
+    ];
+    let panels: Vec<_> = (0_u32..)
+        .zip(panels)
+        .map(|(number, panel)| {
+            let (title, expression, legend, unit) = panel;
+            json!({
+                "id": number + 1, "type": "timeseries", "title": title,
+                "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                "gridPos": {"x": number % 2 * 12, "y": number / 2 * 8, "w": 12, "h": 8},
+                "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+                "targets": [{"refId": "A", "expr": expression, "legendFormat": legend}],
+            })
+        })
+        .collect();
+    let board = json!({
+        "title": "Windlass", "uid": "windlass", "schemaVersion": 39, "editable": true,
+        "tags": ["windlass"], "time": {"from": "now-6h", "to": "now"}, "refresh": "30s",
+        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus"}]},
+        "panels": panels,
+    });
+    serde_json::to_string_pretty(&board).context("print the board")
+}

@@ -1,0 +1,260 @@
+//! `cargo xtask image`: the operator's image and the runner's, without a container engine.
+//!
+//! The operator's holds one static program, the bundle, and git with what it needs; nothing in it can be logged in to. The
+//! runner's is a small Debian with ssh and the Python environment of a release. Each is one tar with an OCI layout, for
+//! `ctr images import`, `skopeo copy oci-archive:...` or `podman load`, and the same bytes from the same input.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use lab::progress::Terminal;
+use lab::{Progress as _, cache, command, packages};
+use serde_json::json;
+
+use crate::tools;
+
+mod layer;
+
+use layer::{Description, Layer};
+
+/// Options of `image`.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Image {
+    /// Build the program without optimisation: quick, for tests
+    #[arg(long)]
+    debug: bool,
+    /// The operator's image alone
+    #[arg(long)]
+    operator_only: bool,
+    /// Where the images are written [default: target/images]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What was written.
+struct Written {
+    path: PathBuf,
+    reference: String,
+    digest: String,
+}
+
+/// Builds and writes the images.
+pub(crate) fn image(options: &Image) -> Result<()> {
+    let out = options
+        .out
+        .clone()
+        .unwrap_or_else(|| target().join("images"));
+    let program = program(options)?;
+    let root = root(&program)?;
+    fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
+    let blobs = tempfile::tempdir_in(&out).context("make a directory for layers")?;
+    let mut written = vec![operator(&program, &root, blobs.path(), &out)?];
+    if !options.operator_only {
+        written.push(runner(&root, blobs.path(), &out)?);
+    }
+    for image in written {
+        let Written {
+            path,
+            reference,
+            digest,
+        } = image;
+        println!("{reference}  {digest}  {}", path.display());
+    }
+    Ok(())
+}
+
+/// The static program.
+fn program(options: &Image) -> Result<PathBuf> {
+    packages::ensure(&[("musl-tools", "musl-gcc")], &Terminal::default())?;
+    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let installed =
+        command::output(Command::new("rustup").args(["target", "list", "--installed"]))?;
+    if !installed.lines().any(|line| line == triple) {
+        tools::run(Command::new("rustup").args(["target", "add", &triple]))?;
+    }
+    let mut cargo = tools::cargo(&["build", "--quiet", "--locked", "--package", "windlass"]);
+    cargo
+        .args(["--target", &triple])
+        .env(format!("CC_{}", triple.replace('-', "_")), "musl-gcc");
+    let profile = if options.debug {
+        "debug"
+    } else {
+        // Where the sources lay is nobody's business and would be in the program.
+        let home = std::env::var("CARGO_HOME")
+            .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
+            .unwrap_or_default();
+        let root = tools::root();
+        cargo.arg("--release").env(
+            "RUSTFLAGS",
+            format!(
+                "--remap-path-prefix={}=/windlass --remap-path-prefix={home}=/cargo",
+                root.display()
+            ),
+        );
+        "release"
+    };
+    tools::run(&mut cargo)?;
+    let built = target().join(&triple).join(profile).join("windlass");
+    if !options.debug {
+        return Ok(built);
+    }
+    // Lines for backtraces are four fifths of it.
+    let stripped = built.with_file_name("windlass.stripped");
+    tools::run(Command::new("strip").arg("-o").arg(&stripped).arg(&built))?;
+    Ok(stripped)
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tools::root().join("target"), PathBuf::from)
+}
+
+/// The file system of the runner, in the cache: made anew when its recipe or what the bundle requires changes.
+fn root(program: &Path) -> Result<PathBuf> {
+    let bundle = tools::root().join("bundle");
+    let requirements =
+        fs::read(bundle.join("requirements.txt")).context("read the bundle's requirements")?;
+    let sandbox = fs::read(tools::root().join("crates/ansible/src/sandbox.rs"))?;
+    let parts: [&[u8]; 4] = [
+        RECIPE.as_bytes(),
+        PACKAGES.as_bytes(),
+        &requirements,
+        &sandbox,
+    ];
+    let key = cache::key(parts);
+    let progress = Terminal::default();
+    cache::ensure("runner-root", &key, |target| {
+        packages::ensure(packages::BASE, &progress)?;
+        progress.begin("file system of the runner", "about a minute, 0.5 GB");
+        let mirror = std::env::var("WINDLASS_DEBIAN_MIRROR")
+            .unwrap_or_else(|_| "http://deb.debian.org/debian".to_owned());
+        let mut script = Command::new("unshare");
+        script
+            .args(["--mount", "bash", "-c", RECIPE])
+            .env("ROOT", target)
+            .env("MIRROR", mirror)
+            .env("PACKAGES", PACKAGES)
+            .env("BUNDLE", &bundle)
+            .env("WINDLASS", program);
+        command::output(&mut script).context("make the runner's file system")?;
+        progress.end();
+        Ok(())
+    })
+}
+
+fn operator(program: &Path, root: &Path, blobs: &Path, out: &Path) -> Result<Written> {
+    let mut base = Layer::default()
+        .directory("tmp", 0o1777)
+        .directory("data", 0o777)
+        .text(
+            "etc/passwd",
+            "windlass:x:65532:65532:windlass:/data:/sbin/nologin\n",
+        )
+        .text("etc/group", "windlass:x:65532:\n")
+        .file(
+            "etc/ssl/certs/ca-certificates.crt",
+            &root.join("etc/ssl/certs/ca-certificates.crt"),
+            0o644,
+        );
+    for (name, file) in closure(root, GIT)? {
+        base = base.file(name, &file, 0o755);
+    }
+    let own = Layer::default()
+        .file("usr/bin/windlass", program, 0o755)
+        .tree("opt/windlass/bundle", &tools::root().join("bundle"))?;
+    let layers = [base.pack(blobs)?, own.pack(blobs)?];
+    let config = json!({
+        "Entrypoint": ["/usr/bin/windlass"],
+        "Cmd": ["controller"],
+        "User": "65532:65532",
+        "WorkingDir": "/data",
+        "Env": [
+            "PATH=/usr/bin:/bin", "HOME=/tmp", "WINDLASS_DATA_DIR=/data",
+            "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt",
+        ],
+    });
+    finish("windlass", &config, &layers, blobs, out)
+}
+
+fn runner(root: &Path, blobs: &Path, out: &Path) -> Result<Written> {
+    let system = Layer::default().tree("", root)?;
+    let own = Layer::default().tree("opt/windlass/bundle", &tools::root().join("bundle"))?;
+    let layers = [system.pack(blobs)?, own.pack(blobs)?];
+    let config = json!({
+        "User": "65532:65532",
+        "WorkingDir": "/data",
+        "Env": [
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp",
+            "PYTHONDONTWRITEBYTECODE=1", "LC_ALL=C.UTF-8", "WINDLASS_SANDBOXES=/opt/windlass/sandboxes",
+        ],
+    });
+    finish("windlass-runner", &config, &layers, blobs, out)
+}
+
+fn finish(
+    name: &str,
+    config: &serde_json::Value,
+    layers: &[layer::Blob],
+    blobs: &Path,
+    out: &Path,
+) -> Result<Written> {
+    let tag = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let path = out.join(format!("{name}-{tag}.tar"));
+    // A name without a registry means Docker Hub's library to every engine; the full form says so.
+    let reference = format!("docker.io/library/{name}");
+    let description = Description {
+        name: &reference,
+        tag: &tag,
+        config: config.clone(),
+        labels: json!({
+            "org.opencontainers.image.title": name,
+            "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
+            "org.opencontainers.image.licenses": "Apache-2.0",
+        }),
+    };
+    let digest = layer::write(&path, blobs, layers, &description)?;
+    Ok(Written {
+        path,
+        reference: format!("{name}:{tag}"),
+        digest,
+    })
+}
+
+/// Programs of a Debian root and the libraries that they load, by their path in an image.
+fn closure(root: &Path, programs: &[&str]) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let mut ldd = Command::new("chroot");
+    ldd.arg(root).arg("ldd");
+    ldd.args(programs.iter().map(|program| Path::new("/").join(program)));
+    let listed = command::output(&mut ldd).context("list the libraries of git")?;
+    let mut files = Vec::new();
+    for library in listed
+        .split_whitespace()
+        .filter(|word| word.starts_with('/') && !word.ends_with(':'))
+    {
+        let mut readlink = Command::new("chroot");
+        readlink.arg(root).args(["readlink", "-f", library]);
+        let real = command::output(&mut readlink)?;
+        let file = root.join(real.trim().trim_start_matches('/'));
+        files.push((library.trim_start_matches('/').into(), file));
+    }
+    for program in programs {
+        let file = fs::canonicalize(root.join(program))
+            .with_context(|| format!("{program} is not in the runner's file system"))?;
+        ensure!(file.starts_with(root), "{program} leads out of the root");
+        files.push((program.into(), file));
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+const RECIPE: &str = include_str!("image/root.sh");
+
+/// What runners use beside the minimal system.
+const PACKAGES: &str = "ca-certificates,git,iproute2,openssh-client,python3,python3-venv,rsync";
+
+/// What fetches playbooks by https and by ssh-less protocols.
+const GIT: &[&str] = &["usr/bin/git", "usr/lib/git-core/git-remote-https"];
