@@ -101,8 +101,10 @@ impl Failure {
             group => format!("{}.{group}", resource.kind),
         };
         let message = format!("{kind} \"{name}\" is invalid: {list}");
-        let mut details =
-            json!({"name": name, "kind": resource.kind, "causes": causes_json(causes)});
+        let mut details = json!({"kind": resource.kind, "causes": causes_json(causes)});
+        if !name.is_empty() {
+            details["name"] = json!(name);
+        }
         if !resource.group.is_empty() {
             details["group"] = json!(resource.group);
         }
@@ -112,6 +114,19 @@ impl Failure {
             message,
             details: Some(details),
         }
+    }
+
+    /// A parameter of the request that is not allowed; `kind` is the one of its options, such as `CreateOptions`.
+    pub fn invalid_option(kind: &str, cause: &Cause) -> Self {
+        let message = format!(
+            "{kind}.meta.k8s.io \"\" is invalid: {}: {}",
+            cause.field, cause.message
+        );
+        let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        failure.details = Some(json!({
+            "group": "meta.k8s.io", "kind": kind, "causes": causes_json(std::slice::from_ref(cause)),
+        }));
+        failure
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {
@@ -124,11 +139,13 @@ impl Failure {
     }
 
     pub fn method_not_allowed() -> Self {
-        Self::new(
+        let mut failure = Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
-        )
+        );
+        failure.details = Some(json!({}));
+        failure
     }
 
     pub fn unsupported_media(accepted: &str) -> Self {
@@ -191,8 +208,11 @@ impl Failure {
     pub fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason,
+            "message": self.message,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }
@@ -223,8 +243,12 @@ fn details(resource: &Resource, name: &str) -> Value {
 fn causes_json(causes: &[Cause]) -> Vec<Value> {
     causes
         .iter()
-        .map(
-            |cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}),
-        )
+        .map(|cause| {
+            let field = match cause.field.as_str() {
+                "" => "<nil>",
+                field => field,
+            };
+            json!({"reason": cause.reason, "message": cause.message, "field": field})
+        })
         .collect()
 }

@@ -158,8 +158,8 @@ fn stored_version(resource: &Resource) -> String {
     }
 }
 
-pub(crate) fn json_patch(resource: &Resource, old: &Value, operations: &Value) -> Result<Value> {
-    patch::json(old, operations).map_err(|error| patch_failure(&error, resource, old))
+pub(crate) fn json_patch(old: &Value, operations: &Value) -> Result<Value> {
+    patch::json(old, operations).map_err(|error| patch_failure(&error))
 }
 
 pub(crate) fn merge_patch(old: &Value, changes: &Value) -> Value {
@@ -176,18 +176,20 @@ pub(crate) fn strategic_patch(resource: &Resource, old: &Value, changes: &Value)
         "CustomResourceDefinition" => patch::Kind::CustomResourceDefinition,
         _ => patch::Kind::Event,
     };
-    patch::strategic(old, changes, kind).map_err(|error| patch_failure(&error, resource, old))
+    patch::strategic(old, changes, kind).map_err(|error| patch_failure(&error))
 }
 
-fn patch_failure(error: &patch::PatchError, resource: &Resource, old: &Value) -> Failure {
+fn patch_failure(error: &patch::PatchError) -> Failure {
     use patch::PatchError::{Malformed, Strategic};
     match error {
         Malformed(_) | Strategic(_) => Failure::bad_request(error.to_string()),
         _ => {
-            let name = old["metadata"]["name"].as_str().unwrap_or_default();
-            let mut failure = Failure::invalid(resource, name, &[]);
-            failure.message =
-                format!("the server rejected our request due to an error in our request: {error}");
+            let mut failure = Failure::new(
+                http::StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                format!("the server rejected our request due to an error in our request: {error}"),
+            );
+            failure.details = Some(json!({}));
             failure
         }
     }

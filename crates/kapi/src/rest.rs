@@ -97,7 +97,7 @@ async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Respons
         (Method::DELETE, true) if call.sub.is_none() => {
             delete::one(&api, &call, view, request).await
         }
-        (Method::DELETE, false) => delete::collection(&api, &call, view, request).await,
+        (Method::DELETE, false) => delete::collection(&api, &call, request).await,
         _ => Err(Failure::method_not_allowed()),
     }
 }

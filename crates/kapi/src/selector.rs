@@ -1,5 +1,7 @@
 //! Label and field selectors of list, watch and deletecollection.
 
+use std::cmp::Ordering;
+
 use crate::{
     failure::{Failure, Result},
     registry::Resource,
@@ -19,6 +21,8 @@ enum LabelRule {
     NotIn(String, Vec<String>),
     Exists(String),
     Absent(String),
+    /// A whole number that is greater or less than a bound.
+    Beyond(String, i64, Ordering),
 }
 
 #[derive(Debug)]
@@ -65,6 +69,9 @@ impl LabelRule {
             }
             Self::Exists(key) => label(key).is_some(),
             Self::Absent(key) => label(key).is_none(),
+            Self::Beyond(key, bound, than) => label(key)
+                .and_then(|value| value.parse::<i64>().ok())
+                .is_some_and(|value| value.cmp(bound) == *than),
         }
     }
 }
@@ -118,6 +125,15 @@ fn label_rule(rule: &str) -> Option<LabelRule> {
     }
     if let Some((name, value)) = rule.split_once("==").or_else(|| rule.split_once('=')) {
         return Some(LabelRule::In(key(name)?, vec![value.trim().to_owned()]));
+    }
+    for (sign, than) in [('>', Ordering::Greater), ('<', Ordering::Less)] {
+        if let Some((name, bound)) = rule.split_once(sign) {
+            return Some(LabelRule::Beyond(
+                key(name)?,
+                bound.trim().parse().ok()?,
+                than,
+            ));
+        }
     }
     Some(LabelRule::Exists(key(rule)?))
 }

@@ -93,7 +93,9 @@ fn row<'a>(columns: impl Iterator<Item = &'a Column>, object: &Value, options: &
         .collect();
     let mut row = Map::from_iter([("cells".to_owned(), Value::Array(cells))]);
     match options.include_object {
-        Include::None => {}
+        Include::None => {
+            row.insert("object".to_owned(), Value::Null);
+        }
         Include::Metadata => {
             let metadata = object.get("metadata").cloned().unwrap_or_default();
             let partial = json!({

@@ -514,6 +514,38 @@ async fn status_is_split_and_generation_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_apply_to_a_status_heeds_the_revision_that_it_names() {
+    let api = Api::new().await;
+    let cluster = |metadata: Value, state: &str| {
+        json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": metadata,
+            "spec": {}, "status": {"state": state},
+        })
+    };
+    let (_, created) = api
+        .post(CLUSTERS, cluster(json!({"name": "c"}), "Waiting"))
+        .await;
+    let seen = &created["metadata"]["resourceVersion"];
+    let path = format!("{CLUSTERS}/c/status?fieldManager=me");
+    for (metadata, state, expected) in [
+        (json!({"resourceVersion": seen}), "Creating", StatusCode::OK),
+        (
+            json!({"resourceVersion": seen}),
+            "Failed",
+            StatusCode::CONFLICT,
+        ),
+        (json!({}), "Created", StatusCode::OK),
+    ] {
+        let mut body = cluster(metadata, state);
+        body.as_object_mut().unwrap().remove("spec");
+        let (code, answer) = api
+            .send(Method::PATCH, &path, "application/apply-patch+yaml", body)
+            .await;
+        assert_eq!(code, expected, "{state}: {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn json_patch_tests_null_on_a_missing_path() {
     let api = Api::new().await;
     api.post(MAPS, map("one")).await;

@@ -99,6 +99,7 @@ pub(crate) fn check(
     drop_empty_metadata(value);
     resource.schema.default(value);
     let mut causes = metadata_causes(value);
+    causes.extend(built_in_causes(resource, value));
     causes.extend(
         resource
             .schema
@@ -217,7 +218,15 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
             None => {}
             Some(Value::Object(entries)) => {
                 for (name, value) in entries {
-                    let field = format!("metadata.{map}[{name}]");
+                    let field = format!("metadata.{map}");
+                    if !qualified(name) {
+                        wrong(
+                            field.clone(),
+                            &format!(
+                                "{name:?}: a name has at most 63 letters, digits, '-', '_' or '.', starts and ends with a letter or digit, and may follow a domain and a slash"
+                            ),
+                        );
+                    }
                     match value.as_str() {
                         None => wrong(field, "must be a string"),
                         Some(text) if map == "labels" && !label_value(text) => wrong(
@@ -234,12 +243,7 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
         }
     }
     let owners = value["metadata"].get("ownerReferences");
-    for (index, owner) in owners
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
+    for owner in owners.and_then(Value::as_array).into_iter().flatten() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner
                 .get(field)
@@ -247,11 +251,76 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
                 .is_none_or(str::is_empty)
             {
                 wrong(
-                    format!("metadata.ownerReferences[{index}].{field}"),
-                    "must not be empty",
+                    format!("metadata.ownerReferences.{field}"),
+                    "\"\": must not be empty",
                 );
             }
         }
+    }
+    causes
+}
+
+/// A name as of labels and annotations: `name` or `domain/name`.
+fn qualified(text: &str) -> bool {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    let domain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    !name.is_empty()
+        && label_value(name)
+        && prefix.is_none_or(|prefix| {
+            !prefix.is_empty() && prefix.len() <= 253 && prefix.chars().all(domain)
+        })
+}
+
+/// What the schemas of the built-in kinds do not say.
+fn built_in_causes(resource: &Resource, value: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut wrong = |field: String, message: String| {
+        causes.push(Cause {
+            reason: "FieldValueInvalid".into(),
+            message: format!("Invalid value: {message}"),
+            field,
+        });
+    };
+    if resource.form == Form::Custom {
+        return causes;
+    }
+    let finalizers = value["metadata"]["finalizers"].as_array();
+    for (index, finalizer) in finalizers.into_iter().flatten().enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&text);
+        if !(standard || text.contains('/') && qualified(text)) {
+            let field = format!("metadata.finalizers[{index}]");
+            wrong(
+                field,
+                format!(
+                    "{text:?}: name is neither a standard finalizer name nor is it fully qualified"
+                ),
+            );
+        }
+    }
+    if ["ConfigMap", "Secret"].contains(&resource.kind.as_str()) {
+        let legal = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        for map in ["data", "binaryData"] {
+            for name in value[map].as_object().into_iter().flat_map(Map::keys) {
+                if name.is_empty() || name.len() > 253 || !name.chars().all(legal) {
+                    let rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+                    wrong(format!("{map}[{name}]"), format!("{name:?}: {rule}"));
+                } else if map == "data" && value["binaryData"].get(name).is_some() {
+                    let rule = "duplicate of key present in binaryData";
+                    wrong(format!("data[{name}]"), format!("{name:?}: {rule}"));
+                }
+            }
+        }
+    }
+    if let Some(seconds) = value["spec"]["leaseDurationSeconds"].as_i64()
+        && resource.kind == "Lease"
+        && seconds <= 0
+    {
+        let field = "spec.leaseDurationSeconds".into();
+        wrong(field, format!("{seconds}: must be greater than 0"));
     }
     causes
 }

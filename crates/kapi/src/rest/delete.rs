@@ -8,10 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, body, json_response,
+    Api, body, bytes_response, json_response,
     negotiate::View,
+    read::concatenate,
     read::{find, within},
-    request::{Call, dry_run},
+    request::{Call, dry_run, unsupported},
     success,
     update::finished,
     write::{Stored, draft, now, retryable},
@@ -50,6 +51,11 @@ pub(crate) async fn one(api: &Api, call: &Call, view: View, request: Request) ->
     let resource = call.resource(api);
     let options = options(call, request).await?;
     match delete(api, resource, &options, || find(api, call)).await? {
+        // The one kind of ours whose deletion Kubernetes answers with the object.
+        Outcome::Gone(object) if resource.kind == "ServiceAccount" => {
+            let stored = Stored::Object(object, Vec::new());
+            Ok(stored.response(resource, view, StatusCode::OK))
+        }
         Outcome::Gone(object) => {
             let mut details = json!({
                 "name": &*object.key.name, "kind": resource.plural, "uid": &*object.meta.uid,
@@ -63,12 +69,8 @@ pub(crate) async fn one(api: &Api, call: &Call, view: View, request: Request) ->
     }
 }
 
-pub(crate) async fn collection(
-    api: &Api,
-    call: &Call,
-    view: View,
-    request: Request,
-) -> Result<Response> {
+/// Deletes what is selected. The answer is the list of it.
+pub(crate) async fn collection(api: &Api, call: &Call, request: Request) -> Result<Response> {
     let resource = call.resource(api);
     if resource.form == Form::Namespace {
         return Err(Failure::method_not_allowed());
@@ -76,6 +78,7 @@ pub(crate) async fn collection(
     let selector = call.selector(resource)?;
     let options = options(call, request).await?;
     let snapshot = api.store.snapshot(resource.stored);
+    let mut deleted = Vec::new();
     for object in within(&snapshot, call.namespace.as_deref(), None) {
         if !selector.matches(object) {
             continue;
@@ -88,13 +91,13 @@ pub(crate) async fn collection(
         match delete(api, resource, &options, current).await {
             // Gone meanwhile is what was wanted.
             Err(failure) if failure.code != StatusCode::NOT_FOUND => return Err(failure),
-            _ => {}
+            _ => deleted.push(Arc::clone(object)),
         }
     }
-    let _ = view;
-    Ok(json_response(
+    let metadata = json!({"resourceVersion": snapshot.revision.to_string()});
+    Ok(bytes_response(
         StatusCode::OK,
-        &success(&json!({"kind": resource.plural})),
+        concatenate(resource, &metadata, &deleted),
     ))
 }
 
@@ -105,7 +108,10 @@ pub(crate) async fn delete(
     options: &Options,
     current: impl Fn() -> Result<Arc<Object>>,
 ) -> Result<Outcome> {
-    let dry = dry_run(options.dry_run.iter().flatten().next().map(String::as_str))?;
+    let dry = dry_run(
+        options.dry_run.iter().flatten().next().map(String::as_str),
+        "DeleteOptions",
+    )?;
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -145,13 +151,16 @@ fn check(resource: &Resource, object: &Object, options: &Options) -> Result<()> 
         return Ok(());
     };
     let differs = |what: &str, given: &Option<String>, actual: &str| match given {
-        Some(given) if given != actual => Err(Failure::conflict(
-            resource,
-            &object.key.name,
-            &format!(
+        Some(given) if given != actual => {
+            let why = format!(
                 "Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"
-            ),
-        )),
+            );
+            let mut failure = Failure::conflict(resource, &object.key.name, &why);
+            if let Some(details) = &mut failure.details {
+                details["kind"] = json!(resource.kind);
+            }
+            Err(failure)
+        }
         _ => Ok(()),
     };
     differs("UID", &preconditions.uid, &object.meta.uid)?;
@@ -175,9 +184,11 @@ fn marked(resource: &Resource, old: &Value, options: &Options) -> Result<Value> 
         "Orphan" => (Some(ORPHAN), Some(FOREGROUND)),
         "Background" => (None, None),
         other => {
-            return Err(Failure::bad_request(format!(
-                "invalid propagationPolicy {other:?}: Foreground, Background or Orphan"
-            )));
+            return Err(unsupported(
+                "DeleteOptions",
+                "propagationPolicy",
+                &format!("{other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\""),
+            ));
         }
     };
     let mut finalizers: Vec<Value> = new["metadata"]["finalizers"]

@@ -60,7 +60,10 @@ pub(crate) fn present_value(
     include: Include,
 ) -> Value {
     match view {
-        View::Table => pipeline::table(resource, &[value], include, &json!({})),
+        View::Table => {
+            let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+            pipeline::table(resource, &[value], include, &metadata)
+        }
         View::Metadata => metadata_only(&value),
         View::Plain => {
             if resource.form == Form::NewEvent {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     events,
-    failure::{Failure, Result},
+    failure::{Cause, Failure, Result},
     pipeline,
     registry::{Form, Resource},
     selector::Selector,
@@ -102,7 +102,11 @@ pub(crate) fn list(api: &Api, call: &Call, view: View) -> Result<Response> {
 }
 
 /// A list is its objects' bytes, one after the other: nothing is parsed.
-fn concatenate(resource: &Resource, metadata: &Value, objects: &[Arc<Object>]) -> Vec<u8> {
+pub(crate) fn concatenate(
+    resource: &Resource,
+    metadata: &Value,
+    objects: &[Arc<Object>],
+) -> Vec<u8> {
     let size: usize = objects.iter().map(|object| object.bytes.len() + 1).sum();
     let mut out = Vec::with_capacity(size + 256);
     out.extend_from_slice(
@@ -132,8 +136,10 @@ fn concatenate(resource: &Resource, metadata: &Value, objects: &[Arc<Object>]) -
 fn page(api: &Api, call: &Call, resource: &Resource, selector: &Selector) -> Result<Page> {
     let limit: usize = match call.query("limit") {
         None => 0,
+        // A negative one is no limit.
         Some(text) => text
-            .parse()
+            .parse::<i64>()
+            .map(|limit| usize::try_from(limit).unwrap_or_default())
             .map_err(|_| Failure::bad_request(format!("invalid limit {text:?}: not a number")))?,
     };
     let (snapshot, after) = match call.query("continue") {
@@ -206,6 +212,14 @@ fn parse_continue(token: &str) -> Result<Continue> {
 fn snapshot_at(api: &Api, call: &Call, resource: &Resource) -> Result<Snapshot> {
     let snapshot = api.store.snapshot(resource.stored);
     let Some(wanted) = call.revision()? else {
+        if call.query("resourceVersionMatch").is_some() && call.query("resourceVersion").is_none() {
+            let cause = Cause {
+                reason: "FieldValueForbidden".into(),
+                message: "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided".into(),
+                field: "resourceVersionMatch".into(),
+            };
+            return Err(Failure::invalid_option(call.options, &cause));
+        }
         return Ok(snapshot);
     };
     if wanted > snapshot.revision {

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use axum::extract::{Query, Request};
-use http::header;
+use http::{Method, header};
 
 use super::Api;
 use crate::{
-    failure::{Failure, Result},
+    failure::{Cause, Failure, Result},
     registry::{Form, Registry, Resource},
     selector::Selector,
 };
@@ -54,6 +54,8 @@ pub(crate) struct Call {
     pub name: Option<String>,
     pub sub: Option<Sub>,
     pub manager: String,
+    /// The kind that holds the parameters of this verb.
+    pub options: &'static str,
     query: HashMap<String, String>,
 }
 
@@ -109,6 +111,13 @@ impl Call {
             name: name.map(str::to_owned),
             sub,
             manager: manager(&query, request),
+            options: match *request.method() {
+                Method::POST => "CreateOptions",
+                Method::PUT => "UpdateOptions",
+                Method::PATCH => "PatchOptions",
+                Method::DELETE => "DeleteOptions",
+                _ => "ListOptions",
+            },
             query,
         })
     }
@@ -129,7 +138,7 @@ impl Call {
     }
 
     pub fn dry_run(&self) -> Result<bool> {
-        dry_run(self.query("dryRun"))
+        dry_run(self.query("dryRun"), self.options)
     }
 
     pub fn field_validation(&self) -> Result<FieldValidation> {
@@ -137,9 +146,11 @@ impl Call {
             None | Some("Warn") => Ok(FieldValidation::Warn),
             Some("Strict") => Ok(FieldValidation::Strict),
             Some("Ignore") => Ok(FieldValidation::Ignore),
-            Some(other) => Err(Failure::bad_request(format!(
-                "invalid fieldValidation {other:?}: Ignore, Warn or Strict"
-            ))),
+            Some(other) => Err(unsupported(
+                self.options,
+                "fieldValidation",
+                &format!("{other:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
+            )),
         }
     }
 
@@ -162,13 +173,25 @@ impl Call {
     }
 }
 
-pub(crate) fn dry_run(value: Option<&str>) -> Result<bool> {
+/// A parameter with a value that is not one of its values.
+pub(crate) fn unsupported(options: &str, field: &str, rest: &str) -> Failure {
+    let cause = Cause {
+        reason: "FieldValueNotSupported".into(),
+        message: format!("Unsupported value: {rest}"),
+        field: field.into(),
+    };
+    Failure::invalid_option(options, &cause)
+}
+
+pub(crate) fn dry_run(value: Option<&str>, options: &str) -> Result<bool> {
     match value {
         None => Ok(false),
         Some("All") => Ok(true),
-        Some(other) => Err(Failure::bad_request(format!(
-            "invalid dryRun {other:?}: only All is supported"
-        ))),
+        Some(other) => Err(unsupported(
+            options,
+            "dryRun",
+            &format!("[{other:?}]: supported values: \"All\""),
+        )),
     }
 }
 

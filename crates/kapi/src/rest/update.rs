@@ -46,19 +46,36 @@ pub(crate) async fn patch(
     if media == "application/apply-patch+yaml" {
         return apply(api, call, view, &bytes).await;
     }
+    let accepted: &[&str] = match resource.form {
+        Form::Custom => &["json", "merge"],
+        _ => &["json", "merge", "strategic-merge"],
+    };
+    let kind = media
+        .strip_prefix("application/")
+        .and_then(|media| media.strip_suffix("-patch+json"))
+        .filter(|kind| accepted.contains(kind))
+        .ok_or_else(|| {
+            let list: Vec<String> = accepted
+                .iter()
+                .map(|kind| format!("application/{kind}-patch+json"))
+                .collect();
+            Failure::unsupported_media(&format!(
+                "{}, application/apply-patch+yaml",
+                list.join(", ")
+            ))
+        })?;
     let patch: Value = body::yaml(&bytes)?;
     let stored = modify(api, call, Operation::Update, |old| {
-        let new = match media.as_str() {
-            "application/json-patch+json" => pipeline::json_patch(resource, old, &patch),
-            "application/merge-patch+json" => Ok(pipeline::merge_patch(old, &patch)),
-            "application/strategic-merge-patch+json" if resource.form != Form::Custom => {
-                pipeline::strategic_patch(resource, old, &patch)
-            }
-            _ => Err(Failure::unsupported_media(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-            )),
+        let new = match kind {
+            "json" => pipeline::json_patch(old, &patch),
+            "merge" => Ok(pipeline::merge_patch(old, &patch)),
+            _ => pipeline::strategic_patch(resource, old, &patch),
         }?;
-        if new.is_object() { Ok(new) } else { Err(Failure::bad_request("the patched object is not an object")) }
+        if new.is_object() {
+            Ok(new)
+        } else {
+            Err(Failure::bad_request("the patched object is not an object"))
+        }
     })
     .await?;
     Ok(stored.response(resource, view, StatusCode::OK))
@@ -67,9 +84,12 @@ pub(crate) async fn patch(
 async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Response> {
     let resource = call.resource(api);
     if call.query("fieldManager").is_none() {
-        return Err(Failure::bad_request(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-        ));
+        let cause = Cause {
+            reason: "FieldValueRequired".into(),
+            message: "Required value: is required for apply patch".into(),
+            field: "fieldManager".into(),
+        };
+        return Err(Failure::invalid_option(call.options, &cause));
     }
     let mut applied = body::yaml(bytes)?;
     for field in ["apiVersion", "kind"] {
@@ -89,6 +109,7 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
     loop {
         if find(api, call).is_ok() {
             let result = modify(api, call, Operation::Apply, |old| {
+                named_revision(resource, &applied, old)?;
                 pipeline::apply(Some(old), &applied, call, resource)
             })
             .await;
@@ -202,6 +223,23 @@ fn preconditions(resource: &Resource, current: &Object, new: &Value) -> Result<(
     }
 }
 
+/// The revision that an apply names must be the current one. An apply to a subresource keeps the metadata of the object, so
+/// that [`preconditions`] cannot see it any more.
+fn named_revision(resource: &Resource, applied: &Value, old: &Value) -> Result<()> {
+    let revision = |value: &Value| {
+        value["metadata"]["resourceVersion"]
+            .as_str()
+            .filter(|revision| !revision.is_empty())
+            .map(str::to_owned)
+    };
+    match revision(applied) {
+        Some(named) if Some(&named) != revision(old).as_ref() => {
+            Err(Failure::modified(resource, name_of(old)))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Kinds whose clients must say what they have read.
 fn require_revision(resource: &Resource, new: &Value) -> Result<()> {
     let conditional = resource.form == Form::Custom || resource.kind == "Lease";
@@ -214,7 +252,11 @@ fn require_revision(resource: &Resource, new: &Value) -> Result<()> {
         message: "Invalid value: 0x0: must be specified for an update".into(),
         field: "metadata.resourceVersion".into(),
     };
-    Err(Failure::invalid(resource, name_of(new), &[cause]))
+    let mut failure = Failure::invalid(resource, name_of(new), &[cause]);
+    if let Some(details) = &mut failure.details {
+        details["kind"] = json!(resource.plural);
+    }
+    Err(failure)
 }
 
 /// Brings a changed object into the state in which it is stored: what may not change is taken from the old one.
@@ -227,6 +269,7 @@ fn settle(
 ) -> Result<Vec<String>> {
     keep(call, resource, old, new);
     let warnings = check(call, resource, new, Some(old))?;
+    no_new_finalizers(resource, old, new)?;
     immutable(resource, old, new)?;
     if resource.form == Form::Custom {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
@@ -281,6 +324,27 @@ fn set(object: &mut Value, name: &str, value: Option<Value>) {
     }
 }
 
+/// What is on its way out takes no more finalizers.
+fn no_new_finalizers(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
+    let list = |value: &Value| {
+        value["metadata"]["finalizers"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    let before = list(old);
+    let added = list(new).into_iter().any(|f| !before.contains(&f));
+    if !added || old["metadata"].get("deletionTimestamp").is_none() {
+        return Ok(());
+    }
+    let cause = Cause {
+        reason: "FieldValueForbidden".into(),
+        message: "Forbidden: no new finalizers can be added if the object is being deleted".into(),
+        field: "metadata.finalizers".into(),
+    };
+    Err(Failure::invalid(resource, name_of(new), &[cause]))
+}
+
 fn immutable(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
     let locked = old["immutable"] == json!(true);
     let frozen: &[&str] = match resource.kind.as_str() {
@@ -292,10 +356,17 @@ fn immutable(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
     let causes: Vec<Cause> = frozen
         .iter()
         .filter(|field| old.get(**field) != new.get(**field))
-        .map(|field| Cause {
-            reason: "FieldValueForbidden".into(),
-            message: "Forbidden: field is immutable".into(),
-            field: (*field).into(),
+        .map(|field| {
+            // As in Kubernetes, which has another check for this one.
+            let (reason, word) = match *field {
+                "type" => ("FieldValueInvalid", "Invalid value"),
+                _ => ("FieldValueForbidden", "Forbidden"),
+            };
+            Cause {
+                reason: reason.into(),
+                message: format!("{word}: field is immutable"),
+                field: (*field).into(),
+            }
         })
         .collect();
     if causes.is_empty() {

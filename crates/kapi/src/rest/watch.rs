@@ -21,7 +21,7 @@ use super::{
     request::Call,
 };
 use crate::{
-    failure::{Failure, Result},
+    failure::{Cause, Failure, Result},
     pipeline::{self, Include},
     registry::{Form, Resource},
     selector::Selector,
@@ -253,11 +253,14 @@ fn initial_events(call: &Call) -> Result<Initial> {
         Some(_) => Initial::Never,
     };
     if call.query("resourceVersionMatch") != Some("NotOlderThan") {
-        return Err(Failure::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Invalid",
-            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ));
+        let cause = Cause {
+            reason: "FieldValueForbidden".into(),
+            message:
+                "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+                    .into(),
+            field: "resourceVersionMatch".into(),
+        };
+        return Err(Failure::invalid_option(call.options, &cause));
     }
     Ok(initial)
 }
