@@ -41,9 +41,13 @@ fn a_host_with_another_key_is_named(story: &Story) {
     let worker = story.lab.host("host-2").unwrap().address.to_string();
     let right = known_hosts(story);
     let key = right.lines().next().unwrap().split_once(' ').unwrap().1;
-    let others = right.lines().filter(|line| !line.starts_with(&worker));
-    let wrong =
-        others.map(|line| format!("{line}\n")).collect::<String>() + &format!("{worker} {key}\n");
+    let mut lines: Vec<_> = right
+        .lines()
+        .filter(|line| !line.starts_with(&worker))
+        .collect();
+    let other = format!("{worker} {key}");
+    lines.push(&other);
+    let wrong = lines.join("\n");
     story.apply_cluster(&spec(&wrong));
     let failed = story.until_phase("Failed");
     let failure = &failed["status"]["failure"];
