@@ -18,7 +18,7 @@ use ansible::{
 
 use super::{
     environment,
-    sshd::{LONG, Setup, Sshd, free_port, is_root, one, write_configuration},
+    sshd::{LONG, Setup, Sshd, free_port, need_root, one, write_configuration},
 };
 
 /// A host with a loopback of its own, and a bastion that listens on this machine's and connects on that one.
@@ -132,9 +132,7 @@ impl Drop for Network {
 
 #[tokio::test]
 async fn a_host_is_reached_through_the_bastion_only() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let network = Network::new("").await;
     let options = network.options();
     let direct = one(connect(&[network.host.target()], &options).await);
@@ -175,9 +173,7 @@ async fn a_host_is_reached_through_the_bastion_only() {
 
 #[tokio::test]
 async fn a_bastion_that_cannot_be_used_is_named() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let network = Network::new("").await;
     let other = fs::read_to_string(network.host.at("stranger.pub")).expect("another key");
     let line = format!("[127.0.0.1]:{} {other}", network.port);
@@ -221,9 +217,7 @@ async fn a_bastion_that_cannot_be_used_is_named() {
 
 #[tokio::test]
 async fn a_bastion_that_forwards_to_others_only_is_told() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let network = Network::new("PermitOpen 192.0.2.1:22\nForceCommand /bin/false").await;
     let options = network.options();
     let problem = network.ask(network.host.target(), &options).await;
@@ -235,9 +229,7 @@ async fn a_bastion_that_forwards_to_others_only_is_told() {
 /// What the probe can reach, Ansible can: the same keys, the same known hosts, the same connection.
 #[tokio::test]
 async fn ansible_goes_the_same_way() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let network = Network::new("").await;
     let options = network.options();
     assert_eq!(network.ask(network.host.target(), &options).await, None);

@@ -9,7 +9,7 @@ use ansible::{
 
 use super::{
     environment,
-    sshd::{LONG, Setup, Sshd, is_root, until},
+    sshd::{LONG, Setup, Sshd, need_root, until},
 };
 
 const PLAYBOOK: &str = "
@@ -54,9 +54,7 @@ fn playbook(sshd: &Sshd) -> PlaybookRun {
 
 #[tokio::test]
 async fn a_module_of_a_killed_playbook_is_found_named_and_waited_for() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let sshd = host().await;
     let targets = [sshd.target()];
     assert_eq!(leftovers(&targets, &sshd.options(), LONG).await, []);

@@ -14,7 +14,7 @@ use ansible::{
     ssh::{Access, HostKeys},
 };
 
-use super::sshd::{Setup, Sshd, free_port, is_root, one, target};
+use super::sshd::{Setup, Sshd, free_port, need_root, one, target};
 
 fn reason(problem: Option<Problem>) -> Option<Reason> {
     problem.map(|problem| problem.reason)
@@ -97,9 +97,7 @@ const EVERYTHING: &str = "ALL=(ALL) NOPASSWD: ALL";
 
 #[tokio::test]
 async fn a_user_who_may_not_become_root_is_told_in_the_words_of_sudo() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     for (rule, expected) in [
         (EVERYTHING, None),
         ("ALL=(ALL) ALL", Some("a password is required")),
@@ -135,9 +133,7 @@ const FEW: &str = "
 
 #[tokio::test]
 async fn a_host_without_python_is_told_from_one_with_an_old_one() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let (sshd, helper) = host_with_helper(EVERYTHING, FEW).await;
     let problem = one(probe(&[helper], &sshd.options()).await);
     assert_eq!(reason(problem), Some(Reason::NoPython));
@@ -164,9 +160,7 @@ const OLD_AND_NEW: &str = "
 /// An old distribution's `python3` stays as it is; a newer one beside it is found.
 #[tokio::test]
 async fn a_newer_python_beside_an_old_one_is_found() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let (sshd, helper) = host_with_helper(EVERYTHING, &format!("{FEW}\n{OLD_AND_NEW}")).await;
     let reports = probe(&[helper], &sshd.options()).await;
     let facts = reports[0].answer.as_ref().expect("it answers");
