@@ -236,8 +236,6 @@ const VALUES: &str = include_str!("deploy/values.yaml");
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     #[test]

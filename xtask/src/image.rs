@@ -34,6 +34,17 @@ pub(crate) struct Image {
     out: Option<PathBuf>,
 }
 
+impl Image {
+    /// Both images, quickly, in this directory.
+    pub(crate) fn for_tests(out: &Path) -> Self {
+        Self {
+            debug: true,
+            operator_only: false,
+            out: Some(out.to_owned()),
+        }
+    }
+}
+
 /// What was written.
 struct Written {
     path: PathBuf,

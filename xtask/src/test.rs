@@ -5,7 +5,7 @@ use std::{process::Command, time::Instant};
 use anyhow::Context;
 use clap::Args;
 
-use crate::{generate, tools};
+use crate::{generate, image, tools};
 
 /// Options of `test`.
 #[derive(Args, Debug)]
@@ -101,6 +101,9 @@ fn nextest(options: &Test) -> anyhow::Result<()> {
         let mut kubectls = lab::kubectl::ensure(&progress)?;
         kubectls.push(programs.dir.join("kubectl"));
         command.env("WINDLASS_KUBECTL", std::env::join_paths(kubectls)?);
+        let images = image::target().join("images-debug");
+        image::image(&image::Image::for_tests(&images))?;
+        command.env("WINDLASS_IMAGES", images);
     }
     tools::run(&mut command)
 }

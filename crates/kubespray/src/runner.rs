@@ -202,8 +202,9 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
     let (mirror, observer) = mirror::Mirror::start(Arc::clone(&job), &mut journal)?;
     let steering = disk::follow(&job, controls::follow(&job));
     let workspace = workspace::Workspace::prepare(Arc::clone(&job))?;
-    let echo =
-        pod::is_pod(&job.identity).then(|| tokio::spawn(pod::echo(job.directory.join("logs"))));
+    let ended = controller::Shutdown::default();
+    let echo = pod::is_pod(&job.identity)
+        .then(|| tokio::spawn(pod::echo(job.directory.join("logs"), ended.clone())));
     let mut runner = workflow::runner::Runner {
         journal,
         executor: executor::KubesprayExecutor::new(Arc::clone(&job), workspace),
@@ -233,8 +234,10 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
     let state = State::replay(&job.plan, &records).map_err(Error::Illegal)?;
     mirror.finish(state).await;
     hold.release(&job).await;
+    ended.trigger();
     if let Some(echo) = echo {
-        echo.abort();
+        // It ends by itself; that it panicked costs the last lines of a log.
+        let _ = echo.await;
     }
     Ok(match outcome {
         Outcome::Succeeded => Exit::Succeeded,

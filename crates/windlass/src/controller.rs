@@ -30,10 +30,10 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     };
     let mut leadership = None;
     if let Some(lease) = &options.lease {
-        let (namespace, name) = lease
-            .split_once('/')
-            .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-            .unwrap_or_else(|| (own_namespace(global), lease.clone()));
+        let (namespace, name) = lease.split_once('/').map_or_else(
+            || (own_namespace(global), lease.clone()),
+            |(namespace, name)| (namespace.to_owned(), name.to_owned()),
+        );
         let candidate = Leadership::new(client.clone(), namespace, name);
         tokio::select! {
             () = candidate.acquire() => {}

@@ -103,7 +103,7 @@ fn runner_rules() -> Vec<Value> {
     ]
 }
 
-fn binding(kind: &str, metadata: &Value, role: (&str, &str), account: Value) -> Value {
+fn binding(kind: &str, metadata: &Value, role: (&str, &str), account: &Value) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role.0, "name": role.1},
@@ -111,7 +111,7 @@ fn binding(kind: &str, metadata: &Value, role: (&str, &str), account: Value) -> 
     })
 }
 
-fn role(kind: &str, metadata: &Value, rules: Vec<Value>) -> Value {
+fn role(kind: &str, metadata: &Value, rules: &[Value]) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
     })
@@ -131,12 +131,12 @@ pub(super) fn accounts(flavour: Flavour) -> Vec<Value> {
     )];
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(flavour, "windlass")}),
-        role("Role", &leader, leases),
+        role("Role", &leader, &leases),
         binding(
             "RoleBinding",
             &leader,
             ("Role", "windlass-leader"),
-            account(flavour, "windlass"),
+            &account(flavour, "windlass"),
         ),
     ]
 }
@@ -145,14 +145,14 @@ pub(super) fn accounts(flavour: Flavour) -> Vec<Value> {
 pub(super) fn cluster_rights(flavour: Flavour) -> Vec<Value> {
     let rules = [operator_rules(), grant_rules()].concat();
     vec![
-        role("ClusterRole", &global("windlass-operator"), rules),
+        role("ClusterRole", &global("windlass-operator"), &rules),
         binding(
             "ClusterRoleBinding",
             &global("windlass-operator"),
             ("ClusterRole", "windlass-operator"),
-            account(flavour, "windlass"),
+            &account(flavour, "windlass"),
         ),
-        role("ClusterRole", &global("windlass-runner"), runner_rules()),
+        role("ClusterRole", &global("windlass-runner"), &runner_rules()),
     ]
 }
 
@@ -161,20 +161,20 @@ pub(super) fn namespaced_rights(flavour: Flavour) -> Vec<Value> {
     let operator = metadata(flavour, "windlass-operator");
     let runner = metadata(flavour, "windlass-runner");
     vec![
-        role("Role", &operator, operator_rules()),
+        role("Role", &operator, &operator_rules()),
         binding(
             "RoleBinding",
             &operator,
             ("Role", "windlass-operator"),
-            account(flavour, "windlass"),
+            &account(flavour, "windlass"),
         ),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": runner}),
-        role("Role", &runner, runner_rules()),
+        role("Role", &runner, &runner_rules()),
         binding(
             "RoleBinding",
             &runner,
             ("Role", "windlass-runner"),
-            account(flavour, "windlass-runner"),
+            &account(flavour, "windlass-runner"),
         ),
     ]
 }

@@ -251,8 +251,6 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     #[test]

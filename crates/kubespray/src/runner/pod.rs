@@ -12,6 +12,7 @@ use std::{
 };
 
 use api::run::RunnerIdentity;
+use controller::Shutdown;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The environment variable with the pod's name.
@@ -58,15 +59,20 @@ pub(crate) async fn told_to_end(identity: &RunnerIdentity) {
         tracing::info!("the pod is told to end");
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
-/// Copies what the steps write into their logs to standard output, for `kubectl logs`.
-pub(crate) async fn echo(logs: PathBuf) {
+/// Copies what the steps write into their logs to standard output, for `kubectl logs`, until and including what is there
+/// at `end`.
+pub(crate) async fn echo(logs: PathBuf, end: Shutdown) {
     // What earlier pods wrote has been told by them.
     let mut told: BTreeMap<PathBuf, u64> = lengths(&logs).into_iter().collect();
-    loop {
-        tokio::time::sleep(LOOK).await;
+    let mut last = false;
+    while !last {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = end.wait() => last = true,
+        }
         for (file, length) in lengths(&logs) {
             let from = told.entry(file.clone()).or_default();
             if length > *from
@@ -84,7 +90,12 @@ fn lengths(directory: &Path) -> Vec<(PathBuf, u64)> {
         .filter(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             // What Ansible itself printed stands in the log of its step as well.
-            name.ends_with(".log") && !name.ends_with(".ansible.log")
+            let stem = name.strip_suffix(".log");
+            stem.is_some_and(|stem| {
+                Path::new(stem)
+                    .extension()
+                    .is_none_or(|end| end != "ansible")
+            })
         })
         .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?.len())))
         .collect()

@@ -1,0 +1,512 @@
+//! Windlass in a real cluster: installed by its manifests, with the rights that they give and no others.
+//!
+//! The first story needs an API server alone; the second a node, and the images of `cargo xtask image` in the directory
+//! that `WINDLASS_IMAGES` names (`cargo xtask test` makes them).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use e2e::{root, wait_until, windlass};
+use lab::{ControlPlane, Lab, LabOptions, Node, command::output, progress::Terminal};
+use serde_json::{Value, json};
+
+/// The namespace of the stories' cluster.
+const NAMESPACE: &str = "story";
+
+/// Raising a cluster of one host takes about a minute; a loaded machine may take much longer.
+const LIMIT: Duration = Duration::from_mins(10);
+
+/// The Windlass of a control plane: a process with the rights of the ServiceAccount.
+struct Operator {
+    child: Child,
+    log: PathBuf,
+    port: u16,
+}
+
+impl Operator {
+    fn start(plane: &ControlPlane, kubeconfig: &Path, name: &str) -> Self {
+        let data = plane.dir().join(name);
+        let log = plane.dir().join(format!("{name}.log"));
+        // Held until the process is about to start, so that two get different ones.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap()
+            .port();
+        let file = fs::File::create(&log).unwrap();
+        let child = Command::new(windlass().unwrap())
+            .arg("--data-dir")
+            .arg(data)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args([
+                "controller",
+                "--runners=job",
+                "--lease=windlass-system/windlass",
+            ])
+            .arg(format!("--listen=127.0.0.1:{port}"))
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Self { child, log, port }
+    }
+
+    /// What it answers to a GET, or nothing while it does not.
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    fn stands(&self, standing: &str) -> bool {
+        self.get("/readyz")
+            .is_some_and(|answer| answer.ends_with(standing))
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
+    let plane = ControlPlane::start(&Terminal::default()).unwrap();
+    let crds = plane.dir().join("crds.yaml");
+    fs::write(&crds, output(Command::new(windlass().unwrap()).arg("crds")).unwrap()).unwrap();
+    output(
+        plane
+            .kubectl()
+            .args(["apply", "--server-side", "-f"])
+            .arg(&crds),
+    )
+    .unwrap();
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "crd",
+        "--all",
+        "--timeout=30s",
+    ];
+    output(plane.kubectl().args(established)).unwrap();
+    let manifests = root().join("deploy/manifests/windlass.yaml");
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let kubeconfig = account(&plane);
+
+    let first = Operator::start(&plane, &kubeconfig, "first");
+    wait_until("the first operator to lead", LIMIT, || {
+        Ok(first.stands("leading").then_some(()))
+    })
+    .unwrap();
+    let second = Operator::start(&plane, &kubeconfig, "second");
+    wait_until("the second operator to stand by", LIMIT, || {
+        Ok(second.stands("standing by").then_some(()))
+    })
+    .unwrap();
+
+    let source = root().join("bundle");
+    let objects = objects(
+        &["10.77.0.12"],
+        source.to_str().unwrap(),
+        b"no key",
+        "",
+        None,
+    );
+    apply(&mut plane.kubectl(), plane.dir(), &objects);
+    // The Secret holds no key: the operator says so, and goes on as soon as it does.
+    condition(&|| plane.kubectl(), "Stalled", "True");
+    let key = plane.dir().join("id");
+    output(
+        Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(&key),
+    )
+    .unwrap();
+    let objects = self::objects(
+        &["10.77.0.12"],
+        source.to_str().unwrap(),
+        &fs::read(&key).unwrap(),
+        "",
+        None,
+    );
+    apply(&mut plane.kubectl(), plane.dir(), &objects);
+    wait_until("a Job for the run", LIMIT, || {
+        Ok(get(&mut plane.kubectl(), "jobs").pop())
+    })
+    .unwrap();
+    let run = get(&mut plane.kubectl(), "runs").pop().unwrap();
+    assert!(
+        run["spec"]["plan"]["steps"].as_array().unwrap().len() > 5,
+        "{run:#}"
+    );
+    condition(&|| plane.kubectl(), "Reconciling", "True");
+    let table = output(plane.kubectl().args(["-n", NAMESPACE, "get", "clusters"])).unwrap();
+    assert!(
+        table.contains("STATE") && table.contains("Creating"),
+        "{table}"
+    );
+    let events = get(&mut plane.kubectl(), "events");
+    assert!(
+        events.iter().any(|event| event["reason"] == "Creating"),
+        "{events:#?}"
+    );
+
+    // Rules of the kinds, kept by the real server.
+    let change = json!({"spec": {"plan": {"digest": "other"}}}).to_string();
+    refused(
+        &plane,
+        &[
+            "patch",
+            "run",
+            &name(&run),
+            "--type=merge",
+            "--patch",
+            &change,
+        ],
+        "make another Run",
+    );
+    let change = json!({"spec": {"type": "worker"}}).to_string();
+    refused(
+        &plane,
+        &[
+            "patch",
+            "clusternode",
+            "host-1",
+            "--type=merge",
+            "--patch",
+            &change,
+        ],
+        "cannot change",
+    );
+    let change = json!({"spec": {"kubespray": {"source": {"image": "x"}}}}).to_string();
+    refused(
+        &plane,
+        &[
+            "patch",
+            "cluster",
+            "first",
+            "--type=merge",
+            "--patch",
+            &change,
+        ],
+        "exactly one of git, path and image",
+    );
+
+    // A Job that somebody deletes is made again: the run is not at its end.
+    let before = get(&mut plane.kubectl(), "jobs").pop().unwrap();
+    output(
+        plane
+            .kubectl()
+            .args(["-n", NAMESPACE, "delete", "job", &name(&before)]),
+    )
+    .unwrap();
+    wait_until("another Job", LIMIT, || {
+        let jobs = get(&mut plane.kubectl(), "jobs");
+        Ok(jobs
+            .into_iter()
+            .find(|job| job["metadata"]["uid"] != before["metadata"]["uid"]))
+    })
+    .unwrap();
+
+    // The leader dies without a word: the other one takes over when the Lease has expired.
+    drop(first);
+    wait_until("the second operator to lead", LIMIT, || {
+        Ok(second.stands("leading").then_some(()))
+    })
+    .unwrap();
+    let metrics = second.get("/metrics").unwrap();
+    assert!(
+        metrics.contains("windlass_clusters{state=\"Creating\"} 1"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("windlass_leader 1"), "{metrics}");
+    let refusals = fs::read_to_string(&second.log).unwrap();
+    assert!(!refusals.contains("orbidden"), "{refusals}");
+}
+
+/// A kubeconfig of the operator's ServiceAccount.
+fn account(plane: &ControlPlane) -> PathBuf {
+    let create = ["-n", "windlass-system", "create", "token", "windlass"];
+    let token = output(plane.kubectl().args(create)).unwrap();
+    let text = fs::read_to_string(plane.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["users"][0]["user"] = json!({"token": token.trim()});
+    let file = plane.dir().join("account.kubeconfig");
+    fs::write(&file, config.to_string()).unwrap();
+    file
+}
+
+fn refused(plane: &ControlPlane, arguments: &[&str], words: &str) {
+    let answer = plane
+        .kubectl()
+        .args(["-n", NAMESPACE])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(
+        !answer.status.success() && said.contains(words),
+        "{arguments:?}: {said}"
+    );
+}
+
+#[test]
+fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
+    let images = std::env::var_os("WINDLASS_IMAGES").map(PathBuf::from);
+    assert!(
+        images.is_some(),
+        "WINDLASS_IMAGES is not set: run `cargo xtask image --debug --out DIR` and name the directory"
+    );
+    let options = LabOptions {
+        hosts: 2,
+        ..LabOptions::default()
+    };
+    let node = Node::start(options, &Terminal::default()).unwrap();
+    for image in fs::read_dir(images.unwrap()).unwrap().flatten() {
+        if image
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "tar")
+        {
+            node.import(&image.path()).unwrap();
+        }
+    }
+    for file in ["crds.yaml", "windlass.yaml"] {
+        let file = root().join("deploy/manifests").join(file);
+        let file = file.to_str().unwrap();
+        output(&mut node.kubectl(&["apply", "--server-side", "-f", file])).unwrap();
+    }
+    let operators = [
+        "-n",
+        "windlass-system",
+        "rollout",
+        "status",
+        "deployment/windlass",
+        "--timeout=180s",
+    ];
+    output(&mut node.kubectl(&operators)).unwrap();
+
+    let volume = "/var/lib/windlass-volume";
+    let made = node
+        .lab
+        .ssh("host-1", &format!("install -d -o 65532 -g 65532 {volume}"))
+        .unwrap();
+    assert!(made.status.success());
+    let target = node.lab.host("host-2").unwrap().address.to_string();
+    let objects = objects(
+        &[&target],
+        "/opt/windlass/bundle",
+        &fs::read(node.lab.key_path()).unwrap(),
+        &fs::read_to_string(node.lab.known_hosts()).unwrap(),
+        Some(volume),
+    );
+    apply(&mut node.kubectl(&[]), node.lab.dir(), &objects);
+
+    // The runner's pod is deleted in the middle of a step, then the Job itself in a later one, then the leader.
+    at_step(&node, &["bootstrap/", "prepare/hosts", "etcd/"]);
+    let runner = [
+        "-n",
+        NAMESPACE,
+        "delete",
+        "pod",
+        "-l",
+        "app.kubernetes.io/component=runner",
+    ];
+    output(&mut node.kubectl(&runner)).unwrap();
+    at_step(&node, &["etcd/", "kubelet/", "control-plane/"]);
+    output(&mut node.kubectl(&["-n", NAMESPACE, "delete", "job", "--all"])).unwrap();
+    let leaders = [
+        "-n",
+        "windlass-system",
+        "delete",
+        "pod",
+        "--all",
+        "--wait=false",
+    ];
+    output(&mut node.kubectl(&leaders)).unwrap();
+
+    let run = wait_until("the run to end", LIMIT, || {
+        let run = get(&mut node.kubectl(&[]), "runs").pop();
+        Ok(run.filter(|run| run["status"]["finishedAt"].is_string()))
+    })
+    .unwrap();
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    let history = run["status"]["history"].as_array().unwrap();
+    let count = |event: &str, step: &Value| {
+        let same = |record: &&Value| record["event"] == event && record["step"] == *step;
+        history.iter().filter(same).count()
+    };
+    assert!(count("RunStarted", &Value::Null) >= 3, "{history:#?}");
+    for step in run["spec"]["plan"]["steps"].as_array().unwrap() {
+        assert_eq!(
+            count("StepSucceeded", &step["id"]),
+            1,
+            "{}: {history:#?}",
+            step["id"]
+        );
+    }
+    condition(&|| node.kubectl(&[]), "Ready", "True");
+    let job = format!("job/{}", name(&run));
+    let logs = output(&mut node.kubectl(&["-n", NAMESPACE, "logs", &job])).unwrap();
+    assert!(logs.contains("TASK ["), "{logs}");
+    assert_raised(&node.lab, &node);
+}
+
+/// The raised cluster answers by the kubeconfig that the run stored.
+fn assert_raised(lab: &Lab, node: &Node) {
+    let secret = [
+        "-n",
+        NAMESPACE,
+        "get",
+        "secret",
+        "first-kubeconfig",
+        "-o",
+        "jsonpath={.data.value}",
+    ];
+    let encoded = output(&mut node.kubectl(&secret)).unwrap();
+    let file = lab.dir().join("raised.kubeconfig");
+    fs::write(&file, STANDARD.decode(encoded.trim()).unwrap()).unwrap();
+    let mut kubectl = Command::new(node.programs().join("kubectl"));
+    kubectl.arg("--kubeconfig").arg(&file).args([
+        "wait",
+        "--for=condition=Ready",
+        "node",
+        "--all",
+        "--timeout=120s",
+    ]);
+    let said = output(&mut lab.enter_network(&kubectl)).unwrap();
+    assert!(said.contains("node/host-1 condition met"), "{said}");
+}
+
+/// Waits until the run is in a step that begins with one of these.
+fn at_step(node: &Node, steps: &[&str]) {
+    wait_until(&format!("one of the steps {steps:?}"), LIMIT, || {
+        let run = get(&mut node.kubectl(&[]), "runs")
+            .pop()
+            .unwrap_or_default();
+        assert!(
+            !run["status"]["finishedAt"].is_string(),
+            "too late for {steps:?}: {run:#}"
+        );
+        let step = run["status"]["step"].as_str().unwrap_or_default();
+        Ok(steps
+            .iter()
+            .any(|wanted| step.starts_with(wanted))
+            .then_some(()))
+    })
+    .unwrap();
+}
+
+/// A cluster of these hosts, the first one its control plane, in a namespace that admits confined pods only.
+fn objects(
+    hosts: &[&str],
+    source: &str,
+    key: &[u8],
+    known_hosts: &str,
+    volume: Option<&str>,
+) -> Value {
+    let mut spec = json!({
+        "kubespray": {"version": "2.30.0", "source": {"path": source}},
+        "kubernetesVersion": "1.34.4",
+        "runner": {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}},
+        "ssh": {"privateKeySecretRef": {"name": "ssh"}},
+    });
+    if !known_hosts.is_empty() {
+        spec["ssh"]["knownHosts"] = json!(known_hosts);
+    }
+    let mut items = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+        }}),
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
+            "metadata": {"name": "ssh", "namespace": NAMESPACE},
+            "data": {"ssh-privatekey": STANDARD.encode(key)},
+        }),
+    ];
+    if let Some(path) = volume {
+        let modes = json!(["ReadWriteOnce"]);
+        spec["runner"]["volumeClaimTemplate"] = json!({"spec": {
+            "storageClassName": "none", "accessModes": modes,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }});
+        items.push(json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "story"},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": modes, "storageClassName": "none",
+                "hostPath": {"path": path},
+            },
+        }));
+    }
+    items.push(json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+        "metadata": {"name": "first", "namespace": NAMESPACE}, "spec": spec,
+    }));
+    for (number, host) in (1..).zip(hosts) {
+        items.push(json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+            "metadata": {"name": format!("host-{number}"), "namespace": NAMESPACE},
+            "spec": {
+                "type": if number == 1 { "master" } else { "worker" },
+                "inventory": {"ansible_host": host},
+            },
+        }));
+    }
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+fn apply(kubectl: &mut Command, directory: &Path, objects: &Value) {
+    let file = directory.join("objects.json");
+    fs::write(&file, objects.to_string()).unwrap();
+    let arguments = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=story",
+        "-f",
+    ];
+    output(kubectl.args(arguments).arg(&file)).unwrap();
+}
+
+fn get(kubectl: &mut Command, kind: &str) -> Vec<Value> {
+    let text = output(kubectl.args(["-n", NAMESPACE, "get", kind, "-o", "json"])).unwrap();
+    let list: Value = serde_json::from_str(&text).unwrap();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// Waits for a condition of the cluster.
+fn condition(kubectl: &dyn Fn() -> Command, kind: &str, status: &str) {
+    let condition = format!("--for=condition={kind}={status}");
+    let wait = [
+        "-n",
+        NAMESPACE,
+        "wait",
+        &condition,
+        "cluster/first",
+        "--timeout=120s",
+    ];
+    output(kubectl().args(wait)).unwrap();
+}
