@@ -4,7 +4,12 @@
 //! are kept. What a watch delivers goes into a store that everybody reads and to every subscriber; nothing moves unless
 //! [`Shared::drive`] is polled beside the controllers.
 
-use std::{fmt::Debug, hash::Hash, sync::Arc};
+use std::{
+    fmt::Debug,
+    hash::Hash,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+};
 
 use futures::{Stream, StreamExt, future};
 use kube::{
@@ -63,8 +68,10 @@ where
     }
 
     /// The objects as they change. Subscribe before the watch is driven.
-    pub fn subscribe(&self) -> Option<ReflectHandle<DeserializeGuard<K>>> {
-        self.writer.subscribe()
+    pub fn subscribe(
+        &self,
+    ) -> Option<impl Stream<Item = Arc<DeserializeGuard<K>>> + Send + use<K>> {
+        self.writer.subscribe().map(awake)
     }
 
     /// Runs the watch for as long as it is polled; errors are logged and tried again with back-off.
@@ -92,6 +99,38 @@ where
                 }
                 future::ready(())
             })
+    }
+}
+
+/// A subscription that never falls asleep over an object that is gone.
+///
+/// kube 5.0's [`ReflectHandle`] answers Pending for an object that was deleted before it was looked at, without having asked
+/// to be woken: what comes next would wait for a wake-up from elsewhere. Whether it asked shows in who holds the waker.
+fn awake<K>(handle: ReflectHandle<K>) -> impl Stream<Item = Arc<K>>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default,
+{
+    let mut handle = Box::pin(handle);
+    futures::stream::poll_fn(move |context| {
+        loop {
+            let bell = Arc::new(Bell(context.waker().clone()));
+            let waker = Waker::from(Arc::clone(&bell));
+            let polled = handle.as_mut().poll_next(&mut Context::from_waker(&waker));
+            // The two that are ours, and that of whoever will ring.
+            if polled.is_ready() || Arc::strong_count(&bell) > 2 {
+                return polled;
+            }
+        }
+    })
+}
+
+/// A waker that passes the call on.
+struct Bell(Waker);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_by_ref();
     }
 }
 

@@ -3,8 +3,8 @@
 use api::{Cluster, ClusterNode, Run, cluster::ClusterState};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    ResourceExt,
+    api::{DeleteParams, ListParams},
 };
 use serde_json::json;
 
@@ -99,34 +99,6 @@ async fn the_head_of_the_inventory_can_neither_go_nor_move() {
         .unwrap();
     world.node("master-1", "master", "10.0.0.1").await;
     world.goes_on().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_order_that_contradicts_the_run_is_refused() {
-    let world = World::start().await;
-    world.built().await;
-    let clusters: Api<Cluster> = world.all();
-    let write = async |order: serde_json::Value| {
-        let patch = json!({"status": {"inventory": {"order": {"kube_node": order}}}});
-        clusters
-            .patch_status("first", &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .unwrap();
-        // Its own status does not wake a reconciler; a person who edits one goes on to touch something.
-        world.node("worker-1", "worker", "10.0.0.2").await;
-        world
-            .cluster("first", json!({"runner": {"maxForks": 7}}))
-            .await;
-    };
-    write(json!(["worker-2", "worker-1"])).await;
-    world
-        .refused(&[
-            "Cluster status.inventory.order.kube_node",
-            "worker-2, worker-1",
-            "built with is worker-1, worker-2",
-            "put the hosts back",
-        ])
-        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
