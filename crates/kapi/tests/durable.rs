@@ -197,6 +197,18 @@ async fn a_broken_database_is_named_and_left_alone() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_of_another_windlass_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()).await.unwrap());
+    drop(reopen(directory.path()).await);
+    let database = rusqlite::Connection::open(directory.path().join("state.db")).unwrap();
+    database.pragma_update(None, "user_version", 99).unwrap();
+    drop(database);
+    let error = open(directory.path()).await.unwrap_err().to_string();
+    assert!(error.contains("its format is 99"), "{error}");
+}
+
 /// Kills a writing process at any moment, five times over, and counts: what it was told is stored, is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_by_a_kill() {

@@ -14,6 +14,12 @@ use super::{
     seal::Sealer,
 };
 
+/// The tables were never made.
+const NO_FORMAT: i64 = 0;
+
+/// Counts up when the tables are laid out in another way.
+const FORMAT: i64 = 1;
+
 pub(crate) struct Sqlite {
     connection: Connection,
     sealer: Sealer,
@@ -30,7 +36,13 @@ impl Sqlite {
             reason,
         };
         let connection = Connection::open(path).map_err(|e| unreadable(e.to_string()))?;
-        let fresh = !is_prepared(&connection).map_err(|error| unreadable(error.to_string()))?;
+        let format = format_of(&connection).map_err(|error| unreadable(error.to_string()))?;
+        if !matches!(format, NO_FORMAT | FORMAT) {
+            return Err(unreadable(format!(
+                "its format is {format} and this windlass knows {FORMAT}: use the windlass that wrote it"
+            )));
+        }
+        let fresh = format == NO_FORMAT;
         // The tables come before the key, so a key without it means that the file was cut off or that its
         // write-ahead log is gone. SQLite itself takes a file of less than a page for an empty database.
         if fresh && key.exists() {
@@ -163,21 +175,19 @@ fn trim(
     Ok(done)
 }
 
-/// Whether the tables were ever made here. Reads only.
-fn is_prepared(connection: &Connection) -> rusqlite::Result<bool> {
-    connection
-        .query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))
-        .map(|format| format != 0)
+/// How the tables are laid out. Reads only.
+fn format_of(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.execute_batch(
+    connection.execute_batch(&format!(
         "BEGIN; CREATE TABLE IF NOT EXISTS history (revision INTEGER PRIMARY KEY, kind TEXT NOT NULL, \
          namespace TEXT NOT NULL, name TEXT NOT NULL, edge INTEGER NOT NULL, data BLOB NOT NULL); \
-         PRAGMA user_version = 1; COMMIT;",
-    )
+         PRAGMA user_version = {FORMAT}; COMMIT;"
+    ))
 }
 
 fn restrict(path: &Path) -> std::io::Result<()> {
