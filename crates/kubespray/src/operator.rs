@@ -71,7 +71,7 @@ impl Scope {
 
 /// Runs the controllers on every namespace, with processes as runners, until `shutdown`. Runners go on without them.
 pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
-    operate_within(client, options, Scope::default(), shutdown).await;
+    Box::pin(operate_within(client, options, Scope::default(), shutdown)).await;
 }
 
 /// Runs the controllers until `shutdown`. Runners go on without them.

@@ -197,7 +197,7 @@ fn without(stage: &Stage, ran: &Ran) -> anyhow::Result<f64> {
     let inventory = directory.join("inventory");
     let checkout = only(&stage.data().join("sources"))?;
     let made = output(
-        &mut stage
+        stage
             .windlass(&["sandbox", "--output", "json"])
             .arg(tools::root().join("bundle")),
     )?;
