@@ -11,7 +11,9 @@ use std::{
 use ansible::event::{Event, Kind};
 use anyhow::Context;
 use api::Run;
-use kube::{Api, ResourceExt};
+use futures::{AsyncBufReadExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt, api::LogParams};
 use kubespray::Layout;
 
 use crate::{
@@ -27,6 +29,11 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
     let runs: Api<Run> = Api::namespaced(global.client().await?, &global.namespace);
     let run = control::pick(&runs, options.run.as_deref()).await?;
     let layout = Layout::new(global.data_directory()?);
+    if let Some(pod) = pod_of(&run)
+        && !layout.run(&global.namespace, &run.name_any()).exists()
+    {
+        return of_pod(global, options, pod).await;
+    }
     if let Some(host) = &options.host {
         return by_host(&layout, global, &run, host, options.step.as_deref());
     }
@@ -69,6 +76,39 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
             .map(|s| format!(" of {s}"))
             .unwrap_or_default()
     );
+    Ok(())
+}
+
+/// The pod of a run's runner, where it is one.
+fn pod_of(run: &Run) -> Option<&str> {
+    let runner = run.status.as_ref()?.runner.as_ref()?;
+    runner.id.strip_prefix("pod/")?.split('/').next()
+}
+
+/// Prints what a runner in a cluster wrote: all of it, since its files are in the pod.
+async fn of_pod(global: &Global, options: &Logs, pod: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        options.step.is_none() && options.host.is_none(),
+        "the runner is pod {pod}, whose log is one: leave --step and --host out"
+    );
+    let pods: Api<Pod> = Api::namespaced(global.client().await?, &global.namespace);
+    let parameters = LogParams {
+        follow: options.follow,
+        container: Some("runner".to_owned()),
+        ..LogParams::default()
+    };
+    let mut lines = pods
+        .log_stream(pod, &parameters)
+        .await
+        .with_context(|| format!("failed to read the log of pod {pod}"))?
+        .lines();
+    while let Some(line) = lines
+        .try_next()
+        .await
+        .context("failed to read on in the log")?
+    {
+        println!("{line}");
+    }
     Ok(())
 }
 

@@ -284,3 +284,105 @@ pub fn service_account(cluster_role: &str) -> (ServiceAccount, RoleBinding) {
     };
     (account, binding)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str) -> Run {
+        serde_json::from_value(json!({
+            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+            "metadata": {"name": name, "namespace": "demo", "uid": "u"},
+            "spec": {
+                "clusterRef": {"name": "first"}, "operation": "Create", "generation": 1,
+                "plan": {"digest": "d", "steps": []},
+            },
+        }))
+        .unwrap()
+    }
+
+    fn cluster(runner: &Value) -> Cluster {
+        serde_json::from_value(json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+            "metadata": {"name": "first", "namespace": "demo", "uid": "c"},
+            "spec": {"image": "own/windlass:1", "runner": runner},
+        }))
+        .unwrap()
+    }
+
+    fn template() -> Template {
+        Template {
+            image: "windlass:v1".into(),
+            runner_image: "windlass-runner:v1".into(),
+            cluster_role: "windlass-runner".into(),
+            pull_policy: "IfNotPresent".into(),
+        }
+    }
+
+    fn pod_of(runner: &Value) -> Value {
+        let job = job(&run("first-create-1"), Some(&cluster(runner)), &template()).unwrap();
+        serde_json::to_value(job.spec.unwrap().template.spec.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_name_of_a_job_is_the_runs_as_long_as_a_label_holds_it() {
+        assert_eq!(job_name("first-create-1"), "first-create-1");
+        let long = [
+            job_name(&"a".repeat(200)),
+            job_name(&format!("{}b", "a".repeat(199))),
+        ];
+        assert!(long.iter().all(|name| name.len() <= 63));
+        assert_ne!(long[0], long[1]);
+    }
+
+    #[test]
+    fn a_cluster_chooses_images_resources_and_placement_and_nothing_else() {
+        let pod = pod_of(&json!({
+            "image": "kubespray:v2", "hostNetwork": true,
+            "resources": {"limits": {"memory": "1Gi"}},
+            "placement": {"nodeSelector": {"disk": "ssd"}, "serviceAccountName": "default"},
+        }));
+        assert_eq!(pod["initContainers"][0]["image"], "own/windlass:1");
+        assert_eq!(pod["containers"][0]["image"], "kubespray:v2");
+        assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "1Gi");
+        assert_eq!(pod["hostNetwork"], true);
+        assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet");
+        assert_eq!(pod["nodeSelector"]["disk"], "ssd");
+        assert_eq!(pod["serviceAccountName"], "windlass-runner");
+    }
+
+    #[test]
+    fn files_lie_in_a_claim_of_the_cluster_where_there_is_a_template() {
+        assert!(pod_of(&json!({}))["volumes"][0]["emptyDir"].is_object());
+        let spec = json!({"accessModes": ["ReadWriteOnce"]});
+        for template in [
+            spec.clone(),
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": spec}),
+        ] {
+            let runner = json!({"volumeClaimTemplate": template});
+            let claim = claim(&cluster(&runner)).unwrap().unwrap();
+            assert_eq!(claim.metadata.name.as_deref(), Some("first-runner"));
+            assert_eq!(claim.spec.unwrap().access_modes.unwrap(), ["ReadWriteOnce"]);
+            assert_eq!(claim.metadata.owner_references.unwrap()[0].kind, "Cluster");
+            let volume = &pod_of(&runner)["volumes"][0];
+            assert_eq!(volume["persistentVolumeClaim"]["claimName"], "first-runner");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_pod_runs_as_root_or_may_write_its_image() {
+        let pod = pod_of(&json!({}));
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        for list in ["initContainers", "containers"] {
+            for container in pod[list].as_array().unwrap() {
+                assert_eq!(container["securityContext"], confined());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_pod_is_refused() {
+        let runner = json!({"resources": {"limits": "much"}});
+        assert!(job(&run("r"), Some(&cluster(&runner)), &template()).is_err());
+    }
+}
