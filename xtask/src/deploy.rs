@@ -221,7 +221,7 @@ fn chart() -> Result<String> {
     let value = json!({
         "apiVersion": "v2", "name": "windlass", "type": "application",
         "description": "One operator for the whole life of Kubernetes clusters",
-        "version": version, "appVersion": version, "kubeVersion": ">=1.31.0-0",
+        "version": version, "appVersion": version, "kubeVersion": ">=1.33.0-0",
     });
     Ok(serde_saphyr::to_string(&value)
         .context("print the chart")?

@@ -15,7 +15,7 @@ impl Global {
         let own = self.own_kubeconfig()?;
         let file = match &self.kubeconfig {
             Some(file) => file.clone(),
-            None if own.exists() => own,
+            None if own.exists() && !is_plugin() => own,
             None => {
                 return Client::try_default().await.context(
                     "no API to talk to: start `windlass up`, or name one with --kubeconfig or KUBECONFIG",
@@ -29,6 +29,14 @@ impl Global {
             .with_context(|| format!("failed to use the kubeconfig {}", file.display()))?;
         Client::try_from(config).context("failed to make a client")
     }
+}
+
+/// Whether this is `kubectl windlass`: then the API is kubectl's, also where an embedded one has been.
+fn is_plugin() -> bool {
+    let program = std::env::args_os().next().unwrap_or_default();
+    std::path::Path::new(&program)
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
 }
 
 /// The object of the given name, or the only one of the namespace.

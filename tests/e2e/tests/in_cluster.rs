@@ -16,11 +16,14 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use e2e::{root, wait_until, windlass};
-use lab::{ControlPlane, Lab, LabOptions, Node, command::output, progress::Terminal};
+use lab::{ControlPlane, LabOptions, Node, command::output, progress::Terminal};
 use serde_json::{Value, json};
 
-/// The namespace of the stories' cluster.
+/// The namespace of a cluster whose runner has a volume that outlives its pods.
 const NAMESPACE: &str = "story";
+
+/// The namespace of a cluster whose runner has none: what a pod knew goes with it.
+const BARE: &str = "bare";
 
 /// Raising a cluster of one host takes about a minute; a loaded machine may take much longer.
 const LIMIT: Duration = Duration::from_mins(10);
@@ -91,7 +94,11 @@ impl Drop for Operator {
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
     let plane = ControlPlane::start(&Terminal::default()).unwrap();
     let crds = plane.dir().join("crds.yaml");
-    fs::write(&crds, output(Command::new(windlass().unwrap()).arg("crds")).unwrap()).unwrap();
+    fs::write(
+        &crds,
+        output(Command::new(windlass().unwrap()).arg("crds")).unwrap(),
+    )
+    .unwrap();
     output(
         plane
             .kubectl()
@@ -109,6 +116,15 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     output(plane.kubectl().args(established)).unwrap();
     let manifests = root().join("deploy/manifests/windlass.yaml");
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let namespaced = root().join("deploy/manifests/windlass-namespaced.yaml");
+    let checked = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "-f",
+    ];
+    output(plane.kubectl().args(checked).arg(namespaced)).unwrap();
     let kubeconfig = account(&plane);
 
     let first = Operator::start(&plane, &kubeconfig, "first");
@@ -124,6 +140,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
 
     let source = root().join("bundle");
     let objects = objects(
+        NAMESPACE,
         &["10.77.0.12"],
         source.to_str().unwrap(),
         b"no key",
@@ -132,7 +149,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     );
     apply(&mut plane.kubectl(), plane.dir(), &objects);
     // The Secret holds no key: the operator says so, and goes on as soon as it does.
-    condition(&|| plane.kubectl(), "Stalled", "True");
+    condition(&|| plane.kubectl(), NAMESPACE, "Stalled", "True");
     let key = plane.dir().join("id");
     output(
         Command::new("ssh-keygen")
@@ -141,6 +158,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     )
     .unwrap();
     let objects = self::objects(
+        NAMESPACE,
         &["10.77.0.12"],
         source.to_str().unwrap(),
         &fs::read(&key).unwrap(),
@@ -149,21 +167,21 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     );
     apply(&mut plane.kubectl(), plane.dir(), &objects);
     wait_until("a Job for the run", LIMIT, || {
-        Ok(get(&mut plane.kubectl(), "jobs").pop())
+        Ok(get(&mut plane.kubectl(), NAMESPACE, "jobs").pop())
     })
     .unwrap();
-    let run = get(&mut plane.kubectl(), "runs").pop().unwrap();
+    let run = get(&mut plane.kubectl(), NAMESPACE, "runs").pop().unwrap();
     assert!(
         run["spec"]["plan"]["steps"].as_array().unwrap().len() > 5,
         "{run:#}"
     );
-    condition(&|| plane.kubectl(), "Reconciling", "True");
+    condition(&|| plane.kubectl(), NAMESPACE, "Reconciling", "True");
     let table = output(plane.kubectl().args(["-n", NAMESPACE, "get", "clusters"])).unwrap();
     assert!(
         table.contains("STATE") && table.contains("Creating"),
         "{table}"
     );
-    let events = get(&mut plane.kubectl(), "events");
+    let events = get(&mut plane.kubectl(), NAMESPACE, "events");
     assert!(
         events.iter().any(|event| event["reason"] == "Creating"),
         "{events:#?}"
@@ -211,7 +229,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     );
 
     // A Job that somebody deletes is made again: the run is not at its end.
-    let before = get(&mut plane.kubectl(), "jobs").pop().unwrap();
+    let before = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop().unwrap();
     output(
         plane
             .kubectl()
@@ -219,7 +237,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     )
     .unwrap();
     wait_until("another Job", LIMIT, || {
-        let jobs = get(&mut plane.kubectl(), "jobs");
+        let jobs = get(&mut plane.kubectl(), NAMESPACE, "jobs");
         Ok(jobs
             .into_iter()
             .find(|job| job["metadata"]["uid"] != before["metadata"]["uid"]))
@@ -227,6 +245,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     .unwrap();
 
     // The leader dies without a word: the other one takes over when the Lease has expired.
+    let of_the_first = first.log.clone();
     drop(first);
     wait_until("the second operator to lead", LIMIT, || {
         Ok(second.stands("leading").then_some(()))
@@ -238,8 +257,10 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         "{metrics}"
     );
     assert!(metrics.contains("windlass_leader 1"), "{metrics}");
-    let refusals = fs::read_to_string(&second.log).unwrap();
-    assert!(!refusals.contains("orbidden"), "{refusals}");
+    for log in [&of_the_first, &second.log] {
+        let said = fs::read_to_string(log).unwrap();
+        assert!(!said.contains("orbidden"), "{said}");
+    }
 }
 
 /// A kubeconfig of the operator's ServiceAccount.
@@ -277,7 +298,7 @@ fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
         "WINDLASS_IMAGES is not set: run `cargo xtask image --debug --out DIR` and name the directory"
     );
     let options = LabOptions {
-        hosts: 2,
+        hosts: 3,
         ..LabOptions::default()
     };
     let node = Node::start(options, &Terminal::default()).unwrap();
@@ -311,28 +332,33 @@ fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
         .ssh("host-1", &format!("install -d -o 65532 -g 65532 {volume}"))
         .unwrap();
     assert!(made.status.success());
-    let target = node.lab.host("host-2").unwrap().address.to_string();
-    let objects = objects(
-        &[&target],
-        "/opt/windlass/bundle",
-        &fs::read(node.lab.key_path()).unwrap(),
-        &fs::read_to_string(node.lab.known_hosts()).unwrap(),
-        Some(volume),
-    );
-    apply(&mut node.kubectl(&[]), node.lab.dir(), &objects);
+    let key = fs::read(node.lab.key_path()).unwrap();
+    let known = fs::read_to_string(node.lab.known_hosts()).unwrap();
+    for (namespace, host, volume) in [(NAMESPACE, "host-2", Some(volume)), (BARE, "host-3", None)] {
+        let address = node.lab.host(host).unwrap().address.to_string();
+        let bundle = "/opt/windlass/bundle";
+        let objects = objects(namespace, &[&address], bundle, &key, &known, volume);
+        apply(&mut node.kubectl(&[]), node.lab.dir(), &objects);
+    }
 
-    // The runner's pod is deleted in the middle of a step, then the Job itself in a later one, then the leader.
-    at_step(&node, &["bootstrap/", "prepare/hosts", "etcd/"]);
-    let runner = [
-        "-n",
+    // Both clusters lose their runner's pod in the middle of a step; one loses its Job in a later one; then the leader goes.
+    for namespace in [NAMESPACE, BARE] {
+        at_step(&node, namespace, &["prepare/hosts", "etcd/", "kubelet/"]);
+        let runner = [
+            "-n",
+            namespace,
+            "delete",
+            "pod",
+            "-l",
+            "app.kubernetes.io/component=runner",
+        ];
+        output(&mut node.kubectl(&runner)).unwrap();
+    }
+    at_step(
+        &node,
         NAMESPACE,
-        "delete",
-        "pod",
-        "-l",
-        "app.kubernetes.io/component=runner",
-    ];
-    output(&mut node.kubectl(&runner)).unwrap();
-    at_step(&node, &["etcd/", "kubelet/", "control-plane/"]);
+        &["etcd/", "kubelet/", "control-plane/", "nodes/"],
+    );
     output(&mut node.kubectl(&["-n", NAMESPACE, "delete", "job", "--all"])).unwrap();
     let leaders = [
         "-n",
@@ -344,8 +370,16 @@ fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
     ];
     output(&mut node.kubectl(&leaders)).unwrap();
 
+    for (namespace, starts) in [(NAMESPACE, 3), (BARE, 2)] {
+        assert_run(&node, namespace, starts);
+        assert_raised(&node, namespace);
+    }
+}
+
+/// The run succeeded, was taken up so often, and did no step twice.
+fn assert_run(node: &Node, namespace: &str, starts: usize) {
     let run = wait_until("the run to end", LIMIT, || {
-        let run = get(&mut node.kubectl(&[]), "runs").pop();
+        let run = get(&mut node.kubectl(&[]), namespace, "runs").pop();
         Ok(run.filter(|run| run["status"]["finishedAt"].is_string()))
     })
     .unwrap();
@@ -355,7 +389,7 @@ fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
         let same = |record: &&Value| record["event"] == event && record["step"] == *step;
         history.iter().filter(same).count()
     };
-    assert!(count("RunStarted", &Value::Null) >= 3, "{history:#?}");
+    assert!(count("RunStarted", &Value::Null) >= starts, "{history:#?}");
     for step in run["spec"]["plan"]["steps"].as_array().unwrap() {
         assert_eq!(
             count("StepSucceeded", &step["id"]),
@@ -364,18 +398,17 @@ fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
             step["id"]
         );
     }
-    condition(&|| node.kubectl(&[]), "Ready", "True");
+    condition(&|| node.kubectl(&[]), namespace, "Ready", "True");
     let job = format!("job/{}", name(&run));
-    let logs = output(&mut node.kubectl(&["-n", NAMESPACE, "logs", &job])).unwrap();
+    let logs = output(&mut node.kubectl(&["-n", namespace, "logs", &job])).unwrap();
     assert!(logs.contains("TASK ["), "{logs}");
-    assert_raised(&node.lab, &node);
 }
 
 /// The raised cluster answers by the kubeconfig that the run stored.
-fn assert_raised(lab: &Lab, node: &Node) {
+fn assert_raised(node: &Node, namespace: &str) {
     let secret = [
         "-n",
-        NAMESPACE,
+        namespace,
         "get",
         "secret",
         "first-kubeconfig",
@@ -383,7 +416,7 @@ fn assert_raised(lab: &Lab, node: &Node) {
         "jsonpath={.data.value}",
     ];
     let encoded = output(&mut node.kubectl(&secret)).unwrap();
-    let file = lab.dir().join("raised.kubeconfig");
+    let file = node.lab.dir().join("raised.kubeconfig");
     fs::write(&file, STANDARD.decode(encoded.trim()).unwrap()).unwrap();
     let mut kubectl = Command::new(node.programs().join("kubectl"));
     kubectl.arg("--kubeconfig").arg(&file).args([
@@ -393,14 +426,14 @@ fn assert_raised(lab: &Lab, node: &Node) {
         "--all",
         "--timeout=120s",
     ]);
-    let said = output(&mut lab.enter_network(&kubectl)).unwrap();
+    let said = output(&mut node.lab.enter_network(&kubectl)).unwrap();
     assert!(said.contains("node/host-1 condition met"), "{said}");
 }
 
 /// Waits until the run is in a step that begins with one of these.
-fn at_step(node: &Node, steps: &[&str]) {
+fn at_step(node: &Node, namespace: &str, steps: &[&str]) {
     wait_until(&format!("one of the steps {steps:?}"), LIMIT, || {
-        let run = get(&mut node.kubectl(&[]), "runs")
+        let run = get(&mut node.kubectl(&[]), namespace, "runs")
             .pop()
             .unwrap_or_default();
         assert!(
@@ -418,6 +451,7 @@ fn at_step(node: &Node, steps: &[&str]) {
 
 /// A cluster of these hosts, the first one its control plane, in a namespace that admits confined pods only.
 fn objects(
+    namespace: &str,
     hosts: &[&str],
     source: &str,
     key: &[u8],
@@ -435,11 +469,11 @@ fn objects(
     }
     let mut items = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
-            "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+            "name": namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
         }}),
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
-            "metadata": {"name": "ssh", "namespace": NAMESPACE},
+            "metadata": {"name": "ssh", "namespace": namespace},
             "data": {"ssh-privatekey": STANDARD.encode(key)},
         }),
     ];
@@ -459,12 +493,12 @@ fn objects(
     }
     items.push(json!({
         "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
-        "metadata": {"name": "first", "namespace": NAMESPACE}, "spec": spec,
+        "metadata": {"name": "first", "namespace": namespace}, "spec": spec,
     }));
     for (number, host) in (1..).zip(hosts) {
         items.push(json!({
             "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
-            "metadata": {"name": format!("host-{number}"), "namespace": NAMESPACE},
+            "metadata": {"name": format!("host-{number}"), "namespace": namespace},
             "spec": {
                 "type": if number == 1 { "master" } else { "worker" },
                 "inventory": {"ansible_host": host},
@@ -487,8 +521,8 @@ fn apply(kubectl: &mut Command, directory: &Path, objects: &Value) {
     output(kubectl.args(arguments).arg(&file)).unwrap();
 }
 
-fn get(kubectl: &mut Command, kind: &str) -> Vec<Value> {
-    let text = output(kubectl.args(["-n", NAMESPACE, "get", kind, "-o", "json"])).unwrap();
+fn get(kubectl: &mut Command, namespace: &str, kind: &str) -> Vec<Value> {
+    let text = output(kubectl.args(["-n", namespace, "get", kind, "-o", "json"])).unwrap();
     let list: Value = serde_json::from_str(&text).unwrap();
     list["items"].as_array().cloned().unwrap_or_default()
 }
@@ -498,11 +532,11 @@ fn name(object: &Value) -> String {
 }
 
 /// Waits for a condition of the cluster.
-fn condition(kubectl: &dyn Fn() -> Command, kind: &str, status: &str) {
+fn condition(kubectl: &dyn Fn() -> Command, namespace: &str, kind: &str, status: &str) {
     let condition = format!("--for=condition={kind}={status}");
     let wait = [
         "-n",
-        NAMESPACE,
+        namespace,
         "wait",
         &condition,
         "cluster/first",

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use workflow::{Signal, StepContext, StepOutcome, StepProgress};
 
 use super::{
-    disk,
+    Job, disk,
     executor::{KubesprayExecutor, failed},
     prepare,
     workspace::{disk, failure},
@@ -32,6 +32,9 @@ use super::{
 
 /// How long the modules of a killed playbook may go on before a person must look.
 const QUIESCE: Duration = Duration::from_mins(10);
+
+/// The step whose play gathers the facts that later plays read from the cache.
+const FACTS: &str = "bootstrap/facts";
 
 /// The file that says which process a run started last.
 const CURRENT: &str = "playbook.json";
@@ -235,6 +238,7 @@ async fn prepare_process(
         .iter()
         .map(|host| host.host.clone())
         .collect();
+    prepare::acquaint(executor, &excluded).await?;
     let (inventory, files) =
         workspace.inventory(key.clone(), &excluded, &prepare::pythons(executor))?;
     let config = job.directory.join("ansible.cfg");
@@ -248,13 +252,14 @@ async fn prepare_process(
     })?;
     fs::write(&config, text).map_err(|error| disk(&config, &error))?;
     let view = job.directory.join("slices");
-    let (file, plays) = slices(&workspace.checkout(), &view, steps)?;
     let expected: Vec<String> = steps
         .iter()
         .flat_map(|step| &step.hosts)
         .filter(|host| !excluded.contains(host))
         .map(ToString::to_string)
         .collect();
+    let lost = lost_facts(job, &workspace.directories().facts, &expected);
+    let (file, plays) = slices(&workspace.checkout(), &view, steps, lost)?;
     let limit = if excluded.is_empty() {
         Vec::new()
     } else {
@@ -308,11 +313,24 @@ async fn prepare_process(
     })
 }
 
-/// Writes the plays of the steps into one file, and says which step each play of the process belongs to.
+/// The play that gathers facts, where it is done and what it found is lost: with the volume of an earlier pod, say.
+fn lost_facts(job: &Job, cache: &Path, hosts: &[String]) -> Option<usize> {
+    if hosts.is_empty() || hosts.iter().any(|host| cache.join(host).exists()) {
+        return None;
+    }
+    match &job.plan.step(FACTS)?.action {
+        Action::AnsiblePlay(play) => usize::try_from(play.play).ok(),
+        _ => None,
+    }
+}
+
+/// Writes the plays of the steps into one file, and says which step each play of the process belongs to. The play `facts`
+/// comes first where the steps are all behind it.
 fn slices(
     checkout: &Path,
     view: &Path,
     steps: &[Step],
+    facts: Option<usize>,
 ) -> Result<(PathBuf, Vec<Option<String>>), Failure> {
     let broken = |error: &dyn std::error::Error| {
         failure(
@@ -343,6 +361,9 @@ fn slices(
             .is_some_and(|slice| slice.with_next)
     {
         group.insert(0, before);
+    }
+    if let Some(facts) = facts.filter(|facts| group.first().is_some_and(|first| first > facts)) {
+        group.insert(0, facts);
     }
     let written = playbook
         .write(checkout, view, &[&group])

@@ -159,6 +159,25 @@ pub(crate) fn new_key_remedy(executor: &KubesprayExecutor) -> String {
     )
 }
 
+/// Asks the hosts again where what an earlier runner learned of them, host keys and interpreters, went with its pod. What
+/// they answer now decides nothing: the play does.
+pub(crate) async fn acquaint(
+    executor: &KubesprayExecutor,
+    excluded: &[HostName],
+) -> Result<(), Failure> {
+    if pythons_file(executor).exists() {
+        return Ok(());
+    }
+    let all = executor.job.inputs.hosts.iter();
+    let hosts: Vec<HostName> = all
+        .filter_map(|host| host.name.parse().ok())
+        .filter(|host| !excluded.contains(host))
+        .collect();
+    let options = options(executor).await?;
+    let reports = probe::probe(&targets(executor, &hosts), &options).await;
+    remember_pythons(executor, &reports).map_err(|error| disk(&pythons_file(executor), &error))
+}
+
 /// Hosts that do not answer are left to the gate; hosts that answer and refuse need a person.
 fn judge(reports: &[Report]) -> StepOutcome {
     let troubled = || {
