@@ -114,7 +114,7 @@ pub(crate) struct Up {
 /// Options of `controller`.
 #[derive(Args, Debug)]
 pub(crate) struct Controller {
-    /// Watch this namespace only [default: all]
+    /// Watch this namespace only; empty: all [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) watch_namespace: Option<String>,
     /// Where runners are [default: job in a pod, else process]

@@ -188,7 +188,12 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
         json!("--lease=windlass"),
     ];
     match flavour {
-        Flavour::Cluster => {}
+        Flavour::Cluster => {
+            arguments.extend([
+                json!("--watch-namespace="),
+                json!("--runner-role=windlass-runner"),
+            ]);
+        }
         Flavour::Namespaced => {
             arguments.push(json!(format!("--watch-namespace={NAMESPACE}")));
             arguments.push(json!("--runner-role="));
