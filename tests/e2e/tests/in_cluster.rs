@@ -16,7 +16,9 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use e2e::{root, wait_until, windlass};
-use lab::{ControlPlane, LabOptions, Node, command::output, progress::Terminal};
+use lab::{
+    ControlPlane, LabOptions, Node, command::output, control_plane::Part, progress::Terminal,
+};
 use serde_json::{Value, json};
 
 /// The namespace of a cluster whose runner has a volume that outlives its pods.
@@ -92,7 +94,7 @@ impl Drop for Operator {
 
 #[test]
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
-    let plane = ControlPlane::start(&Terminal::default()).unwrap();
+    let mut plane = ControlPlane::start(&Terminal::default()).unwrap();
     let crds = plane.dir().join("crds.yaml");
     fs::write(
         &crds,
@@ -257,6 +259,26 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         "{metrics}"
     );
     assert!(metrics.contains("windlass_leader 1"), "{metrics}");
+    // API server and etcd crash: watches come back, and what is written then is seen.
+    for part in [Part::ApiServer, Part::Etcd] {
+        plane.kill(part).unwrap();
+        plane.revive(part).unwrap();
+    }
+    let late = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": "late", "namespace": NAMESPACE},
+        "spec": {"type": "worker", "inventory": {"ansible_host": "10.77.0.13"}},
+    });
+    apply(&mut plane.kubectl(), plane.dir(), &late);
+    wait_until("the late host to be looked at", LIMIT, || {
+        let nodes = get(&mut plane.kubectl(), NAMESPACE, "clusternodes");
+        let late = nodes.iter().find(|node| name(node) == "late");
+        Ok(late
+            .is_some_and(|node| node["status"]["state"].is_string())
+            .then_some(()))
+    })
+    .unwrap();
+    assert!(second.stands("leading"));
     for log in [&of_the_first, &second.log] {
         let said = fs::read_to_string(log).unwrap();
         assert!(!said.contains("orbidden"), "{said}");
