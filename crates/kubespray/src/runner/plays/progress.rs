@@ -1,0 +1,271 @@
+//! How far the plays of a process are, from its events to the reports of its steps.
+
+use std::fs;
+
+use ansible::{
+    event::{Event, Kind, Tally},
+    playbook::{self, Outcome, Verdict, judge},
+};
+use api::run::{ExcludedHost, FailureClass, Step};
+use workflow::{StepContext, StepOutcome, StepProgress};
+
+use super::{Prepared, finish};
+use crate::runner::{disk, prepare, workspace::failure};
+
+/// What a process is to do after an event.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Next {
+    GoOn,
+    End,
+}
+
+/// How far the steps are.
+pub(super) struct Progress<'a> {
+    prepared: &'a Prepared,
+    steps: &'a [Step],
+    context: &'a StepContext,
+    tally: Tally,
+    /// The index in `steps` of the step at work.
+    at: usize,
+    started: bool,
+    ended: bool,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(prepared: &'a Prepared, steps: &'a [Step], context: &'a StepContext) -> Self {
+        Self {
+            prepared,
+            steps,
+            context,
+            tally: Tally::default(),
+            at: 0,
+            started: true,
+            ended: false,
+        }
+    }
+
+    pub(super) async fn add(&mut self, event: &Event) -> Next {
+        self.tally.add(event);
+        self.log(event);
+        if let Kind::PlayStart { .. } = &event.kind {
+            return self.play_started().await;
+        }
+        if self.tally.paused && matches!(event.kind, Kind::Paused { .. }) {
+            return match self.step() {
+                Some(step) => reported(self.context.reporter.held(&step.id).await),
+                None => Next::GoOn,
+            };
+        }
+        if matches!(
+            event.kind,
+            Kind::TaskStart { .. } | Kind::Ok { .. } | Kind::Failed { .. }
+        ) && let Some(step) = self.step()
+        {
+            let progress = self.progress();
+            return reported(self.context.reporter.progress(&step.id, progress).await);
+        }
+        Next::GoOn
+    }
+
+    /// A play starts: the steps before its own are done, unless something failed in them.
+    async fn play_started(&mut self) -> Next {
+        let play = self.tally.plays.len().saturating_sub(1);
+        let Some(Some(id)) = self.prepared.plays.get(play) else {
+            return Next::GoOn;
+        };
+        let Some(target) = self.steps.iter().position(|step| step.id == *id) else {
+            return Next::GoOn;
+        };
+        if target > self.at && self.in_trouble() {
+            return Next::End;
+        }
+        while self.at < target {
+            if self.succeed().await == Next::End {
+                return Next::End;
+            }
+        }
+        Next::GoOn
+    }
+
+    fn in_trouble(&self) -> bool {
+        !self.tally.failures.is_empty() || !self.tally.unreachable.is_empty()
+    }
+
+    /// The step at work is done; the next one starts.
+    async fn succeed(&mut self) -> Next {
+        let Some(step) = self.step() else {
+            return Next::End;
+        };
+        let outcome = StepOutcome::Succeeded {
+            results: self.results(&step.id),
+            unreachable: Vec::new(),
+            detail: None,
+        };
+        if self
+            .context
+            .reporter
+            .finished(&step.id, outcome)
+            .await
+            .is_err()
+        {
+            return Next::End;
+        }
+        self.at += 1;
+        self.started = false;
+        let Some(step) = self.step() else {
+            self.ended = true;
+            return Next::GoOn;
+        };
+        let next = reported(self.context.reporter.started(&step.id).await);
+        self.started = next == Next::GoOn;
+        next
+    }
+
+    /// The process has ended: judge it, and give what is left its end.
+    pub(super) async fn end(mut self, outcome: &Outcome) {
+        let verdict = judge(self.prepared.expected.iter().map(String::as_str), outcome);
+        if verdict == Verdict::Succeeded {
+            while !self.ended && self.succeed().await == Next::GoOn {}
+            return;
+        }
+        let outcome = match &verdict {
+            Verdict::Interrupted {
+                timed_out: false,
+                remote_work,
+            } => StepOutcome::Interrupted {
+                detail: remote_work.then(|| "modules may still be at work on hosts".to_owned()),
+            },
+            _ => StepOutcome::Failed {
+                failure: disk::explain(
+                    &self.prepared.logs,
+                    playbook::failure(&verdict).unwrap_or_else(|| {
+                        failure(
+                            FailureClass::Permanent,
+                            "PlaybookFailed",
+                            "the playbook failed".to_owned(),
+                            None,
+                        )
+                    }),
+                ),
+                results: self
+                    .step()
+                    .map(|step| self.results(&step.id))
+                    .unwrap_or_default(),
+                unreachable: unreachable(&verdict, &self.prepared.new_key_remedy),
+            },
+        };
+        self.fail(outcome).await;
+    }
+
+    pub(super) async fn fail(self, outcome: StepOutcome) {
+        if let Some(step) = self.step().filter(|_| self.started) {
+            finish(self.context, step, outcome).await;
+        }
+    }
+
+    fn step(&self) -> Option<&'a Step> {
+        self.steps.get(self.at)
+    }
+
+    fn results(&self, step: &str) -> api::run::Results {
+        let mut plays = self.prepared.plays.iter().zip(&self.tally.plays);
+        plays
+            .find(|(id, _)| id.as_deref() == Some(step))
+            .map(|(_, play)| play.results)
+            .unwrap_or_default()
+    }
+
+    fn progress(&self) -> StepProgress {
+        let play = self.tally.plays.last();
+        let mut task = self.tally.current.as_ref().map(|task| task.name.clone());
+        if let Some(task) = &mut task {
+            controller::conditions::cut(task, 256);
+        }
+        StepProgress {
+            task,
+            tasks_started: play.map(|play| play.tasks_started).unwrap_or_default(),
+            results: play.map(|play| play.results).unwrap_or_default(),
+        }
+    }
+
+    /// Writes what people look for in a log into that of the step.
+    fn log(&self, event: &Event) {
+        use std::io::Write as _;
+        let line = match &event.kind {
+            Kind::PlayStart { name, .. } => format!("PLAY [{name}]"),
+            Kind::TaskStart { name, .. } => format!("TASK [{name}]"),
+            Kind::Ok { host, changed, .. } => {
+                format!("{}: [{host}]", if *changed { "changed" } else { "ok" })
+            }
+            Kind::Failed {
+                host, ignored, why, ..
+            } => format!(
+                "{}: [{host}] {}",
+                if *ignored {
+                    "failed, ignored"
+                } else {
+                    "failed"
+                },
+                why.text()
+            ),
+            Kind::Unreachable { host, why, .. } => format!("unreachable: [{host}] {}", why.text()),
+            Kind::Retry {
+                host,
+                attempts,
+                retries,
+                ..
+            } => format!(
+                "retry: [{host}] {} of {}",
+                attempts.unwrap_or_default(),
+                retries.unwrap_or_default()
+            ),
+            _ => return,
+        };
+        let Some(step) = self.step() else { return };
+        let path = self
+            .prepared
+            .logs
+            .join(format!("{}.log", step.id.replace('/', "__")));
+        let written = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| writeln!(file, "{line}"));
+        if let Err(error) = written {
+            tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "the step's log was not written");
+        }
+    }
+}
+
+fn unreachable(verdict: &Verdict, new_key_remedy: &str) -> Vec<ExcludedHost> {
+    let (Verdict::Failed {
+        unreachable: hosts, ..
+    }
+    | Verdict::Unreachable { unreachable: hosts }) = verdict
+    else {
+        return Vec::new();
+    };
+    hosts
+        .iter()
+        .filter_map(|(host, why)| {
+            let known = playbook::failure_of_text(&why.message);
+            let mut reason = if known.code == prepare::HOST_KEY_CHANGED {
+                format!("its host key changed: {new_key_remedy}")
+            } else {
+                why.message.clone()
+            };
+            controller::conditions::cut(&mut reason, 1024);
+            Some(ExcludedHost {
+                host: host.parse().ok()?,
+                reason,
+            })
+        })
+        .collect()
+}
+
+fn reported(result: Result<(), workflow::executor::Rejected>) -> Next {
+    match result {
+        Ok(()) => Next::GoOn,
+        Err(_) => Next::End,
+    }
+}
