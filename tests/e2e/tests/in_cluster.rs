@@ -38,7 +38,7 @@ struct Operator {
 }
 
 impl Operator {
-    fn start(plane: &ControlPlane, kubeconfig: &Path, name: &str) -> Self {
+    fn start(plane: &ControlPlane, kubeconfig: &Path, name: &str, scope: &[&str]) -> Self {
         let data = plane.dir().join(name);
         let log = plane.dir().join(format!("{name}.log"));
         // Held until the process is about to start, so that two get different ones.
@@ -58,6 +58,7 @@ impl Operator {
                 "--lease=windlass-system/windlass",
             ])
             .arg(format!("--listen=127.0.0.1:{port}"))
+            .args(scope)
             .current_dir(root())
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
@@ -95,27 +96,7 @@ impl Drop for Operator {
 #[test]
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
     let mut plane = ControlPlane::start(&Terminal::default()).unwrap();
-    let crds = plane.dir().join("crds.yaml");
-    fs::write(
-        &crds,
-        output(Command::new(windlass().unwrap()).arg("crds")).unwrap(),
-    )
-    .unwrap();
-    output(
-        plane
-            .kubectl()
-            .args(["apply", "--server-side", "-f"])
-            .arg(&crds),
-    )
-    .unwrap();
-    let established = [
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-        "--timeout=30s",
-    ];
-    output(plane.kubectl().args(established)).unwrap();
+    install_kinds(&plane);
     let manifests = root().join("deploy/manifests/windlass.yaml");
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
     let namespaced = root().join("deploy/manifests/windlass-namespaced.yaml");
@@ -129,12 +110,12 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     output(plane.kubectl().args(checked).arg(namespaced)).unwrap();
     let kubeconfig = account(&plane);
 
-    let first = Operator::start(&plane, &kubeconfig, "first");
+    let first = Operator::start(&plane, &kubeconfig, "first", &[]);
     wait_until("the first operator to lead", LIMIT, || {
         Ok(first.stands("leading").then_some(()))
     })
     .unwrap();
-    let second = Operator::start(&plane, &kubeconfig, "second");
+    let second = Operator::start(&plane, &kubeconfig, "second", &[]);
     wait_until("the second operator to stand by", LIMIT, || {
         Ok(second.stands("standing by").then_some(()))
     })
@@ -178,16 +159,17 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         "{run:#}"
     );
     condition(&|| plane.kubectl(), NAMESPACE, "Reconciling", "True");
-    let table = output(plane.kubectl().args(["-n", NAMESPACE, "get", "clusters"])).unwrap();
-    assert!(
-        table.contains("STATE") && table.contains("Creating"),
-        "{table}"
-    );
-    let events = get(&mut plane.kubectl(), NAMESPACE, "events");
-    assert!(
-        events.iter().any(|event| event["reason"] == "Creating"),
-        "{events:#?}"
-    );
+    wait_until("the columns to show the state", LIMIT, || {
+        let table = output(plane.kubectl().args(["-n", NAMESPACE, "get", "clusters"]))?;
+        Ok((table.contains("STATE") && table.contains("Creating")).then_some(()))
+    })
+    .unwrap();
+    wait_until("the Event of the start", LIMIT, || {
+        let events = get(&mut plane.kubectl(), NAMESPACE, "events");
+        let told = events.iter().any(|event| event["reason"] == "Creating");
+        Ok(told.then_some(()))
+    })
+    .unwrap();
 
     // Rules of the kinds, kept by the real server.
     let change = json!({"spec": {"plan": {"digest": "other"}}}).to_string();
@@ -253,12 +235,25 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         Ok(second.stands("leading").then_some(()))
     })
     .unwrap();
-    let metrics = second.get("/metrics").unwrap();
-    assert!(
-        metrics.contains("windlass_clusters{state=\"Creating\"} 1"),
-        "{metrics}"
-    );
-    assert!(metrics.contains("windlass_leader 1"), "{metrics}");
+    wait_until("the metrics of the new leader", LIMIT, || {
+        let metrics = second.get("/metrics").unwrap_or_default();
+        let wanted = [
+            "windlass_clusters{state=\"Creating\"} 1",
+            "windlass_leader 1",
+        ];
+        Ok(wanted
+            .iter()
+            .all(|line| metrics.contains(line))
+            .then_some(()))
+    })
+    .unwrap();
+
+    // Before any crash: an API server that starts refuses everybody until it has read the roles.
+    for log in [&of_the_first, &second.log] {
+        let said = fs::read_to_string(log).unwrap();
+        assert!(!said.contains("orbidden"), "{said}");
+    }
+
     // API server and etcd crash: watches come back, and what is written then is seen.
     for part in [Part::ApiServer, Part::Etcd] {
         plane.kill(part).unwrap();
@@ -278,11 +273,87 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
             .then_some(()))
     })
     .unwrap();
-    assert!(second.stands("leading"));
-    for log in [&of_the_first, &second.log] {
-        let said = fs::read_to_string(log).unwrap();
-        assert!(!said.contains("orbidden"), "{said}");
-    }
+    wait_until("the leader to stay", LIMIT, || {
+        Ok(second.stands("leading").then_some(()))
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_operator_of_one_namespace_needs_rights_there_alone() {
+    let plane = ControlPlane::start(&Terminal::default()).unwrap();
+    install_kinds(&plane);
+    let manifests = root().join("deploy/manifests/windlass-namespaced.yaml");
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let kubeconfig = account(&plane);
+    let scope = ["--watch-namespace=windlass-system", "--runner-role="];
+    let operator = Operator::start(&plane, &kubeconfig, "operator", &scope);
+
+    let key = plane.dir().join("id");
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
+    output(keygen.arg(&key)).unwrap();
+    let key = fs::read(&key).unwrap();
+    let source = root().join("bundle");
+    let namespace = "windlass-system";
+    let objects = objects(
+        namespace,
+        &["10.77.0.12"],
+        source.to_str().unwrap(),
+        &key,
+        "",
+        None,
+    );
+    apply(&mut plane.kubectl(), plane.dir(), &objects);
+    let job = wait_until("a Job for the run", LIMIT, || {
+        Ok(get(&mut plane.kubectl(), namespace, "jobs").pop())
+    })
+    .unwrap();
+    let account = &job["spec"]["template"]["spec"]["serviceAccountName"];
+    assert_eq!(account, "windlass-runner");
+    condition(&|| plane.kubectl(), namespace, "Reconciling", "True");
+    let elsewhere = [
+        "auth",
+        "can-i",
+        "list",
+        "clusters.kubespray.k8s.io",
+        "--namespace=default",
+    ];
+    let mut kubectl = Command::new(plane.programs().join("kubectl"));
+    let answer = kubectl
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .args(elsewhere)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "no");
+    let said = fs::read_to_string(&operator.log).unwrap();
+    assert!(!said.contains("orbidden"), "{said}");
+}
+
+/// Installs the kinds as the program prints them.
+fn install_kinds(plane: &ControlPlane) {
+    let crds = plane.dir().join("crds.yaml");
+    fs::write(
+        &crds,
+        output(Command::new(windlass().unwrap()).arg("crds")).unwrap(),
+    )
+    .unwrap();
+    output(
+        plane
+            .kubectl()
+            .args(["apply", "--server-side", "-f"])
+            .arg(&crds),
+    )
+    .unwrap();
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "crd",
+        "--all",
+        "--timeout=30s",
+    ];
+    output(plane.kubectl().args(established)).unwrap();
 }
 
 /// A kubeconfig of the operator's ServiceAccount.
