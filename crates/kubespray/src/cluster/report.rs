@@ -10,9 +10,7 @@ use api::{
     node::Health,
     run::{Operation, RunPhase},
 };
-use controller::{
-    Conditions, Occurrence, Outcome, Severity, Standing, Status, Summary, conditions,
-};
+use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Resource, ResourceExt, core::error_boundary::InvalidObject};
@@ -31,6 +29,8 @@ use crate::{
     inputs::Inputs,
     problem, secret,
 };
+
+mod occurrences;
 
 /// How long `lastChecked` may lag behind while nothing changes.
 const LAST_CHECKED: SignedDuration = SignedDuration::from_hours(1);
@@ -77,7 +77,7 @@ pub async fn publish(
         Err(Error::Api { .. } | Error::Apply(_) | Error::Control(_)) => return Ok(()),
         Err(error) => failing(cluster, error),
     };
-    for occurrence in occurrences(cluster, &status) {
+    for occurrence in occurrences::between(cluster.status.as_ref(), &status) {
         context
             .events
             .publish(&cluster.object_ref(&()), &occurrence)
@@ -517,89 +517,4 @@ fn counts(view: &View<'_>) -> NodeCounts {
         healthy,
         summary: format!("{healthy}/{total}"),
     }
-}
-
-/// What happened between the status that was and the one that is. Pure.
-fn occurrences(cluster: &Cluster, status: &ClusterStatus) -> Vec<Occurrence> {
-    let before = cluster.status.clone().unwrap_or_default();
-    let ready = |status: &ClusterStatus| {
-        status
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == conditions::READY)
-            .map(|condition| (condition.reason.clone(), condition.message.clone()))
-    };
-    let mut occurrences = Vec::new();
-    let stalled = conditions::is_true(&status.conditions, conditions::STALLED);
-    let edge = edge(&before, status, stalled);
-    let mut happened = |severity, reason: &str, note: String| {
-        occurrences.push(Occurrence {
-            severity,
-            reason: reason.to_owned(),
-            note,
-            edge: edge.clone(),
-        });
-    };
-    if let Some((reason, message)) = ready(status) {
-        let known = ready(&before)
-            .is_some_and(|(was, said)| was == reason && (!stalled || said == message));
-        if !known {
-            let trouble = stalled
-                || matches!(
-                    reason.as_str(),
-                    "Unhealthy" | "NeedsAttention" | "PlaybooksUnreachable" | "Failing"
-                );
-            let severity = if trouble {
-                Severity::Warning
-            } else {
-                Severity::Normal
-            };
-            happened(severity, &reason, message);
-        }
-    }
-    if let (Some(was), Some(is)) = (&before.cluster, &status.cluster)
-        && was.health != is.health
-    {
-        let severity = if is.health == Health::Ok {
-            Severity::Normal
-        } else {
-            Severity::Warning
-        };
-        let word = |health: Health| match health {
-            Health::Ok => "HEALTH_OK",
-            Health::Warn => "HEALTH_WARN",
-            Health::Err => "HEALTH_ERR",
-        };
-        let note = format!("from {} to {}", word(was.health), word(is.health));
-        happened(severity, "HealthChanged", note);
-    }
-    occurrences
-}
-
-/// What tells a change from the same change at another time. It is made of what was, so that a pass over an object that the
-/// watch has not brought up to date yet tells nothing twice.
-fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String {
-    let ready = |status: &ClusterStatus| {
-        let mut conditions = status.conditions.iter();
-        conditions
-            .find(|condition| condition.type_ == conditions::READY)
-            .cloned()
-    };
-    let was = ready(before);
-    let run = before
-        .last_operation
-        .as_ref()
-        .and_then(|last| last.run.clone());
-    let changed = before
-        .cluster
-        .as_ref()
-        .and_then(|health| health.last_changed.clone());
-    let message = ready(status)
-        .filter(|_| stalled)
-        .map(|condition| condition.message);
-    format!(
-        "{:?} {:?} {run:?} {changed:?} {message:?}",
-        was.as_ref().map(|was| &was.reason),
-        was.as_ref().map(|was| &was.last_transition_time),
-    )
 }

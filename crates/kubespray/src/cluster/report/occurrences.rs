@@ -1,0 +1,89 @@
+//! What is worth an Event.
+
+use api::{ClusterStatus, node::Health};
+use controller::{Occurrence, Severity, conditions};
+
+/// What happened between the status that was and the one that is. Pure.
+pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) -> Vec<Occurrence> {
+    let before = before.cloned().unwrap_or_default();
+    let ready = |status: &ClusterStatus| {
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == conditions::READY)
+            .map(|condition| (condition.reason.clone(), condition.message.clone()))
+    };
+    let mut occurrences = Vec::new();
+    let stalled = conditions::is_true(&status.conditions, conditions::STALLED);
+    let edge = edge(&before, status, stalled);
+    let mut happened = |severity, reason: &str, note: String| {
+        occurrences.push(Occurrence {
+            severity,
+            reason: reason.to_owned(),
+            note,
+            edge: edge.clone(),
+        });
+    };
+    if let Some((reason, message)) = ready(status) {
+        let known = ready(&before)
+            .is_some_and(|(was, said)| was == reason && (!stalled || said == message));
+        if !known {
+            let trouble = stalled
+                || matches!(
+                    reason.as_str(),
+                    "Unhealthy" | "NeedsAttention" | "PlaybooksUnreachable" | "Failing"
+                );
+            let severity = if trouble {
+                Severity::Warning
+            } else {
+                Severity::Normal
+            };
+            happened(severity, &reason, message);
+        }
+    }
+    if let (Some(was), Some(is)) = (&before.cluster, &status.cluster)
+        && was.health != is.health
+    {
+        let severity = if is.health == Health::Ok {
+            Severity::Normal
+        } else {
+            Severity::Warning
+        };
+        let word = |health: Health| match health {
+            Health::Ok => "HEALTH_OK",
+            Health::Warn => "HEALTH_WARN",
+            Health::Err => "HEALTH_ERR",
+        };
+        let note = format!("from {} to {}", word(was.health), word(is.health));
+        happened(severity, "HealthChanged", note);
+    }
+    occurrences
+}
+
+/// What tells a change from the same change at another time. It is made of what was, so that a pass over an object that the
+/// watch has not brought up to date yet tells nothing twice.
+fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String {
+    let ready = |status: &ClusterStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|condition| condition.type_ == conditions::READY)
+            .cloned()
+    };
+    let was = ready(before);
+    let run = before
+        .last_operation
+        .as_ref()
+        .and_then(|last| last.run.clone());
+    let changed = before
+        .cluster
+        .as_ref()
+        .and_then(|health| health.last_changed.clone());
+    let message = ready(status)
+        .filter(|_| stalled)
+        .map(|condition| condition.message);
+    format!(
+        "{:?} {:?} {run:?} {changed:?} {message:?}",
+        was.as_ref().map(|was| &was.reason),
+        was.as_ref().map(|was| &was.last_transition_time),
+    )
+}
