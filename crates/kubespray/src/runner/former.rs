@@ -64,9 +64,11 @@ pub(crate) fn set_aside(
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use api::run::RecordEvent;
     use serde_json::json;
-    use workflow::JournalStore;
+    use workflow::{JournalStore, journal::JournalError};
 
     use super::*;
 
@@ -82,6 +84,17 @@ mod tests {
         .unwrap()
     }
 
+    /// A process that another test starts has the lock of a dropped journal until it is a program of its own.
+    fn open(path: &Path) -> FileJournal {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match FileJournal::open(path) {
+                Err(JournalError::Held(_)) if Instant::now() < deadline => std::thread::yield_now(),
+                opened => return opened.unwrap(),
+            }
+        }
+    }
+
     #[test]
     fn the_journal_of_a_deleted_run_is_not_believed() {
         let directory = tempfile::tempdir().unwrap();
@@ -92,7 +105,7 @@ mod tests {
         .unwrap();
         assert_eq!(began.event, RecordEvent::RunStarted);
         for (uid, kept) in [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("a", 0)] {
-            let journal = FileJournal::open(&path).unwrap();
+            let journal = open(&path);
             let mut journal = set_aside(journal, directory.path(), &run(uid)).unwrap();
             keep(directory.path(), &run(uid));
             assert_eq!(journal.load().unwrap().len(), kept, "{uid}");
