@@ -99,9 +99,10 @@ fn init_logging(cli: &Cli) {
     let default = match (&cli.command, cli.global.verbose) {
         (_, 2..) => "debug",
         (Command::Up(_) | Command::Controller(_) | Command::Runner(_), _) | (_, 1) => {
-            "info,kube_runtime=warn"
+            // The client complains of every request beside the error that it returns.
+            "info,kube_runtime=warn,kube_client::client::builder=off"
         }
-        _ => "warn",
+        _ => "warn,kube_client::client::builder=off",
     };
     let filter =
         EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default));

@@ -95,6 +95,7 @@ impl Hold {
 
 async fn renew(job: Arc<Job>, claim: Claim, lost: oneshot::Sender<Error>) {
     let mut renewed = Instant::now();
+    let mut told = false;
     let namespace = job.namespace();
     // A process goes on: its API may end with its operator, and nobody else can see that the Lease has expired.
     let is_due = |renewed: Instant| pod::is_pod(&job.identity) && renewed.elapsed() >= UNRENEWED;
@@ -114,12 +115,19 @@ async fn renew(job: Arc<Job>, claim: Claim, lost: oneshot::Sender<Error>) {
             }
         };
         match claimed {
-            Ok(()) => renewed = asked,
+            Ok(()) => {
+                renewed = asked;
+                told = false;
+            }
             Err(error @ Error::Api { .. }) if !is_due(renewed) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the cluster's lease was not renewed, trying again"
-                );
+                // An API may be away for hours, and a log is not to grow by that.
+                if !told {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the cluster's lease was not renewed, trying again"
+                    );
+                }
+                told = true;
             }
             Err(error) => {
                 // The receiver is gone when the runner is done.
