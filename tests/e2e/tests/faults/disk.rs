@@ -5,9 +5,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use e2e::wait_until;
 use serde_json::json;
 
-use crate::story::{Story, assert_each_step_once, step};
+use crate::story::{LIMIT, Story, assert_each_step_once, step};
 
 #[test]
 fn a_full_disk_holds_the_run_until_there_is_room() {
@@ -21,6 +22,15 @@ fn a_full_disk_holds_the_run_until_there_is_room() {
     let ballast = story.data().join("ballast").display().to_string();
     let fill = format!("dd if=/dev/zero of={ballast} bs=64k status=none");
     assert!(!inside(&story, &fill), "the disk is not full");
+    // The runner looks at the disk once a second, and the play is to meet the pause that comes of it.
+    let asked = format!(
+        "find {}/runs -name PAUSE | grep -q .",
+        story.data().display()
+    );
+    wait_until("a pause to be asked for", LIMIT, || {
+        Ok(inside(&story, &asked).then_some(()))
+    })
+    .unwrap();
     story.release("beta", "host-2");
     let held = story.until_phase("Paused");
     let message = held["status"]["message"].as_str().unwrap();
