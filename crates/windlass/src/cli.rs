@@ -262,6 +262,9 @@ pub(crate) struct Steps {
     /// Count tasks as well, which starts ansible-playbook once
     #[arg(long)]
     pub(crate) tasks: bool,
+    /// Write each step as a playbook of its own into a new directory, to be run by hand with ansible-playbook
+    #[arg(long, value_name = "NEW")]
+    pub(crate) write: Option<PathBuf>,
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,

@@ -1,6 +1,6 @@
 //! `windlass steps`: the ordered steps of a playbook.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ansible::slice::{self, Playbook};
 use anyhow::Context;
@@ -32,6 +32,10 @@ pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()
     } else {
         Vec::new()
     };
+    let files = match &options.write {
+        Some(directory) => write(&playbook, &options.checkout, directory)?,
+        None => Vec::new(),
+    };
     let lines: Vec<Line> = playbook
         .slices()
         .iter()
@@ -41,7 +45,10 @@ pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()
             id: slice.id.clone(),
             hosts: slice.hosts.clone(),
             name: slice.name.clone(),
-            file: format!("{}:{}", slice.file.display(), slice.line),
+            file: files.get(index).map_or_else(
+                || format!("{}:{}", slice.file.display(), slice.line),
+                |file| file.display().to_string(),
+            ),
         })
         .collect();
     match options.output {
@@ -50,6 +57,30 @@ pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()
         Output::Yaml => println!("{}", serde_saphyr::to_string(&lines)?),
     }
     Ok(())
+}
+
+/// Writes the steps beside links to the checkout; gives the file of each. A play that the next one reads from shares its file.
+fn write(playbook: &Playbook, checkout: &Path, directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut entries = std::fs::read_dir(directory).into_iter().flatten();
+    anyhow::ensure!(
+        entries.next().is_none(),
+        "{} is not empty: name a directory that is not there yet",
+        directory.display()
+    );
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("failed to make {}", directory.display()))?;
+    let slices: Vec<_> = playbook.slices().iter().enumerate().collect();
+    let groups: Vec<Vec<usize>> = slices
+        .chunk_by(|(_, slice), _| slice.with_next)
+        .map(|group| group.iter().map(|(index, _)| *index).collect())
+        .collect();
+    let borrowed: Vec<_> = groups.iter().map(Vec::as_slice).collect();
+    let files = playbook.write(checkout, directory, &borrowed)?;
+    let each = groups
+        .iter()
+        .zip(files)
+        .flat_map(|(group, file)| group.iter().map(move |_| file.path.clone()));
+    Ok(each.collect())
 }
 
 /// How many tasks each play lists; includes add more at run time.
