@@ -31,6 +31,7 @@ enum Command {
     /// Run every check that CI runs.
     Test(test::Test),
     /// Write the files that are generated from the code: CRDs and references.
+    #[command(visible_aliases = ["crds", "docs"])]
     Generate,
     /// Build the operator's and the runner's container image, without a container engine.
     Image(image::Image),
