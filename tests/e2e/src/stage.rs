@@ -303,6 +303,16 @@ impl Stage {
         applied.map(|_| ())
     }
 
+    /// Runs a command of windlass, which must print the words.
+    pub fn says(&self, arguments: &[&str], words: &str) -> anyhow::Result<()> {
+        let said = output(&mut self.windlass(arguments))?;
+        anyhow::ensure!(
+            said.contains(words),
+            "{arguments:?} does not say {words:?}: {said}"
+        );
+        Ok(())
+    }
+
     /// `windlass` with the stage's data directory and namespace, inside the lab.
     pub fn windlass(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.options.windlass);

@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::Stdio;
-
 use e2e::{Kubespray, NAMESPACE, Options, Signal, Stage, root, wait_until, windlass};
 use serde_json::{Value, json};
 
@@ -18,12 +16,12 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
 
     // A person pauses it between two tasks, and lets it go on.
     wait_until("a play to be at work", stage.patience(), || running(&stage)).unwrap();
-    windlass_says(&stage, &["pause"], "pauses");
+    stage.says(&["pause"], "pauses").unwrap();
     wait_until("the run to pause", stage.patience(), || {
         Ok((stage.run()?["status"]["phase"] == "Paused").then_some(()))
     })
     .unwrap();
-    windlass_says(&stage, &["resume"], "goes on");
+    stage.says(&["resume"], "goes on").unwrap();
 
     // `windlass up` dies while a play is at work: the runner goes on, and is found again.
     wait_until("a play to be at work", stage.patience(), || running(&stage)).unwrap();
@@ -53,8 +51,12 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
     );
     assert_each_step_succeeded_once(&run);
     stage.ready_nodes(3).unwrap();
-    windlass_says(&stage, &["logs", "--step", "etcd/install"], "TASK [etcd : ");
-    windlass_says(&stage, &["logs", "--host", "worker-1"], "changed");
+    stage
+        .says(&["logs", "--step", "etcd/install"], "TASK [etcd : ")
+        .unwrap();
+    stage
+        .says(&["logs", "--host", "worker-1"], "changed")
+        .unwrap();
     let objects = stage.objects("events").unwrap();
     assert!(
         objects.iter().any(|event| event["reason"] == "Created"),
@@ -85,21 +87,6 @@ fn a_dead_worker_is_named_and_left_out() {
     stage.ready_nodes(2).unwrap();
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
-}
-
-/// Runs a command of windlass, which must print the words.
-fn windlass_says(stage: &Stage, arguments: &[&str], words: &str) {
-    let output = stage
-        .windlass(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && said.contains(words),
-        "{arguments:?}: {said}{complaint}"
-    );
 }
 
 fn stage(hosts: u8, dead: u8) -> Stage {

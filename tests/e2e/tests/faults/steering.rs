@@ -26,7 +26,7 @@ fn cancelled_in_the_middle(story: &Story) {
         "WaitingForApproval",
         &["on 3 hosts", "windlass approve"],
     );
-    story.says(&["approve"], "is told of the approval");
+    story.says(&["approve"], "is told of the approval").unwrap();
 
     let paused = story.until_phase("Paused");
     let message = paused["status"]["message"].as_str().unwrap();
@@ -35,18 +35,22 @@ fn cancelled_in_the_middle(story: &Story) {
     }
     story.assert_event("RunPaused", &["worker-2"]);
     story.lab.start_host("host-3").unwrap();
-    story.says(
-        &["resume", "--until", "cluster/alpha"],
-        "goes on and pauses after that step",
-    );
+    story
+        .says(
+            &["resume", "--until", "cluster/alpha"],
+            "goes on and pauses after that step",
+        )
+        .unwrap();
 
     let paused = story.until("the run to pause after alpha", |run| {
         run["status"]["phase"] == "Paused" && step(run, "/alpha")["phase"] == "Succeeded"
     });
     assert_ne!(step(&paused, "/beta")["phase"], "Succeeded");
-    story.says(&["resume"], "goes on");
+    story.says(&["resume"], "goes on").unwrap();
     story.until_held("beta");
-    story.says(&["cancel"], "ends at the next task boundary");
+    story
+        .says(&["cancel"], "ends at the next task boundary")
+        .unwrap();
     story.release("beta", "host-2");
     let run = story.until_phase("Cancelled");
     let message = run["status"]["message"].as_str().unwrap();
@@ -94,7 +98,9 @@ fn finished_without_a_host_and_without_the_api(story: &mut Story) {
     story.until_condition("Stalled", "RunFailed", &["master-1: Fail where asked"]);
     story.on("host-1", "rm /root/fail-gamma");
     story.hold("gamma", "host-2");
-    story.says(&["retry"], "is asked to try the step again");
+    story
+        .says(&["retry"], "is asked to try the step again")
+        .unwrap();
     story.until_held("gamma");
 
     // Nobody answers; the runner goes on.
