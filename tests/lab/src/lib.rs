@@ -26,4 +26,5 @@ mod sweep;
 pub use control_plane::ControlPlane;
 pub use lab::{Host, Lab, LabOptions, Presence};
 pub use node::Node;
+pub use programs::helm::helm;
 pub use progress::Progress;

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Progress, cache, command};
 
+pub mod helm;
+
 /// Built programs: kubeadm, kubectl, kubelet, kube-apiserver, kube-controller-manager, kube-scheduler,
 /// kube-proxy, etcd, etcdctl, coredns and pause, all static.
 #[derive(Debug, Clone, PartialEq, Eq)]
