@@ -15,19 +15,34 @@ use crate::{Progress, cache};
 /// A module cannot be had or does not build.
 pub fn helm(progress: &dyn Progress) -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("helm");
-    let read = |name| fs::read_to_string(sources.join(name)).with_context(|| format!("read {name}"));
+    let read =
+        |name| fs::read_to_string(sources.join(name)).with_context(|| format!("read {name}"));
     let module = read("go.mod")?;
     let flags = format!(
         "-s -w -X helm.sh/helm/v3/internal/version.version=v{} {}",
         required(&module, "helm.sh/helm/v3")?,
         kubernetes(&module)?
     );
-    let key = cache::key([module.as_bytes(), read("go.sum")?.as_bytes(), flags.as_bytes()]);
+    let key = cache::key([
+        module.as_bytes(),
+        read("go.sum")?.as_bytes(),
+        flags.as_bytes(),
+    ]);
     let directory = cache::ensure("helm", &key, |target| {
-        progress.begin("Helm", "built from source, about 2 minutes on 2 cores, 60 MB");
+        progress.begin(
+            "Helm",
+            "built from source, about 2 minutes on 2 cores, 60 MB",
+        );
         let go = go(&minimum(&module)?, progress)?;
         let scratch = BuildCache::choose(&go)?;
-        go_build(&go, &sources, PACKAGE, &flags, &target.join("helm"), &scratch)?;
+        go_build(
+            &go,
+            &sources,
+            PACKAGE,
+            &flags,
+            &target.join("helm"),
+            &scratch,
+        )?;
         progress.end();
         Ok(())
     })?;
