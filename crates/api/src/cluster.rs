@@ -160,6 +160,11 @@ pub struct Runner {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub image: Option<String>,
+    /// Secrets of the cluster's namespace with which the images of runner pods are pulled, in-cluster only. Default: those
+    /// that the operator was installed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::references")]
+    pub image_pull_secrets: Option<Vec<SecretRef>>,
     /// How many hosts Ansible works on at once. Default: by the number of hosts, at most 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 500))]
@@ -186,7 +191,10 @@ pub struct Runner {
 }
 
 /// How hosts are reached.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[x_kube(
+    validation = ("!(has(self.knownHosts) && has(self.knownHostsSecretRef))", "set knownHosts or knownHostsSecretRef, not both: remove one of them")
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Ssh {
     /// The user to log in as. Default: root. Another user needs sudo without a password.
@@ -200,11 +208,14 @@ pub struct Ssh {
     /// The Secret that holds the private key, without a passphrase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_key_secret_ref: Option<SecretKeyRef>,
-    /// The hosts' public keys, as lines of a known_hosts file. Without it the key that a host shows first is recorded
+    /// The hosts' public keys, as lines of a known_hosts file. Without them the key that a host shows first is recorded
     /// and every later one must be the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 262_144))]
     pub known_hosts: Option<String>,
+    /// The Secret that holds the hosts' public keys instead, as a known_hosts file. It is read anew whenever hosts are asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_hosts_secret_ref: Option<SecretKeyRef>,
     /// The host to reach the others through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bastion: Option<Bastion>,
@@ -220,10 +231,19 @@ pub struct SecretKeyRef {
     /// The Secret's name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key in its data. Default: ssh-privatekey.
+    /// The key in its data. Default: ssh-privatekey for a private key, known_hosts for public keys of hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
+}
+
+/// A Secret of the same namespace.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
 }
 
 /// The host to reach the others through.
@@ -417,6 +437,26 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub kubeconfig_secret: Option<String>,
+    /// The last request to converge, by the annotation `kubespray.k8s.io/converge`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converge: Option<ConvergeRequest>,
+}
+
+/// A request to converge that was answered. Each value of the annotation is answered once.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConvergeRequest {
+    /// The first 128 characters of the annotation's value.
+    #[schemars(length(max = 512))]
+    pub request: String,
+    /// The Run that carries it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub run: Option<String>,
+    /// Why it is not carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4096))]
+    pub refused: Option<String>,
 }
 
 /// What the operator is doing with a cluster.

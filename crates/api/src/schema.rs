@@ -22,6 +22,18 @@ pub(crate) fn variables(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// References to Secrets: a list with one entry a name.
+pub(crate) fn references(generator: &mut SchemaGenerator) -> Schema {
+    let items = <crate::cluster::SecretRef as schemars::JsonSchema>::json_schema(generator);
+    json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": items,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    })
+}
+
 /// Conditions after the Kubernetes convention: a list with one entry a type.
 pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

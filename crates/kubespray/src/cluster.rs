@@ -13,6 +13,7 @@ use crate::context::{Context, Error};
 
 pub mod apply;
 pub mod compile;
+pub mod converge;
 pub mod observe;
 pub mod plan;
 pub mod report;

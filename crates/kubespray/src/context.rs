@@ -79,7 +79,7 @@ impl Context {
         let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         self.playbooks.forget(&key);
         self.health.forget(&key);
-        self.secrets.follow(&key, None);
+        self.secrets.follow(&key, &[]);
     }
 }
 

@@ -84,6 +84,9 @@ pub struct SshInput {
     /// The hosts' public keys. None: the first one shown is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_hosts: Option<String>,
+    /// The Secret with the hosts' public keys instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_hosts_secret: Option<SecretKeyRef>,
     /// The host to reach the others through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bastion: Option<Bastion>,

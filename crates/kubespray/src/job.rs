@@ -23,8 +23,10 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+mod check;
 mod manifest;
 
+pub(crate) use check::problems;
 pub use manifest::{RUN_LABEL, SELECTOR, claim, job, job_name, service_account};
 
 /// The field manager of what a runner needs.
@@ -40,6 +42,8 @@ pub struct Template {
     /// The ClusterRole that the runner's ServiceAccount is bound to in the namespace of the run. Empty: the account and
     /// its rights are there already, and the operator has no right to make any.
     pub cluster_role: String,
+    /// Secrets with which images are pulled, where the Cluster names none. They are in the namespace of the run.
+    pub pull_secrets: Vec<String>,
     /// When images are pulled: Always, IfNotPresent or Never.
     pub pull_policy: String,
 }

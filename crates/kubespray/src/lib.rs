@@ -9,6 +9,7 @@ pub mod context;
 pub mod control;
 pub mod health;
 pub mod health_book;
+pub mod host_keys;
 pub mod inputs;
 pub mod job;
 pub mod launcher;

@@ -11,6 +11,7 @@ use crate::{
         plan::{self, Decision},
         resolve,
     },
+    host_keys::{self, HostKeys},
     layout::Layout,
     playbooks::{self, LoadError, Playbooks},
     problem::Problem,
@@ -87,6 +88,7 @@ async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> Previ
         Decision::Follow(_)
         | Decision::Supersede(..)
         | Decision::Keep(_)
+        | Decision::Maintain(..)
         | Decision::Cancel(_)
         | Decision::Forget => PreviewOutcome::Waiting(Vec::new()),
     }
@@ -110,6 +112,7 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
         unreadable: Vec::new(),
         runs: Vec::new(),
         key: key(cluster, objects),
+        host_keys: host_keys(cluster, objects),
         playbooks,
         health: None,
     }
@@ -131,6 +134,24 @@ fn key(cluster: &Cluster, objects: &Objects) -> SshKey {
         .find(|secret| secret.name_any() == reference.name);
     secret.map_or(SshKey::Usable, |secret| {
         secret::judge(Some(secret), secret::key_of(reference))
+    })
+}
+
+fn host_keys(cluster: &Cluster, objects: &Objects) -> HostKeys {
+    let reference = cluster
+        .spec
+        .ssh
+        .as_ref()
+        .and_then(|ssh| ssh.known_hosts_secret_ref.as_ref());
+    let Some(reference) = reference else {
+        return HostKeys::NotReferred;
+    };
+    let secret = objects
+        .secrets
+        .iter()
+        .find(|secret| secret.name_any() == reference.name);
+    secret.map_or(HostKeys::Usable, |secret| {
+        host_keys::judge(Some(secret), host_keys::key_of(reference))
     })
 }
 

@@ -79,16 +79,26 @@ pub(crate) fn judge(secret: Option<&Secret>, key: &str) -> SshKey {
     let Some(secret) = secret else {
         return SshKey::NoSecret;
     };
-    // A Secret from a file may hold plain text.
-    if let Some(text) = secret.string_data.as_ref().and_then(|data| data.get(key)) {
-        return judge_key(text);
+    match text(secret, key) {
+        Some(text) => judge_key(&text),
+        None => SshKey::NoKey(keys(secret)),
     }
-    let data = secret.data.as_ref();
-    let Some(bytes) = data.and_then(|data| data.get(key)) else {
-        let keys = data.map(|data| data.keys().cloned().collect());
-        return SshKey::NoKey(keys.unwrap_or_default());
-    };
-    judge_key(&String::from_utf8_lossy(&bytes.0))
+}
+
+/// What a Secret holds under a key. One from a file may hold plain text.
+pub(crate) fn text(secret: &Secret, key: &str) -> Option<String> {
+    if let Some(text) = secret.string_data.as_ref().and_then(|data| data.get(key)) {
+        return Some(text.clone());
+    }
+    let bytes = secret.data.as_ref()?.get(key)?;
+    Some(String::from_utf8_lossy(&bytes.0).into_owned())
+}
+
+/// The keys that a Secret has.
+pub(crate) fn keys(secret: &Secret) -> Vec<String> {
+    let data = secret.data.iter().flat_map(|data| data.keys());
+    let plain = secret.string_data.iter().flat_map(|data| data.keys());
+    data.chain(plain).cloned().collect()
 }
 
 /// # Source
@@ -129,18 +139,8 @@ pub fn problem(reference: Option<&SecretKeyRef>, found: &SshKey) -> Option<Probl
     let field = "Cluster spec.ssh.privateKeySecretRef";
     match found {
         SshKey::NotReferred | SshKey::Usable => None,
-        SshKey::NoSecret => Some(Problem::new(
-            format!("{field}.name"),
-            name,
-            "there is no such Secret in the cluster's namespace",
-            format!("create it: kubectl create secret generic {name} --from-file={key}=PATH"),
-        )),
-        SshKey::NoKey(keys) => Some(Problem::new(
-            format!("{field}.key"),
-            key,
-            format!("Secret {name} has no such key, it has: {}", list(keys)),
-            "name a key that it has, or add this one",
-        )),
+        SshKey::NoSecret => Some(missing(field, name, key)),
+        SshKey::NoKey(keys) => Some(missing_key(field, name, key, keys)),
         SshKey::NotAKey => Some(Problem::new(
             format!("{field}.key"),
             key,
@@ -154,6 +154,26 @@ pub fn problem(reference: Option<&SecretKeyRef>, found: &SshKey) -> Option<Probl
             "store a key without one: ssh-keygen -p -N '' -f PATH",
         )),
     }
+}
+
+/// That a Secret is not there.
+pub(crate) fn missing(field: &str, name: &str, key: &str) -> Problem {
+    Problem::new(
+        format!("{field}.name"),
+        name,
+        "there is no such Secret in the cluster's namespace",
+        format!("create it: kubectl create secret generic {name} --from-file={key}=PATH"),
+    )
+}
+
+/// That a Secret has other keys.
+pub(crate) fn missing_key(field: &str, name: &str, key: &str, keys: &[String]) -> Problem {
+    Problem::new(
+        format!("{field}.key"),
+        key,
+        format!("Secret {name} has no such key, it has: {}", list(keys)),
+        "name a key that it has, or add this one",
+    )
 }
 
 fn list(keys: &[String]) -> String {

@@ -25,7 +25,7 @@ use crate::playbooks::Key;
 pub struct SecretWatch {
     client: Client,
     changed: mpsc::UnboundedSender<Key>,
-    watched: Mutex<HashMap<Key, Watch>>,
+    watched: Mutex<HashMap<Key, Vec<Watch>>>,
 }
 
 /// The watch on one Secret; it ends with the value.
@@ -50,30 +50,30 @@ impl SecretWatch {
         }
     }
 
-    /// Watches the Secret that a cluster waits for; none: it waits for none.
+    /// Watches the Secrets that a cluster waits for, and no others any more.
     ///
     /// A Secret that is there is told of once when its watch begins: it may have come since it was looked at.
-    pub fn follow(&self, cluster: &Key, secret: Option<&str>) {
+    pub fn follow(&self, cluster: &Key, secrets: &[&str]) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(secret) = secret else {
+        if secrets.is_empty() {
             watched.remove(cluster);
             return;
-        };
-        if watched
-            .get(cluster)
-            .is_some_and(|watch| watch.secret == secret)
-        {
-            return;
         }
+        let watches = watched.entry(cluster.clone()).or_default();
+        watches.retain(|watch| secrets.contains(&watch.secret.as_str()));
+        for secret in secrets {
+            if watches.iter().all(|watch| watch.secret != **secret) {
+                watches.push(self.watch(cluster, secret));
+            }
+        }
+    }
+
+    fn watch(&self, cluster: &Key, secret: &str) -> Watch {
         let api = Api::namespaced(self.client.clone(), &cluster.0);
-        let task = tokio::spawn(tell(
-            api,
-            secret.to_owned(),
-            cluster.clone(),
-            self.changed.clone(),
-        ));
+        let changed = self.changed.clone();
+        let task = tokio::spawn(tell(api, secret.to_owned(), cluster.clone(), changed));
         let secret = secret.to_owned();
-        watched.insert(cluster.clone(), Watch { secret, task });
+        Watch { secret, task }
     }
 }
 

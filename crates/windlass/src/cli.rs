@@ -126,6 +126,15 @@ pub(crate) struct Controller {
     /// The image that runs execute in where a Cluster names none
     #[arg(long, env = "WINDLASS_RUNNER_IMAGE", default_value = concat!("windlass-runner:v", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
     pub(crate) runner_image: String,
+    /// Secrets with which runner pods pull images where a Cluster names none, in the Cluster's namespace; with commas
+    /// between them
+    #[arg(
+        long,
+        env = "WINDLASS_RUNNER_PULL_SECRETS",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    pub(crate) runner_pull_secret: Vec<String>,
     /// When runner pods pull images: Always, IfNotPresent or Never
     #[arg(
         long,

@@ -74,6 +74,13 @@ fn jobs(options: &Controller) -> Option<Template> {
         image: options.image.clone(),
         runner_image: options.runner_image.clone(),
         cluster_role: options.runner_role.clone(),
+        // The chart writes an empty text where there are none.
+        pull_secrets: options
+            .runner_pull_secret
+            .iter()
+            .filter(|name| !name.is_empty())
+            .cloned()
+            .collect(),
         pull_policy: options.image_pull_policy.clone(),
     })
 }

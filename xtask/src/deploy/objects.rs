@@ -213,6 +213,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
         ".Values.runner.image | default (printf `windlass-runner:v%s` .Chart.AppVersion) | quote",
     );
     let policy = flavour.value("IfNotPresent", ".Values.image.pullPolicy | quote");
+    let pull_secrets = flavour.value("", ".Values.runner.imagePullSecrets | join `,` | quote");
     let resources =
         json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}});
     let probe = |path: &str, period: u8| json!({"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": period, "timeoutSeconds": 3});
@@ -225,6 +226,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
             {"name": "WINDLASS_IMAGE", "value": image},
             {"name": "WINDLASS_RUNNER_IMAGE", "value": runner_image},
             {"name": "WINDLASS_IMAGE_PULL_POLICY", "value": policy},
+            {"name": "WINDLASS_RUNNER_PULL_SECRETS", "value": pull_secrets},
         ],
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
         "livenessProbe": probe("/healthz", 10),

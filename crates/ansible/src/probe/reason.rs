@@ -155,7 +155,9 @@ impl Reason {
                 "if the host was installed anew, remove its old line from the cluster's known_hosts; if not, find out who \
                  answers"
             }
-            Self::HostKeyUnknown => "add its key to spec.ssh.knownHosts",
+            Self::HostKeyUnknown => {
+                "add its key to spec.ssh.knownHosts, or to the Secret of spec.ssh.knownHostsSecretRef"
+            }
             Self::Authentication => {
                 "add the public key to the user's authorized_keys on the host, or correct spec.ssh"
             }

@@ -24,7 +24,7 @@ use crate::{
         plan::{self, Decision, NewRun},
     },
     context::{Context, Error},
-    control::{self, SUPERSEDED_BY, Wish},
+    control::{self, CONVERGE, SUPERSEDED_BY, Wish},
     inputs::Inputs,
     playbooks,
     runner::lease_name,
@@ -104,6 +104,11 @@ pub async fn apply(
                 _ => Until::Changed,
             });
         }
+        Decision::Maintain(built, existing) => {
+            run = Some((**existing).clone());
+            context.health.refresh(cluster, built.expected.clone());
+            until = Some(Until::Elapsed(context.health.interval(cluster)));
+        }
         Decision::Keep(built) => {
             run.clone_from(&built.run);
             context.health.refresh(cluster, built.expected.clone());
@@ -169,6 +174,10 @@ async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run
             name: Some(new.name.clone()),
             namespace: cluster.namespace(),
             owner_references: cluster.controller_owner_ref(&()).map(|owner| vec![owner]),
+            annotations: new
+                .request
+                .clone()
+                .map(|request| [(CONVERGE.to_owned(), request)].into()),
             ..ObjectMeta::default()
         },
         spec: RunSpec {

@@ -39,8 +39,57 @@ const PROBE_TIMEOUT: Duration = Duration::from_seconds(600);
 /// The plan that builds a cluster.
 pub fn create(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
     let inputs = &resolved.inputs;
+    let steps = building(cluster, resolved, checkout, Operation::Create)?;
+    let reason = format!(
+        "the cluster does not exist yet: kubespray {} builds it{} on {} hosts",
+        inputs.kubespray,
+        with_kubernetes(inputs),
+        inputs.hosts.len(),
+    );
+    finish(
+        Operation::Create,
+        resolved.again.as_deref(),
+        inputs,
+        reason,
+        steps,
+    )
+}
+
+/// The plan that carries the same playbook over the whole built cluster once more.
+pub fn converge(
+    cluster: &str,
+    resolved: &Resolved,
+    checkout: &Checkout,
+    request: &str,
+) -> Result<Plan, Problem> {
+    let inputs = &resolved.inputs;
+    let steps = building(cluster, resolved, checkout, Operation::Converge)?;
+    let reason = format!(
+        "somebody asked for it: kubespray {} brings all {} hosts{} back to the spec",
+        inputs.kubespray,
+        inputs.hosts.len(),
+        with_kubernetes(inputs),
+    );
+    finish(Operation::Converge, Some(request), inputs, reason, steps)
+}
+
+fn with_kubernetes(inputs: &Inputs) -> String {
+    inputs
+        .kubernetes
+        .map(|version| format!(" with Kubernetes {version}"))
+        .unwrap_or_default()
+}
+
+/// The steps that end with a healthy cluster, whether there was one before or not.
+fn building(
+    cluster: &str,
+    resolved: &Resolved,
+    checkout: &Checkout,
+    operation: Operation,
+) -> Result<Vec<Step>, Problem> {
+    let inputs = &resolved.inputs;
     let inventory = compiled(inputs)?;
-    let mut steps = beginning(resolved, &inventory, Operation::Create);
+    let mut steps = beginning(resolved, &inventory, operation);
     plays(&checkout.create, resolved, &inventory, &mut steps)?;
     steps.push(Step {
         hosts: inputs
@@ -71,16 +120,7 @@ pub fn create(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result
             Action::Health(HealthCheck {}),
         )
     });
-    let reason = format!(
-        "the cluster does not exist yet: kubespray {} builds it{} on {} hosts",
-        inputs.kubespray,
-        inputs
-            .kubernetes
-            .map(|version| format!(" with Kubernetes {version}"))
-            .unwrap_or_default(),
-        inputs.hosts.len(),
-    );
-    finish(Operation::Create, resolved, inputs, reason, steps)
+    Ok(steps)
 }
 
 /// The plan that removes Kubernetes from the hosts.
@@ -94,7 +134,13 @@ pub fn reset(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> 
     let mut steps = beginning(resolved, &inventory, Operation::Reset);
     plays(&checkout.reset, resolved, &inventory, &mut steps)?;
     let reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
-    finish(Operation::Reset, resolved, &inputs, reason, steps)
+    finish(
+        Operation::Reset,
+        resolved.again.as_deref(),
+        &inputs,
+        reason,
+        steps,
+    )
 }
 
 fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
@@ -194,7 +240,7 @@ fn pattern(playbook: &Playbook, slice: &str, error: &PatternError) -> Problem {
 
 fn finish(
     operation: Operation,
-    resolved: &Resolved,
+    again: Option<&str>,
     inputs: &Inputs,
     reason: String,
     mut steps: Vec<Step>,
@@ -217,7 +263,7 @@ fn finish(
         "operation": operation,
         "inputs": inputs,
         "steps": steps,
-        "again": resolved.again,
+        "again": again,
     });
     Ok(Plan {
         digest: workflow::plan::digest(&of).map_err(unwritable)?,

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use api::{Cluster, ClusterNode, Run};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource, ResourceExt};
 
 use crate::{
     cluster::resolve,
     context::{Context, Error},
     health_book::Checked,
+    host_keys::{self, HostKeys},
     playbooks::Playbooks,
     secret::{self, SshKey},
 };
@@ -38,6 +40,8 @@ pub struct Observed {
     pub runs: Vec<Run>,
     /// The ssh key.
     pub key: SshKey,
+    /// The hosts' public keys, where a Secret holds them.
+    pub host_keys: HostKeys,
     /// The playbooks.
     pub playbooks: Playbooks,
     /// What the last health probes found.
@@ -47,18 +51,26 @@ pub struct Observed {
 /// Reads what there is.
 pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, Error> {
     let namespace = cluster.namespace().unwrap_or_default();
-    let reference = cluster
-        .spec
-        .ssh
-        .as_ref()
-        .and_then(|ssh| ssh.private_key_secret_ref.as_ref());
+    let ssh = cluster.spec.ssh.as_ref();
+    let reference = ssh.and_then(|ssh| ssh.private_key_secret_ref.as_ref());
     let key = secret::look(&context.client, &namespace, reference)
         .await
         .map_err(|source| Error::api("read the ssh Secret", source))?;
-    let awaited = reference.filter(|_| !key.is_usable());
+    let keys_reference = ssh.and_then(|ssh| ssh.known_hosts_secret_ref.as_ref());
+    let host_keys = host_keys::look(&context.client, &namespace, keys_reference)
+        .await
+        .map_err(|source| Error::api("read the Secret with the hosts' keys", source))?;
+    let awaited = [
+        reference.filter(|_| !key.is_usable()),
+        keys_reference.filter(|_| !host_keys.is_usable()),
+    ];
+    let awaited = awaited
+        .into_iter()
+        .flatten()
+        .map(|reference| reference.name.as_str());
     context.secrets.follow(
         &(namespace.clone(), cluster.name_any()),
-        awaited.map(|reference| reference.name.as_str()),
+        &awaited.collect::<Vec<_>>(),
     );
     let (nodes, unreadable) = nodes(context, &namespace);
     let runs = runs(context, cluster, &namespace);
@@ -73,6 +85,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         unreadable,
         runs,
         key,
+        host_keys,
         playbooks,
         health: context.health.latest(cluster),
     })
@@ -102,8 +115,22 @@ fn runs(context: &Context, cluster: &Cluster, namespace: &str) -> Vec<Run> {
         .filter(|run| is_of(run, cluster))
         .cloned()
         .collect();
-    runs.sort_by_key(|run| (run.creation_timestamp(), run.name_any()));
+    runs.sort_by_key(age);
     runs
+}
+
+/// What orders the runs of a cluster, oldest first: their numbers. Times would not do, for runs that were carried to another
+/// API are all new there.
+pub fn age(run: &Run) -> (u32, Option<Time>, String) {
+    let name = run.name_any();
+    (number(&name), run.creation_timestamp(), name)
+}
+
+/// The number at the end of a run's name; 0 where there is none.
+pub fn number(run: &str) -> u32 {
+    run.rsplit_once('-')
+        .and_then(|(_, number)| number.parse().ok())
+        .unwrap_or_default()
 }
 
 /// Whether a run belongs to this very cluster, not to an earlier one of the same name.

@@ -9,7 +9,11 @@ use jiff::SignedDuration;
 use kube::{Resource, ResourceExt};
 
 use crate::{
-    cluster::{compile, observe::Observed, resolve::Resolved},
+    cluster::{
+        compile, converge,
+        observe::{Observed, number},
+        resolve::Resolved,
+    },
     control::SUPERSEDED_BY,
     health::Expected,
     inputs::Inputs,
@@ -39,6 +43,8 @@ pub enum Decision {
     Supersede(Box<Run>, String),
     /// The cluster is built.
     Keep(Box<Built>),
+    /// The cluster is built; let an operation on it go on, or stand as it failed.
+    Maintain(Box<Built>, Box<Run>),
     /// End a run for good, because its cluster is being deleted.
     Cancel(Box<Run>),
     /// Forget the cluster.
@@ -54,10 +60,12 @@ pub struct Built {
     pub kubernetes: Option<KubernetesVersion>,
     /// The kubespray release that built it.
     pub kubespray: KubesprayVersion,
-    /// The run that built it, if it is still there.
+    /// Its last run, if it is still there.
     pub run: Option<Run>,
     /// What the spec asks for and is not carried out.
     pub not_carried_out: Vec<String>,
+    /// What of it, and what else, must be taken back before the cluster can converge.
+    pub beyond_converge: Vec<String>,
 }
 
 /// A run to be stored.
@@ -71,6 +79,8 @@ pub struct NewRun {
     pub generation: i64,
     /// Its plan.
     pub plan: Plan,
+    /// The request to converge that it answers.
+    pub request: Option<String>,
 }
 
 /// Decides.
@@ -92,20 +102,37 @@ pub fn plan(
         .status
         .as_ref()
         .is_some_and(|status| status.kubeconfig_secret.is_some());
-    if run.is_some() || (stored && observed.runs.is_empty()) {
-        Decision::Keep(Box::new(built(run, resolved)))
+    // Only what is built converges.
+    let converges = |run: &Run| run.spec.operation == Operation::Converge;
+    if run.is_some() || (stored && observed.runs.iter().all(converges)) {
+        converge::maintain(
+            cluster,
+            built(cluster, run, resolved, observed),
+            resolved,
+            observed,
+        )
     } else {
         creation(cluster, resolved, observed)
     }
 }
 
-fn built(run: Option<&Run>, resolved: &Resolved) -> Built {
+fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
     let before = run.and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok());
-    let not_carried_out = before
-        .as_ref()
-        .map(|before| not_carried_out(before, &resolved.inputs))
-        .unwrap_or_default();
     let inputs = before.as_ref().unwrap_or(&resolved.inputs);
+    let mut not_carried_out = beyond_converge(inputs, &resolved.inputs);
+    let mut beyond_converge = not_carried_out.clone();
+    let built_with = before.as_ref().map(|before| before.kubespray);
+    let status = cluster.status.as_ref();
+    beyond_converge.extend(another_release(
+        built_with.or_else(|| status.and_then(|status| status.kubespray_version)),
+        resolved.inputs.kubespray,
+    ));
+    if inputs.variables != resolved.inputs.variables {
+        not_carried_out.push(
+            "changed variables (spec.nodes.all.deploy.extraVars): windlass converge carries them out"
+                .to_owned(),
+        );
+    }
     Built {
         expected: Expected {
             nodes: inputs.members(),
@@ -113,16 +140,18 @@ fn built(run: Option<&Run>, resolved: &Resolved) -> Built {
         },
         kubernetes: inputs.kubernetes,
         kubespray: inputs.kubespray,
-        run: run.cloned(),
+        run: observed.runs.last().cloned(),
         not_carried_out,
+        beyond_converge,
     }
 }
 
-/// The run that built the cluster.
+/// The run that built the cluster as it is.
 pub fn built_by(runs: &[Run]) -> Option<&Run> {
+    let builds = |run: &Run| matches!(run.spec.operation, Operation::Create | Operation::Converge);
     runs.iter()
         .rev()
-        .find(|run| run.spec.operation == Operation::Create && phase(run) == RunPhase::Succeeded)
+        .find(|run| builds(run) && phase(run) == RunPhase::Succeeded)
 }
 
 /// How a run stands.
@@ -200,14 +229,19 @@ fn start_when_ready(
     )))
 }
 
-fn new_run(cluster: &Cluster, observed: &Observed, operation: Operation, plan: Plan) -> NewRun {
+/// A run under a name that none of the cluster's runs has had, as far as they and the status remember.
+pub fn new_run(cluster: &Cluster, observed: &Observed, operation: Operation, plan: Plan) -> NewRun {
     let word = format!("{operation:?}").to_lowercase();
-    let number = observed.runs.len() + 1;
+    let status = cluster.status.as_ref();
+    let last = status.and_then(|status| status.last_operation.as_ref()?.run.clone());
+    let names = observed.runs.iter().map(ResourceExt::name_any).chain(last);
+    let number = names.map(|name| number(&name)).max().unwrap_or_default() + 1;
     NewRun {
         name: format!("{}-{word}-{number}", cluster.name_any()),
         operation,
         generation: cluster.meta().generation.unwrap_or_default(),
         plan,
+        request: None,
     }
 }
 
@@ -218,8 +252,8 @@ fn quiet_time_left(resolved: &Resolved, observed: &Observed) -> Option<SignedDur
     left.is_positive().then_some(left)
 }
 
-/// What differs between the wish and what was built. This release builds and resets clusters; it does not change them.
-fn not_carried_out(built: &Inputs, wanted: &Inputs) -> Vec<String> {
+/// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
+fn beyond_converge(built: &Inputs, wanted: &Inputs) -> Vec<String> {
     let mut differences = Vec::new();
     if let (Some(before), Some(after)) = (built.kubernetes, wanted.kubernetes)
         && before != after
@@ -241,13 +275,15 @@ fn not_carried_out(built: &Inputs, wanted: &Inputs) -> Vec<String> {
             "the removal of host {name}: it is still part of the cluster, removing hosts is not carried out yet"
         ));
     }
-    if built.variables != wanted.variables {
-        differences.push(
-            "changed variables (spec.nodes.all.deploy.extraVars): changes of a built cluster are not carried out yet"
-                .to_owned(),
-        );
-    }
     differences
+}
+
+/// A release that is the newest one by default may change with Windlass: that must not become an upgrade by surprise.
+fn another_release(built: Option<KubesprayVersion>, wanted: KubesprayVersion) -> Option<String> {
+    let built = built.filter(|built| *built != wanted)?;
+    Some(format!(
+        "kubespray {wanted}, and {built} built the cluster: upgrades are not carried out yet, write spec.kubespray.version: {built}"
+    ))
 }
 
 fn deletion(

@@ -20,6 +20,7 @@ use crate::{
     cluster::{
         FIELD_MANAGER,
         apply::Applied,
+        converge,
         plan::{self, Built, Decision},
     },
     context::{Context, Error},
@@ -164,7 +165,7 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
             status.inventory = Some(inputs.inventory);
         }
     }
-    if let Decision::Keep(built) = view.decision {
+    if let Decision::Keep(built) | Decision::Maintain(built, _) = view.decision {
         status.kubernetes_version = built.kubernetes;
         status.kubespray_version = Some(built.kubespray);
         status.kubeconfig_secret = Some(secret::kubeconfig_name(&cluster.name_any()));
@@ -172,6 +173,9 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
             health_conditions(&mut conditions, checked);
             status.cluster = Some(health(status.cluster.as_ref(), checked));
         }
+    }
+    if let Some(answer) = converge::answer(cluster, view.decision) {
+        status.converge = Some(answer);
     }
     status.nodes = Some(counts(view));
     status.state = Some(state(cluster, view));
@@ -239,6 +243,7 @@ fn summary(view: &View<'_>) -> Summary {
             format!("run {} ends at its next task boundary", run.name_any()),
         ),
         Decision::Forget => (Standing::AtWork, "Deleting", "being forgotten".to_owned()),
+        Decision::Maintain(_, run) => followed(run),
         Decision::Keep(built) => kept(built, view.health),
     };
     Summary {
@@ -369,16 +374,23 @@ fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
         .unwrap_or_default();
     match view.decision {
         Decision::Keep(_) => ClusterState::Created,
+        Decision::Start(new) if new.operation == Operation::Converge => ClusterState::Converging,
         Decision::Start(_) | Decision::Supersede(..) | Decision::Cancel(_) => {
             ClusterState::Creating
         }
+        Decision::Maintain(_, run) => match plan::phase(run) {
+            RunPhase::Failed => ClusterState::Failed,
+            _ => ClusterState::Converging,
+        },
         Decision::Follow(run) => match plan::phase(run) {
             RunPhase::Failed | RunPhase::Cancelled => ClusterState::Failed,
             RunPhase::Waiting => ClusterState::Waiting,
             _ => ClusterState::Creating,
         },
-        // A bad spec does not unbuild a cluster.
-        Decision::Stall(_) if before == ClusterState::Created => ClusterState::Created,
+        // Neither a bad spec nor playbooks that are being brought unbuild a cluster.
+        Decision::Stall(_) | Decision::AwaitPlaybooks(_) if before == ClusterState::Created => {
+            ClusterState::Created
+        }
         Decision::Forget => ClusterState::Deleting,
         Decision::Stall(_) | Decision::AwaitPlaybooks(_) | Decision::AwaitHosts { .. } => {
             ClusterState::Waiting
@@ -498,7 +510,7 @@ fn counts(view: &View<'_>) -> NodeCounts {
     let total = u32::try_from(view.nodes).unwrap_or(u32::MAX);
     let healthy = match (view.decision, view.health) {
         (
-            Decision::Keep(built),
+            Decision::Keep(built) | Decision::Maintain(built, _),
             Some(Checked {
                 report: Ok(report), ..
             }),

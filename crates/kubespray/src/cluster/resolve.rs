@@ -16,7 +16,9 @@ use kube::ResourceExt;
 use crate::{
     cluster::observe::Observed,
     control::START_AGAIN,
+    host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
+    job,
     playbooks::{Place, Playbooks, Wish},
     problem::Problem,
     secret,
@@ -108,6 +110,8 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         .as_ref()
         .and_then(|ssh| ssh.private_key_secret_ref.as_ref());
     problems.extend(secret::problem(reference, &observed.key));
+    problems.extend(host_keys::problems(spec.ssh.as_ref(), &observed.host_keys));
+    problems.extend(job::problems(spec));
     let hosts = hosts(&observed.nodes);
     let kubernetes = kubernetes(cluster, release, observed, &mut problems);
     let mut inputs = Inputs {
@@ -377,6 +381,7 @@ fn ssh(spec: &ClusterSpec, hosts: &[Host]) -> SshInput {
     SshInput {
         key: ssh.private_key_secret_ref,
         known_hosts: ssh.known_hosts,
+        known_hosts_secret: ssh.known_hosts_secret_ref,
         bastion: ssh.bastion.or_else(|| {
             host.map(|host| api::cluster::Bastion {
                 address: host.variables.ansible_host.clone(),

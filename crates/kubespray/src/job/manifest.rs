@@ -5,7 +5,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use api::{Cluster, Run};
+use api::{Cluster, Run, cluster::SecretRef};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{PersistentVolumeClaim, ServiceAccount},
@@ -46,7 +46,7 @@ const KEPT_SECONDS: i32 = 86_400;
 const GRACE_SECONDS: i64 = 30;
 
 /// Fields of a pod that `spec.runner.placement` may set.
-const PLACEMENT: [&str; 6] = [
+pub(super) const PLACEMENT: [&str; 6] = [
     "affinity",
     "nodeSelector",
     "priorityClassName",
@@ -135,6 +135,10 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
     let runner_image = runner
         .image
         .unwrap_or_else(|| template.runner_image.clone());
+    let pull_secrets = runner.image_pull_secrets.unwrap_or_else(|| {
+        let name = |name: &String| SecretRef { name: name.clone() };
+        template.pull_secrets.iter().map(name).collect()
+    });
     let data = if runner.volume_claim_template.is_some() {
         let claim = claim_name(&run.spec.cluster_ref.name);
         json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
@@ -145,6 +149,7 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
         "serviceAccountName": ACCOUNT,
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "imagePullSecrets": pull_secrets,
         "enableServiceLinks": false,
         "securityContext": {
             "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
@@ -230,10 +235,7 @@ pub fn claim(cluster: &Cluster) -> Result<Option<PersistentVolumeClaim>, serde_j
         .transpose()?
         .unwrap_or_default();
     labels.insert("app.kubernetes.io/managed-by".into(), json!("windlass"));
-    let spec = match template.get("spec") {
-        Some(spec) => spec.clone(),
-        None => Value::Object(template.clone()),
-    };
+    let spec = super::check::claim_spec(&template);
     let mut claim = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -315,6 +317,7 @@ mod tests {
             image: "windlass:v1".into(),
             runner_image: "windlass-runner:v1".into(),
             cluster_role: "windlass-runner".into(),
+            pull_secrets: vec!["registry".into()],
             pull_policy: "IfNotPresent".into(),
         }
     }
@@ -349,6 +352,15 @@ mod tests {
         assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet");
         assert_eq!(pod["nodeSelector"]["disk"], "ssd");
         assert_eq!(pod["serviceAccountName"], "windlass-runner");
+    }
+
+    #[test]
+    fn images_are_pulled_with_the_clusters_secrets_or_the_operators() {
+        let names = |runner: &Value| pod_of(runner)["imagePullSecrets"].clone();
+        assert_eq!(names(&json!({})), json!([{"name": "registry"}]));
+        let own = json!({"imagePullSecrets": [{"name": "own"}]});
+        assert_eq!(names(&own), json!([{"name": "own"}]));
+        assert_eq!(names(&json!({"imagePullSecrets": []})), json!([]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use api::{ClusterNode, Run};
 use kube::ResourceExt;
 
 use crate::{
-    cluster::{observe::is_of, plan::built_by},
+    cluster::{observe::{age, is_of}, plan::built_by},
     context::Context,
     health_book::Checked,
     inputs::Inputs,
@@ -40,7 +40,7 @@ pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
         .filter(|run| is_of(run, cluster))
         .cloned()
         .collect();
-    runs.sort_by_key(|run| (run.creation_timestamp(), run.name_any()));
+    runs.sort_by_key(age);
     let name = node.name_any();
     let has = |run: &Run| {
         Inputs::from_map(&run.spec.plan.inputs)

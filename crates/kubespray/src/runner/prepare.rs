@@ -148,7 +148,15 @@ pub(crate) async fn probe(
 
 /// What to do about a host that shows another key than the one that is known.
 pub(crate) fn new_key_remedy(executor: &KubesprayExecutor) -> String {
-    if executor.job.inputs.ssh.known_hosts.is_some() {
+    let ssh = &executor.job.inputs.ssh;
+    if let Some(reference) = &ssh.known_hosts_secret {
+        return format!(
+            "if the host was made anew, put its new key into Secret {} (spec.ssh.knownHostsSecretRef) and retry the run; if \
+             not, find out who answers",
+            reference.name
+        );
+    }
+    if ssh.known_hosts.is_some() {
         return "if the host was made anew, put its new key into spec.ssh.knownHosts; if not, find out who answers"
             .to_owned();
     }
@@ -227,9 +235,12 @@ fn judge(reports: &[Report]) -> StepOutcome {
 pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Failure> {
     let ssh = &executor.job.inputs.ssh;
     let known_hosts = executor.workspace.known_hosts();
-    let host_keys = if let Some(lines) = &ssh.known_hosts {
+    let host_keys = if let Some(lines) = executor.workspace.given_host_keys().await? {
         let text = format!("{}\n", lines.trim_end());
         fs::write(&known_hosts, text).map_err(|error| disk(&known_hosts, &error))?;
+        HostKeys::Strict
+    } else if ssh.known_hosts_secret.is_some() {
+        // What was written before: the API is away.
         HostKeys::Strict
     } else {
         HostKeys::AcceptNew

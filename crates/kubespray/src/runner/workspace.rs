@@ -26,7 +26,7 @@ use kube::Api;
 use serde_json::json;
 
 use super::{Error, Job};
-use crate::secret::key_of;
+use crate::{host_keys, secret::key_of};
 
 /// The files of a run.
 #[derive(Clone)]
@@ -104,37 +104,65 @@ impl Workspace {
             return Ok(None);
         };
         let path = self.private.join("key");
+        // What was written for an earlier step serves while the API is away.
+        let written = path.exists();
+        let Some(bytes) = self
+            .read(&reference.name, key_of(reference), "NoSshKey", written)
+            .await?
+        else {
+            return Ok(Some(path));
+        };
+        write_private(&path, &bytes).map_err(|error| disk(&path, &error))?;
+        Ok(Some(path))
+    }
+
+    /// The hosts' public keys that the spec gives, in itself or by a Secret; none: it gives none, or the API is away and
+    /// what was written for an earlier step serves.
+    pub(crate) async fn given_host_keys(&self) -> Result<Option<String>, Failure> {
+        let ssh = &self.job.inputs.ssh;
+        let Some(reference) = &ssh.known_hosts_secret else {
+            return Ok(ssh.known_hosts.clone());
+        };
+        let key = host_keys::key_of(reference);
+        let written = self.known_hosts().exists();
+        let bytes = self
+            .read(&reference.name, key, "NoHostKeys", written)
+            .await?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// What a Secret holds under a key; nothing where the API does not answer and that is `bearable`.
+    async fn read(
+        &self,
+        name: &str,
+        key: &str,
+        code: &'static str,
+        bearable: bool,
+    ) -> Result<Option<Vec<u8>>, Failure> {
         let api = Api::<Secret>::namespaced(self.job.client.clone(), &self.job.namespace());
-        let secret = match api.get_opt(&reference.name).await {
+        let secret = match api.get_opt(name).await {
             Ok(secret) => secret,
-            // What was written for an earlier step serves while the API is away.
-            Err(_) if path.exists() => return Ok(Some(path)),
+            Err(_) if bearable => return Ok(None),
             Err(error) => {
+                let text = crate::chain(&error);
                 return Err(failure(
                     FailureClass::Transient,
                     "SecretUnreadable",
-                    format!(
-                        "the ssh Secret {} cannot be read: {}",
-                        reference.name,
-                        crate::chain(&error)
-                    ),
+                    format!("the Secret {name} cannot be read: {text}"),
                     None,
                 ));
             }
         };
-        let key = key_of(reference);
-        let bytes = secret
-            .and_then(|secret| secret.data?.remove(key))
-            .ok_or_else(|| {
-                failure(
-                    FailureClass::Config,
-                    "NoSshKey",
-                    format!("Secret {} with key {key} is not there", reference.name),
-                    Some("create it, then retry the run"),
-                )
-            })?;
-        write_private(&path, &bytes.0).map_err(|error| disk(&path, &error))?;
-        Ok(Some(path))
+        let bytes = secret.and_then(|secret| secret.data?.remove(key));
+        let bytes = bytes.ok_or_else(|| {
+            failure(
+                FailureClass::Config,
+                code,
+                format!("Secret {name} with key {key} is not there"),
+                Some("create it, then retry the run"),
+            )
+        })?;
+        Ok(Some(bytes.0))
     }
 
     /// Compiles and writes inventory and variables. Hosts that are left out get a place in the fact cache.

@@ -12,7 +12,7 @@ use crate::world::{World, condition, is};
 
 impl World {
     /// A cluster that a run has built, as far as the API can tell.
-    async fn built(&self) {
+    pub async fn built(&self) {
         self.three_nodes().await;
         self.cluster("first", json!({})).await;
         let run = self.run_until(1).await.remove(0);
@@ -24,15 +24,26 @@ impl World {
         .await;
     }
 
+    /// Waits until the cluster stalls with all of the words.
+    async fn stalls(&self, words: &[&str]) -> Cluster {
+        self.until("first", "stalls", |cluster| {
+            let message = condition(cluster, "Stalled").map_or("", |stalled| stalled.2);
+            is(cluster, "Stalled", "InvalidSpec") && words.iter().all(|word| message.contains(word))
+        })
+        .await
+    }
+
+    /// Stores a Secret of one key.
+    async fn secret(&self, name: &str, key: &str, text: &str) {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {key: text},
+        });
+        self.apply::<Secret>(name, secret).await;
+    }
+
     /// Waits until the cluster stalls with all of the words, and proves that nothing else came of it.
     async fn refused(&self, words: &[&str]) {
-        let stalled = self
-            .until("first", "stalls", |cluster| {
-                let message = condition(cluster, "Stalled").map_or("", |stalled| stalled.2);
-                is(cluster, "Stalled", "InvalidSpec")
-                    && words.iter().all(|word| message.contains(word))
-            })
-            .await;
+        let stalled = self.stalls(words).await;
         let status = stalled.status.unwrap();
         let runs = self.all::<Run>().list(&ListParams::default()).await;
         let shown =
@@ -115,12 +126,7 @@ async fn a_corrected_secret_lets_the_cluster_go_on_at_once() {
             })
             .await;
     };
-    let store = async |key: &str, text: &str| {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ssh"}, "stringData": {key: text},
-        });
-        world.apply::<Secret>("ssh", secret).await;
-    };
+    let store = async |key: &str, text: &str| world.secret("ssh", key, text).await;
     // Each is seen within the patience of `until`, which is far shorter than the wait of a stalled cluster.
     says("no such Secret").await;
     store("id_rsa", "x").await;
@@ -142,6 +148,44 @@ async fn a_corrected_secret_lets_the_cluster_go_on_at_once() {
         world.run_until(1).await[0].name_any(),
         "first-create-1",
         "the cluster goes on"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_hosts_come_from_a_secret_as_soon_as_it_holds_some() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHnd6aeKrvIUDCL0vxzx2mIJvGXxeoMFlzEQfKzPcMBy";
+    let field = "spec.ssh.knownHosts";
+    let own = json!({"ssh": {"knownHosts": "10.0.0.1 ssh-ed25519\n"}});
+    world.cluster("first", own).await;
+    world
+        .stalls(&[field, "line 1", "HOSTS TYPE KEY", "ssh-keyscan"])
+        .await;
+    let reference = json!({"ssh": {"knownHostsSecretRef": {"name": "hosts"}}});
+    world.cluster("first", reference.clone()).await;
+    let field = "spec.ssh.knownHostsSecretRef";
+    let create = "kubectl create secret generic hosts --from-file=known_hosts";
+    world.stalls(&[field, "no such Secret", create]).await;
+    for (text, said) in [
+        ("# none\n", "holds no key of a host"),
+        (
+            "10.0.0.1 ssh-ed25519 AAAA\n",
+            "line 1 of the value in Secret hosts",
+        ),
+    ] {
+        world.secret("hosts", "known_hosts", text).await;
+        world.stalls(&[field, said, "ssh-keyscan"]).await;
+    }
+    world
+        .secret("hosts", "known_hosts", &format!("10.0.0.1 {key}\n"))
+        .await;
+    let run = world.run_until(1).await.remove(0);
+    let ssh = &run.spec.plan.inputs["ssh"];
+    assert_eq!(ssh["knownHostsSecret"]["name"], "hosts");
+    assert!(
+        ssh.get("knownHosts").is_none(),
+        "the keys stay where they are"
     );
 }
 

@@ -41,6 +41,12 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
             happened(severity, &reason, message);
         }
     }
+    if let Some(answer) = &status.converge
+        && before.converge.as_ref() != Some(answer)
+        && let Some(why) = &answer.refused
+    {
+        happened(Severity::Warning, "ConvergeRefused", why.clone());
+    }
     if let (Some(was), Some(is)) = (&before.cluster, &status.cluster)
         && was.health != is.health
     {

@@ -1,0 +1,139 @@
+//! Converging on request: the playbooks once more over a cluster that is built. Pure.
+//!
+//! A request is a value of the annotation [`CONVERGE`]. It is answered once: by a Run, which carries the value, or by a
+//! refusal; the answer is kept in the status. The Run is stored first, so that after a crash between the two it is the
+//! answer, and no request is lost or carried out twice.
+
+use api::{
+    Cluster, Run,
+    cluster::ConvergeRequest,
+    run::{Operation, RunPhase},
+};
+use kube::{Resource, ResourceExt};
+
+use crate::{
+    cluster::{
+        compile,
+        observe::Observed,
+        plan::{Built, Decision, NewRun, is_active, new_run, phase},
+        resolve::Resolved,
+    },
+    control::CONVERGE,
+    playbooks::Playbooks,
+};
+
+/// How much of a request is remembered.
+const LENGTH: usize = 128;
+
+/// The request that the annotations carry.
+pub fn request(cluster: &Cluster) -> Option<String> {
+    let value = cluster.annotations().get(CONVERGE)?;
+    Some(value.chars().take(LENGTH).collect())
+}
+
+/// What to do about a cluster that is built.
+pub fn maintain(
+    cluster: &Cluster,
+    built: Built,
+    resolved: &Resolved,
+    observed: &Observed,
+) -> Decision {
+    let converges = |run: &&Run| run.spec.operation == Operation::Converge;
+    let last = observed.runs.last().filter(converges).cloned();
+    if let Some(run) = last.as_ref().filter(|run| is_active(phase(run))) {
+        return Decision::Maintain(Box::new(built), Box::new(run.clone()));
+    }
+    let carried_out = |request: &String| observed.runs.iter().any(|run| is_for(run, request));
+    let open = open(cluster).filter(|request| !carried_out(request));
+    if let Some(request) = open.filter(|_| built.beyond_converge.is_empty()) {
+        return start(cluster, resolved, observed, request);
+    }
+    match last {
+        Some(run) if phase(&run) == RunPhase::Failed => {
+            Decision::Maintain(Box::new(built), Box::new(run))
+        }
+        _ => Decision::Keep(Box::new(built)),
+    }
+}
+
+fn start(cluster: &Cluster, resolved: &Resolved, observed: &Observed, request: String) -> Decision {
+    let checkout = match &observed.playbooks {
+        Playbooks::Ready(checkout) => checkout,
+        Playbooks::Unusable(problem) => return Decision::Stall(vec![problem.clone()]),
+        Playbooks::Unreachable(reason) => return Decision::AwaitPlaybooks(Some(reason.clone())),
+        Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
+    };
+    match compile::converge(&cluster.name_any(), resolved, checkout, &request) {
+        Ok(plan) => Decision::Start(Box::new(NewRun {
+            request: Some(request),
+            ..new_run(cluster, observed, Operation::Converge, plan)
+        })),
+        Err(problem) => Decision::Stall(vec![problem]),
+    }
+}
+
+/// The answer to an open request, if the decision is one.
+pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest> {
+    let request = open(cluster)?;
+    let run = |name: String| ConvergeRequest {
+        request: request.clone(),
+        run: Some(name),
+        refused: None,
+    };
+    let refused = |why: String| ConvergeRequest {
+        request: request.clone(),
+        run: None,
+        refused: Some(why),
+    };
+    match decision {
+        Decision::Start(new) if new.request.as_ref() == Some(&request) => {
+            Some(run(new.name.clone()))
+        }
+        Decision::Maintain(_, at_work) if is_for(at_work, &request) => {
+            Some(run(at_work.name_any()))
+        }
+        Decision::Maintain(_, at_work) if is_active(phase(at_work)) => Some(refused(format!(
+            "run {} is under way: ask again when it has ended",
+            at_work.name_any()
+        ))),
+        Decision::Keep(built) | Decision::Maintain(built, _) => {
+            match built.run.as_ref().filter(|run| is_for(run, &request)) {
+                Some(last) => Some(run(last.name_any())),
+                None if built.beyond_converge.is_empty() => None,
+                None => Some(refused(format!(
+                    "converging does not change what a cluster is made of, and the spec also asks for {}",
+                    built.beyond_converge.join("; ")
+                ))),
+            }
+        }
+        Decision::Stall(_) => Some(refused(
+            "the spec must be corrected first: see the condition Stalled".to_owned(),
+        )),
+        // Of a cluster that is built and waits for its playbooks only.
+        Decision::AwaitPlaybooks(_) if is_built(cluster) => None,
+        Decision::Cancel(_) | Decision::Forget => None,
+        _ if cluster.meta().deletion_timestamp.is_some() => None,
+        _ => Some(refused(
+            "the cluster is not built yet: its creation runs the same playbooks".to_owned(),
+        )),
+    }
+}
+
+/// Whether the status knows of a cluster that stands.
+pub fn is_built(cluster: &Cluster) -> bool {
+    let status = cluster.status.as_ref();
+    status.is_some_and(|status| status.kubeconfig_secret.is_some())
+}
+
+/// The request that no answer is known to.
+fn open(cluster: &Cluster) -> Option<String> {
+    let answered = cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.converge.as_ref());
+    request(cluster).filter(|request| answered.is_none_or(|last| last.request != *request))
+}
+
+fn is_for(run: &Run, request: &str) -> bool {
+    run.annotations().get(CONVERGE).map(String::as_str) == Some(request)
+}

@@ -1,0 +1,182 @@
+//! A built cluster converges when somebody asks, once for each request.
+
+use api::{
+    Cluster, Run,
+    cluster::{ClusterState, ConvergeRequest},
+    run::Operation,
+};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use kubespray::{control::CONVERGE, inputs::Inputs};
+use serde_json::json;
+
+use crate::world::{World, condition, is};
+
+impl World {
+    async fn ask(&self, request: &str) {
+        let patch = json!({"metadata": {"annotations": {CONVERGE: request}}});
+        self.all::<Cluster>()
+            .patch("first", &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
+    }
+
+    async fn answer(&self, request: &str) -> ConvergeRequest {
+        let answer = |cluster: &Cluster| cluster.status.as_ref()?.converge.clone();
+        let answered = |cluster: &Cluster| answer(cluster).is_some_and(|is| is.request == request);
+        let cluster = self.until("first", "answers", answered).await;
+        answer(&cluster).unwrap()
+    }
+
+    async fn state(&self, state: ClusterState) -> Cluster {
+        self.until("first", &format!("is {state:?}"), |cluster| {
+            let status = cluster.status.as_ref();
+            status.is_some_and(|status| status.state == Some(state))
+        })
+        .await
+    }
+
+    async fn run_named(&self, name: &str) -> Run {
+        self.all::<Run>().get(name).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_runs_the_playbooks_over_the_built_cluster_once() {
+    let world = World::start().await;
+    world.built().await;
+    world.ask("1").await;
+    let answer = world.answer("1").await;
+    assert_eq!(answer.run.as_deref(), Some("first-converge-2"));
+    let run = world.run_named("first-converge-2").await;
+    assert_eq!(run.spec.operation, Operation::Converge);
+    let built = world.run_named("first-create-1").await;
+    let steps = |run: &Run| {
+        let steps = run.spec.plan.steps.iter();
+        steps.map(|step| step.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(steps(&run), steps(&built));
+
+    world.run_status(&run, json!({"phase": "Running"})).await;
+    world.state(ClusterState::Converging).await;
+    // Another one while this one is under way is refused, and stays so when it has ended.
+    world.ask("2").await;
+    let refused = world.answer("2").await.refused.unwrap();
+    assert!(refused.contains("first-converge-2"), "{refused}");
+    assert_eq!(world.events("ConvergeRefused").await, [refused]);
+
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    let created = world.state(ClusterState::Created).await;
+    let last = created.status.unwrap().last_operation.unwrap();
+    assert_eq!(last.operation, Operation::Converge);
+    assert_eq!(world.run_until(2).await.len(), 2);
+    world.ask("3").await;
+    let answer = world.answer("3").await;
+    assert_eq!(answer.run.as_deref(), Some("first-converge-3"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_stored_before_a_crash_is_the_answer() {
+    let world = World::start().await;
+    world.built().await;
+    world.ask("1").await;
+    world.answer("1").await;
+    let run = world.run_named("first-converge-2").await;
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world.state(ClusterState::Created).await;
+    // As after a crash between the two writes.
+    let lost = json!({"status": {"converge": null}});
+    world
+        .all::<Cluster>()
+        .patch_status("first", &PatchParams::default(), &Patch::Merge(&lost))
+        .await
+        .unwrap();
+    world.three_nodes().await;
+    world
+        .cluster("first", json!({"ssh": {"user": "admin"}}))
+        .await;
+    assert_eq!(world.answer("1").await.run.unwrap(), run.name_any());
+    assert_eq!(world.run_until(2).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_refused_while_the_cluster_is_not_built() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    world.cluster("first", json!({})).await;
+    let run = world.run_until(1).await.remove(0);
+    world.ask("early").await;
+    let refused = world.answer("early").await.refused.unwrap();
+    assert!(refused.contains("not built yet"), "{refused}");
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world.state(ClusterState::Created).await;
+    assert_eq!(world.run_until(1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn converging_changes_variables_and_refuses_other_members() {
+    let world = World::start().await;
+    world.built().await;
+    let variables =
+        json!({"nodes": {"all": {"deploy": {"extraVars": {"node_labels": {"a": "b"}}}}}});
+    world.cluster("first", variables).await;
+    let stalled = world
+        .until("first", "says what is missing", |c| {
+            is(c, "Stalled", "NotCarriedOut")
+        })
+        .await;
+    let message = condition(&stalled, "Stalled").unwrap().2;
+    assert!(message.contains("windlass converge"), "{message}");
+    world.ask("variables").await;
+    let run = world
+        .run_named(&world.answer("variables").await.run.unwrap())
+        .await;
+    let inputs = Inputs::from_map(&run.spec.plan.inputs).unwrap();
+    assert_eq!(inputs.variables["node_labels"]["a"], "b");
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world
+        .until("first", "has them", |c| condition(c, "Stalled").is_none())
+        .await;
+
+    world.node("worker-3", "worker", "10.0.0.4").await;
+    world
+        .until("first", "sees the host", |c| {
+            is(c, "Stalled", "NotCarriedOut")
+        })
+        .await;
+    world.ask("a host").await;
+    let refused = world.answer("a host").await.refused.unwrap();
+    assert!(refused.contains("worker-3"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_one_is_shown_until_the_next_and_no_name_comes_again() {
+    let world = World::start().await;
+    world.built().await;
+    world.ask("1").await;
+    world.answer("1").await;
+    let run = world.run_named("first-converge-2").await;
+    let failure = json!({"class": "External", "code": "X", "message": "no way", "hosts": []});
+    world
+        .run_status(&run, json!({"phase": "Failed", "failure": failure}))
+        .await;
+    let failed = world.state(ClusterState::Failed).await;
+    assert!(is(&failed, "Stalled", "RunFailed"));
+    // Its files on a machine must not be taken for those of another run.
+    let all = DeleteParams::default();
+    world
+        .all::<Run>()
+        .delete("first-converge-2", &all)
+        .await
+        .unwrap();
+    world
+        .all::<Run>()
+        .delete("first-create-1", &all)
+        .await
+        .unwrap();
+    world.state(ClusterState::Created).await;
+    world.ask("2").await;
+    assert_eq!(world.answer("2").await.run.unwrap(), "first-converge-3");
+}
