@@ -80,10 +80,13 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
         run: Some(name),
         refused: None,
     };
-    let refused = |why: String| ConvergeRequest {
-        request: request.clone(),
-        run: None,
-        refused: Some(why),
+    let refused = |mut why: String| {
+        controller::conditions::cut(&mut why, 2048);
+        ConvergeRequest {
+            request: request.clone(),
+            run: None,
+            refused: Some(why),
+        }
     };
     match decision {
         Decision::Start(new) if new.request.as_ref() == Some(&request) => {

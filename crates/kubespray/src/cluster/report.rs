@@ -228,7 +228,7 @@ fn summary(view: &View<'_>) -> Summary {
                 new.plan.steps.len()
             ),
         ),
-        Decision::Follow(run) => followed(run),
+        Decision::Follow(run) | Decision::Maintain(_, run) => followed(run),
         Decision::Supersede(run, _) => (
             Standing::AtWork,
             "Superseding",
@@ -243,7 +243,6 @@ fn summary(view: &View<'_>) -> Summary {
             format!("run {} ends at its next task boundary", run.name_any()),
         ),
         Decision::Forget => (Standing::AtWork, "Deleting", "being forgotten".to_owned()),
-        Decision::Maintain(_, run) => followed(run),
         Decision::Keep(built) => kept(built, view.health),
     };
     Summary {
