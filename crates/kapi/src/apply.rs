@@ -104,9 +104,9 @@ pub fn apply(
 ) -> Result<Value, Error> {
     check(applied, options, shape)?;
     let root = Shape::Known(&shape.root);
-    let (mut managers, live_object) = before_apply(live, options, root)?;
-    let identity = Identity::new(options, Operation::Apply);
     let relevant = |set: &Set| reset_fields(set, options, shape);
+    let (mut managers, live_object) = before_apply(live, options, root, &relevant)?;
+    let identity = Identity::new(options, Operation::Apply);
 
     let merged = walk::merge(root, Some(&live_object), Some(applied)).unwrap_or(Value::Null);
     let last = managers.set(&identity);
@@ -209,6 +209,7 @@ fn before_apply(
     live: Option<&Value>,
     options: &Options<'_>,
     root: Shape<'_>,
+    relevant: &dyn Fn(&Set) -> Set,
 ) -> Result<(Managers, Value), Error> {
     let Some(live) = live else {
         return Ok((Managers::default(), Value::Object(Map::new())));
@@ -220,7 +221,7 @@ fn before_apply(
             manager: BEFORE_FIRST_APPLY,
             ..options.clone()
         };
-        managers.update(root, &empty(live), &object, &first, &Set::clone);
+        managers.update(root, &empty(live), &object, &first, relevant);
     }
     Ok((managers, object))
 }

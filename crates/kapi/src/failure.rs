@@ -40,6 +40,28 @@ impl Failure {
         self
     }
 
+    /// A body with a value of another type than its field has.
+    pub fn undecodable(resource: &Resource, why: &str) -> Self {
+        Self::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: {why}",
+            resource.kind, resource.version, resource.kind
+        ))
+    }
+
+    /// A patch that would leave such a body.
+    pub fn undecodable_patch(why: &str) -> Self {
+        let message = format!("Invalid value: {why}");
+        let cause = Cause {
+            reason: "FieldValueInvalid".into(),
+            message: message.clone(),
+            field: "patch".into(),
+        };
+        let message = format!("\"\" is invalid: patch: {message}");
+        let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        failure.details = Some(json!({"causes": causes_json(&[cause])}));
+        failure
+    }
+
     /// No such path: exactly what kubectl looks for when it decides that a server lacks a resource.
     pub fn no_route() -> Self {
         let mut failure = Self::new(

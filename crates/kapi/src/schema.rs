@@ -9,6 +9,7 @@
 
 mod builtins;
 mod convert;
+mod decode;
 mod error;
 mod formats;
 mod node;
@@ -26,6 +27,15 @@ pub use self::{
     builtins::builtin,
     error::{FieldError, Reason},
 };
+
+/// Which fields of an object are of typed structs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fields {
+    /// All of them: the kind is built in.
+    All,
+    /// The metadata alone.
+    Metadata,
+}
 
 /// The compiled schema of one version of a kind.
 #[derive(Debug)]
@@ -99,6 +109,22 @@ impl Schema {
     /// Fills in the defaults of absent fields; a null where null is not allowed counts as absent.
     pub fn default(&self, object: &mut Value) {
         prune::default(&self.root, object);
+    }
+
+    /// As [`Self::default`], but a null that is not allowed stays, for the validation to complain about: a server-side apply
+    /// is not decoded like other bodies.
+    pub fn default_keeping_nulls(&self, object: &mut Value) {
+        prune::default_keeping_nulls(&self.root, object);
+    }
+
+    /// What Kubernetes cannot decode: its metadata, and kinds that are built in, are of typed structs. The first place with
+    /// a value of another type, and what is wrong there.
+    pub fn undecodable(&self, object: &Value, all: Fields) -> Option<String> {
+        let metadata = self.root.properties.get("metadata");
+        match all {
+            Fields::All => decode::wrong(&self.root, object, ""),
+            Fields::Metadata => decode::wrong(metadata?, object.get("metadata")?, "metadata"),
+        }
     }
 
     /// Removes fields that the schema does not know. Returns their paths as kubectl shows them: `spec.list[0].bar`.

@@ -49,6 +49,20 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// What is wanted instead of a value of another type.
+    pub fn refuses(self, value: &Value) -> Option<&'static str> {
+        let Self::Known(node) = self else { return None };
+        let (wanted, fits) = match node.kind {
+            Type::Any | Type::IntOrString => return None,
+            Type::Object => ("map", value.is_object()),
+            Type::Array => ("list", value.is_array()),
+            Type::String => ("string", value.is_string()),
+            Type::Integer | Type::Number => ("numeric (int or float)", value.is_number()),
+            Type::Boolean => ("boolean", value.is_boolean()),
+        };
+        (!fits && !value.is_null()).then_some(wanted)
+    }
+
     pub fn atomic_map(self) -> bool {
         matches!(self, Self::Known(node) if node.atomic)
     }

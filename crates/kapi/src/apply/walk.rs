@@ -11,6 +11,9 @@ use super::{
 
 /// Checks a configuration: no unknown fields, no item twice.
 pub(super) fn check(shape: Shape<'_>, value: &Value, path: &str) -> Result<(), String> {
+    if let Some(wanted) = shape.refuses(value) {
+        return Err(format!("{path}: expected {wanted}, got {value}"));
+    }
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {

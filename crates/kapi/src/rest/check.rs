@@ -7,8 +7,9 @@ use super::request::{Call, FieldValidation};
 use crate::{
     events,
     failure::{Cause, Failure, Result},
-    pipeline,
+    pipeline::{self, Operation},
     registry::{Form, Resource},
+    schema::Fields,
 };
 
 /// Checks that a body is of the resource and converts it to its stored form.
@@ -66,12 +67,23 @@ pub(crate) fn accept(call: &Call, resource: &Resource, value: &mut Value) -> Res
     Ok(())
 }
 
-/// Normalises and validates an object on its way to the store. Returns warnings.
-pub(crate) fn check(
+/// What a typed decoder would not take of a body.
+pub(crate) fn undecodable(resource: &Resource, value: &Value) -> Option<String> {
+    let all = match resource.form {
+        Form::Custom => Fields::Metadata,
+        // Checked in the form in which it is stored.
+        Form::NewEvent => return None,
+        _ => Fields::All,
+    };
+    resource.schema.undecodable(value, all)
+}
+
+/// Brings an object into the form in which it is stored. Returns warnings.
+pub(crate) fn prepare(
     call: &Call,
     resource: &Resource,
     value: &mut Value,
-    old: Option<&Value>,
+    operation: Operation,
 ) -> Result<Vec<String>> {
     normalise(resource, value)?;
     let unknown = resource.schema.prune(value);
@@ -97,7 +109,15 @@ pub(crate) fn check(
         }
     };
     drop_empty_metadata(value);
-    resource.schema.default(value);
+    match operation {
+        Operation::Update => resource.schema.default(value),
+        Operation::Apply => resource.schema.default_keeping_nulls(value),
+    }
+    Ok(warnings)
+}
+
+/// Validates a prepared object.
+pub(crate) fn validate(resource: &Resource, value: &Value, old: Option<&Value>) -> Result<()> {
     let mut causes = metadata_causes(value);
     causes.extend(built_in_causes(resource, value));
     causes.extend(
@@ -110,7 +130,7 @@ pub(crate) fn check(
     if !causes.is_empty() {
         return Err(Failure::invalid(resource, name_of(value), &causes));
     }
-    Ok(warnings)
+    Ok(())
 }
 
 fn normalise(resource: &Resource, value: &mut Value) -> Result<()> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Api, body,
-    check::{accept, check, name_of, remove},
+    check::{accept, name_of, prepare, remove, undecodable, validate},
     negotiate::View,
     read::find,
     request::{Call, Sub},
@@ -28,7 +28,12 @@ pub(crate) async fn replace(
 ) -> Result<Response> {
     let resource = call.resource(api);
     let mut new = body::object(request).await?;
+    if let Some(why) = undecodable(resource, &new) {
+        return Err(Failure::undecodable(resource, &why));
+    }
+    named(call, &new)?;
     accept(call, resource, &mut new)?;
+    find(api, call)?;
     require_revision(resource, &new)?;
     let stored = modify(api, call, Operation::Update, |_| Ok(new.clone())).await?;
     Ok(stored.response(resource, view, StatusCode::OK))
@@ -71,14 +76,31 @@ pub(crate) async fn patch(
             "merge" => Ok(pipeline::merge_patch(old, &patch)),
             _ => pipeline::strategic_patch(resource, old, &patch),
         }?;
-        if new.is_object() {
-            Ok(new)
-        } else {
-            Err(Failure::bad_request("the patched object is not an object"))
+        if !new.is_object() {
+            return Err(Failure::bad_request("the patched object is not an object"));
         }
+        if let Some(why) = undecodable(resource, &new) {
+            return Err(Failure::undecodable_patch(&why));
+        }
+        named(call, &new)?;
+        Ok(new)
     })
     .await?;
     Ok(stored.response(resource, view, StatusCode::OK))
+}
+
+/// A replaced or patched object says its name; one that is applied may leave it to the path.
+fn named(call: &Call, new: &Value) -> Result<()> {
+    if new["metadata"]["name"]
+        .as_str()
+        .is_some_and(|name| !name.is_empty())
+    {
+        return Ok(());
+    }
+    let name = call.name.as_deref().unwrap_or_default();
+    Err(Failure::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    )))
 }
 
 async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Response> {
@@ -98,6 +120,15 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
                 "{field} is required in an apply patch"
             )));
         }
+    }
+    if let Some(metadata) = applied.get("metadata")
+        && !(metadata.is_object() || metadata.is_null())
+    {
+        return Err(Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            format!("failed to create typed patch object: .metadata: expected map, got {metadata}"),
+        ));
     }
     accept(call, resource, &mut applied)?;
     if applied["metadata"]
@@ -267,17 +298,19 @@ fn settle(
     new: &mut Value,
     operation: Operation,
 ) -> Result<Vec<String>> {
+    let warnings = prepare(call, resource, new, operation)?;
+    if operation == Operation::Update {
+        // Before what the request may not change is put back, as Kubernetes does.
+        pipeline::track(Some(old), new, call, resource);
+    }
     keep(call, resource, old, new);
-    let warnings = check(call, resource, new, Some(old))?;
+    validate(resource, new, Some(old))?;
     no_new_finalizers(resource, old, new)?;
     immutable(resource, old, new)?;
     if resource.form == Form::Custom {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
         let changed = without(old, resource.status) != without(new, resource.status);
         new["metadata"]["generation"] = json!(generation + i64::from(changed));
-    }
-    if operation == Operation::Update {
-        pipeline::track(Some(old), new, call, resource);
     }
     Ok(warnings)
 }
@@ -291,8 +324,10 @@ fn keep(call: &Call, resource: &Resource, old: &Value, new: &mut Value) {
         set(&mut new["metadata"], "managedFields", managed);
     } else if call.sub == Some(Sub::Finalize) {
         let finalizers = new["spec"]["finalizers"].clone();
+        let managed = new["metadata"].get("managedFields").cloned();
         *new = old.clone();
         new["spec"] = json!({"finalizers": finalizers});
+        set(&mut new["metadata"], "managedFields", managed);
     } else if resource.status {
         set(new, "status", old.get("status").cloned());
         if resource.form == Form::Namespace {

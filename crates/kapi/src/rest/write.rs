@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Api, body, bytes_response,
-    check::{accept, check, check_name, name_of, remove},
+    check::{accept, check_name, name_of, prepare, remove, undecodable, validate},
     json_response,
     negotiate::{View, present, present_value},
     request::Call,
@@ -25,8 +25,12 @@ pub(crate) async fn create(
     view: View,
     request: Request,
 ) -> Result<Response> {
+    let resource = call.resource(api);
     let mut value = body::object(request).await?;
-    accept(call, call.resource(api), &mut value)?;
+    if let Some(why) = undecodable(resource, &value) {
+        return Err(Failure::undecodable(resource, &why));
+    }
+    accept(call, resource, &mut value)?;
     let created = insert(api, call, value, Operation::Update).await?;
     Ok(created.response(call.resource(api), view, StatusCode::CREATED))
 }
@@ -102,13 +106,13 @@ async fn insert_once(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    let managed = prepare_new(resource, &mut value);
-    let warnings = check(call, resource, &mut value, None)?;
+    // What the server itself sets is nobody's: owners are noted before.
+    let warnings = prepare(call, resource, &mut value, operation)?;
     if operation == Operation::Update {
         pipeline::track(None, &mut value, call, resource);
-    } else if let Some(managed) = managed {
-        value["metadata"]["managedFields"] = managed;
     }
+    prepare_new(resource, &mut value);
+    validate(resource, &value, None)?;
     let draft = draft(api, resource, &value)?;
     let key = key_of(&value);
     if call.dry_run()? {
@@ -130,16 +134,14 @@ async fn insert_once(
     }
 }
 
-/// Fills in what the server owns. Returns the managed fields that an apply computed.
-fn prepare_new(resource: &Resource, value: &mut Value) -> Option<Value> {
-    let managed = value["metadata"].get("managedFields").cloned();
+/// Fills in what the server owns.
+fn prepare_new(resource: &Resource, value: &mut Value) {
     if let Some(metadata) = value["metadata"].as_object_mut() {
         for name in [
             "resourceVersion",
             "selfLink",
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
-            "managedFields",
             "generation",
         ] {
             metadata.remove(name);
@@ -157,7 +159,6 @@ fn prepare_new(resource: &Resource, value: &mut Value) -> Option<Value> {
         value["spec"] = json!({"finalizers": ["kubernetes"]});
         value["status"] = json!({"phase": "Active"});
     }
-    managed
 }
 
 /// Serialises an object for the store, unless it is too large.

@@ -4,8 +4,25 @@ use serde_json::Value;
 
 use super::node::{Additional, Node, Type};
 
-/// Fills in defaults, depth first, so that a default object gets the defaults of its own fields.
+/// Fills in defaults, depth first, so that a default object gets the defaults of its own fields. A null that is not allowed
+/// and has no default goes.
 pub(super) fn default(node: &Node, value: &mut Value) {
+    fill(node, value, Nulls::Drop);
+}
+
+/// Fills in defaults, and leaves a null that is not allowed and has no default.
+pub(super) fn default_keeping_nulls(node: &Node, value: &mut Value) {
+    fill(node, value, Nulls::Keep);
+}
+
+/// What becomes of a null that is not allowed and has no default.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    Drop,
+    Keep,
+}
+
+fn fill(node: &Node, value: &mut Value, nulls: Nulls) {
     match value {
         Value::Object(fields) => {
             for (name, child) in &node.properties {
@@ -18,18 +35,17 @@ pub(super) fn default(node: &Node, value: &mut Value) {
                     fields.insert(name.clone(), default.clone());
                 }
             }
-            // A null that is not allowed and has no default counts as absent.
             fields.retain(|name, field| {
                 let Some(child) = node.field(name) else {
                     return true;
                 };
                 if field.is_null() && !child.nullable {
                     let Some(default) = &child.default else {
-                        return child.kind == Type::Any;
+                        return nulls == Nulls::Keep || child.kind == Type::Any;
                     };
                     *field = default.clone();
                 }
-                self::default(child, field);
+                fill(child, field, nulls);
                 true
             });
         }
@@ -42,7 +58,7 @@ pub(super) fn default(node: &Node, value: &mut Value) {
                 {
                     *item = default.clone();
                 }
-                self::default(child, item);
+                fill(child, item, nulls);
             }
         }
         _ => {}

@@ -1,6 +1,6 @@
 //! Validation against the schema, in the order and words of the real API server.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
 
@@ -219,6 +219,10 @@ fn check_fields(
     let mut names: Vec<_> = fields.keys().collect();
     names.sort();
     for name in names {
+        // The types in metadata are checked when it is decoded; neither sets nor keys nor required fields are.
+        if path.is_empty() && name == "metadata" {
+            continue;
+        }
         if let (Some(child), Some(field)) = (node.field(name), fields.get(name)) {
             check(child, field, &child_path(path, name), errors);
         }
@@ -289,6 +293,7 @@ fn list_items(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
         Value::Object(fields) => {
             let mut names: Vec<_> = fields.keys().collect();
             names.sort();
+            names.retain(|name| !path.is_empty() || *name != "metadata");
             for name in names {
                 if let (Some(child), Some(field)) = (node.field(name), fields.get(name)) {
                     list_items(child, field, &child_path(path, name), errors);
@@ -296,12 +301,15 @@ fn list_items(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
             }
         }
         Value::Array(items) => {
-            let mut seen = BTreeSet::new();
+            let mut seen = BTreeMap::new();
             for (at, item) in items.iter().enumerate() {
                 let Some(identity) = identity(node, item) else {
                     break;
                 };
-                if !seen.insert(crate::apply::canonical(&identity)) {
+                let times: &mut usize = seen.entry(crate::apply::canonical(&identity)).or_default();
+                *times += 1;
+                // Kubernetes names the second of several.
+                if *times == 2 {
                     errors.push(FieldError::duplicate(format!("{path}[{at}]"), &identity));
                 }
             }
