@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference},
 };
 use kube::{Api, Client, api::PostParams};
 
@@ -56,7 +56,7 @@ pub enum Error {
 }
 
 /// Who wants a Lease.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The Lease's name.
     pub name: String,
@@ -64,6 +64,8 @@ pub struct Claim {
     pub holder: String,
     /// The generation that the claimant planned from.
     pub generation: i64,
+    /// What the Lease goes with, if with anything.
+    pub owner: Option<OwnerReference>,
 }
 
 /// What becomes of a claim.
@@ -195,6 +197,9 @@ fn held(existing: Option<&Lease>, claim: &Claim, now: Timestamp) -> Lease {
         },
         |lease| lease.metadata.clone(),
     );
+    if let Some(owner) = &claim.owner {
+        metadata.owner_references = Some(vec![owner.clone()]);
+    }
     metadata
         .annotations
         .get_or_insert_default()
@@ -228,6 +233,7 @@ mod tests {
             name: "cluster-first".to_owned(),
             holder: "me".to_owned(),
             generation,
+            owner: None,
         }
     }
 

@@ -36,6 +36,10 @@ pub async fn reconcile(
             return Ok(Action::await_change());
         }
     };
+    if let Some(mark) = crate::moving::mark(cluster.meta()) {
+        crate::moving::rest(cluster, mark, &context).await?;
+        return Ok(Action::await_change());
+    }
     let outcome = converge(cluster, &context).await;
     report::publish(cluster, &outcome, &context).await?;
     let outcome = outcome?;

@@ -4,6 +4,7 @@
 //! sources/<digest>/         playbooks, never modified
 //! sandboxes/<digest>/       Python environments
 //! clusters/<ns>/<name>/     facts/ credentials/ artifacts/ known_hosts
+//! moved/<ns>/<name>-<uid>/  what was clusters/<ns>/<name>, of a cluster that is managed elsewhere now
 //! runs/<ns>/<run>/          journal.jsonl lock runner.json inventory/ vars.json ansible.cfg logs/
 //! ```
 
@@ -39,6 +40,14 @@ impl Layout {
     /// What is kept of a cluster from run to run: facts, credentials, artifacts, host keys.
     pub fn cluster(&self, namespace: &str, name: &str) -> PathBuf {
         self.root.join("clusters").join(namespace).join(name)
+    }
+
+    /// Where the files of a cluster that was moved to another API stay, for people.
+    pub fn moved(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.root
+            .join("moved")
+            .join(namespace)
+            .join(format!("{name}-{uid}"))
     }
 
     /// The files of one run.

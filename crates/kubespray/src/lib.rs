@@ -15,6 +15,7 @@ pub mod job;
 pub mod launcher;
 pub mod layout;
 pub mod metrics;
+pub mod moving;
 pub mod node;
 pub mod playbooks;
 pub mod preview;

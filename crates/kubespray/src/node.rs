@@ -22,6 +22,9 @@ pub async fn reconcile(
     let Ok(node) = &object.0 else {
         return Ok(Action::await_change());
     };
+    if crate::moving::mark(node.meta()).is_some() {
+        return Ok(Action::await_change());
+    }
     let observed = observe::observe(node, &context);
     report::publish(node, &observed, &context).await?;
     Ok(Action::await_change())

@@ -23,6 +23,10 @@ pub async fn reconcile(
         // A Run is written by the operator; one that it cannot read belongs to a newer one.
         return Ok(Action::await_change());
     };
+    if crate::moving::mark(run.meta()).is_some() {
+        context.runner_rests(&identity(run.meta()));
+        return Ok(Action::await_change());
+    }
     let outcome = converge(run, &context).await;
     report::publish(run, outcome.as_ref().err(), &context).await?;
     Ok(outcome?.action())

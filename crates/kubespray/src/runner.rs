@@ -18,6 +18,7 @@ use workflow::{
 
 use crate::{inputs::Inputs, layout::Layout, process::Identity, supervisor::IDENTITY};
 
+mod carried;
 mod controls;
 mod disk;
 mod executor;
@@ -31,7 +32,9 @@ mod source;
 mod steps;
 mod workspace;
 
-pub use pod::{NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE};
+pub use pod::{
+    NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE, heading, step_of_heading,
+};
 
 /// The field manager of the status of Runs.
 pub const FIELD_MANAGER: &str = "windlass-runner";
@@ -219,6 +222,10 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
             // Ansible is stopped with the runner it belonged to; the journal says which step is to be repeated.
             drop(runner);
             hold.release(&job).await;
+            ended.trigger();
+            if let Some(echo) = echo {
+                let _ = echo.await;
+            }
             return Ok(Exit::Stopped);
         }
     };
@@ -335,5 +342,6 @@ pub(crate) fn steering(run: &Run) -> Steering {
         control: run.spec.control.clone().unwrap_or_default(),
         superseded,
         held: None,
+        left: crate::moving::mark(&run.metadata).map(str::to_owned),
     }
 }

@@ -31,6 +31,7 @@ impl Leadership {
             name,
             holder,
             generation: 0,
+            owner: None,
         };
         Self {
             client,

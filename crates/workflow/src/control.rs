@@ -19,6 +19,8 @@ pub struct Steering {
     pub superseded: Option<String>,
     /// Why the run is held for now, whatever people want, if it is: the engine lacks what it needs to go on.
     pub held: Option<String>,
+    /// Why this runner is to leave the run, paused as it is then, to another one, if it is.
+    pub left: Option<String>,
 }
 
 /// What the levels ask for now, the strongest first.
@@ -26,6 +28,7 @@ pub struct Steering {
 pub(crate) enum Intent {
     Cancel,
     Supersede,
+    Leave,
     Pause,
     Go,
 }
@@ -38,6 +41,7 @@ pub(crate) fn intent(plan: &CheckedPlan, state: &State, steering: &Steering) -> 
     match steering.control.state.unwrap_or_default() {
         DesiredState::Cancelled => Intent::Cancel,
         _ if steering.superseded.is_some() => Intent::Supersede,
+        _ if steering.left.is_some() => Intent::Leave,
         DesiredState::Paused => Intent::Pause,
         DesiredState::Running if steering.held.is_some() => Intent::Pause,
         DesiredState::Running if reached => Intent::Pause,

@@ -46,7 +46,8 @@ pub enum Outcome {
     Cancelled,
     /// A newer plan ended it.
     Superseded,
-    /// It waits for a person (paused, or for an approval), but its controls are closed: nobody can steer it any more.
+    /// It is paused because another runner is to go on with it; or it waits for a person (paused, or for an approval), but
+    /// its controls are closed: nobody can steer it any more.
     Parked,
 }
 
@@ -134,6 +135,8 @@ enum Next {
     Again,
     /// Only a change of the controls can help.
     Await,
+    /// It goes on elsewhere.
+    Leave,
     /// Execute the step at this place, after this wait.
     Execute(usize, Duration),
 }
@@ -149,6 +152,7 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
             }
             match self.next()? {
                 Next::Again => {}
+                Next::Leave => return Ok(Outcome::Parked),
                 Next::Await if !self.steerable => return Ok(Outcome::Parked),
                 Next::Await => self.steered().await,
                 Next::Execute(at, wait) => {
@@ -211,6 +215,11 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
             return self.end(record);
         }
         match intent {
+            Intent::Leave if self.ledger.state.phase() == RunPhase::Paused => Ok(Next::Leave),
+            Intent::Leave => self.end(Record {
+                detail: steering.left,
+                ..record(RecordEvent::RunPaused)
+            }),
             Intent::Pause => self.pause(Record {
                 detail: steering.held,
                 ..record(RecordEvent::RunPaused)
@@ -321,7 +330,7 @@ fn ending(intent: Intent, steering: &Steering) -> Option<Record> {
                 ..record(RecordEvent::RunSuperseded)
             })
         }
-        Intent::Pause | Intent::Go => None,
+        Intent::Leave | Intent::Pause | Intent::Go => None,
     }
 }
 

@@ -262,6 +262,32 @@ async fn forget(cluster: &Cluster, context: &Context) -> Result<(), Error> {
             remove(&context.layout.run(&namespace, &run.name_any())).await?;
         }
     }
+    release(cluster, context).await
+}
+
+/// Lets go of a cluster that was moved to another API, whose operator looks after it from now on. Its files are set aside
+/// for people, so that another cluster of the name does not find them.
+pub(crate) async fn let_go(cluster: &Cluster, context: &Context) -> Result<(), Error> {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let name = cluster.name_any();
+    let path = context.layout.cluster(&namespace, &name);
+    let aside = context
+        .layout
+        .moved(&namespace, &name, &cluster.uid().unwrap_or_default());
+    if tokio::fs::try_exists(&path).await.unwrap_or_default() {
+        let parent = aside.parent().unwrap_or(&aside);
+        let moved = async {
+            tokio::fs::create_dir_all(parent).await?;
+            tokio::fs::rename(&path, &aside).await
+        };
+        moved.await.map_err(|source| Error::File { path, source })?;
+    }
+    release(cluster, context).await
+}
+
+async fn release(cluster: &Cluster, context: &Context) -> Result<(), Error> {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let name = cluster.name_any();
     // Its generations begin anew with another cluster of the name, whose runs an old one's would fence off.
     let leases = Api::<Lease>::namespaced(context.client.clone(), &namespace);
     match leases

@@ -103,7 +103,7 @@ fn nodes(context: &Context, namespace: &str) -> (Vec<ClusterNode>, Vec<Unreadabl
             }),
         }
     }
-    valid.sort_by_key(|node| (node.creation_timestamp(), node.name_any()));
+    valid.sort_by_key(|node| (crate::moving::created(node.meta()), node.name_any()));
     unreadable.sort_by(|a, b| a.name.cmp(&b.name));
     (valid, unreadable)
 }

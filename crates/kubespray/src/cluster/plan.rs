@@ -239,7 +239,7 @@ pub fn new_run(cluster: &Cluster, observed: &Observed, operation: Operation, pla
     NewRun {
         name: format!("{}-{word}-{number}", cluster.name_any()),
         operation,
-        generation: cluster.meta().generation.unwrap_or_default(),
+        generation: crate::moving::generation(cluster.meta()),
         plan,
         request: None,
     }

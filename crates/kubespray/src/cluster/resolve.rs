@@ -153,7 +153,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             newest_node: observed
                 .nodes
                 .iter()
-                .filter_map(ResourceExt::creation_timestamp)
+                .filter_map(|node| crate::moving::created(&node.metadata))
                 .map(|time| time.0)
                 .max(),
         })

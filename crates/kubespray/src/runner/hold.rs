@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
+use api::Run;
 use controller::lease::{self, Claim, Error, RENEWAL};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
 use super::{Job, pod};
@@ -32,6 +34,7 @@ impl Hold {
             name: super::lease_name(job.cluster()),
             holder: job.identity.id.clone(),
             generation: job.run.spec.generation,
+            owner: owner(&job.run),
         };
         loop {
             match lease::claim(&job.client, &job.namespace(), &claim, is_gone).await {
@@ -91,6 +94,17 @@ impl Hold {
             );
         }
     }
+}
+
+/// The Cluster, as the Run's owner reference names it: the Lease of a cluster that is deleted goes by itself, and another one
+/// of the name is not fenced off by it.
+fn owner(run: &Run) -> Option<OwnerReference> {
+    let owner = run.metadata.owner_references.iter().flatten().next()?;
+    Some(OwnerReference {
+        controller: None,
+        block_owner_deletion: None,
+        ..owner.clone()
+    })
 }
 
 async fn renew(job: Arc<Job>, claim: Claim, lost: oneshot::Sender<Error>) {

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
+    carried,
     executor::{KubesprayExecutor, failed, succeeded},
     pod, source,
     workspace::{disk, failure},
@@ -243,6 +244,7 @@ pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Fai
         // What was written before: the API is away.
         HostKeys::Strict
     } else {
+        carried::bring(&executor.job, &known_hosts).await?;
         HostKeys::AcceptNew
     };
     Ok(Options {

@@ -231,7 +231,7 @@ impl Attempt {
         let wanted = match intent {
             _ if self.timed_out || self.closing => Signal::Stop,
             _ if never => Signal::Continue,
-            Intent::Cancel | Intent::Supersede => Signal::Stop,
+            Intent::Cancel | Intent::Supersede | Intent::Leave => Signal::Stop,
             Intent::Pause => Signal::Pause,
             Intent::Go => Signal::Continue,
         };
