@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Approve(StepControl),
     /// Count a step as done without executing it
     Skip(Skip),
+    /// Run the playbooks over a built cluster once more: brings hosts back to the spec and carries out changed variables
+    Converge(Converge),
     /// Print the kubeconfig of a cluster that Windlass raised
     Kubeconfig(Kubeconfig),
     /// Make or check the Python environment of a kubespray release
@@ -333,6 +335,13 @@ pub(crate) struct Skip {
     /// Why, for the record
     #[arg(long)]
     pub(crate) reason: String,
+}
+
+/// Options of `converge`.
+#[derive(Args, Debug)]
+pub(crate) struct Converge {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
 }
 
 /// Options of `kubeconfig`.

@@ -6,7 +6,10 @@ use api::{
     run::{DesiredState, RunPhase},
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use kubespray::control::{Wish, steer};
+use kubespray::{
+    cluster::observe::age,
+    control::{Wish, steer},
+};
 
 use crate::cli::{Control, Global, Resume, Skip, StepControl};
 
@@ -160,12 +163,7 @@ pub(crate) async fn pick(runs: &Api<Run>, name: Option<&str>) -> anyhow::Result<
     };
     all.items
         .into_iter()
-        .max_by_key(|run| {
-            (
-                !has_ended(phase(run)),
-                run.creation_timestamp().map(|time| time.0),
-            )
-        })
+        .max_by_key(|run| (!has_ended(phase(run)), age(run)))
         .context("there is no run in this namespace: name another with --namespace")
 }
 

@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod control;
 mod controller;
+mod converge;
 mod crds;
 mod get;
 mod install;
@@ -80,6 +81,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Retry(options) => control::retry(global, &options).await?,
         Command::Approve(options) => control::approve(global, &options).await?,
         Command::Skip(options) => control::skip(global, &options).await?,
+        Command::Converge(options) => converge::converge(global, &options).await?,
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,
         Command::Sandbox(options) => sandbox::sandbox(global, options).await?,
         Command::Crds => crds::crds()?,

@@ -16,6 +16,7 @@ use kube::{
     api::ListParams,
     runtime::{WatchStreamExt, watcher},
 };
+use kubespray::cluster::observe::age;
 use serde_json::json;
 
 use crate::{
@@ -75,16 +76,7 @@ async fn newest_run(runs: &Api<Run>, cluster: &str) -> anyhow::Result<Option<Run
     Ok(runs
         .into_iter()
         .filter(|run| run.spec.cluster_ref.name == cluster)
-        .max_by_key(age_key))
-}
-
-/// Newer runs compare greater; names break ties of the same second.
-fn age_key(run: &Run) -> (Option<k8s_openapi::jiff::Timestamp>, i64, String) {
-    (
-        run.creation_timestamp().map(|time| time.0),
-        run.spec.generation,
-        run.name_any(),
-    )
+        .max_by_key(age))
 }
 
 enum Change {
@@ -183,7 +175,7 @@ impl View {
                 if self
                     .run
                     .as_ref()
-                    .is_some_and(|shown| age_key(shown) > age_key(&run))
+                    .is_some_and(|shown| age(shown) > age(&run))
                 {
                     return false;
                 }

@@ -6,7 +6,10 @@ use api::{ClusterNode, Run};
 use kube::ResourceExt;
 
 use crate::{
-    cluster::{observe::{age, is_of}, plan::built_by},
+    cluster::{
+        observe::{age, is_of},
+        plan::built_by,
+    },
     context::Context,
     health_book::Checked,
     inputs::Inputs,

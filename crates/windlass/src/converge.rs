@@ -1,0 +1,96 @@
+//! `windlass converge`: asks for the playbooks to run over a built cluster once more.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use api::{Cluster, Run, cluster::ConvergeRequest, run::RunPhase};
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+    runtime::wait::await_condition,
+};
+use kubespray::{
+    cluster::{converge::is_built, observe::age, plan},
+    control::CONVERGE,
+};
+use serde_json::json;
+
+use crate::{
+    cli::{Converge, Global},
+    client::named_or_only,
+};
+
+/// How long an operator may take to answer: another one may have to become the leader first.
+const ANSWER: Duration = Duration::from_mins(1);
+
+/// Asks, and says what the operator answers.
+pub(crate) async fn converge(global: &Global, options: &Converge) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
+    let runs: Api<Run> = Api::namespaced(client, &global.namespace);
+    let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
+    let name = cluster.name_any();
+    possible(&cluster, &runs).await?;
+    let request = Timestamp::now().to_string();
+    let patch = json!({"metadata": {"annotations": {CONVERGE: request}}});
+    clusters
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .with_context(|| format!("failed to ask cluster {name}"))?;
+    let answer = |cluster: Option<&Cluster>| {
+        let answer = cluster?.status.as_ref()?.converge.clone()?;
+        (answer.request == request).then_some(answer)
+    };
+    let answered = await_condition(clusters, &name, |cluster: Option<&Cluster>| {
+        answer(cluster).is_some()
+    });
+    let cluster = tokio::time::timeout(ANSWER, answered).await.with_context(|| {
+        format!("cluster {name} is asked, but nobody answered yet: does the operator run? The request stays; see kubectl describe cluster {name}")
+    })??;
+    match answer(cluster.as_ref()) {
+        Some(ConvergeRequest { run: Some(run), .. }) => {
+            println!("run {run} is carried out; follow it with: windlass status --watch");
+            Ok(())
+        }
+        Some(ConvergeRequest { refused, .. }) => {
+            bail!("refused: {}", refused.unwrap_or_default())
+        }
+        None => bail!("cluster {name} is gone"),
+    }
+}
+
+/// Says at once what the operator would refuse.
+async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
+    let name = cluster.name_any();
+    ensure!(
+        is_built(cluster),
+        "cluster {name} is not built yet: its creation runs the same playbooks"
+    );
+    let runs = runs
+        .list(&ListParams::default())
+        .await
+        .context("failed to list the runs")?
+        .items;
+    let of_the_cluster = runs
+        .into_iter()
+        .filter(|run| run.spec.cluster_ref.name == name);
+    if let Some(run) = of_the_cluster.max_by_key(age) {
+        let phase = plan::phase(&run);
+        ensure!(
+            !plan::is_active(phase),
+            "run {} is under way ({}): ask again when it has ended",
+            run.name_any(),
+            word(phase)
+        );
+    }
+    Ok(())
+}
+
+const fn word(phase: RunPhase) -> &'static str {
+    match phase {
+        RunPhase::Paused => "Paused; go on with: windlass resume",
+        RunPhase::Waiting => "waits for: windlass approve",
+        _ => "follow it with: windlass status --watch",
+    }
+}
