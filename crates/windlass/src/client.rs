@@ -32,7 +32,7 @@ impl Global {
 }
 
 /// Whether this is `kubectl windlass`: then the API is kubectl's, also where an embedded one has been.
-fn is_plugin() -> bool {
+pub(crate) fn is_plugin() -> bool {
     let program = std::env::args_os().next().unwrap_or_default();
     std::path::Path::new(&program)
         .file_name()

@@ -1,4 +1,4 @@
-//! `windlass logs`: what a run's steps wrote, from the data directory.
+//! `windlass logs`: what a run's steps wrote, from the data directory, or from the runner's pods.
 //!
 //! By step: what Ansible printed. By host: what each task did there, from the events.
 
@@ -11,15 +11,15 @@ use std::{
 use ansible::event::{Event, Kind};
 use anyhow::Context;
 use api::Run;
-use futures::{AsyncBufReadExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt, api::LogParams};
-use kubespray::Layout;
+use kube::{Api, ResourceExt};
+use kubespray::{Layout, runner::heading};
 
 use crate::{
     cli::{Global, Logs},
-    control,
+    client, control,
 };
+
+mod pod;
 
 /// How often a log that is followed is looked at: it is a file, and nothing tells when it grows.
 const LOOK: Duration = Duration::from_millis(300);
@@ -29,14 +29,6 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
     let runs: Api<Run> = Api::namespaced(global.client().await?, &global.namespace);
     let run = control::pick(&runs, options.run.as_deref()).await?;
     let layout = Layout::new(global.data_directory()?);
-    if let Some(pod) = pod_of(&run)
-        && !layout.run(&global.namespace, &run.name_any()).exists()
-    {
-        return of_pod(global, options, pod).await;
-    }
-    if let Some(host) = &options.host {
-        return by_host(&layout, global, &run, host, options.step.as_deref());
-    }
     let steps: Vec<String> = run
         .spec
         .plan
@@ -52,6 +44,13 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
             steps.join(", ")
         );
     }
+    let is_here = layout.run(&global.namespace, &name).exists() && !client::is_plugin();
+    if is_of_pod(&run) && !is_here {
+        return pod::print(global, options, &run).await;
+    }
+    if let Some(host) = &options.host {
+        return by_host(&layout, global, &run, host, options.step.as_deref());
+    }
     let mut shown = 0;
     for step in steps
         .iter()
@@ -60,7 +59,7 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
         let file = layout.step_log(&global.namespace, &name, step);
         if file.exists() {
             shown += 1;
-            println!("== {step}");
+            println!("{}", heading(step));
             copy(&file)?;
         }
     }
@@ -79,37 +78,24 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The pod of a run's runner, where it is one.
-fn pod_of(run: &Run) -> Option<&str> {
-    let runner = run.status.as_ref()?.runner.as_ref()?;
-    runner.id.strip_prefix("pod/")?.split('/').next()
+/// Whether the run's runner is a pod.
+fn is_of_pod(run: &Run) -> bool {
+    let runner = run
+        .status
+        .as_ref()
+        .and_then(|status| status.runner.as_ref());
+    runner.is_some_and(|runner| runner.id.starts_with("pod/"))
 }
 
-/// Prints what a runner in a cluster wrote: all of it, since its files are in the pod.
-async fn of_pod(global: &Global, options: &Logs, pod: &str) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        options.step.is_none() && options.host.is_none(),
-        "the runner is pod {pod}, whose log is one: leave --step and --host out"
-    );
-    let pods: Api<Pod> = Api::namespaced(global.client().await?, &global.namespace);
-    let parameters = LogParams {
-        follow: options.follow,
-        container: Some("runner".to_owned()),
-        ..LogParams::default()
-    };
-    let mut lines = pods
-        .log_stream(pod, &parameters)
+/// Whether the run has come to its end.
+async fn is_finished(runs: &Api<Run>, name: &str) -> anyhow::Result<bool> {
+    let run = runs
+        .get(name)
         .await
-        .with_context(|| format!("failed to read the log of pod {pod}"))?
-        .lines();
-    while let Some(line) = lines
-        .try_next()
-        .await
-        .context("failed to read on in the log")?
-    {
-        println!("{line}");
-    }
-    Ok(())
+        .with_context(|| format!("failed to get run {name}"))?;
+    Ok(run
+        .status
+        .is_some_and(|status| status.finished_at.is_some()))
 }
 
 fn copy(file: &Path) -> anyhow::Result<()> {
@@ -139,14 +125,7 @@ async fn follow(
                 *offset = length;
             }
         }
-        let run = runs
-            .get(name)
-            .await
-            .with_context(|| format!("failed to get run {name}"))?;
-        if run
-            .status
-            .is_some_and(|status| status.finished_at.is_some())
-        {
+        if is_finished(runs, name).await? {
             return Ok(());
         }
         tokio::time::sleep(LOOK).await;

@@ -62,12 +62,25 @@ pub(crate) async fn told_to_end(identity: &RunnerIdentity) {
     std::future::pending::<()>().await;
 }
 
+/// What stands before the lines of a step in a log of many.
+pub fn heading(step: &str) -> String {
+    format!("{HEADING}{step}")
+}
+
+/// The step that a line is the heading of.
+pub fn step_of_heading(line: &str) -> Option<&str> {
+    line.strip_prefix(HEADING)
+}
+
+const HEADING: &str = "== ";
+
 /// Copies what the steps write into their logs to standard output, for `kubectl logs`, until and including what is there
 /// at `end`.
 pub(crate) async fn echo(logs: PathBuf, end: Shutdown) {
     // What earlier pods wrote has been told by them.
     let mut told: BTreeMap<PathBuf, u64> = lengths(&logs).into_iter().collect();
     let mut last = false;
+    let mut at = None;
     while !last {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
@@ -75,10 +88,13 @@ pub(crate) async fn echo(logs: PathBuf, end: Shutdown) {
         }
         for (file, length) in lengths(&logs) {
             let from = told.entry(file.clone()).or_default();
-            if length > *from
-                && let Ok(copied) = copy(&file, *from)
-            {
+            if length <= *from {
+                continue;
+            }
+            let heading = (at.as_ref() != Some(&file)).then(|| heading(&step_of(&file)));
+            if let Ok(copied @ 1..) = copy(&file, *from, heading) {
                 *from += copied;
+                at = Some(file);
             }
         }
     }
@@ -101,11 +117,27 @@ fn lengths(directory: &Path) -> Vec<(PathBuf, u64)> {
         .collect()
 }
 
-fn copy(file: &Path, from: u64) -> std::io::Result<u64> {
+/// The step whose log a file is.
+fn step_of(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    stem.replace("__", "/")
+}
+
+fn copy(file: &Path, from: u64, heading: Option<String>) -> std::io::Result<u64> {
     let mut file = std::fs::File::open(file)?;
     file.seek(std::io::SeekFrom::Start(from))?;
     let mut text = Vec::new();
-    let read = file.read_to_end(&mut text)?;
-    std::io::stdout().write_all(&text)?;
-    Ok(read as u64)
+    file.read_to_end(&mut text)?;
+    // A line that is still being written is left for the next look.
+    let whole = text.iter().rposition(|byte| *byte == b'\n');
+    text.truncate(whole.map_or(0, |at| at.saturating_add(1)));
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let mut out = std::io::stdout().lock();
+    if let Some(heading) = heading {
+        writeln!(out, "{heading}")?;
+    }
+    out.write_all(&text)?;
+    Ok(text.len() as u64)
 }
