@@ -1,5 +1,6 @@
 //! Running other programs to their end, with an error that tells what went wrong.
 
+use std::fs::File;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,8 +11,20 @@ use anyhow::{Context, Result, bail, ensure};
 ///
 /// Anything but success, with the end of standard error.
 pub fn output(command: &mut Command) -> Result<String> {
+    output_of(command.stdin(Stdio::null()))
+}
+
+/// [`output`] of a command that reads a file.
+///
+/// # Errors
+///
+/// Anything but success, with the end of standard error.
+pub fn output_from(file: File, command: &mut Command) -> Result<String> {
+    output_of(command.stdin(file))
+}
+
+fn output_of(command: &mut Command) -> Result<String> {
     let output = command
-        .stdin(Stdio::null())
         .output()
         .with_context(|| format!("start {}", shown(command)))?;
     if !output.status.success() {

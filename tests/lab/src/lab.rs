@@ -325,6 +325,21 @@ impl Lab {
             .context("start ssh")
     }
 
+    /// Puts an image (an OCI layout in a tar) into a host's containerd, as Kubernetes sees it.
+    ///
+    /// # Errors
+    ///
+    /// No such host, it has no containerd, or the file cannot be read.
+    pub fn import(&self, host: &str, image: &Path) -> Result<()> {
+        let mut ssh = self.ssh_command(host)?;
+        let import = ["ctr", "--namespace", "k8s.io", "images", "import", "-"];
+        ssh.arg("--").args(import);
+        let file = File::open(image).with_context(|| format!("open {}", image.display()))?;
+        command::output_from(file, &mut ssh)
+            .with_context(|| format!("import {} on {host}", image.display()))?;
+        Ok(())
+    }
+
     fn own(options: &LabOptions, base: PathBuf, labs: &Path) -> Result<Self> {
         fs::create_dir_all(labs).with_context(|| format!("make {}", labs.display()))?;
         let dir = fs::canonicalize(labs)?;

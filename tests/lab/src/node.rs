@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -77,39 +77,15 @@ impl Node {
     ///
     /// The file cannot be read or imported.
     pub fn import(&self, image: &Path) -> Result<()> {
-        let mut ssh = self.lab.ssh_command(HOST)?;
-        ssh.args([
-            "--",
-            "ctr",
-            "--namespace",
-            "k8s.io",
-            "images",
-            "import",
-            "-",
-        ]);
-        let file = fs::File::open(image).with_context(|| format!("open {}", image.display()))?;
-        finish(ssh.stdin(file)).with_context(|| format!("import {}", image.display()))
+        self.lab.import(HOST, image)
     }
 
     fn feed(&self, ssh: &mut Command, input: &[u8]) -> Result<()> {
         // By a file, so that nobody has to write while somebody else does not read.
         let path = self.lab.dir().join("input");
         fs::write(&path, input).context("write the input")?;
-        finish(ssh.stdin(fs::File::open(&path)?))
+        command::output_from(fs::File::open(&path)?, ssh).map(drop)
     }
-}
-
-fn finish(command: &mut Command) -> Result<()> {
-    let output = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("start ssh")?
-        .wait_with_output()
-        .context("wait for ssh")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}", command::tail(&said));
-    Ok(())
 }
 
 const HOST: &str = "host-1";

@@ -1,7 +1,5 @@
 //! Helm, and our chart as it reads it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{path::Path, process::Command};
 
 use lab::{command::output, progress::Terminal};
