@@ -89,6 +89,8 @@ pub(crate) enum Command {
     Skip(Skip),
     /// Run the playbooks over a built cluster once more: brings hosts back to the spec and carries out changed variables
     Converge(Converge),
+    /// Carry the Cluster of a namespace, and all that belongs to it, to another API, whose Windlass takes over
+    Move(Move),
     /// Print the kubeconfig of a cluster that Windlass raised
     Kubeconfig(Kubeconfig),
     /// Make or check the Python environment of a kubespray release
@@ -342,6 +344,29 @@ pub(crate) struct Skip {
 pub(crate) struct Converge {
     /// The cluster [default: the only one of the namespace]
     pub(crate) cluster: Option<String>,
+}
+
+/// Options of `move`.
+#[derive(Args, Debug)]
+pub(crate) struct Move {
+    /// The kubeconfig of the API to move to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to_kubeconfig: PathBuf,
+    /// The context of that kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to_context: Option<String>,
+    /// The namespace there; it is created if it is missing [default: that of --namespace]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to_namespace: Option<String>,
+    /// Check everything and list what would be moved; nothing is written
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How long a run that is at work may take to pause at a task boundary
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    pub(crate) timeout: api::Duration,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
 }
 
 /// Options of `kubeconfig`.

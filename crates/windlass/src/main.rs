@@ -17,6 +17,7 @@ mod logs;
 mod manifest;
 mod paths;
 mod plan;
+mod relocate;
 mod runner;
 mod sandbox;
 mod serve;
@@ -82,6 +83,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Approve(options) => control::approve(global, &options).await?,
         Command::Skip(options) => control::skip(global, &options).await?,
         Command::Converge(options) => converge::converge(global, &options).await?,
+        Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,
         Command::Sandbox(options) => sandbox::sandbox(global, options).await?,
         Command::Crds => crds::crds()?,
