@@ -17,7 +17,11 @@ pub(crate) mod sqlite;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread::JoinHandle,
 };
 
@@ -141,24 +145,34 @@ impl Store {
         Ok(Self::with(shared, Writer::Inline(Mutex::new(backend))))
     }
 
-    /// Opens a store with a writer thread that commits all waiting writes as one batch.
+    /// Opens a store with a writer thread that commits all waiting writes as one batch. A lone write to a quick disk is
+    /// committed by its caller: the way to the thread and back costs half as much as the commit.
     pub fn threaded(
         kinds: Vec<StoredKind>,
         backend: Box<dyn Backend>,
     ) -> Result<Self, BackendError> {
         let mut backend = backend;
         let shared = Arc::new(Shared::load(kinds, backend.as_mut())?);
+        let desk = Arc::new(Desk {
+            backend: Mutex::new(backend),
+            lone: AtomicBool::new(false),
+        });
         let (sender, jobs) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("kapi-writer".into())
             .spawn({
-                let shared = Arc::clone(&shared);
-                move || write_batches(&shared, backend.as_mut(), &jobs)
+                let (shared, desk) = (Arc::clone(&shared), Arc::clone(&desk));
+                move || write_batches(&shared, &desk, &jobs)
             })
             .map_err(|error| BackendError::Failed(error.to_string()))?;
+        let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
         Ok(Self::with(
             shared,
-            Writer::Thread(Mutex::new(Some(sender)), Mutex::new(Some(thread))),
+            Writer::Thread {
+                desk,
+                sender,
+                thread,
+            },
         ))
     }
 
@@ -179,9 +193,13 @@ impl Store {
                 let mut backend = lock(backend);
                 self.shared.commit(backend.as_mut(), vec![job]);
             }
-            Writer::Thread(sender, _) => {
-                let sender = lock(sender).clone().ok_or(WriteError::Closed)?;
-                sender.send(job).map_err(|_| WriteError::Closed)?;
+            Writer::Thread { desk, sender, .. } => {
+                if let Some(mut backend) = desk.take_if_lone() {
+                    desk.commit(&self.shared, backend.as_mut(), vec![job]);
+                } else {
+                    let sender = lock(sender).clone().ok_or(WriteError::Closed)?;
+                    sender.send(job).map_err(|_| WriteError::Closed)?;
+                }
             }
         }
         answer.await.unwrap_or(Err(WriteError::Closed))
@@ -273,7 +291,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Writer::Thread(sender, thread) = &self.writer {
+        if let Writer::Thread { sender, thread, .. } = &self.writer {
             lock(sender).take();
             if let Some(thread) = lock(thread).take() {
                 // The backend is closed when this returns, so that the directory can be opened again at once.
@@ -285,14 +303,38 @@ impl Drop for Store {
 
 enum Writer {
     Inline(Mutex<Box<dyn Backend>>),
-    Thread(
-        Mutex<Option<mpsc::Sender<Job>>>,
-        Mutex<Option<JoinHandle<()>>>,
-    ),
+    Thread {
+        desk: Arc<Desk>,
+        sender: Mutex<Option<mpsc::Sender<Job>>>,
+        thread: Mutex<Option<JoinHandle<()>>>,
+    },
+}
+
+/// Where the writer thread and lone writers take turns.
+struct Desk {
+    backend: Mutex<Box<dyn Backend>>,
+    /// The last commit was quick and of one write, so the next one is worth no thread.
+    lone: AtomicBool,
+}
+
+impl Desk {
+    /// The backend, if nobody uses it and no company is expected. A caller in an async task blocks its thread for one
+    /// quick commit.
+    fn take_if_lone(&self) -> Option<MutexGuard<'_, Box<dyn Backend>>> {
+        let lone = self.lone.load(Ordering::Relaxed);
+        lone.then(|| self.backend.try_lock().ok()).flatten()
+    }
+
+    fn commit(&self, shared: &Shared, backend: &mut dyn Backend, jobs: Vec<Job>) {
+        let (one, start) = (jobs.len() == 1, std::time::Instant::now());
+        shared.commit(backend, jobs);
+        self.lone
+            .store(one && start.elapsed() < QUICK, Ordering::Relaxed);
+    }
 }
 
 /// The writer thread: takes what waits, commits it as one batch, and ends when the store is dropped.
-fn write_batches(shared: &Shared, backend: &mut dyn Backend, jobs: &mpsc::Receiver<Job>) {
+fn write_batches(shared: &Shared, desk: &Desk, jobs: &mpsc::Receiver<Job>) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
         while batch.len() < BATCH_MAX {
@@ -301,7 +343,7 @@ fn write_batches(shared: &Shared, backend: &mut dyn Backend, jobs: &mpsc::Receiv
                 Err(_) => break,
             }
         }
-        shared.commit(backend, batch);
+        desk.commit(shared, lock(&desk.backend).as_mut(), batch);
     }
 }
 
@@ -315,6 +357,8 @@ const PAGE_TTL: Duration = Duration::from_mins(5);
 const PAGES_MAX: usize = 256;
 /// Writes per commit. Above this the latency of the first grows without more throughput.
 const BATCH_MAX: usize = 256;
+/// A commit that takes longer is not waited for on a caller's thread.
+const QUICK: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
