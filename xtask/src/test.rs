@@ -96,6 +96,7 @@ fn nextest(options: &Test) -> anyhow::Result<()> {
         // What the suites on real hosts need, made before the clock of any test runs.
         let progress = lab::progress::Terminal::default();
         let programs = lab::programs::ensure(&progress)?;
+        lab::Kubernetes::Oldest.servers(&progress)?;
         lab::images::ensure(&programs, &progress)?;
         lab::base::ensure(lab::base::Base::default(), &progress)?;
         let mut kubectls = lab::kubectl::ensure(&progress)?;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use lab::base::{self, Base};
 use lab::progress::Terminal;
-use lab::{ControlPlane, Lab, LabOptions, Node, images, programs};
+use lab::{ControlPlane, Kubernetes, Lab, LabOptions, Node, images, programs};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
@@ -42,6 +42,14 @@ pub(crate) struct Up {
     /// A whole cluster of one node, with pods, network, logs and exec, instead of an API server on loopback.
     #[arg(long)]
     node: bool,
+    /// The version of that API server, as a whole or as its minor: the oldest or the newest that Windlass is tested with.
+    #[arg(
+        long,
+        value_name = "VERSION",
+        default_value = "newest",
+        conflicts_with = "node"
+    )]
+    kubernetes: Kubernetes,
     /// With --node: further hosts beside the node, for an operator in the cluster to work on.
     #[arg(long, default_value_t = 0, requires = "node")]
     hosts: u8,
@@ -64,12 +72,18 @@ pub(crate) fn run(command: Command) -> Result<()> {
 fn build() -> Result<()> {
     let progress = Terminal::default();
     let programs = programs::ensure(&progress)?;
+    let oldest = Kubernetes::Oldest.servers(&progress)?;
     let root = base::ensure(Base::Containerd, &progress)?;
     let images = images::ensure(&programs, &progress)?;
     println!(
         "programs  {}  (Kubernetes {})",
         programs.dir.display(),
         programs.version
+    );
+    println!(
+        "oldest    {}  (API server of Kubernetes {})",
+        oldest.dir.display(),
+        oldest.version
     );
     println!("root      {}", root.display());
     println!("images    {}", images.display());
@@ -121,7 +135,7 @@ fn stay(up: &Up) -> Result<()> {
         };
         Environment::Node(Box::new(Node::start(options, &progress)?))
     } else {
-        Environment::ControlPlane(Box::new(ControlPlane::start(&progress)?))
+        Environment::ControlPlane(Box::new(ControlPlane::start(up.kubernetes, &progress)?))
     };
     signals.thread_block().context("block signals")?;
     let record = environment.record();

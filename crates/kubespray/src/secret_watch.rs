@@ -10,12 +10,13 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
+    api::{WatchEvent, WatchParams},
     core::PartialObjectMeta,
-    runtime::{WatchStreamExt, watcher},
+    runtime::WatchStreamExt,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
@@ -77,25 +78,16 @@ impl SecretWatch {
     }
 }
 
-async fn tell(
-    api: Api<PartialObjectMeta<Secret>>,
-    name: String,
-    cluster: Key,
-    changed: mpsc::UnboundedSender<Key>,
-) {
-    // Streamed, the list needs no right but `watch`.
-    let config = watcher::Config::default()
-        .streaming_lists()
-        .fields(&format!("metadata.name={name}"));
-    let mut events = watcher(api, config).default_backoff().boxed();
+async fn tell(api: Api<Secret>, name: String, cluster: Key, changed: mpsc::UnboundedSender<Key>) {
+    let mut events = std::pin::pin!(watch(api, &name).default_backoff());
     let mut known = None;
     while let Some(event) = events.next().await {
         let revision = match event {
-            Ok(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret)) => {
+            Ok(WatchEvent::Added(secret) | WatchEvent::Modified(secret)) => {
                 secret.resource_version()
             }
-            Ok(watcher::Event::Delete(_)) => None,
-            Ok(watcher::Event::Init | watcher::Event::InitDone) => continue,
+            Ok(WatchEvent::Deleted(_)) => None,
+            Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_)) => continue,
             Err(error) => {
                 tracing::warn!(
                     namespace = cluster.0,
@@ -106,11 +98,32 @@ async fn tell(
                 continue;
             }
         };
-        // A watch that begins anew lists what is known already.
+        // A watch that begins anew tells of what is known already.
         if known != revision {
             known = revision;
             // Nobody listens any more when the operator stops.
             let _ = changed.send(cluster.clone());
         }
     }
+}
+
+/// One Secret's watches, one after another.
+///
+/// Each begins without a revision, so that the server first tells of the Secret that is there. Other than a list this
+/// needs no right but `watch`, and other than a streamed list every server has it: Kubernetes 1.33 refuses those.
+fn watch(
+    api: Api<Secret>,
+    name: &str,
+) -> impl Stream<Item = kube::Result<WatchEvent<PartialObjectMeta<Secret>>>> {
+    let parameters = WatchParams::default().fields(&format!("metadata.name={name}"));
+    stream::repeat(())
+        .then(move |()| {
+            let (api, parameters) = (api.clone(), parameters.clone());
+            async move { api.watch_metadata(&parameters, "").await }
+        })
+        .try_flatten()
+        .map(|event| match event {
+            Ok(WatchEvent::Error(status)) => Err(kube::Error::Api(status)),
+            event => event,
+        })
 }

@@ -17,7 +17,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use e2e::{root, wait_until, windlass};
 use lab::{
-    ControlPlane, LabOptions, Node, command::output, control_plane::Part, progress::Terminal,
+    ControlPlane, Kubernetes, LabOptions, Node, command::output, control_plane::Part,
+    progress::Terminal,
 };
 use serde_json::{Value, json};
 
@@ -95,7 +96,7 @@ impl Drop for Operator {
 
 #[test]
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
-    let mut plane = ControlPlane::start(&Terminal::default()).unwrap();
+    let mut plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
     install_kinds(&plane);
     let manifests = root().join("deploy/manifests/windlass.yaml");
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
@@ -281,7 +282,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
 
 #[test]
 fn an_operator_of_one_namespace_needs_rights_there_alone() {
-    let plane = ControlPlane::start(&Terminal::default()).unwrap();
+    let plane = ControlPlane::start(Kubernetes::Oldest, &Terminal::default()).unwrap();
     install_kinds(&plane);
     let manifests = root().join("deploy/manifests/windlass-namespaced.yaml");
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();

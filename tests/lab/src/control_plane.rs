@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::owner::{self, Owner};
-use crate::programs::{self, Programs};
+use crate::programs::kubernetes::Servers;
+use crate::programs::{self, Kubernetes, Programs};
 use crate::{Progress, command};
 
 mod certificates;
@@ -48,6 +49,7 @@ impl Part {
 #[derive(Debug)]
 pub struct ControlPlane {
     programs: Programs,
+    servers: Servers,
     ports: Ports,
     running: Vec<(Part, Child)>,
     /// Last, so that it goes last.
@@ -62,15 +64,16 @@ struct Ports {
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it is ready.
+    /// Starts one and waits until it is ready. etcd and kubectl are those of the newest Kubernetes.
     ///
     /// # Errors
     ///
     /// Not root, the programs cannot be built, or one of them ends; the error shows the end of its log.
-    pub fn start(progress: &dyn Progress) -> Result<Self> {
+    pub fn start(kubernetes: Kubernetes, progress: &dyn Progress) -> Result<Self> {
         let programs = programs::ensure(progress)?;
+        let servers = kubernetes.servers(progress)?;
         progress.begin(
-            &format!("Kubernetes {} control plane", programs.version),
+            &format!("Kubernetes {} control plane", servers.version),
             "about 5 s",
         );
         let ports = Ports::free()?;
@@ -81,6 +84,7 @@ impl ControlPlane {
         authority.kubeconfig(&server, "system:kube-controller-manager", None)?;
         let mut plane = Self {
             programs,
+            servers,
             ports,
             running: Vec::new(),
             owner,
@@ -100,7 +104,7 @@ impl ControlPlane {
 
     /// Of Kubernetes, without a leading v.
     pub fn version(&self) -> &str {
-        &self.programs.version
+        &self.servers.version
     }
 
     /// The directory with logs, certificates and etcd's data.
@@ -108,7 +112,7 @@ impl ControlPlane {
         self.owner.dir()
     }
 
-    /// Where the Kubernetes programs are.
+    /// Where the programs of the newest Kubernetes are, kubectl among them.
     pub fn programs(&self) -> &Path {
         &self.programs.dir
     }
@@ -163,9 +167,13 @@ impl ControlPlane {
             .create(true)
             .append(true)
             .open(self.log(part))?;
+        let dir = match part {
+            Part::Etcd => &self.programs.dir,
+            Part::ApiServer | Part::ControllerManager => &self.servers.dir,
+        };
         let child = self
             .owner
-            .enter(&self.programs.dir.join(part.program()))
+            .enter(&dir.join(part.program()))
             .args(self.arguments(part))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

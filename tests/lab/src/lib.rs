@@ -26,5 +26,6 @@ mod sweep;
 pub use control_plane::ControlPlane;
 pub use lab::{Host, Lab, LabOptions, Presence};
 pub use node::Node;
+pub use programs::Kubernetes;
 pub use programs::helm::helm;
 pub use progress::Progress;

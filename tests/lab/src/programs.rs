@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 use crate::{Progress, cache, command};
 
 pub mod helm;
+pub mod kubernetes;
+
+pub use kubernetes::Kubernetes;
 
 /// Built programs: kubeadm, kubectl, kubelet, kube-apiserver, kube-controller-manager, kube-scheduler,
 /// kube-proxy, etcd, etcdctl, coredns and pause, all static.
@@ -34,9 +37,8 @@ pub struct Programs {
 /// A module cannot be had or does not build.
 pub fn ensure(progress: &dyn Progress) -> Result<Programs> {
     let sources = sources()?;
-    let module = fs::read_to_string(sources.join("go.mod")).context("read testenv/go.mod")?;
-    let coredns =
-        fs::read_to_string(sources.join("coredns/go.mod")).context("read coredns/go.mod")?;
+    let coredns = module(&sources.join("coredns"))?;
+    let module = module(&sources)?;
     let mut programs = Programs {
         dir: PathBuf::new(),
         version: required(&module, "k8s.io/kubernetes")?,
@@ -219,6 +221,12 @@ fn required(module: &str, name: &str) -> Result<String> {
         .with_context(|| format!("no version of {name} in go.mod"))
 }
 
+/// The module file of a directory.
+fn module(sources: &Path) -> Result<String> {
+    let path = sources.join("go.mod");
+    fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+}
+
 /// The Go version that a module file asks for.
 fn minimum(module: &str) -> Result<Vec<u32>> {
     let line = module.lines().find_map(|line| line.strip_prefix("go "));
@@ -253,10 +261,15 @@ fn stamp(version: &str) -> String {
     flags
 }
 
-/// Names what is built: everything in the two modules.
+/// Names what is built: everything in the directory and below it, except for the oldest version, which has a name of its own.
 fn key(sources: &Path) -> Result<String> {
     let mut parts = vec![stamp("").into_bytes()];
-    for entry in walkdir::WalkDir::new(sources).sort_by_file_name() {
+    let files = walkdir::WalkDir::new(sources)
+        .min_depth(1)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| entry.file_name() != kubernetes::OLDEST);
+    for entry in files {
         let entry = entry.context("list testenv")?;
         if entry.file_type().is_file() {
             let name = entry.path().strip_prefix(sources).unwrap_or(entry.path());

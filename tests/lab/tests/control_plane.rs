@@ -3,9 +3,9 @@
 
 use std::process::{Command, Stdio};
 
-use lab::ControlPlane;
 use lab::control_plane::Part;
 use lab::progress::Silent;
+use lab::{ControlPlane, Kubernetes};
 
 fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -30,7 +30,13 @@ fn left(dir: &str) -> Vec<String> {
 
 #[test]
 fn it_collects_garbage_survives_crashes_and_leaves_nothing() {
-    let mut plane = ControlPlane::start(&Silent).unwrap();
+    for kubernetes in Kubernetes::ALL {
+        garbage_crashes_and_traces(kubernetes);
+    }
+}
+
+fn garbage_crashes_and_traces(kubernetes: Kubernetes) {
+    let mut plane = ControlPlane::start(kubernetes, &Silent).unwrap();
     let version = output(plane.kubectl().args(["get", "--raw", "/version"]));
     assert!(
         version.contains(&format!("v{}", plane.version())),

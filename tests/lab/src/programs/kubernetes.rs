@@ -1,0 +1,129 @@
+//! The versions of Kubernetes whose API server can be had.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Result, bail};
+
+use super::{BuildCache, ensure, go, go_build, key, minimum, module, required, sources, stamp};
+use crate::{Progress, cache};
+
+/// The versions of Kubernetes that Windlass is tested with: the two ends of what it claims to work with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Kubernetes {
+    /// `testenv/oldest`: an API server and its controller manager, no nodes.
+    Oldest,
+    /// `testenv`: everything.
+    #[default]
+    Newest,
+}
+
+/// kube-apiserver and kube-controller-manager of one version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Servers {
+    /// The directory that holds them.
+    pub dir: PathBuf,
+    /// Of Kubernetes, without a leading v.
+    pub version: String,
+}
+
+impl Kubernetes {
+    /// Both, oldest first.
+    pub const ALL: [Self; 2] = [Self::Oldest, Self::Newest];
+
+    /// Its version without a leading v, from the module that builds it.
+    ///
+    /// # Errors
+    ///
+    /// The module cannot be read.
+    pub fn version(self) -> Result<String> {
+        required(&module(&self.sources()?)?, "k8s.io/kubernetes")
+    }
+
+    /// Its servers, built where the cache does not have them.
+    ///
+    /// # Errors
+    ///
+    /// A module cannot be had or does not build.
+    pub fn servers(self, progress: &dyn Progress) -> Result<Servers> {
+        let version = self.version()?;
+        let dir = match self {
+            Self::Newest => ensure(progress)?.dir,
+            Self::Oldest => oldest(&self.sources()?, &version, progress)?,
+        };
+        Ok(Servers { dir, version })
+    }
+
+    fn sources(self) -> Result<PathBuf> {
+        let sources = sources()?;
+        Ok(match self {
+            Self::Oldest => sources.join(OLDEST),
+            Self::Newest => sources,
+        })
+    }
+}
+
+impl FromStr for Kubernetes {
+    type Err = anyhow::Error;
+
+    /// `oldest`, `newest`, or the version itself, as a whole or as its minor: `1.33`.
+    fn from_str(text: &str) -> Result<Self> {
+        let text = text.trim_start_matches('v');
+        let mut known = Vec::new();
+        for (name, kubernetes) in [("oldest", Self::Oldest), ("newest", Self::Newest)] {
+            let version = kubernetes.version()?;
+            let minor = version.rsplit_once('.').map(|(minor, _)| minor);
+            if text == name || text == version || Some(text) == minor {
+                return Ok(kubernetes);
+            }
+            known.push(version);
+        }
+        bail!("only {} can be had", known.join(" and "))
+    }
+}
+
+/// The servers of the oldest version: nothing else of it is needed, and each program costs a minute.
+fn oldest(sources: &Path, version: &str, progress: &dyn Progress) -> Result<PathBuf> {
+    cache::ensure("testenv-oldest", &key(sources)?, |target| {
+        progress.begin(
+            &format!("API server of Kubernetes {version}"),
+            "built from source, about 4 minutes on 2 cores, 0.2 GB",
+        );
+        let go = go(&minimum(&module(sources)?)?, progress)?;
+        let scratch = BuildCache::choose(&go)?;
+        let stamp = stamp(version);
+        for (number, name) in (1..).zip(SERVERS) {
+            progress.step(&format!("{name} ({number} of {})", SERVERS.len()));
+            let package = format!("k8s.io/kubernetes/cmd/{name}");
+            go_build(&go, sources, &package, &stamp, &target.join(name), &scratch)?;
+        }
+        progress.end();
+        Ok(())
+    })
+}
+
+/// Those that make an API server with garbage collection and namespaces that go.
+const SERVERS: [&str; 2] = ["kube-apiserver", "kube-controller-manager"];
+
+/// The directory of the oldest version's module, in that of the newest.
+pub(super) const OLDEST: &str = "oldest";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::numbers;
+
+    #[test]
+    fn a_version_is_named_as_people_write_it() {
+        for kubernetes in Kubernetes::ALL {
+            let version = kubernetes.version().unwrap();
+            let (minor, _) = version.rsplit_once('.').unwrap();
+            for text in [minor, &version, &format!("v{version}")] {
+                assert_eq!(text.parse::<Kubernetes>().unwrap(), kubernetes);
+            }
+        }
+        assert!("1.2".parse::<Kubernetes>().is_err());
+        let versions = Kubernetes::ALL.map(|kubernetes| numbers(&kubernetes.version().unwrap()));
+        assert!(versions.is_sorted());
+    }
+}
