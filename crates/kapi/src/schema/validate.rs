@@ -121,6 +121,7 @@ fn check_text(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldErr
 
 fn check_number(checks: &Checks, number: &Number, path: &str, errors: &mut Vec<FieldError>) {
     let actual = float(number);
+    // Bounds are told as floating-point numbers print: 1, where the schema may say 1.0.
     let mut complain = |detail: String| {
         let detail = format!("{path} in body should be {detail}");
         errors.push(FieldError::invalid(
@@ -132,20 +133,20 @@ fn check_number(checks: &Checks, number: &Number, path: &str, errors: &mut Vec<F
     if let Some(factor) = &checks.multiple_of
         && (actual / float(factor)).fract() != 0.0
     {
-        complain(format!("a multiple of {factor}"));
+        complain(format!("a multiple of {}", float(factor)));
     }
     if let Some(most) = &checks.maximum {
         if checks.exclusive_maximum && actual >= float(most) {
-            complain(format!("less than {most}"));
+            complain(format!("less than {}", float(most)));
         } else if actual > float(most) {
-            complain(format!("less than or equal to {most}"));
+            complain(format!("less than or equal to {}", float(most)));
         }
     }
     if let Some(least) = &checks.minimum {
         if checks.exclusive_minimum && actual <= float(least) {
-            complain(format!("greater than {least}"));
+            complain(format!("greater than {}", float(least)));
         } else if actual < float(least) {
-            complain(format!("greater than or equal to {least}"));
+            complain(format!("greater than or equal to {}", float(least)));
         }
     }
     if let Some(range) = checks
