@@ -17,15 +17,14 @@ echo begin
 if [ "$(id -u)" = 0 ]; then echo sudo yes
 elif said=$(sudo -n true 2>&1); then echo sudo yes
 else echo sudo no "$said" | head -n 1; fi
-for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python3.7 \
+for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python3.7 \
     /usr/libexec/platform-python; do
-  path=$(command -v "$name") || continue
-  version=$("$path" -ISc "import sys; v = sys.version_info[:2]; print('%d.%d' % v); sys.exit(v < ($1, $2))" 2>/dev/null)
-  fits=$?
-  echo python "$path" "$version"
-  [ $fits = 0 ] && break
+  "$python" -ISc "import posix, sys
+version = sys.version_info[:2]
+print('python %s %d.%d' % ((sys.executable,) + version))
+print('kernel %s\nmachine %s' % (posix.uname()[2], posix.uname()[4]))
+sys.exit(version < ($1, $2))" 2>/dev/null && break
 done
-uname -rm | { read -r kernel machine; echo kernel "$kernel"; echo machine "$machine"; }
 [ -r /etc/os-release ] && . /etc/os-release && echo os "$PRETTY_NAME"
 echo end
 "#;
