@@ -22,6 +22,7 @@ use self::{
     managers::{Identity, Managers, Operation},
     set::{Element, Set},
     shape::Shape,
+    walk::Twice,
 };
 use crate::schema::Schema;
 
@@ -105,7 +106,7 @@ pub fn apply(
     check(applied, options, shape)?;
     let root = Shape::Known(&shape.root);
     let relevant = |set: &Set| reset_fields(set, options, shape);
-    let (mut managers, live_object) = before_apply(live, options, root, &relevant)?;
+    let (mut managers, live_object) = before_apply(live, options, shape, &relevant)?;
     let identity = Identity::new(options, Operation::Apply);
 
     let merged = walk::merge(root, Some(&live_object), Some(applied)).unwrap_or(Value::Null);
@@ -155,10 +156,14 @@ pub fn track_update(old: Option<&Value>, new: &mut Value, options: &Options<'_>,
     };
     managers::remove(new);
     managers::tidy(new);
+    if walk::check(root, new, "", Twice::Allowed).is_err() {
+        // As Kubernetes does when it cannot tell what the fields are: nobody owns any.
+        return;
+    }
     if managers.is_empty() && old.is_some() {
         return;
     }
-    let before = old.map_or_else(|| empty(new), without_managers);
+    let before = old.map_or_else(|| empty(new, shape), without_managers);
     managers.update(root, &before, new, options, &|set| {
         reset_fields(set, options, shape)
     });
@@ -183,9 +188,11 @@ fn check(applied: &Value, options: &Options<'_>, shape: &Schema) -> Result<(), E
     if managers::entries(applied).is_some_and(|entries| !entries.is_null()) {
         return Err(Error::ManagedFields);
     }
-    walk::check(Shape::Known(&shape.root), applied, "").map_err(|detail| Error::Configuration {
-        object: described(applied, options.api_version),
-        detail,
+    walk::check(Shape::Known(&shape.root), applied, "", Twice::Refused).map_err(|detail| {
+        Error::Configuration {
+            object: described(applied, options.api_version),
+            detail,
+        }
     })
 }
 
@@ -208,20 +215,25 @@ fn described(object: &Value, api_version: &str) -> String {
 fn before_apply(
     live: Option<&Value>,
     options: &Options<'_>,
-    root: Shape<'_>,
+    shape: &Schema,
     relevant: &dyn Fn(&Set) -> Set,
 ) -> Result<(Managers, Value), Error> {
+    let root = Shape::Known(&shape.root);
     let Some(live) = live else {
         return Ok((Managers::default(), Value::Object(Map::new())));
     };
     let mut managers = Managers::decode(managers::entries(live)).map_err(Error::Decode)?;
     let object = without_managers(live);
+    walk::check(root, &object, "", Twice::Allowed).map_err(|detail| Error::Configuration {
+        object: described(&object, options.api_version),
+        detail,
+    })?;
     if managers.is_empty() {
         let first = Options {
             manager: BEFORE_FIRST_APPLY,
             ..options.clone()
         };
-        managers.update(root, &empty(live), &object, &first, relevant);
+        managers.update(root, &empty(live, shape), &object, &first, relevant);
     }
     Ok((managers, object))
 }
@@ -310,10 +322,14 @@ fn without_managers(object: &Value) -> Value {
     object
 }
 
-fn empty(object: &Value) -> Value {
+/// An object before anybody wrote to it. The structs of kinds that are built in are there from the beginning.
+fn empty(object: &Value, shape: &Schema) -> Value {
     let fields = ["apiVersion", "kind"].into_iter();
     let fields = fields.filter_map(|name| Some((name.to_owned(), object.get(name)?.clone())));
-    Value::Object(fields.collect())
+    let structs = shape
+        .structs()
+        .map(|name| (name.to_owned(), Value::Object(Map::new())));
+    Value::Object(fields.chain(structs).collect())
 }
 
 /// Whether all conflicts are about fields that kubectl itself set before by client-side apply.

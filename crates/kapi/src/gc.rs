@@ -212,9 +212,11 @@ impl Collector {
             change(api, kind, &key, |value| {
                 if let Some(owners) = value["metadata"]["ownerReferences"].as_array_mut() {
                     owners.retain(|reference| reference["uid"].as_str() != Some(uid));
-                    if owners.is_empty() {
+                    let is_last = owners.is_empty();
+                    if is_last {
                         remove(&mut value["metadata"], "ownerReferences");
                     }
+                    disown(value, uid, is_last);
                 }
             })
             .await?;
@@ -338,6 +340,25 @@ async fn change(
     written
         .map(|_| ())
         .map_err(|error| Failure::of_write(&error, resource, &key.name))
+}
+
+/// Takes a reference that is gone out of what managers own; the last one goes with the list.
+fn disown(object: &mut Value, owner: &str, is_last: bool) {
+    let key = format!("k:{}", json!({"uid": owner}));
+    let managers = object["metadata"]["managedFields"].as_array_mut();
+    for manager in managers.into_iter().flatten() {
+        let Some(fields) = manager["fieldsV1"]["f:metadata"].as_object_mut() else {
+            continue;
+        };
+        if is_last {
+            fields.remove("f:ownerReferences");
+        } else if let Some(owners) = fields.get_mut("f:ownerReferences") {
+            remove(owners, &key);
+        }
+        if fields.is_empty() {
+            remove(&mut manager["fieldsV1"], "f:metadata");
+        }
+    }
 }
 
 fn drop_finalizer(value: &mut Value, name: &str) {

@@ -17,6 +17,7 @@
 //! Everything else answers 404 as a Kubernetes without that resource does.
 
 pub mod apply;
+pub mod fault;
 pub mod openapi;
 pub mod patch;
 pub mod protobuf;

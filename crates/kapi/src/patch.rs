@@ -31,7 +31,10 @@ pub enum PatchError {
     /// An index is outside of its list: 422.
     #[error("unable to access invalid index: {0}: invalid index referenced")]
     Index(String),
-    /// A strategic merge patch with directives that contradict the object or each other: 400.
+    /// A strategic merge patch whose `$retainKeys` leave out what it changes: 422.
+    #[error("{0}")]
+    Retained(String),
+    /// A strategic merge patch with unknown directives, or lists that do not go with the object's: 500, as in Kubernetes.
     #[error("{0}")]
     Strategic(String),
 }

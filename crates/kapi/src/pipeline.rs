@@ -180,9 +180,19 @@ pub(crate) fn strategic_patch(resource: &Resource, old: &Value, changes: &Value)
 }
 
 fn patch_failure(error: &patch::PatchError) -> Failure {
-    use patch::PatchError::{Malformed, Strategic};
+    use patch::PatchError::{Malformed, Retained, Strategic};
     match error {
-        Malformed(_) | Strategic(_) => Failure::bad_request(error.to_string()),
+        Malformed(_) => Failure::bad_request(error.to_string()),
+        Strategic(_) => Failure::new(
+            http::StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            error.to_string(),
+        ),
+        Retained(_) => Failure::new(
+            http::StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            error.to_string(),
+        ),
         _ => {
             let mut failure = Failure::new(
                 http::StatusCode::UNPROCESSABLE_ENTITY,

@@ -150,7 +150,7 @@ fn read(
         (form, wire) => {
             let value = value(form, wire, name, depth)?;
             // Go writes the zero values of strings and structs that were never set.
-            let unset = value == ""
+            let unset = (value == "" && !matches!(form, Form::Pointer))
                 || matches!(&value, Value::Object(fields) if fields.is_empty())
                 || value.is_null();
             if !unset {
@@ -186,7 +186,7 @@ fn value(
     depth: usize,
 ) -> Result<Value, DecodeError> {
     Ok(match (form, wire) {
-        (Form::String, Wire::Bytes(bytes)) => string(bytes, name)?.into(),
+        (Form::String | Form::Pointer, Wire::Bytes(bytes)) => string(bytes, name)?.into(),
         (Form::Bytes, Wire::Bytes(bytes)) => STANDARD.encode(bytes).into(),
         // Negative numbers are written as their 64 bits.
         (Form::Integer, Wire::Varint(number)) => number.cast_signed().into(),

@@ -44,6 +44,7 @@ pub struct Schema {
     rules: Option<CompiledSchema>,
     source: Value,
     status_in_main: bool,
+    built_in: bool,
 }
 
 impl Schema {
@@ -71,6 +72,7 @@ impl Schema {
                 rules,
                 source: openapi_v3_schema.clone(),
                 status_in_main: false,
+                built_in: false,
             })
         } else {
             Err(problems)
@@ -86,6 +88,7 @@ impl Schema {
             rules: None,
             source: source.clone(),
             status_in_main: false,
+            built_in: true,
         }
     }
 
@@ -99,6 +102,14 @@ impl Schema {
     /// Whether `status` is only written through its subresource.
     pub fn separate_status(&self) -> bool {
         !self.status_in_main && self.root.properties.contains_key("status")
+    }
+
+    /// The fields of a built-in kind that are structs, and so are never absent.
+    pub(crate) fn structs(&self) -> impl Iterator<Item = &str> {
+        let fields = self.root.properties.iter().filter(|(name, field)| {
+            self.built_in && *name != "metadata" && !field.properties.is_empty()
+        });
+        fields.map(|(name, _)| name.as_str())
     }
 
     /// The schema as it was handed in, for the OpenAPI document.
@@ -127,6 +138,19 @@ impl Schema {
         }
     }
 
+    /// Leaves out what a typed struct leaves out when it is encoded: empty maps, lists and texts, and nulls.
+    pub fn tidy(&self, object: &mut Value, all: Fields) {
+        match all {
+            Fields::All => decode::tidy(&self.root, object),
+            Fields::Metadata => {
+                let metadata = self.root.properties.get("metadata");
+                if let (Some(node), Some(metadata)) = (metadata, object.get_mut("metadata")) {
+                    decode::tidy(node, metadata);
+                }
+            }
+        }
+    }
+
     /// Removes fields that the schema does not know. Returns their paths as kubectl shows them: `spec.list[0].bar`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(&self.root, object)
@@ -137,6 +161,10 @@ impl Schema {
     /// `old` is the stored object on update: rules that mention `oldSelf` run only then.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, object);
+        if !self.built_in {
+            // Go's structs have no sets and no keyed lists.
+            errors.extend(validate::twice(&self.root, object));
+        }
         let Some(compiled) = &self.rules else {
             return errors;
         };

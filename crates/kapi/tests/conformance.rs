@@ -49,7 +49,8 @@ async fn answers_are_those_of_the_real_server() {
     }
     let gone: Vec<&String> = allowed
         .keys()
-        .filter(|name| !different.contains(*name))
+        // Those of random requests are held by tests/differential.
+        .filter(|name| !different.contains(*name) && !name.starts_with("random: "))
         .collect();
     assert!(
         report.is_empty() && gone.is_empty(),

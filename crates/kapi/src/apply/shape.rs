@@ -135,7 +135,8 @@ impl<'a> Shape<'a> {
     }
 
     pub fn of(node: &'a Node) -> Self {
-        if node.kind == Type::Any && node.properties.is_empty() && node.items.is_none() {
+        let untyped = node.kind == Type::Any && node.properties.is_empty() && node.items.is_none();
+        if untyped || node.kind == Type::IntOrString {
             Self::Deduced
         } else {
             Self::Known(node)

@@ -9,8 +9,20 @@ use super::{
     shape::Shape,
 };
 
-/// Checks a configuration: no unknown fields, no item twice.
-pub(super) fn check(shape: Shape<'_>, value: &Value, path: &str) -> Result<(), String> {
+/// Whether an item of a set or a keyed list may occur twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Twice {
+    Allowed,
+    Refused,
+}
+
+/// Checks a configuration: no unknown fields, nothing of another type, no item twice.
+pub(super) fn check(
+    shape: Shape<'_>,
+    value: &Value,
+    path: &str,
+    twice: Twice,
+) -> Result<(), String> {
     if let Some(wanted) = shape.refuses(value) {
         return Err(format!("{path}: expected {wanted}, got {value}"));
     }
@@ -21,7 +33,7 @@ pub(super) fn check(shape: Shape<'_>, value: &Value, path: &str) -> Result<(), S
                 if !shape.allows(name) {
                     return Err(format!("{place}: field not declared in schema"));
                 }
-                check(shape.field(name), field, &place)?;
+                check(shape.field(name), field, &place, twice)?;
             }
         }
         Value::Array(items) if !shape.atomic_list() => {
@@ -31,18 +43,18 @@ pub(super) fn check(shape: Shape<'_>, value: &Value, path: &str) -> Result<(), S
                     .identify(item)
                     .map_err(|why| format!("{path}: element {at}: {why}"))?;
                 let place = format!("{path}{element}");
-                if !seen.insert(element) {
+                if !seen.insert(element) && twice == Twice::Refused {
                     return Err(format!(
                         "{path}: duplicate entries for key {}",
                         &place[path.len()..]
                     ));
                 }
-                check(shape.items(), item, &place)?;
+                check(shape.items(), item, &place, twice)?;
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                check(shape.items(), item, &format!("{path}[{at}]"))?;
+                check(shape.items(), item, &format!("{path}[{at}]"), twice)?;
             }
         }
         _ => {}

@@ -67,10 +67,10 @@ fn merge_map<'a>(
     match changes.get("$patch").and_then(Value::as_str) {
         Some("replace") => return Ok(without_directives(changes)),
         Some("delete") => return Ok(Fields::new()),
-        Some("merge") | None => {}
+        None => {}
         Some(other) => {
             return Err(PatchError::Strategic(format!(
-                "Unknown directive type found: {other}"
+                "unknown patch type: {other} in map"
             )));
         }
     }
@@ -114,6 +114,11 @@ fn merge_field<'a>(
     kind: Kind,
     path: &mut Vec<&'a str>,
 ) -> Result<Option<Value>, PatchError> {
+    if original.is_none() {
+        // Where nothing was, nulls say nothing, and neither does what has a directive.
+        let empty = change.is_null() || change.get("$patch").is_some();
+        return Ok((!empty).then(|| undirected(change)));
+    }
     Ok(match (original, change) {
         (_, Value::Null) => None,
         (original, Value::Object(change)) => {
@@ -122,7 +127,6 @@ fn merge_field<'a>(
             if change.get("$patch").and_then(Value::as_str) == Some("delete") {
                 return Ok(None);
             }
-            // Where nothing was, nulls delete nothing.
             Some(Value::Object(merge_map(fields, change, kind, path)?))
         }
         (original, Value::Array(items)) => {
@@ -141,20 +145,27 @@ fn merge_field<'a>(
 fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>, PatchError> {
     let directive =
         |item: &Value, name: &str| item.get("$patch").and_then(Value::as_str) == Some(name);
+    let mut kinds = live.iter().chain(items).map(std::mem::discriminant);
+    let first = kinds.next();
+    if !matches!(list, List::Replace) && kinds.any(|kind| Some(kind) != first) {
+        return Err(PatchError::Strategic(
+            "list element types are not identical".to_owned(),
+        ));
+    }
     let plain = || {
         items
             .iter()
             .filter(|item| item.get("$patch").is_none())
             .cloned()
     };
-    if items.iter().any(|item| directive(item, "replace")) {
+    if matches!(list, List::Keyed(_)) && items.iter().any(|item| directive(item, "replace")) {
         return Ok(plain().collect());
     }
     Ok(match list {
         List::Replace => items.to_vec(),
         List::Values => {
-            let mut merged = live.to_vec();
-            for item in items {
+            let mut merged: Vec<Value> = Vec::new();
+            for item in live.iter().chain(items) {
                 if !merged.contains(item) {
                     merged.push(item.clone());
                 }
@@ -162,14 +173,18 @@ fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>,
             merged
         }
         List::Keyed(key) => {
-            let mut merged = live.to_vec();
-            for item in items {
-                let id = item.get(key).ok_or_else(|| {
+            let keyed = |item: &Value| {
+                item.get(key).cloned().ok_or_else(|| {
                     let item = crate::apply::canonical(item);
                     PatchError::Strategic(format!(
                         "map: {item} does not contain declared merge key: {key}"
                     ))
-                })?;
+                })
+            };
+            live.iter().try_for_each(|item| keyed(item).map(drop))?;
+            let mut merged = live.to_vec();
+            for item in items {
+                let id = &keyed(item)?;
                 let at = merged.iter().position(|live| live.get(key) == Some(id));
                 match at {
                     _ if directive(item, "delete") => {
@@ -186,6 +201,26 @@ fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>,
             merged
         }
     })
+}
+
+/// A part of a patch without nulls and directives, at any depth.
+fn undirected(change: &Value) -> Value {
+    match change {
+        Value::Object(fields) => {
+            let kept = fields
+                .iter()
+                .filter(|(name, field)| !name.starts_with('$') && !field.is_null());
+            Value::Object(
+                kept.map(|(name, field)| (name.clone(), undirected(field)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => {
+            let kept = items.iter().filter(|item| item.get("$patch").is_none());
+            Value::Array(kept.map(undirected).collect())
+        }
+        scalar => scalar.clone(),
+    }
 }
 
 fn stripped(item: &Value) -> Value {
@@ -245,7 +280,7 @@ fn retain(result: &mut Fields, patch: &Fields) -> Result<(), PatchError> {
     };
     let keys = keys
         .as_array()
-        .ok_or_else(|| PatchError::Strategic("invalid patch format of retainKeys".to_owned()))?;
+        .ok_or_else(|| PatchError::Malformed("invalid patch format of retainKeys".to_owned()))?;
     let kept = |name: &String| keys.iter().any(|key| key.as_str() == Some(name));
     if patch
         .iter()
@@ -253,7 +288,7 @@ fn retain(result: &mut Fields, patch: &Fields) -> Result<(), PatchError> {
     {
         let message =
             "the keys in the $retainKeys directive are not a superset of the keys in the patch";
-        return Err(PatchError::Strategic(message.to_owned()));
+        return Err(PatchError::Retained(message.to_owned()));
     }
     result.retain(|name, _| kept(name));
     Ok(())

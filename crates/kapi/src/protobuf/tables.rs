@@ -11,6 +11,8 @@ pub(super) struct Field {
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     String,
+    /// A string that Go keeps a pointer to: one that is empty was set so.
+    Pointer,
     Bytes,
     Integer,
     Bool,
@@ -45,7 +47,7 @@ const fn field(number: u64, name: &'static str, form: Form) -> Field {
     Field { number, name, form }
 }
 
-use Form::{Bool, Bytes, Integer, Json, List, Map, Message, MicroTime, String, Time};
+use Form::{Bool, Bytes, Integer, Json, List, Map, Message, MicroTime, Pointer, String, Time};
 
 const ACCESS_REVIEW: &[Field] = &[
     field(1, "metadata", Message(METADATA)),
@@ -179,13 +181,13 @@ const LEASE: &[Field] = &[
 ];
 
 const LEASE_SPEC: &[Field] = &[
-    field(1, "holderIdentity", String),
+    field(1, "holderIdentity", Pointer),
     field(2, "leaseDurationSeconds", Integer),
     field(3, "acquireTime", MicroTime),
     field(4, "renewTime", MicroTime),
     field(5, "leaseTransitions", Integer),
-    field(6, "strategy", String),
-    field(7, "preferredHolder", String),
+    field(6, "strategy", Pointer),
+    field(7, "preferredHolder", Pointer),
 ];
 
 const DELETE_OPTIONS: &[Field] = &[

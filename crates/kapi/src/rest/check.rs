@@ -1,6 +1,7 @@
 //! What an object must be before it is stored: of its resource, named, normalised, pruned, defaulted and valid.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::request::{Call, FieldValidation};
@@ -69,13 +70,31 @@ pub(crate) fn accept(call: &Call, resource: &Resource, value: &mut Value) -> Res
 
 /// What a typed decoder would not take of a body.
 pub(crate) fn undecodable(resource: &Resource, value: &Value) -> Option<String> {
-    let all = match resource.form {
-        Form::Custom => Fields::Metadata,
-        // Checked in the form in which it is stored.
-        Form::NewEvent => return None,
+    if resource.form == Form::NewEvent {
+        // Its schema is that of the form in which it is stored.
+        return None;
+    }
+    resource.schema.undecodable(value, typed(resource))
+}
+
+/// What an apply has merged must be decodable too.
+pub(crate) fn convertible(resource: &Resource, value: &Value, operation: Operation) -> Result<()> {
+    match undecodable(resource, value).filter(|_| operation == Operation::Apply) {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+            format!("failed to convert new object to proper version: {why}"),
+        )),
+    }
+}
+
+fn typed(resource: &Resource) -> Fields {
+    match resource.form {
+        // Definitions carry schemas, which are stored as they stand.
+        Form::Custom | Form::Definition => Fields::Metadata,
         _ => Fields::All,
-    };
-    resource.schema.undecodable(value, all)
+    }
 }
 
 /// Brings an object into the form in which it is stored. Returns warnings.
@@ -108,7 +127,7 @@ pub(crate) fn prepare(
             )));
         }
     };
-    drop_empty_metadata(value);
+    resource.schema.tidy(value, typed(resource));
     match operation {
         Operation::Update => resource.schema.default(value),
         Operation::Apply => resource.schema.default_keeping_nulls(value),
@@ -116,9 +135,15 @@ pub(crate) fn prepare(
     Ok(warnings)
 }
 
-/// Validates a prepared object.
-pub(crate) fn validate(resource: &Resource, value: &Value, old: Option<&Value>) -> Result<()> {
+/// Validates a prepared object; `more` is what is wrong with it beside.
+pub(crate) fn validate(
+    resource: &Resource,
+    value: &Value,
+    old: Option<&Value>,
+    more: Vec<Cause>,
+) -> Result<()> {
     let mut causes = metadata_causes(value);
+    causes.extend(more);
     causes.extend(built_in_causes(resource, value));
     causes.extend(
         resource
@@ -161,7 +186,7 @@ fn secret(resource: &Resource, value: &mut Value) -> Result<()> {
     for (name, data) in value["data"].as_object().into_iter().flatten() {
         if data
             .as_str()
-            .is_none_or(|text| STANDARD.decode(text).is_err())
+            .is_some_and(|text| STANDARD.decode(text).is_err())
         {
             let cause = Cause {
                 reason: "FieldValueInvalid".into(),
@@ -262,6 +287,16 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
             Some(_) => wrong(format!("metadata.{map}"), "must be a map of strings"),
         }
     }
+    let finalizers = value["metadata"]["finalizers"].as_array();
+    for finalizer in finalizers.into_iter().flatten() {
+        let text = finalizer.as_str().unwrap_or_default();
+        if !qualified(text) {
+            wrong(
+                "metadata.finalizers".into(),
+                &format!("{text:?}: no qualified name"),
+            );
+        }
+    }
     let owners = value["metadata"].get("ownerReferences");
     for owner in owners.and_then(Value::as_array).into_iter().flatten() {
         for field in ["apiVersion", "kind", "name", "uid"] {
@@ -355,17 +390,34 @@ fn label_value(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// Empty maps and lists of the metadata are left out, as Kubernetes does.
-fn drop_empty_metadata(value: &mut Value) {
-    let Some(metadata) = value["metadata"].as_object_mut() else {
-        return;
-    };
-    metadata.retain(|_, value| match value {
-        Value::Null => false,
-        Value::Object(map) => !map.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        _ => true,
-    });
+/// What the strategy of a kind makes of an object once its owners are noted.
+pub(crate) fn settle_kind(resource: &Resource, value: &mut Value) {
+    drop_repeated_owners(value);
+    if resource.kind == "ServiceAccount" {
+        let secrets = value.get_mut("secrets").and_then(Value::as_array_mut);
+        for secret in secrets
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            secret.retain(|field, _| field == "name");
+        }
+    }
+}
+
+/// Owners that are named twice, word for word, are named once.
+fn drop_repeated_owners(value: &mut Value) {
+    if let Some(owners) = value["metadata"]
+        .get_mut("ownerReferences")
+        .and_then(Value::as_array_mut)
+    {
+        let mut seen = Vec::new();
+        owners.retain(|owner| {
+            let new = !seen.contains(owner);
+            seen.push(owner.clone());
+            new
+        });
+    }
 }
 
 pub(crate) fn remove(value: &mut Value, name: &str) -> Option<Value> {

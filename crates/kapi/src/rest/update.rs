@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Api, body,
-    check::{accept, name_of, prepare, remove, undecodable, validate},
+    check::{accept, convertible, name_of, prepare, remove, settle_kind, undecodable, validate},
     negotiate::View,
     read::find,
     request::{Call, Sub},
@@ -112,6 +112,9 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
             field: "fieldManager".into(),
         };
         return Err(Failure::invalid_option(call.options, &cause));
+    }
+    if call.sub.is_some() {
+        find(api, call)?;
     }
     let mut applied = body::yaml(bytes)?;
     for field in ["apiVersion", "kind"] {
@@ -298,15 +301,16 @@ fn settle(
     new: &mut Value,
     operation: Operation,
 ) -> Result<Vec<String>> {
+    convertible(resource, new, operation)?;
     let warnings = prepare(call, resource, new, operation)?;
     if operation == Operation::Update {
         // Before what the request may not change is put back, as Kubernetes does.
         pipeline::track(Some(old), new, call, resource);
     }
+    settle_kind(resource, new);
     keep(call, resource, old, new);
-    validate(resource, new, Some(old))?;
+    validate(resource, new, Some(old), immutable(resource, old, new))?;
     no_new_finalizers(resource, old, new)?;
-    immutable(resource, old, new)?;
     if resource.form == Form::Custom {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
         let changed = without(old, resource.status) != without(new, resource.status);
@@ -380,15 +384,15 @@ fn no_new_finalizers(resource: &Resource, old: &Value, new: &Value) -> Result<()
     Err(Failure::invalid(resource, name_of(new), &[cause]))
 }
 
-fn immutable(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
+fn immutable(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
     let locked = old["immutable"] == json!(true);
     let frozen: &[&str] = match resource.kind.as_str() {
         "Secret" if locked => &["data", "type", "immutable"],
         "Secret" => &["type"],
         "ConfigMap" if locked => &["data", "binaryData", "immutable"],
-        _ => return Ok(()),
+        _ => return Vec::new(),
     };
-    let causes: Vec<Cause> = frozen
+    frozen
         .iter()
         .filter(|field| old.get(**field) != new.get(**field))
         .map(|field| {
@@ -403,11 +407,7 @@ fn immutable(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
                 field: (*field).into(),
             }
         })
-        .collect();
-    if causes.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::invalid(resource, name_of(new), &causes))
+        .collect()
 }
 
 /// The part of an object whose change is a new generation.

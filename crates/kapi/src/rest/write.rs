@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::{
     Api, body, bytes_response,
-    check::{accept, check_name, name_of, prepare, remove, undecodable, validate},
+    check::{
+        accept, check_name, convertible, name_of, prepare, remove, settle_kind, undecodable,
+        validate,
+    },
     json_response,
     negotiate::{View, present, present_value},
     request::Call,
@@ -107,12 +110,14 @@ async fn insert_once(
         ));
     }
     // What the server itself sets is nobody's: owners are noted before.
+    convertible(resource, &value, operation)?;
     let warnings = prepare(call, resource, &mut value, operation)?;
     if operation == Operation::Update {
         pipeline::track(None, &mut value, call, resource);
     }
+    settle_kind(resource, &mut value);
     prepare_new(resource, &mut value);
-    validate(resource, &value, None)?;
+    validate(resource, &value, None, Vec::new())?;
     let draft = draft(api, resource, &value)?;
     let key = key_of(&value);
     if call.dry_run()? {

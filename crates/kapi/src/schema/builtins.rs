@@ -91,7 +91,8 @@ pub(crate) fn metadata() -> Value {
                 "controller": boolean(),
                 "kind": string(),
                 "name": string(),
-                "uid": string(),
+                // A missing key of a keyed list is an error, but for this one, whose Go type has a default.
+                "uid": {"type": "string", "default": ""},
             })),
             json!({
                 "required": ["apiVersion", "kind", "name", "uid"],
@@ -116,7 +117,7 @@ fn namespace() -> Value {
 
 fn secret() -> Value {
     whole(json!({
-        "data": map(json!({"type": "string", "format": "byte", "nullable": true})),
+        "data": map(json!({"type": "string", "format": "byte"})),
         "stringData": map(string()),
         "type": string(),
         "immutable": boolean(),

@@ -1,12 +1,12 @@
-//! Types that Go's decoder insists on.
+//! What becomes of values in Go's structs: types that the decoder insists on, and what is left out when they are encoded.
 //!
 //! Null goes with every type there. What is unknown is not looked at: pruning removes it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     formats,
-    node::{Node, Type},
+    node::{Additional, Node, Type},
     prune::child_path,
 };
 
@@ -39,6 +39,8 @@ pub(super) fn wrong(node: &Node, value: &Value, path: &str) -> Option<String> {
             let mut places = items.iter().enumerate();
             places.find_map(|(at, item)| wrong(child, item, &format!("{path}[{at}]")))
         }
+        // Bytes may also be given as numbers.
+        (Type::String, Value::Array(items)) if items.is_empty() && is_bytes(node) => None,
         (Type::String, Value::String(text)) => {
             let format = node.checks.format.as_deref()?;
             (!formats::holds(format, text)).then(|| format!("{path}: {text:?} is no {format}"))
@@ -46,4 +48,60 @@ pub(super) fn wrong(node: &Node, value: &Value, path: &str) -> Option<String> {
         (Type::Integer, Value::Number(number)) if number.is_i64() => None,
         _ => mismatch(),
     }
+}
+
+/// Leaves out what is empty where a struct leaves it out (nulls, maps, lists, and texts that are not required), and makes an
+/// empty value of each null that stays.
+pub(super) fn tidy(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(fields) if matches!(node.additional, Additional::Node(_)) => {
+            for (name, field) in fields.iter_mut() {
+                if let Some(child) = node.field(name) {
+                    fill(child, field);
+                }
+            }
+        }
+        Value::Object(fields) => fields.retain(|name, field| {
+            let Some(child) = node.properties.get(name) else {
+                return true;
+            };
+            tidy(child, field);
+            match field {
+                Value::Null => false,
+                Value::Array(items) => !items.is_empty() || child.kind != Type::Array,
+                Value::Object(inner) => {
+                    !inner.is_empty() || !matches!(child.additional, Additional::Node(_))
+                }
+                Value::String(text) => !text.is_empty() || node.checks.required.contains(name),
+                _ => true,
+            }
+        }),
+        Value::Array(items) => {
+            let Some(child) = node.items.as_deref() else {
+                return;
+            };
+            for item in items {
+                fill(child, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_bytes(node: &Node) -> bool {
+    node.checks.format.as_deref() == Some("byte")
+}
+
+fn fill(node: &Node, value: &mut Value) {
+    if value.is_array() && is_bytes(node) {
+        *value = Value::from("");
+    }
+    if value.is_null() {
+        match node.kind {
+            Type::String if !node.nullable => *value = Value::from(""),
+            Type::Object => *value = Value::Object(Map::new()),
+            _ => {}
+        }
+    }
+    tidy(node, value);
 }

@@ -80,7 +80,7 @@ fn walk(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
             match (node.field(name), &node.additional) {
                 (Some(child), _) => walk(child, field, &place, unknown),
                 (None, Additional::Any) => {}
-                (None, _) if keeps(node) => {}
+                (None, _) if node.preserve => {}
                 (None, _) if implied(node, path, name) => {}
                 (None, _) => {
                     unknown.push(place);
@@ -97,12 +97,6 @@ fn walk(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
         }
         _ => {}
     }
-}
-
-/// Whether nothing is known about the fields of this node. A value where the schema wants a scalar is left for the
-/// validation to complain about.
-fn keeps(node: &Node) -> bool {
-    node.preserve || !matches!(node.kind, Type::Object | Type::Any)
 }
 
 /// The three fields that every whole object has, at the root and where one is embedded.

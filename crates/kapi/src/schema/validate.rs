@@ -15,9 +15,13 @@ use super::{
 pub(super) fn validate(node: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check(node, object, "", &mut errors);
-    let mut lists = Vec::new();
-    list_items(node, object, "", &mut lists);
-    errors.append(&mut lists);
+    errors
+}
+
+/// Items that occur twice in sets and keyed lists.
+pub(super) fn twice(node: &Node, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    list_items(node, object, "", &mut errors);
     errors
 }
 
@@ -288,7 +292,6 @@ impl FieldError {
     }
 }
 
-/// Items that occur twice in sets and keyed lists.
 fn list_items(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(fields) => {
