@@ -164,8 +164,9 @@ fn commands(help: &str) -> Vec<String> {
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
+        // What a command is for may take a second line, which is indented further.
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !matches!(*name, "" | "help"))
         .map(str::to_owned)
         .collect()
 }

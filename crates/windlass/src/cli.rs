@@ -89,7 +89,7 @@ pub(crate) enum Command {
     Skip(Skip),
     /// Run the playbooks over a built cluster once more: brings hosts back to the spec and carries out changed variables
     Converge(Converge),
-    /// Carry the Cluster of a namespace, and all that belongs to it, to another API, whose Windlass takes over
+    /// Carry the Cluster of a namespace, and all that belongs to it, to another API
     Move(Move),
     /// Print the kubeconfig of a cluster that Windlass raised
     Kubeconfig(Kubeconfig),
