@@ -16,6 +16,8 @@ use e2e::{Kubespray, NAMESPACE, Options, Stage, wait_until};
 
 use crate::tools;
 
+mod in_cluster;
+
 /// Options of `demo`.
 #[derive(Args, Debug)]
 #[command(after_help = KUBESPRAY)]
@@ -26,6 +28,9 @@ pub(crate) struct Demo {
     /// Declare a further worker that does not answer: it is left out, and said so
     #[arg(long)]
     dead: bool,
+    /// Raise it from a Job in a real cluster of one node; then it takes over its own management
+    #[arg(long, conflicts_with = "dead")]
+    in_cluster: bool,
 }
 
 /// Runs the demo; whatever it made is gone when it ends.
@@ -36,7 +41,11 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
             .context("failed to listen for Ctrl-C")?;
     }
     let started = Instant::now();
-    let result = play(options, &interrupted);
+    let result = if options.in_cluster {
+        in_cluster::play(options.keep, &interrupted)
+    } else {
+        play(options, &interrupted)
+    };
     if interrupted.load(Ordering::Relaxed) {
         eprintln!("\ninterrupted; everything that the demo made is removed");
         std::process::exit(130);
@@ -86,7 +95,7 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     heading(&format!("Raising the cluster: windlass apply -f {named}"));
     stage.apply_files(&files)?;
     let raising = Instant::now();
-    if let Err(error) = watch(&stage, interrupted) {
+    if let Err(error) = watch(&mut stage.windlass(&["status", "--watch"]), interrupted) {
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
         if let Err(error) = show(&mut stage.windlass(&["logs"])) {
             eprintln!("there are no logs: {error:#}");
@@ -120,15 +129,21 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     heading("The raised cluster, by its kubeconfig");
     raised(&stage)?;
     next(&stage);
-    while options.keep && !interrupted.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_millis(200));
+    if options.keep {
+        keep(interrupted);
     }
     Ok(())
 }
 
-/// Shows the live status until the operation ends. A signal may have reached this process alone.
-fn watch(stage: &Stage, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let mut command = stage.windlass(&["status", "--watch"]);
+/// Waits for Ctrl-C.
+fn keep(interrupted: &AtomicBool) {
+    while !interrupted.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Runs `windlass status --watch` until the operation ends. A signal may have reached this process alone.
+fn watch(command: &mut Command, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let mut child = command
         .stdin(Stdio::null())
         .spawn()

@@ -1,10 +1,12 @@
 //! A stage for end-to-end stories: throw-away hosts with Windlass among them. The demo and the suites use the same one.
 
 mod checkout;
+mod in_cluster;
 mod kubespray;
 mod stage;
 mod story;
 
 pub use checkout::{root, windlass};
+pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use kubespray::Kubespray;
 pub use stage::{NAMESPACE, Options, Signal, Stage, wait_until};
