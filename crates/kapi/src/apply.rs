@@ -105,7 +105,7 @@ pub fn apply(
 ) -> Result<Value, Error> {
     check(applied, options, shape)?;
     let root = Shape::Known(&shape.root);
-    let relevant = |set: &Set| reset_fields(set, options, shape);
+    let relevant = |set: Set| reset_fields(set, options, shape);
     let (mut managers, live_object) = before_apply(live, options, shape, &relevant)?;
     let identity = Identity::new(options, Operation::Apply);
 
@@ -114,7 +114,7 @@ pub fn apply(
     managers.insert(
         identity.clone(),
         options.api_version,
-        relevant(&walk::fields(root, applied)),
+        relevant(walk::fields(root, applied)),
     );
     let pruned = prune(root, merged, &managers, last.as_ref());
 
@@ -216,7 +216,7 @@ fn before_apply(
     live: Option<&Value>,
     options: &Options<'_>,
     shape: &Schema,
-    relevant: &dyn Fn(&Set) -> Set,
+    relevant: &dyn Fn(Set) -> Set,
 ) -> Result<(Managers, Value), Error> {
     let root = Shape::Known(&shape.root);
     let Some(live) = live else {
@@ -257,11 +257,11 @@ fn prune(root: Shape<'_>, merged: Value, managers: &Managers, last: Option<&Set>
 
 /// Fields that a request cannot change do not count: `status` outside of its subresource, `spec` inside (what else
 /// is ignored there is owned all the same, as in Kubernetes).
-fn reset_fields(set: &Set, options: &Options<'_>, shape: &Schema) -> Set {
+fn reset_fields(set: Set, options: &Options<'_>, shape: &Schema) -> Set {
     match options.subresource {
         None if shape.separate_status() => set.only("status", false),
         Some("status") => set.only("spec", false),
-        _ => set.clone(),
+        _ => set,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `metadata.managedFields`: the owners of an object's fields.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -150,13 +150,12 @@ impl Managers {
         before: &Value,
         after: &Value,
         options: &Options<'_>,
-        relevant: &dyn Fn(&Set) -> Set,
+        relevant: &dyn Fn(Set) -> Set,
     ) {
         let comparison = walk::compare(root, before, after).map(relevant);
         let identity = Identity::new(options, Operation::Update);
         self.retain_left(None, &comparison);
-        let mut set = comparison.modified.union(&comparison.added);
-        set = stripped(&relevant(&set));
+        let set = stripped(&comparison.set());
         if !set.is_empty() {
             let time = Some(seconds(options.time));
             let entry = self.0.entry(identity).or_insert_with(|| Entry {
@@ -201,7 +200,10 @@ impl Managers {
     }
 
     fn retain_left(&mut self, but: Option<&Identity>, comparison: &Comparison) {
-        let set = comparison.modified.union(&comparison.added);
+        if self.0.is_empty() {
+            return;
+        }
+        let set = comparison.set();
         for (_, entry) in self.0.iter_mut().filter(|(other, _)| Some(*other) != but) {
             entry.set = entry.set.difference(&entry.set.intersection(&set));
             entry.set = entry.set.difference(&comparison.removed);
@@ -253,7 +255,7 @@ impl Managers {
     }
 
     pub fn conflicts(&self, but: &Identity, comparison: &Comparison) -> Vec<(Identity, Set)> {
-        let changed = comparison.modified.union(&comparison.added);
+        let changed = comparison.set();
         let others = self.0.iter().filter(|(identity, _)| *identity != but);
         let owned =
             others.map(|(identity, entry)| (identity.clone(), entry.set.intersection(&changed)));
@@ -344,11 +346,14 @@ pub(super) fn tidy(object: &mut Value) {
 }
 
 fn stripped(set: &Set) -> Set {
-    let mut taken = Set::default();
-    for names in UNOWNED {
-        taken.insert(&path(names));
-    }
-    set.difference(&taken)
+    static TAKEN: LazyLock<Set> = LazyLock::new(|| {
+        let mut taken = Set::default();
+        for names in UNOWNED {
+            taken.insert(&path(names));
+        }
+        taken
+    });
+    set.difference(&TAKEN)
 }
 
 /// Kubernetes' times have whole seconds.

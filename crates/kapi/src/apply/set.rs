@@ -86,12 +86,11 @@ impl Set {
     }
 
     /// Only what is at or below one field of the root; or all but that.
-    pub fn only(&self, name: &str, keep: bool) -> Self {
+    pub fn only(mut self, name: &str, keep: bool) -> Self {
         let element = Element::Field(name.to_owned());
-        let mut kept = self.clone();
-        kept.members.retain(|member| (*member == element) == keep);
-        kept.children.retain(|child, _| (*child == element) == keep);
-        kept
+        self.members.retain(|member| (*member == element) == keep);
+        self.children.retain(|child, _| (*child == element) == keep);
+        self
     }
 
     pub fn paths(&self) -> Vec<String> {

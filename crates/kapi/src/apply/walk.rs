@@ -117,12 +117,17 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    pub fn map(self, keep: impl Fn(&Set) -> Set) -> Self {
+    pub fn map(self, keep: impl Fn(Set) -> Set) -> Self {
         Self {
-            added: keep(&self.added),
-            modified: keep(&self.modified),
-            removed: keep(&self.removed),
+            added: keep(self.added),
+            modified: keep(self.modified),
+            removed: keep(self.removed),
         }
+    }
+
+    /// The fields that have a new value.
+    pub fn set(&self) -> Set {
+        self.added.union(&self.modified)
     }
 }
 
