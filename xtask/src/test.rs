@@ -91,12 +91,13 @@ fn nextest(options: &Test) -> anyhow::Result<()> {
         .current_dir(tools::root())
         .args(["nextest", "run", "--workspace"]);
     if options.quick {
-        command.args(["--exclude", "e2e", "--exclude", "lab"]);
+        command.args(["--exclude", "differential", "--exclude", "e2e", "--exclude", "lab"]);
     } else {
         // What the suites on real hosts need, made before the clock of any test runs.
         let progress = lab::progress::Terminal::default();
         let programs = lab::programs::ensure(&progress)?;
         lab::Kubernetes::Oldest.servers(&progress)?;
+        lab::foreign(&progress)?;
         lab::images::ensure(&programs, &progress)?;
         lab::base::ensure(lab::base::Base::default(), &progress)?;
         let mut kubectls = lab::kubectl::ensure(&progress)?;

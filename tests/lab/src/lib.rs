@@ -27,5 +27,6 @@ pub use control_plane::ControlPlane;
 pub use lab::{Host, Lab, LabOptions, Presence};
 pub use node::Node;
 pub use programs::Kubernetes;
+pub use programs::foreign::foreign;
 pub use programs::helm::helm;
 pub use progress::Progress;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Progress, cache, command};
 
+pub mod foreign;
 pub mod helm;
 pub mod kubernetes;
 

@@ -177,15 +177,16 @@ fn event() -> Value {
 }
 
 fn lease() -> Value {
+    let pointer = || with(string(), json!({"nullable": true}));
     whole(json!({
         "spec": object(json!({
             "acquireTime": time(),
-            "holderIdentity": string(),
+            "holderIdentity": pointer(),
             "leaseDurationSeconds": integer(),
             "leaseTransitions": integer(),
-            "preferredHolder": string(),
+            "preferredHolder": pointer(),
             "renewTime": time(),
-            "strategy": string(),
+            "strategy": pointer(),
         })),
     }))
 }

@@ -72,7 +72,10 @@ pub(super) fn tidy(node: &Node, value: &mut Value) {
                 Value::Object(inner) => {
                     !inner.is_empty() || !matches!(child.additional, Additional::Node(_))
                 }
-                Value::String(text) => !text.is_empty() || node.checks.required.contains(name),
+                // A text that may be null is a pointer in Go, which keeps an empty one.
+                Value::String(text) => {
+                    !text.is_empty() || child.nullable || node.checks.required.contains(name)
+                }
                 _ => true,
             }
         }),
