@@ -98,6 +98,7 @@ fn nextest(options: &Test) -> anyhow::Result<()> {
         let programs = lab::programs::ensure(&progress)?;
         lab::Kubernetes::Oldest.servers(&progress)?;
         lab::foreign(&progress)?;
+        lab::helm(&progress)?;
         lab::images::ensure(&programs, &progress)?;
         lab::base::ensure(lab::base::Base::default(), &progress)?;
         let mut kubectls = lab::kubectl::ensure(&progress)?;

@@ -114,6 +114,18 @@ fn itself(stage: &InCluster, interrupted: &AtomicBool) -> anyhow::Result<()> {
         "converged in {} s; the Job, its pod and where that ran:",
         converging.elapsed().as_secs()
     );
+    // Its pod ends a moment after the run.
+    let done = [
+        "--namespace",
+        NAMESPACE,
+        "wait",
+        "--for=condition=Complete",
+        "--timeout=60s",
+    ];
+    show(&mut stage.kubectl(
+        Side::Raised,
+        &[done.as_slice(), &["jobs", "--all"]].concat(),
+    ))?;
     let pods = [
         "--namespace",
         NAMESPACE,
