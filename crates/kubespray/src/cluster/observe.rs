@@ -149,3 +149,42 @@ fn older(context: &Context, cluster: &Cluster, namespace: &str) -> Option<String
         .min()
         .and_then(|(_, name)| name)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn runs_that_were_carried_to_another_api_keep_their_order() {
+        let run = |name: &str, second: u32| -> Run {
+            serde_json::from_value(json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+                "metadata": {
+                    "name": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+                },
+                "spec": {
+                    "clusterRef": {"name": "first"}, "operation": "Create", "generation": 1,
+                    "plan": {"digest": "d", "steps": []},
+                },
+            }))
+            .unwrap()
+        };
+        let mut runs = [
+            run("first-converge-10", 0),
+            run("first-create-1", 1),
+            run("first-converge-2", 1),
+            run("by-hand", 2),
+        ];
+        runs.sort_by_key(age);
+        let names = runs.map(|run| run.name_any());
+        let expected = [
+            "by-hand",
+            "first-create-1",
+            "first-converge-2",
+            "first-converge-10",
+        ];
+        assert_eq!(names, expected);
+    }
+}
