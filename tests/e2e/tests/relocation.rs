@@ -1,0 +1,213 @@
+//! A cluster is carried from the embedded API to a real API server while its run waits half way, by commands alone. No host
+//! is needed: the run waits for an approval that it is not given.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use e2e::{root, wait_until, windlass};
+use lab::{ControlPlane, Kubernetes, command::output, progress::Terminal};
+use serde_json::Value;
+
+const NAMESPACE: &str = "story";
+
+/// What a loaded machine may take for anything here.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// A Windlass that works until the value is dropped.
+struct Operator(Child, PathBuf);
+
+impl Operator {
+    fn start(command: &mut Command, log: PathBuf) -> Self {
+        let file = fs::File::create(&log).unwrap();
+        let child = command
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Self(child, log)
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(&self.1).unwrap_or_default());
+        }
+    }
+}
+
+fn program(data: &Path, kubeconfig: &Path) -> Command {
+    let mut command = Command::new(windlass().unwrap());
+    command.arg("--data-dir").arg(data);
+    command.arg("--kubeconfig").arg(kubeconfig);
+    command.args(["--namespace", NAMESPACE]);
+    command
+}
+
+fn objects(data: &Path, kubeconfig: &Path, kind: &str) -> Vec<Value> {
+    let mut command = program(data, kubeconfig);
+    let text = output(command.args(["get", kind, "--output", "json"])).unwrap();
+    let list: Value = serde_json::from_str(&text).unwrap();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// The only run, when it is in that phase.
+fn run_in(data: &Path, kubeconfig: &Path, phase: &str) -> Value {
+    wait_until(&format!("the run to be {phase}"), LIMIT, || {
+        let runs = objects(data, kubeconfig, "runs");
+        let run = runs.first().cloned().unwrap_or_default();
+        Ok((run["status"]["phase"] == phase).then_some(run))
+    })
+    .unwrap()
+}
+
+fn history(run: &Value) -> Vec<String> {
+    let records = run["status"]["history"].as_array().unwrap();
+    let text = |record: &Value| record["event"].as_str().unwrap_or_default().to_owned();
+    records.iter().map(text).collect()
+}
+
+/// A cluster that waits for an approval before its first step, and would reset its hosts when it is deleted.
+fn manifests(directory: &Path) -> PathBuf {
+    let key = directory.join("key");
+    let mut keygen = Command::new("ssh-keygen");
+    output(
+        keygen
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(&key),
+    )
+    .unwrap();
+    let key = fs::read_to_string(key).unwrap().replace('\n', "\n    ");
+    let host = |name: &str, kind: &str, address: &str| {
+        format!(
+            "---\napiVersion: kubespray.k8s.io/v1\nkind: ClusterNode\nmetadata: {{name: {name}}}\n\
+             spec: {{type: {kind}, inventory: {{ansible_host: {address}}}}}\n"
+        )
+    };
+    let text = format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n---\n\
+         apiVersion: v1\nkind: Secret\nmetadata: {{name: ssh}}\nstringData:\n  ssh-privatekey: |\n    {key}\n\
+         {}{}---\napiVersion: kubespray.k8s.io/v1\nkind: Cluster\nmetadata: {{name: first}}\nspec:\n  \
+         kubespray: {{version: 2.30.0, source: {{path: bundle}}}}\n  \
+         ssh: {{privateKeySecretRef: {{name: ssh}}}}\n  deletionPolicy: Reset\n  \
+         operations: {{creation: {{approval: Manual, startConditions: {{nodes: {{minimum: 2}}}}}}}}\n",
+        host("z-master", "master", "192.0.2.11"),
+        host("a-worker", "worker", "192.0.2.12"),
+    );
+    let file = directory.join("story.yaml");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn a_half_done_run_goes_on_behind_a_real_api_server() {
+    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
+    let crds = root().join("deploy/manifests/crds.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("laptop");
+    let own = data.join("kubeconfig");
+    let mut up = Command::new(windlass().unwrap());
+    up.arg("--data-dir").arg(&data).arg("up");
+    let _laptop = Operator::start(&mut up, directory.path().join("up.log"));
+    wait_until("the embedded API", LIMIT, || Ok(own.exists().then_some(()))).unwrap();
+    let files = manifests(directory.path());
+    wait_until("the objects to be applied", LIMIT, || {
+        let applied = program(&data, &own)
+            .args(["apply", "-f"])
+            .arg(&files)
+            .output()?;
+        Ok(applied.status.success().then_some(()))
+    })
+    .unwrap();
+    let waiting = run_in(&data, &own, "Waiting");
+    fs::create_dir_all(data.join(format!("clusters/{NAMESPACE}/first"))).unwrap();
+    let recorded = data.join(format!("clusters/{NAMESPACE}/first/known_hosts"));
+    fs::write(recorded, "192.0.2.11 ssh-ed25519 AAAA\n").unwrap();
+
+    let to = plane.kubeconfig();
+    let relocate = |more: &[&str]| {
+        let mut command = program(&data, &own);
+        command
+            .args(["move", "--to-kubeconfig"])
+            .arg(&to)
+            .args(more);
+        command
+    };
+    let refused = relocate(&[]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("windlass crds"),
+        "{said}"
+    );
+    output(
+        plane
+            .kubectl()
+            .args(["apply", "--server-side", "-f"])
+            .arg(crds),
+    )
+    .unwrap();
+    let established = ["wait", "--for=condition=Established", "crd", "--all"];
+    output(plane.kubectl().args(established)).unwrap();
+    let planned = output(&mut relocate(&["--dry-run"])).unwrap();
+    assert!(planned.contains("Run/first-create-1"), "{planned}");
+
+    // Killed as soon as it has copied something.
+    let mut killed = relocate(&[]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(killed.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("copied ClusterNode")));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let there = directory.path().join("there");
+    let moved = output(&mut relocate(&["--output", "json"])).unwrap();
+    let moved: Value = serde_json::from_str(&moved).unwrap();
+    assert_eq!(moved["outcome"], "Moved");
+    for kind in ["clusters", "clusternodes", "runs", "secrets"] {
+        let left = objects(&data, &own, kind);
+        assert!(left.is_empty(), "{left:#?}");
+    }
+    let again = output(&mut relocate(&[])).unwrap();
+    assert!(again.contains("nothing to do"), "{again}");
+
+    let [cluster] = objects(&there, &to, "clusters").try_into().unwrap();
+    assert_eq!(cluster["spec"]["deletionPolicy"], "Reset");
+    assert!(cluster["metadata"]["annotations"]["windlass.dev/moving"].is_null());
+    let secrets = objects(&there, &to, "secrets");
+    assert!(
+        secrets
+            .iter()
+            .any(|secret| secret["metadata"]["name"] == "first-host-keys")
+    );
+    let run = run_in(&there, &to, "Paused");
+    let before = history(&waiting);
+    let carried = history(&run);
+    assert_eq!(carried[..before.len()], before);
+    assert_eq!(run["spec"], waiting["spec"]);
+
+    let mut controller = program(&there, &to);
+    controller.args(["controller", "--runners=process"]);
+    let operator = Operator::start(&mut controller, directory.path().join("there.log"));
+    // That it waits stands in the history already: what shows that it is at work is that it was taken up.
+    let goes_on = wait_until("the run to be taken up", LIMIT, || {
+        let run = run_in(&there, &to, "Waiting");
+        let taken_up = history(&run)[carried.len()..].contains(&"RunStarted".to_owned());
+        Ok(taken_up.then_some(run))
+    })
+    .unwrap();
+    assert_eq!(history(&goes_on)[..carried.len()], carried);
+    // The hosts come in the order in which they were declared, so it is the same plan: nothing was begun anew.
+    assert_eq!(objects(&there, &to, "runs").len(), 1);
+    output(program(&there, &to).args(["cancel", "first-create-1"])).unwrap();
+    run_in(&there, &to, "Cancelled");
+    drop(operator);
+}
