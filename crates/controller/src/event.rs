@@ -72,7 +72,8 @@ impl Events {
         let event = event(self.controller, object, occurrence, Timestamp::now());
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         match api.create(&PostParams::default(), &event).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            // Another conflict, as of a quota, has not created it.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             Err(kube::Error::Api(status)) if status.message.contains(TERMINATED) => {
                 tracing::debug!(
                     namespace,

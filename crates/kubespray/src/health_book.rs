@@ -23,6 +23,9 @@ const HEALTHY: Duration = Duration::from_mins(5);
 /// How often another one is.
 const UNHEALTHY: Duration = Duration::from_secs(20);
 
+/// The longest wait between two tries to read a kubeconfig Secret; all waits together are twice that.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
 /// What the last probes found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
@@ -122,9 +125,15 @@ impl HealthBook {
 
 async fn probe(client: &Client, key: &Key, expected: &Expected) -> Result<Report, String> {
     let (namespace, cluster) = key;
-    let kubeconfig = secret::read_kubeconfig(client, namespace, cluster)
+    let kubeconfig = read_kubeconfig(client, namespace, cluster)
         .await
-        .map_err(|error| format!("the kubeconfig Secret cannot be read: {error}"))?
+        .map_err(|error| {
+            let why = match &error {
+                kube::Error::Api(status) => status.message.clone(),
+                _ => crate::chain(&error),
+            };
+            format!("the kubeconfig Secret cannot be read: {why}")
+        })?
         .ok_or_else(|| {
             format!(
                 "Secret {} with the cluster's kubeconfig is not there",
@@ -134,6 +143,25 @@ async fn probe(client: &Client, key: &Key, expected: &Expected) -> Result<Report
     health::probe(&kubeconfig, expected)
         .await
         .map_err(|error| format!("the kubeconfig cannot be used: {error}"))
+}
+
+/// Reads the Secret, a few times while the API is busy or away: that says nothing of the cluster's health.
+async fn read_kubeconfig(
+    client: &Client,
+    namespace: &str,
+    cluster: &str,
+) -> Result<Option<String>, kube::Error> {
+    let mut wait = Duration::from_millis(200);
+    loop {
+        let read = secret::read_kubeconfig(client, namespace, cluster).await;
+        let refused = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code < 500 && status.code != 429);
+        match &read {
+            Err(error) if !refused(error) && wait < LONGEST_WAIT => {}
+            _ => return read,
+        }
+        tokio::time::sleep(jittered(wait)).await;
+        wait *= 2;
+    }
 }
 
 fn key(cluster: &Cluster) -> Key {

@@ -121,7 +121,7 @@ impl Jobs {
         self.prepare(&namespace, cluster).await?;
         match jobs.create(&PostParams::default(), &job).await {
             // Another operator was faster: the Job is the same.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             created => created.map(drop).map_err(Error::api("create the Job")),
         }
     }

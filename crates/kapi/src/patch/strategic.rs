@@ -183,18 +183,16 @@ fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>,
             };
             live.iter().try_for_each(|item| keyed(item).map(drop))?;
             let mut merged = live.to_vec();
-            for item in items {
+            // What is deleted goes first, wherever it stands.
+            for item in items.iter().filter(|item| directive(item, "delete")) {
+                let id = keyed(item)?;
+                merged.retain(|live| live.get(key) != Some(&id));
+            }
+            for item in items.iter().filter(|item| !directive(item, "delete")) {
                 let id = &keyed(item)?;
                 let at = merged.iter().position(|live| live.get(key) == Some(id));
-                match at {
-                    _ if directive(item, "delete") => {
-                        merged.retain(|live| live.get(key) != Some(id));
-                    }
-                    Some(at) => {
-                        if let Some(place) = merged.get_mut(at) {
-                            *place = super::merge(place, &stripped(item));
-                        }
-                    }
+                match at.and_then(|at| merged.get_mut(at)) {
+                    Some(place) => *place = super::merge(place, &stripped(item)),
                     None => merged.push(super::merge(&Value::Null, &stripped(item))),
                 }
             }
@@ -249,7 +247,10 @@ fn ordered(
     if matches!(list, List::Replace) {
         return items;
     }
-    let place = |item: &Value| order.iter().position(|wanted| same(wanted, item));
+    let place = |item: &Value| {
+        let mut wanted = order.iter().filter(|wanted| wanted.get("$patch").is_none());
+        wanted.position(|wanted| same(wanted, item))
+    };
     let before = |item: &Value| live.iter().position(|live| same(live, item));
     let (mut named, others): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| place(item).is_some());

@@ -198,7 +198,7 @@ async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run
     match runs(cluster, context).create(&parameters, &run).await {
         Ok(stored) => Ok(stored),
         // Stored by an earlier pass that the watch has not shown yet.
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(run),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(run),
         Err(source) => Err(Error::api("store the run", source)),
     }
 }

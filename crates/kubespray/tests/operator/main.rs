@@ -7,6 +7,7 @@
 )]
 
 mod converge;
+mod faults;
 mod refusals;
 mod world;
 

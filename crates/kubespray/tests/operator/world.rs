@@ -5,28 +5,38 @@ use std::time::Duration;
 use api::{Cluster, ClusterNode, Run};
 use controller::Shutdown;
 use k8s_openapi::api::{core::v1::Namespace, events::v1::Event};
+use kapi::fault::Faults;
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use kubespray::{Options, supervisor::Command};
 use serde_json::{Value, json};
+use tower::Layer;
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
 pub const NAMESPACE: &str = "demo";
 
 pub struct World {
     pub client: Client,
+    /// As the operator reaches the API.
+    pub faulty: Client,
     shutdown: Shutdown,
     pub data: tempfile::TempDir,
 }
 
 impl World {
     pub async fn start() -> Self {
+        Self::behind(Faults::when(|_| None)).await
+    }
+
+    /// With faults between the operator and the API.
+    pub async fn behind(faults: Faults) -> Self {
         let server = kapi::Server::in_memory(&api::custom_resource_definitions())
             .await
             .unwrap();
         let client = Client::new(server.router(), "default");
+        let faulty = Client::new(faults.layer(server.router()), "default");
         let data = tempfile::tempdir().unwrap();
         let namespace: Namespace =
             serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
@@ -44,12 +54,13 @@ impl World {
             concurrency: 4,
         };
         tokio::spawn(kubespray::operate(
-            client.clone(),
+            faulty.clone(),
             options,
             shutdown.clone(),
         ));
         Self {
             client,
+            faulty,
             shutdown,
             data,
         }
