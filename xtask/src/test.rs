@@ -91,7 +91,16 @@ fn nextest(options: &Test) -> anyhow::Result<()> {
         .current_dir(tools::root())
         .args(["nextest", "run", "--workspace"]);
     if options.quick {
-        command.args(["--exclude", "differential", "--exclude", "e2e", "--exclude", "lab"]);
+        command.args([
+            "--exclude",
+            "differential",
+            "--exclude",
+            "conformance",
+            "--exclude",
+            "e2e",
+            "--exclude",
+            "lab",
+        ]);
     } else {
         // What the suites on real hosts need, made before the clock of any test runs.
         let progress = lab::progress::Terminal::default();

@@ -2,61 +2,82 @@
 //!
 //! A step is `VERB PATH: BODY`. A path begins with a resource, which stands for where it is served in the scenario's own
 //! namespace, or with a slash. `{rv:N}`, `{uid:N}` and `{continue:N}` are of the answer to step N, from 0; `NS` is the
-//! namespace.
+//! namespace. What controllers do in their own time is waited for: `gone PATH`, and `until PATH: PART OF THE BODY`.
 
-use std::sync::LazyLock;
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use http::{Request, header};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Client, client::Body};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
+use crate::normal::normal;
+
 /// Requests that are sent in order, in a namespace of their own.
 #[derive(Debug, serde::Deserialize)]
 pub struct Scenario {
+    /// Its name.
     pub scenario: String,
+    /// One request each.
     pub steps: Vec<Map<String, Value>>,
 }
 
 /// The scenarios of the suite.
+///
+/// # Errors
+///
+/// A file of them is broken.
 pub fn scenarios() -> Result<Vec<Scenario>> {
-    serde_saphyr::from_str(include_str!("scenarios.yaml")).context("read scenarios.yaml")
+    let mut all = Vec::new();
+    for text in FILES {
+        let scenarios: Vec<Scenario> =
+            serde_saphyr::from_str(text).context("read the scenarios")?;
+        all.extend(scenarios);
+    }
+    Ok(all)
 }
 
 /// The definition whose objects the scenarios use.
-pub fn widgets() -> Result<Value> {
-    let golden: Value = serde_json::from_str(include_str!("../golden/table.json"))?;
-    Ok(json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "versions": [golden["columns"]],
-            "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
-        },
-    }))
+///
+/// # Errors
+///
+/// It is broken.
+pub fn widgets() -> Result<CustomResourceDefinition> {
+    serde_saphyr::from_str(include_str!("../scenarios/widgets.yaml")).context("read widgets.yaml")
 }
 
 /// Plays a scenario. Returns each step with its answer.
+///
+/// # Errors
+///
+/// A step is no request, or the server cannot be reached; a refusal is an answer.
 pub async fn play(client: &Client, scenario: &Scenario) -> Result<Vec<Value>> {
     let namespace = format!("play-{}", suffix());
     let metadata =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     send(client, "post", "/api/v1/namespaces", &metadata).await?;
     let mut answers: Vec<(u16, Value)> = Vec::new();
+    let mut patience = PATIENCE;
     for (step, body) in scenario.steps.iter().flatten() {
-        let (verb, path) = step
-            .split_once(' ')
-            .with_context(|| format!("no verb and path: {step}"))?;
-        let path = filled(&located(path), &namespace, &answers);
-        let body: Value = match body {
-            Value::Null => Value::Null,
-            body => serde_json::from_str(&filled(&body.to_string(), &namespace, &answers))?,
-        };
-        let body = typed(verb, &path, body);
-        let answer = send(client, verb, &path, &body)
+        let answer = answer(client, step, body, &namespace, &answers, patience)
             .await
             .with_context(|| format!("{}: {step}", scenario.scenario))?;
+        let waits = ["gone ", "until "]
+            .iter()
+            .any(|verb| step.starts_with(verb));
+        if !waits {
+            // Nothing comes of what was refused.
+            patience = if answer.0 < 400 {
+                PATIENCE
+            } else {
+                Duration::ZERO
+            };
+        }
         answers.push(answer);
     }
     let path = format!("/api/v1/namespaces/{namespace}");
@@ -66,6 +87,84 @@ pub async fn play(client: &Client, scenario: &Scenario) -> Result<Vec<Value>> {
         .zip(answers)
         .map(|(step, (code, body))| json!({"step": step, "code": code, "body": normal(body, &namespace)}))
         .collect())
+}
+
+async fn answer(
+    client: &Client,
+    step: &str,
+    body: &Value,
+    namespace: &str,
+    answers: &[(u16, Value)],
+    patience: Duration,
+) -> Result<(u16, Value)> {
+    let (verb, path) = step.split_once(' ').context("no verb and path")?;
+    let path = filled(&located(path), namespace, answers);
+    let body: Value = serde_json::from_str(&filled(&body.to_string(), namespace, answers))?;
+    match verb {
+        "gone" => wait(client, &path, patience, |code, _| code == 404).await,
+        "until" => {
+            let wanted = |_, seen: &Value| contains(seen, &body);
+            let (code, seen) = wait(client, &path, patience, wanted).await?;
+            let reached = contains(&seen, &body);
+            Ok((code, if reached { body } else { seen }))
+        }
+        "pick" => pick(client, &path, &body).await,
+        verb => send(client, verb, &path, &typed(verb, &path, body)).await,
+    }
+}
+
+/// Reads until it is as wanted; what was read last, also when it is not by then.
+async fn wait(
+    client: &Client,
+    path: &str,
+    patience: Duration,
+    wanted: impl Fn(u16, &Value) -> bool,
+) -> Result<(u16, Value)> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let (code, body) = send(client, "get", path, &Value::Null).await?;
+        if wanted(code, &body) || Instant::now() > deadline {
+            return Ok((code, body));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Whether all that is wanted is there; null stands for what is not.
+fn contains(seen: &Value, wanted: &Value) -> bool {
+    match (seen, wanted) {
+        (Value::Object(_), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, wanted)| contains(seen.get(name).unwrap_or(&Value::Null), wanted)),
+        (Value::Array(seen), Value::Array(wanted)) => {
+            seen.len() == wanted.len() && seen.iter().zip(wanted).all(|(s, w)| contains(s, w))
+        }
+        (seen, wanted) => seen == wanted,
+    }
+}
+
+/// Parts of a large document. A part is a path of names; `NAME=VALUE` is the item of a list that has it.
+async fn pick(client: &Client, path: &str, parts: &Value) -> Result<(u16, Value)> {
+    let (verb, path) = match path.strip_prefix("/aggregated") {
+        Some(path) => ("aggregated", path),
+        None => ("get", path),
+    };
+    let (code, body) = send(client, verb, path, &Value::Null).await?;
+    let mut picked = Map::new();
+    for part in parts.as_array().into_iter().flatten() {
+        let part = part.as_str().context("a part is a string")?;
+        let found = part
+            .split(' ')
+            .try_fold(&body, |at, name| match name.split_once('=') {
+                Some((name, value)) => at.as_array()?.iter().find(|item| {
+                    let pointer = format!("/{}", name.replace('.', "/"));
+                    item.pointer(&pointer).is_some_and(|field| field == value)
+                }),
+                None => at.get(name),
+            });
+        picked.insert(part.to_owned(), found.cloned().unwrap_or_default());
+    }
+    Ok((code, Value::Object(picked)))
 }
 
 /// Where a resource is served.
@@ -84,7 +183,8 @@ fn located(path: &str) -> String {
 }
 
 fn filled(text: &str, namespace: &str, answers: &[(u16, Value)]) -> String {
-    let text = REFERENCE.replace_all(text, |found: &regex::Captures<'_>| {
+    let text = text.replace("NS", namespace);
+    let text = REFERENCE.replace_all(&text, |found: &regex::Captures<'_>| {
         let field = match &found[1] {
             "rv" => "resourceVersion",
             other => other,
@@ -95,7 +195,7 @@ fn filled(text: &str, namespace: &str, answers: &[(u16, Value)]) -> String {
             .unwrap_or_default()
             .to_owned()
     });
-    text.replace("NS", namespace)
+    text.into_owned()
 }
 
 /// Bodies of objects say what they are: filled in, so that the scenarios need not.
@@ -127,6 +227,13 @@ fn typed(verb: &str, path: &str, body: Value) -> Value {
 async fn send(client: &Client, verb: &str, path: &str, body: &Value) -> Result<(u16, Value)> {
     let (method, content, accept) = match verb {
         "get" | "watch" => ("GET", "", "application/json"),
+        "aggregated" => (
+            "GET",
+            "",
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        ),
+        "yaml" => ("POST", "application/yaml", "application/json"),
+        "plain" => ("POST", "text/plain", "application/json"),
         "table" => ("GET", "", "application/json;as=Table;v=v1;g=meta.k8s.io"),
         "partial" => (
             "GET",
@@ -184,92 +291,6 @@ async fn send(client: &Client, verb: &str, path: &str, body: &Value) -> Result<(
     Ok((code, lines.map_or_else(|_| json!(text), Value::Array)))
 }
 
-/// Without what a server makes up (ids, revisions, times, generated names, objects that controllers add), and without
-/// prose: messages and descriptions are each server's own, while codes, reasons and fields are for programs.
-fn normal(value: Value, namespace: &str) -> Value {
-    match value {
-        Value::String(text) => json!(UID.replace_all(&text.replace(namespace, "NS"), "UID")),
-        Value::Array(items) => items
-            .into_iter()
-            .filter(|item| !added(item))
-            .map(|item| normal(item, namespace))
-            .collect(),
-        Value::Object(fields) => {
-            let generated = fields
-                .get("generateName")
-                .and_then(Value::as_str)
-                .map(|prefix| format!("{prefix}*****"));
-            let hidden = hidden(&fields);
-            let mut out: Map<String, Value> = fields
-                .into_iter()
-                .filter(|(name, _)| !hidden.contains(&name.as_str()))
-                .map(|(name, field)| {
-                    let field = match (name.as_str(), field) {
-                        ("resourceVersion", Value::String(text)) if !text.is_empty() => json!("RV"),
-                        ("continue", Value::String(text)) if !text.is_empty() => json!("CONTINUE"),
-                        ("creationTimestamp" | "deletionTimestamp" | "time", Value::String(_)) => {
-                            json!("TIME")
-                        }
-                        (_, field) => normal(field, namespace),
-                    };
-                    (name, field)
-                })
-                .collect();
-            if let Some(name) = generated {
-                out.insert("name".into(), json!(name));
-            }
-            if let Some(entries) = out.get_mut("managedFields").and_then(Value::as_array_mut) {
-                entries.sort_by_key(|entry| {
-                    ["operation", "manager", "subresource"].map(|name| entry[name].to_string())
-                });
-            }
-            // The real server leaves these out in lists of built-in kinds; ours sends objects as they are stored.
-            for item in out
-                .get_mut("items")
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                if let Some(item) = item.as_object_mut() {
-                    item.retain(|name, _| !["apiVersion", "kind"].contains(&name.as_str()));
-                }
-            }
-            for name in ["verbs", "causes"] {
-                // The real server has no order for these.
-                if let Some(list) = out.get_mut(name).and_then(Value::as_array_mut) {
-                    list.sort_by_key(ToString::to_string);
-                }
-            }
-            out.sort_keys();
-            Value::Object(out)
-        }
-        scalar => scalar,
-    }
-}
-
-/// Fields that are not compared.
-fn hidden(fields: &Map<String, Value>) -> &'static [&'static str] {
-    let is = |name: &str| fields.contains_key(name);
-    if fields.get("kind") == Some(&json!("Status")) || is("field") && is("reason") {
-        &["message"]
-    } else if is("priority") && is("format") {
-        // The column of a table.
-        &["description"]
-    } else if is("storageVersionHash") || is("serverAddressByClientCIDRs") {
-        &["storageVersionHash", "serverAddressByClientCIDRs"]
-    } else {
-        &[]
-    }
-}
-
-/// What the controllers of a real cluster put into every namespace.
-fn added(item: &Value) -> bool {
-    let name = ["", "/object", "/object/object"]
-        .into_iter()
-        .find_map(|path| item.pointer(&format!("{path}/metadata/name"))?.as_str());
-    matches!(name, Some("kube-root-ca.crt" | "default"))
-}
-
 fn suffix() -> String {
     uuid::Uuid::new_v4()
         .simple()
@@ -280,10 +301,18 @@ fn suffix() -> String {
 }
 
 static REFERENCE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\{(rv|uid|continue):(\d+)\}"));
-static UID: LazyLock<Regex> =
-    LazyLock::new(|| pattern("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"));
 
 #[expect(clippy::expect_used, reason = "a constant that is tried by every run")]
-fn pattern(text: &str) -> Regex {
+pub(crate) fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a valid pattern")
 }
+
+/// How long controllers are waited for: they take some tenths of a second on a machine at rest.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const FILES: [&str; 4] = [
+    include_str!("../scenarios/basics.yaml"),
+    include_str!("../scenarios/kinds.yaml"),
+    include_str!("../scenarios/apply.yaml"),
+    include_str!("../scenarios/lifecycle.yaml"),
+];
