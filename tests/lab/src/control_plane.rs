@@ -127,6 +127,13 @@ impl ControlPlane {
         kubectl
     }
 
+    /// etcdctl for this etcd.
+    pub fn etcdctl(&self) -> Command {
+        let mut etcdctl = Command::new(self.programs.dir.join("etcdctl"));
+        etcdctl.arg(format!("--endpoints=http://127.0.0.1:{}", self.ports.etcd));
+        etcdctl
+    }
+
     /// Kills one of the programs at once, as a crash would.
     ///
     /// # Errors

@@ -1,0 +1,337 @@
+//! The operator and a real API server that fails it: an expired watch, a storm of 429, and a leader that slept.
+//!
+//! No hosts and no nodes: Clusters wait for their start conditions, and what the operator writes of their ClusterNodes shows
+//! that it works.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use e2e::{root, wait_until, windlass};
+use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
+use serde_json::{Value, json};
+
+/// A loaded machine may take long; nothing here takes longer than a Lease.
+const LIMIT: Duration = Duration::from_mins(3);
+
+const NAMESPACE: &str = "story";
+
+/// A `windlass controller` with the rights of the ServiceAccount.
+struct Operator {
+    child: Child,
+    log: PathBuf,
+    port: u16,
+}
+
+impl Operator {
+    fn start(plane: &ControlPlane, kubeconfig: &Path, name: &str) -> Self {
+        let log = plane.dir().join(format!("{name}.log"));
+        let file = fs::File::create(&log).unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let child = Command::new(windlass().unwrap())
+            .arg("--data-dir")
+            .arg(plane.dir().join(name))
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args([
+                "controller",
+                "--runners=job",
+                "--lease=windlass-system/windlass",
+            ])
+            .arg(format!("--listen=127.0.0.1:{port}"))
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Self { child, log, port }
+    }
+
+    fn signal(&self, signal: &str) {
+        output(
+            Command::new("kill")
+                .arg(signal)
+                .arg(self.child.id().to_string()),
+        )
+        .unwrap();
+    }
+
+    fn stands(&self, standing: &str) -> bool {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            write!(stream, "GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        ask().is_ok_and(|answer| answer.ends_with(standing))
+    }
+
+    fn await_standing(&self, standing: &str) {
+        wait_until(standing, LIMIT, || Ok(self.stands(standing).then_some(()))).unwrap();
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+/// A control plane with Windlass' kinds, rights and a Cluster, and the kubeconfig of the ServiceAccount.
+fn prepared() -> (ControlPlane, PathBuf) {
+    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
+    for file in ["crds.yaml", "windlass.yaml"] {
+        let file = root().join("deploy/manifests").join(file);
+        output(
+            plane
+                .kubectl()
+                .args(["apply", "--server-side", "-f"])
+                .arg(file),
+        )
+        .unwrap();
+    }
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "crd",
+        "--all",
+        "--timeout=30s",
+    ];
+    output(plane.kubectl().args(established)).unwrap();
+    let create = ["-n", "windlass-system", "create", "token", "windlass"];
+    let token = output(plane.kubectl().args(create)).unwrap();
+    let text = fs::read_to_string(plane.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["users"][0]["user"] = json!({"token": token.trim()});
+    let kubeconfig = plane.dir().join("account.kubeconfig");
+    fs::write(&kubeconfig, config.to_string()).unwrap();
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let cluster = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+        "metadata": {"name": "first", "namespace": NAMESPACE},
+        "spec": {
+            "kubespray": {"version": "2.30.0", "source": {"path": root().join("bundle")}},
+            "kubernetesVersion": "1.34.4",
+            "operations": {"creation": {"startConditions": {"nodes": {"minimum": 30}}}},
+        },
+    });
+    apply(
+        &plane,
+        &json!({"apiVersion": "v1", "kind": "List", "items": [namespace, cluster]}),
+    );
+    (plane, kubeconfig)
+}
+
+fn apply(plane: &ControlPlane, object: &Value) {
+    let file = plane.dir().join("objects.json");
+    fs::write(&file, object.to_string()).unwrap();
+    output(plane.kubectl().args(["apply", "-f"]).arg(file)).unwrap();
+}
+
+fn node(plane: &ControlPlane, name: &str) {
+    let address = format!("192.0.2.{}", name.len());
+    apply(
+        plane,
+        &json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"type": "worker", "inventory": {"ansible_host": address}},
+        }),
+    );
+}
+
+/// Waits until the Cluster counts so many nodes: somebody has seen them, and could write.
+fn counted(plane: &ControlPlane, nodes: u64) {
+    wait_until("the Cluster to count its nodes", LIMIT, || {
+        let text = output(
+            plane
+                .kubectl()
+                .args(["-n", NAMESPACE, "get", "cluster", "first", "-o", "json"]),
+        )?;
+        let cluster: Value = serde_json::from_str(&text)?;
+        Ok((cluster["status"]["nodes"]["total"] == nodes).then_some(()))
+    })
+    .unwrap();
+}
+
+fn metric(plane: &ControlPlane, name: &str, labels: &[&str]) -> f64 {
+    let text = output(plane.kubectl().args(["get", "--raw", "/metrics"])).unwrap();
+    let lines = text.lines().filter(|line| {
+        line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label))
+    });
+    lines
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
+}
+
+#[test]
+fn an_expired_watch_is_begun_anew() {
+    let (mut plane, kubeconfig) = prepared();
+    let operator = Operator::start(&plane, &kubeconfig, "operator");
+    node(&plane, "a");
+    counted(&plane, 1);
+
+    // While it sleeps the world goes on and forgets what was: its revision is older than all that the server has.
+    operator.signal("-STOP");
+    node(&plane, "bb");
+    node(&plane, "ccc");
+    let newest = output(
+        plane
+            .kubectl()
+            .args(["get", "clusternodes", "-A", "-o", "json"]),
+    )
+    .unwrap();
+    let newest: Value = serde_json::from_str(&newest).unwrap();
+    let revision = newest["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|item| {
+            item["metadata"]["resourceVersion"]
+                .as_str()?
+                .parse::<u64>()
+                .ok()
+        });
+    plane.kill(Part::ApiServer).unwrap();
+    output(
+        plane
+            .etcdctl()
+            .args(["compact", &revision.max().unwrap().to_string()]),
+    )
+    .unwrap();
+    plane.revive(Part::ApiServer).unwrap();
+    operator.signal("-CONT");
+
+    counted(&plane, 3);
+    node(&plane, "dddd");
+    counted(&plane, 4);
+    operator.await_standing("leading");
+    // Otherwise the server still had what the operator asked for, and nothing was shown.
+    let said = operator.log();
+    assert!(said.contains("too old resource version"), "{said}");
+}
+
+#[test]
+fn a_storm_of_refusals_passes() {
+    let (plane, kubeconfig) = prepared();
+    let operator = Operator::start(&plane, &kubeconfig, "operator");
+    node(&plane, "a");
+    counted(&plane, 1);
+
+    // No seats at all for what the operator asks of its own kinds: the server answers 429 with Retry-After.
+    let level = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "storm"},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": {"type": "Reject"},
+        }},
+    });
+    let account = json!({"name": "windlass", "namespace": "windlass-system"});
+    let schema = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+        "metadata": {"name": "storm"},
+        "spec": {
+            "priorityLevelConfiguration": {"name": "storm"}, "matchingPrecedence": 10,
+            "rules": [{
+                "subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
+                "resourceRules": [{
+                    "verbs": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true,
+                    "apiGroups": ["kubespray.k8s.io", "workflow.windlass.dev", "events.k8s.io"],
+                }],
+            }],
+        },
+    });
+    apply(
+        &plane,
+        &json!({"apiVersion": "v1", "kind": "List", "items": [level, schema]}),
+    );
+    let rejected = || {
+        metric(
+            &plane,
+            "apiserver_flowcontrol_rejected_requests_total",
+            &["priority_level=\"storm\""],
+        )
+    };
+    let mut nodes = 0;
+    wait_until("refusals", LIMIT, || {
+        // Each node is a reason to write.
+        nodes += 1;
+        node(&plane, &"b".repeat(nodes));
+        Ok((rejected() >= 5.0).then_some(()))
+    })
+    .unwrap();
+    assert!(
+        operator.stands("leading"),
+        "a Lease is no part of the storm"
+    );
+    let before = rejected();
+    output(plane.kubectl().args([
+        "delete",
+        "flowschema/storm",
+        "prioritylevelconfiguration/storm",
+    ]))
+    .unwrap();
+    counted(&plane, u64::try_from(nodes + 1).unwrap());
+    // It heeds Retry-After and backs off: a storm does not become one of its own.
+    assert!(before < 500.0, "{before} refusals");
+}
+
+#[test]
+fn a_leader_that_slept_past_its_lease_leads_no_more() {
+    let (plane, kubeconfig) = prepared();
+    let mut first = Operator::start(&plane, &kubeconfig, "first");
+    first.await_standing("leading");
+    let second = Operator::start(&plane, &kubeconfig, "second");
+    second.await_standing("standing by");
+    node(&plane, "a");
+    counted(&plane, 1);
+
+    first.signal("-STOP");
+    second.await_standing("leading");
+    // What the sleeper has not seen: on waking it must leave this to the other.
+    node(&plane, "bb");
+    counted(&plane, 2);
+    first.signal("-CONT");
+    wait_until("the first to end or to stand by", LIMIT, || {
+        let ended = first.child.try_wait()?.is_some();
+        Ok((ended || first.stands("standing by")).then_some(()))
+    })
+    .unwrap();
+    assert!(second.stands("leading"), "{}", second.log());
+    node(&plane, "ccc");
+    counted(&plane, 3);
+    let events = output(
+        plane
+            .kubectl()
+            .args(["-n", NAMESPACE, "get", "events", "-o", "json"]),
+    )
+    .unwrap();
+    let events: Value = serde_json::from_str(&events).unwrap();
+    let waiting = events["items"].as_array().unwrap().iter();
+    let waiting = waiting
+        .filter(|event| event["reason"] == "WaitingForHosts")
+        .count();
+    assert!(waiting <= 1, "{waiting} Events of one edge");
+    assert!(second.stands("leading"), "{}", second.log());
+}
