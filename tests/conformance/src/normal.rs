@@ -35,7 +35,7 @@ pub(crate) fn normal(value: Value, namespace: &str) -> Value {
                             | "time",
                             Value::String(_),
                         ) => json!("TIME"),
-                        ("cells", field) => ageless(normal(field, namespace)),
+                        ("cells", field) => ageless(&normal(field, namespace)),
                         (_, field) => normal(field, namespace),
                     };
                     (plain(&name, namespace), field)
@@ -112,7 +112,7 @@ fn plain(text: &str, namespace: &str) -> String {
 }
 
 /// The cells of a row without ages, which grow while the suite runs, and times.
-fn ageless(cells: Value) -> Value {
+fn ageless(cells: &Value) -> Value {
     let cells = cells.as_array().cloned().unwrap_or_default().into_iter();
     cells
         .map(|cell| match cell.as_str() {

@@ -1,0 +1,172 @@
+//! kubectl of every minor version that can be had, at the embedded API and at two real ones: what it prints and how it ends
+//! must be the same. Root is needed.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use conformance::target::Target;
+use lab::{Kubernetes, progress::Terminal};
+use regex::Regex;
+
+/// What is typed; `FILE` holds one ConfigMap and one Widget.
+const COMMANDS: &[&str] = &[
+    "create configmap m --from-literal=a=1 --from-literal=b=2",
+    "create secret generic s --from-literal=k=v",
+    "create serviceaccount a",
+    "get configmap m -o yaml",
+    "get configmap m -o json --show-managed-fields",
+    "get secret s -o jsonpath={.data.k}",
+    "get configmap,secret m s -o name",
+    "get configmap m none",
+    "label configmap m x=y",
+    "label configmap m x=z",
+    "annotate configmap m note=seen",
+    "get configmap -l x=y --no-headers -o custom-columns=N:.metadata.name,D:.data",
+    "patch configmap m --type=merge -p {\"data\":{\"a\":null}}",
+    "patch configmap m --type=strategic -p {\"data\":{\"c\":\"3\"}}",
+    "apply -f FILE --dry-run=server",
+    "apply -f FILE",
+    "apply -f FILE",
+    "apply --server-side -f FILE --field-manager=other",
+    "apply --server-side -f FILE --field-manager=other --force-conflicts",
+    "diff -f FILE",
+    "get widget w",
+    "get wd w -o wide --show-labels",
+    "get widgets --field-selector=spec.color=red",
+    "explain widget.spec.hosts",
+    "patch widget w --subresource=status --type=merge -p {\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}",
+    "wait widget/w --for=condition=Ready --timeout=5s",
+    "wait widget/w --for=jsonpath={.spec.size}=3 --timeout=5s",
+    "patch widget w --type=merge -p {\"spec\":{\"size\":100}}",
+    "get widget w -o jsonpath={.spec.nested}",
+    "api-resources --api-group=example.com",
+    "get nothings",
+    "auth can-i create widgets",
+    "delete widget w --timeout=10s",
+    "delete configmap m --dry-run=server",
+    "delete configmap -l x --timeout=10s",
+    "delete secret none",
+    "delete secret none --ignore-not-found",
+];
+
+const FILE: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: f, labels: {x: 'y'}}
+data: {k: v}
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w}
+spec: {size: 3, color: red, tags: [a], ports: [{port: 80}]}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn kubectl_prints_the_same() -> Result<()> {
+    let programs = tokio::task::spawn_blocking(|| {
+        let mut programs = lab::kubectl::ensure(&Terminal::default())?;
+        programs.push(
+            lab::programs::ensure(&Terminal::default())?
+                .dir
+                .join("kubectl"),
+        );
+        anyhow::Ok(programs)
+    })
+    .await??;
+    let (ours, oldest, newest) = tokio::try_join!(
+        type_all(Target::over_tls(), &programs),
+        type_all(Target::real(Kubernetes::Oldest), &programs),
+        type_all(Target::real(Kubernetes::Newest), &programs),
+    )?;
+    let mut report = String::new();
+    for (ours, (oldest, newest)) in ours.iter().zip(oldest.iter().zip(&newest)) {
+        if ours != oldest && ours != newest {
+            report += &format!("ours: {ours}\nreal: {newest}\n");
+        }
+    }
+    println!("{} commands", ours.len());
+    ensure!(report.is_empty(), "different:\n{report}");
+    Ok(())
+}
+
+/// What each program prints for each command, in a namespace of its own.
+async fn type_all(
+    target: impl Future<Output = Result<Target>>,
+    programs: &[PathBuf],
+) -> Result<Vec<String>> {
+    let target = target.await?;
+    let kubeconfig = target
+        .kubeconfig
+        .clone()
+        .context("it is reached over TLS")?;
+    let programs = programs.to_vec();
+    // The server answers from this process, so kubectl must not be waited for on its threads.
+    let said = tokio::task::spawn_blocking(move || {
+        let mut said = Vec::new();
+        for (number, program) in (1..).zip(&programs) {
+            let kubectl = Kubectl::new(program, &kubeconfig, format!("typed-{number}"))?;
+            kubectl.say(&format!("create namespace {}", kubectl.namespace))?;
+            for command in COMMANDS {
+                said.push(kubectl.say(command)?);
+            }
+        }
+        anyhow::Ok(said)
+    })
+    .await??;
+    drop(target);
+    Ok(said)
+}
+
+struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    namespace: String,
+    home: tempfile::TempDir,
+    uid: Regex,
+    time: Regex,
+    revision: Regex,
+}
+
+impl Kubectl {
+    fn new(program: &Path, kubeconfig: &Path, namespace: String) -> Result<Self> {
+        let home = tempfile::tempdir()?;
+        std::fs::write(home.path().join("FILE"), FILE)?;
+        Ok(Self {
+            program: program.to_owned(),
+            kubeconfig: kubeconfig.to_owned(),
+            namespace,
+            home,
+            uid: Regex::new("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")?,
+            time: Regex::new(
+                "20[0-9]{2}-[0-9-]+(T[0-9:]+Z| [0-9:.]+ [+][0-9]+)|\\b[0-9]+m?s\\b|/tmp/[A-Za-z]+-[0-9]+",
+            )?,
+            revision: Regex::new("(resourceVersion\"?: )\"[0-9]+\"")?,
+        })
+    }
+
+    fn say(&self, command: &str) -> Result<String> {
+        let output = Command::new(&self.program)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["--namespace", &self.namespace])
+            .args(command.split(' '))
+            .current_dir(self.home.path())
+            .env("HOME", self.home.path())
+            .env("KUBECACHEDIR", self.home.path().join("cache"))
+            .stdin(Stdio::null())
+            .output()?;
+        let text = format!(
+            "{} {command}: {}\n{}{}",
+            self.program.file_name().unwrap_or_default().display(),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let text = self.uid.replace_all(&text, "UID");
+        let text = self.time.replace_all(&text, "TIME");
+        Ok(self.revision.replace_all(&text, "${1}RV").into_owned())
+    }
+}
