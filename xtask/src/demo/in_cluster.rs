@@ -75,8 +75,7 @@ fn raise(stage: &InCluster, interrupted: &AtomicBool) -> anyhow::Result<()> {
     );
     stage.apply(&file)?;
     let raising = Instant::now();
-    let status = &mut stage.windlass(Side::First, &["status", "--watch"]);
-    watch(status, interrupted).with_context(|| logs(stage, Side::First))?;
+    follow(stage, Side::First, interrupted)?;
     stage.healthy(Side::First, HEALTHY)?;
     println!("raised in {} s", raising.elapsed().as_secs());
     objects(stage, Side::First)?;
@@ -107,8 +106,7 @@ fn itself(stage: &InCluster, interrupted: &AtomicBool) -> anyhow::Result<()> {
     stage.healthy(Side::Raised, HEALTHY)?;
     let converging = Instant::now();
     show(&mut stage.windlass(Side::Raised, &["converge"]))?;
-    let status = &mut stage.windlass(Side::Raised, &["status", "--watch"]);
-    watch(status, interrupted).with_context(|| logs(stage, Side::Raised))?;
+    follow(stage, Side::Raised, interrupted)?;
     stage.healthy(Side::Raised, HEALTHY)?;
     println!(
         "converged in {} s; the Job, its pod and where that ran:",
@@ -151,6 +149,16 @@ fn objects(stage: &InCluster, side: Side) -> anyhow::Result<()> {
     let kinds = "clusters.kubespray.k8s.io,clusternodes,runs,jobs";
     let get = ["--namespace", NAMESPACE, "get", kinds];
     show(&mut stage.kubectl(side, &get))
+}
+
+/// Shows the live status until the operation ends.
+fn follow(stage: &InCluster, side: Side, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let watched = watch(
+        &mut stage.windlass(side, &["status", "--watch"]),
+        interrupted,
+    );
+    ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+    watched.with_context(|| logs(stage, side))
 }
 
 fn logs(stage: &InCluster, side: Side) -> String {
