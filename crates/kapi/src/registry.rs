@@ -82,10 +82,12 @@ impl Resource {
 
     /// The verbs in discovery.
     pub fn verbs(&self) -> &'static [&'static str] {
-        if self.form == Form::Definition {
-            &["get", "list", "watch"]
-        } else {
-            &[
+        match self.form {
+            Form::Definition => &["get", "list", "watch"],
+            Form::Namespace => &[
+                "create", "delete", "get", "list", "patch", "update", "watch",
+            ],
+            _ => &[
                 "create",
                 "delete",
                 "deletecollection",
@@ -94,7 +96,7 @@ impl Resource {
                 "patch",
                 "update",
                 "watch",
-            ]
+            ],
         }
     }
 }

@@ -50,6 +50,11 @@ pub(crate) enum Outcome {
 pub(crate) async fn one(api: &Api, call: &Call, view: View, request: Request) -> Result<Response> {
     let resource = call.resource(api);
     let options = options(call, request).await?;
+    let name = call.name.as_deref().unwrap_or_default();
+    if resource.form == Form::Namespace && PROTECTED.contains(&name) {
+        let why = "this namespace may not be deleted";
+        return Err(Failure::forbidden(resource, name, why));
+    }
     match delete(api, resource, &options, || find(api, call)).await? {
         // The one kind of ours whose deletion Kubernetes answers with the object.
         Outcome::Gone(object) if resource.kind == "ServiceAccount" => {
@@ -206,7 +211,9 @@ fn marked(resource: &Resource, old: &Value, options: &Options) -> Result<Value> 
     }
     if new["metadata"].get("deletionTimestamp").is_none() {
         new["metadata"]["deletionTimestamp"] = json!(now());
-        new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        if resource.form != Form::Namespace {
+            new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        }
         if let Some(generation) = new["metadata"]["generation"].as_i64() {
             new["metadata"]["generation"] = json!(generation + 1);
         }
@@ -239,6 +246,9 @@ async fn options(call: &Call, request: Request) -> Result<Options> {
     }
     Ok(options)
 }
+
+/// Namespaces that Kubernetes lets nobody delete.
+const PROTECTED: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// Held until the dependents are gone.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";

@@ -107,6 +107,11 @@ pub(crate) fn concatenate(
     metadata: &Value,
     objects: &[Arc<Object>],
 ) -> Vec<u8> {
+    let mut metadata = metadata.clone();
+    if resource.form == Form::Custom && metadata.get("continue").is_none() {
+        // Lists of custom kinds have it in any case.
+        metadata["continue"] = json!("");
+    }
     let size: usize = objects.iter().map(|object| object.bytes.len() + 1).sum();
     let mut out = Vec::with_capacity(size + 256);
     out.extend_from_slice(
