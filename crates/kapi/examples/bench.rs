@@ -1,6 +1,6 @@
 //! Measures the embedded API on a durable store: `cargo run --release -p kapi --example bench [DIRECTORY]`.
 //!
-//! Creates per second with 1 and 16 clients (objects of 4 KiB, one commit to disk before each answer), the list of
+//! How long until it answers (a new directory with keys and certificates to make, and one that is there), creates per second with 1 and 16 clients (objects of 4 KiB, one commit to disk before each answer), the list of
 //! 10,000 of them, the way of an event to 100 watchers, and the resident memory. Clients are in-process.
 
 #![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
@@ -30,6 +30,8 @@ async fn main() {
         crds: Vec::new(),
         listen: None,
     };
+    start("ready in a new directory", &directory).await;
+    start("ready in one that is there", &directory).await;
     let server = match Server::open(options).await {
         Ok(server) => server,
         Err(error) => {
@@ -55,6 +57,23 @@ async fn main() {
     );
     drop(server);
     let _ = std::fs::remove_dir_all(directory);
+}
+
+/// Opens a server that listens, with the definitions of Windlass, and asks it whether it is ready.
+async fn start(what: &str, directory: &std::path::Path) {
+    let options = Options {
+        data_dir: directory.to_owned(),
+        crds: api::custom_resource_definitions(),
+        listen: Some(([127, 0, 0, 1], 0).into()),
+    };
+    let begun = Instant::now();
+    let server = Server::open(options).await.expect("a server");
+    let request = Request::get("/readyz")
+        .body(Body::empty())
+        .expect("a request");
+    let answer = server.router().oneshot(request).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::OK);
+    println!("{what:<28} {:>8.1} ms", begun.elapsed().as_secs_f64() * 1e3);
 }
 
 async fn creates(server: &Server, clients: usize, each: usize) {

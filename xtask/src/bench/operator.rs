@@ -1,9 +1,11 @@
-//! An operator with many Clusters at rest: memory, processor time, and writes.
+//! An operator with many Clusters at rest: memory, processor time, and what it asks of the API.
 //!
-//! `windlass up` as people start it, with its embedded API. Every Cluster wants more nodes than it has, so it waits for
+//! `windlass up` as people start it, with its embedded API; and `windlass controller` with a real API server, whose own metrics
+//! say what was asked: those of a minute without the operator are taken off. Every Cluster wants more nodes than it has, so it waits for
 //! its start conditions: a state that nothing but a person ends.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     fs,
     path::Path,
@@ -14,7 +16,7 @@ use std::{
 
 use anyhow::Context;
 use e2e::wait_until;
-use lab::{programs, progress::Terminal};
+use lab::{ControlPlane, Kubernetes, programs, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
@@ -28,6 +30,134 @@ const REST: Duration = Duration::from_mins(1);
 const NODES: u32 = 10;
 
 pub(crate) fn measure(clusters: u32, program: &Path) -> anyhow::Result<Vec<Row>> {
+    let mut rows = embedded(clusters, program)?;
+    rows.extend(real(clusters, program)?);
+    Ok(rows)
+}
+
+fn real(clusters: u32, program: &Path) -> anyhow::Result<Vec<Row>> {
+    let load = example("kapi", "load", Profile::Release)?;
+    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default())?;
+    let get = |path: &str| output(plane.kubectl().args(["get", "--raw", path]));
+    let json = |path: &str| -> anyhow::Result<Value> {
+        serde_json::from_str(&get(path)?).context("the API answered no JSON")
+    };
+    let definitions = plane.dir().join("crds.yaml");
+    fs::write(&definitions, output(Command::new(program).arg("crds"))?)
+        .context("failed to write the definitions")?;
+    output(
+        plane
+            .kubectl()
+            .args(["apply", "--server-side", "-f"])
+            .arg(&definitions),
+    )?;
+    output(plane.kubectl().args([
+        "wait",
+        "--for=condition=Established",
+        "crd",
+        "--all",
+        "--timeout=60s",
+    ]))?;
+    output(
+        plane
+            .kubectl()
+            .args(["create", "namespace", "windlass-system"]),
+    )?;
+    let file = plane.dir().join("objects.tsv");
+    for text in [namespaces(clusters), nodes(clusters), wishes(clusters)] {
+        fs::write(&file, text).context("failed to write the objects")?;
+        create(&load, &plane.kubeconfig(), &file)?;
+    }
+    let operator = Guard::start(
+        Command::new(program)
+            .arg("--data-dir")
+            .arg(plane.dir().join("windlass"))
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig())
+            .args(["controller", "--runners=process", "--listen=127.0.0.1:0"])
+            .current_dir(tools::root()),
+    )?;
+    let started = Instant::now();
+    // Leases are renewed and so never at rest: the kinds of Windlass are what to wait for.
+    wait_until(
+        "every Cluster to have a state",
+        Duration::from_mins(5),
+        || {
+            let states = states(&json)?;
+            Ok((!states.contains("no state")).then_some(()))
+        },
+    )?;
+    let settling = started.elapsed();
+    let states = states(&json)?;
+    // It also writes the states of nodes; then it is at rest.
+    settled_kinds(&json)?;
+    let before = requests(&get("/metrics")?);
+    let used = cpu(operator.pid())?;
+    thread::sleep(REST);
+    let used = cpu(operator.pid())?.saturating_sub(used).as_secs_f64() / REST.as_secs_f64() * 100.0;
+    let after = requests(&get("/metrics")?);
+    let memory = resident(operator.pid())?;
+    drop(operator);
+    thread::sleep(REST);
+    let without = requests(&get("/metrics")?);
+    let mut asked: Vec<String> = Vec::new();
+    let count =
+        |counts: &BTreeMap<String, f64>, what: &String| counts.get(what).copied().unwrap_or(0.0);
+    for (what, then) in &after {
+        let own = then - count(&before, what);
+        let others = count(&without, what) - then;
+        if own > others {
+            asked.push(format!("{what} {:.0}", own - others));
+        }
+    }
+    let asked = if asked.is_empty() {
+        "none".to_owned()
+    } else {
+        asked.join(", ")
+    };
+    Ok(vec![
+        Row::new(
+            &format!(
+                "operator on a real API server, {clusters} Clusters of {NODES} nodes at rest ({states}): resident"
+            ),
+            format!(
+                "{memory:.0} MiB (settled after {:.0} s)",
+                settling.as_secs_f64()
+            ),
+        ),
+        Row::new(
+            "the same: processor over 60 s",
+            format!("{used:.1} % of one"),
+        ),
+        Row::new("the same: requests in 60 s, by the server's metrics", asked)
+            .wanted("watches, renewals of the Lease"),
+    ])
+}
+
+/// How often what was asked so far: verb and resource, and the count of all codes.
+fn requests(metrics: &str) -> BTreeMap<String, f64> {
+    let mut counts = BTreeMap::new();
+    for line in metrics
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+    {
+        let label = |name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}=\""))?;
+            rest.split('"').next()
+        };
+        let value = line
+            .rsplit(' ')
+            .next()
+            .and_then(|text| text.parse::<f64>().ok());
+        if let (Some(verb), Some(resource), Some(value)) = (label("verb"), label("resource"), value)
+        {
+            *counts.entry(format!("{verb} {resource}")).or_default() += value;
+        }
+    }
+    counts
+}
+
+fn embedded(clusters: u32, program: &Path) -> anyhow::Result<Vec<Row>> {
     let load = example("kapi", "load", Profile::Release)?;
     let kubectl = programs::ensure(&Terminal::default())?.dir.join("kubectl");
     let scratch = tempfile::tempdir().context("failed to make a directory")?;
@@ -106,6 +236,40 @@ fn settled(get: &dyn Fn(&str) -> anyhow::Result<Value>) -> anyhow::Result<u64> {
     )
 }
 
+/// Waits until no Cluster and no ClusterNode was written for ten seconds.
+fn settled_kinds(get: &dyn Fn(&str) -> anyhow::Result<Value>) -> anyhow::Result<()> {
+    let newest = || -> anyhow::Result<u64> {
+        let mut newest = 0;
+        for kind in ["clusters", "clusternodes"] {
+            let list = get(&format!("/apis/kubespray.k8s.io/v1/{kind}"))?;
+            let revisions = list["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|item| {
+                    item["metadata"]["resourceVersion"]
+                        .as_str()?
+                        .parse::<u64>()
+                        .ok()
+                });
+            newest = revisions.fold(newest, u64::max);
+        }
+        Ok(newest)
+    };
+    let mut last = (newest()?, Instant::now());
+    wait_until(
+        "the operator to come to rest",
+        Duration::from_mins(5),
+        || {
+            let now = newest()?;
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            Ok((last.1.elapsed() > Duration::from_secs(10)).then_some(()))
+        },
+    )
+}
+
 /// The revision of the whole store: a list carries it, whatever it lists.
 fn revision_of(get: &dyn Fn(&str) -> anyhow::Result<Value>) -> anyhow::Result<u64> {
     let list = get("/api/v1/namespaces?limit=1")?;
@@ -118,7 +282,7 @@ fn revision_of(get: &dyn Fn(&str) -> anyhow::Result<Value>) -> anyhow::Result<u6
 /// How the Clusters stand: state and count.
 fn states(get: &dyn Fn(&str) -> anyhow::Result<Value>) -> anyhow::Result<String> {
     let list = get("/apis/kubespray.k8s.io/v1/clusters")?;
-    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    let mut counts = BTreeMap::<&str, usize>::new();
     for cluster in list["items"].as_array().into_iter().flatten() {
         let state = cluster["status"]["state"].as_str().unwrap_or("no state");
         *counts.entry(state).or_default() += 1;

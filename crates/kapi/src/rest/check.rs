@@ -406,7 +406,7 @@ pub(crate) fn settle_kind(resource: &Resource, value: &mut Value) {
 }
 
 /// Owners that are named twice, word for word, are named once.
-fn drop_repeated_owners(value: &mut Value) {
+pub(crate) fn drop_repeated_owners(value: &mut Value) {
     if let Some(owners) = value["metadata"]
         .get_mut("ownerReferences")
         .and_then(Value::as_array_mut)

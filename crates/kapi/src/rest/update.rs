@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     Api, body,
-    check::{accept, convertible, name_of, prepare, remove, settle_kind, undecodable, validate},
+    check::{
+        accept, convertible, drop_repeated_owners, name_of, prepare, remove, settle_kind,
+        undecodable, validate,
+    },
     negotiate::View,
     read::find,
     request::{Call, Sub},
@@ -33,6 +36,7 @@ pub(crate) async fn replace(
     }
     named(call, &new)?;
     accept(call, resource, &mut new)?;
+    drop_repeated_owners(&mut new);
     find(api, call)?;
     require_revision(resource, &new)?;
     let stored = modify(api, call, Operation::Update, |_| Ok(new.clone())).await?;
