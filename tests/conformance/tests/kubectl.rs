@@ -11,7 +11,7 @@ use conformance::target::Target;
 use lab::{Kubernetes, progress::Terminal};
 use regex::Regex;
 
-/// What is typed; `FILE` holds one ConfigMap and one Widget.
+/// What is typed; `FILE` holds one ConfigMap and one Widget, `LIST` two ConfigMaps in a List.
 const COMMANDS: &[&str] = &[
     "create configmap m --from-literal=a=1 --from-literal=b=2",
     "create secret generic s --from-literal=k=v",
@@ -33,6 +33,9 @@ const COMMANDS: &[&str] = &[
     "apply --server-side -f FILE --field-manager=other",
     "apply --server-side -f FILE --field-manager=other --force-conflicts",
     "diff -f FILE",
+    "apply -f LIST",
+    "apply --server-side -f LIST",
+    "delete -f LIST",
     "get widget w",
     "get wd w -o wide --show-labels",
     "get widgets --field-selector=spec.color=red",
@@ -62,6 +65,14 @@ apiVersion: example.com/v1
 kind: Widget
 metadata: {name: w}
 spec: {size: 3, color: red, tags: [a], ports: [{port: 80}]}
+";
+
+const LIST: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: l1}, data: {k: v}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: l2}, data: {k: v}}
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -134,6 +145,7 @@ impl Kubectl {
     fn new(program: &Path, kubeconfig: &Path, namespace: String) -> Result<Self> {
         let home = tempfile::tempdir()?;
         std::fs::write(home.path().join("FILE"), FILE)?;
+        std::fs::write(home.path().join("LIST"), LIST)?;
         Ok(Self {
             program: program.to_owned(),
             kubeconfig: kubeconfig.to_owned(),

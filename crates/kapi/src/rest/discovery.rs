@@ -26,7 +26,7 @@ pub(crate) fn route(api: &Api, parts: &[&str], request: &Request) -> Result<Resp
     let aggregated = aggregated(request);
     let body = match parts {
         [""] => {
-            json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+            json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]})
         }
         ["version"] => version(),
         ["api"] if aggregated => return Ok(groups_v2(api, true)),
@@ -50,6 +50,7 @@ pub(crate) fn route(api: &Api, parts: &[&str], request: &Request) -> Result<Resp
         }
         ["api", version] => resources(api, "", version)?,
         ["apis", group, version] => resources(api, group, version)?,
+        ["openapi", "v2"] => return Ok(openapi_v2(request)),
         ["openapi", "v3", rest @ ..] => return openapi(api, rest),
         _ => return Err(Failure::no_route()),
     };
@@ -207,6 +208,27 @@ fn resource_v2(resource: &Resource, kind: &Value) -> Value {
         entry["subresources"] = json!([{"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}]);
     }
     entry
+}
+
+/// The older description, without definitions. kubectl asks for it when a file holds a `List`, which no version of the newer one
+/// describes, and then leaves the checking to the server. It only reads it as protobuf.
+fn openapi_v2(request: &Request) -> Response {
+    /// As clients ask for it, and as it is called in the answer: no media type may have an `@`.
+    const WANTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const ANSWERED: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    /// `Document.swagger`, its first field, is "2.0".
+    const DOCUMENT: &[u8] = b"\x0a\x032.0";
+    let accept = request.headers().get(header::ACCEPT);
+    let accept = accept.and_then(|value| value.to_str().ok());
+    if !accept.is_some_and(|accept| accept.contains(WANTED)) {
+        let info = json!({"title": "Kubernetes", "version": version()["gitVersion"]});
+        let document = json!({"swagger": "2.0", "info": info, "paths": {}});
+        return json_response(StatusCode::OK, &document);
+    }
+    let mut response = bytes_response(StatusCode::OK, DOCUMENT);
+    let media = HeaderValue::from_static(ANSWERED);
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
 }
 
 fn openapi(api: &Api, rest: &[&str]) -> Result<Response> {
