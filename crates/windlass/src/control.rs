@@ -15,7 +15,8 @@ use crate::cli::{Control, Global, Resume, Skip, StepControl};
 
 /// Stops a run at the next task boundary.
 pub(crate) async fn pause(global: &Global, options: &Control) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |_| {
+    wish(global, options.run.as_deref(), |run| {
+        at_work(run)?;
         Ok((vec![Wish::Pause], "pauses at the next task boundary"))
     })
     .await
@@ -25,15 +26,10 @@ pub(crate) async fn pause(global: &Global, options: &Control) -> anyhow::Result<
 pub(crate) async fn resume(global: &Global, options: &Resume) -> anyhow::Result<()> {
     wish(global, options.run.as_deref(), |run| {
         // A gate pauses a run that nobody asked to pause; what ends that is another attempt of its step.
-        let phase = run
-            .status
-            .as_ref()
-            .map(|status| status.phase)
-            .unwrap_or_default();
         let asked = run.spec.control.as_ref().is_some_and(|control| {
             control.state == Some(DesiredState::Paused) || control.run_until.is_some()
         });
-        let retried = (phase == RunPhase::Paused && !asked).then_some(Wish::Retry(None));
+        let retried = (phase(run) == RunPhase::Paused && !asked).then_some(Wish::Retry(None));
         if let Some(step) = &options.until {
             let until = Wish::RunUntil(known(run, step)?);
             let wishes = std::iter::once(until).chain(retried).collect();
@@ -49,7 +45,8 @@ pub(crate) async fn resume(global: &Global, options: &Resume) -> anyhow::Result<
 
 /// Ends a run at the next task boundary.
 pub(crate) async fn cancel(global: &Global, options: &Control) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |_| {
+    wish(global, options.run.as_deref(), |run| {
+        at_work(run)?;
         Ok((vec![Wish::Cancel], "ends at the next task boundary"))
     })
     .await
@@ -100,14 +97,10 @@ async fn wish(
     let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
     let run = pick(&runs, name).await?;
     let name = run.name_any();
-    let phase = run
-        .status
-        .as_ref()
-        .map(|status| status.phase)
-        .unwrap_or_default();
     anyhow::ensure!(
-        !has_ended(phase),
-        "run {name} has ended ({phase:?}): there is nothing to steer"
+        !has_ended(phase(&run)),
+        "run {name} has ended ({:?}): there is nothing to steer",
+        phase(&run)
     );
     let (wishes, effect) = decide(&run)?;
     let by = std::env::var("USER").unwrap_or_default();
@@ -155,16 +148,27 @@ pub(crate) async fn pick(runs: &Api<Run>, name: Option<&str>) -> anyhow::Result<
         .list(&ListParams::default())
         .await
         .context("failed to list the runs: does `windlass up` run?")?;
-    let phase = |run: &Run| {
-        run.status
-            .as_ref()
-            .map(|status| status.phase)
-            .unwrap_or_default()
-    };
     all.items
         .into_iter()
         .max_by_key(|run| (!has_ended(phase(run)), age(run)))
         .context("there is no run in this namespace: name another with --namespace")
+}
+
+/// Refuses a run that failed: it has no runner that could stop.
+fn at_work(run: &Run) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        phase(run) != RunPhase::Failed,
+        "run {} has failed and is not at work: `windlass retry` or `windlass skip` takes it up again",
+        run.name_any()
+    );
+    Ok(())
+}
+
+fn phase(run: &Run) -> RunPhase {
+    run.status
+        .as_ref()
+        .map(|status| status.phase)
+        .unwrap_or_default()
 }
 
 fn has_ended(phase: RunPhase) -> bool {
