@@ -183,7 +183,6 @@ fn format_of(connection: &Connection) -> rusqlite::Result<i64> {
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.execute_batch(&format!(
         "BEGIN; CREATE TABLE IF NOT EXISTS history (revision INTEGER PRIMARY KEY, kind TEXT NOT NULL, \
          namespace TEXT NOT NULL, name TEXT NOT NULL, edge INTEGER NOT NULL, data BLOB NOT NULL); \
@@ -229,9 +228,6 @@ fn failed(error: rusqlite::Error) -> BackendError {
 
 /// Events kept on disk, so that a watch goes on after a restart.
 const LOG_EVENTS: u64 = 4096;
-/// Pages in the write-ahead log until they are brought into the file. Fewer than SQLite's 1,000: the log stays in the
-/// processor's and the disk's caches.
-const LOG_PAGES: u32 = 256;
 /// Commits between two trimmings of the log.
 const TRIM_EVERY: u32 = 256;
 
