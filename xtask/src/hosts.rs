@@ -3,19 +3,18 @@
 //! `up` is the owner's other end: the hosts live as long as it runs. Where it left word of them is one file
 //! in the runtime directory, so the other commands need no name.
 
-use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{self, Stdio};
-use std::time::{Duration, Instant};
+use std::process;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use lab::base::Base;
 use lab::progress::Terminal;
 use lab::{Lab, LabOptions, Presence};
+
+use crate::keeper;
 
 /// What to do with the hosts.
 #[derive(Debug, Subcommand)]
@@ -78,7 +77,7 @@ pub(crate) struct Up {
 /// Runs one of the commands.
 pub(crate) fn run(command: Command) -> Result<()> {
     match command {
-        Command::Up(up) if up.detach => detach(),
+        Command::Up(up) if up.detach => keeper::detach(&record()),
         Command::Up(up) => stay(&up),
         Command::Ssh { name, command } => {
             let mut ssh = current()?.0.ssh_command(&name)?;
@@ -119,14 +118,8 @@ fn stay(up: &Up) -> Result<()> {
     if !up.plain {
         options = options.with_kubernetes(&progress)?;
     }
-    // Blocked before any thread starts, so that the signals wait until they are asked for below.
-    let signals = nix::sys::signal::SigSet::from_iter([
-        nix::sys::signal::Signal::SIGINT,
-        nix::sys::signal::Signal::SIGTERM,
-        nix::sys::signal::Signal::SIGHUP,
-    ]);
     let mut lab = Lab::start(&options, &progress)?;
-    signals.thread_block().context("block signals")?;
+    let signals = keeper::block_signals()?;
     let record = record();
     fs::write(
         &record,
@@ -134,44 +127,8 @@ fn stay(up: &Up) -> Result<()> {
     )
     .with_context(|| format!("write {}", record.display()))?;
     print(&lab);
-    println!("{UP}");
-    std::io::stdout().flush()?;
-    signals.wait().context("wait for a signal")?;
-    eprintln!("stopping the hosts");
-    let _ = fs::remove_file(&record);
+    keeper::keep(&signals, &record)?;
     lab.stop()
-}
-
-/// Runs `up` again in a session of its own and waits until it says that all is up.
-fn detach() -> Result<()> {
-    let log = record().with_extension("log");
-    let errors = fs::File::create(&log).with_context(|| format!("make {}", log.display()))?;
-    let mut child = process::Command::new("setsid")
-        .arg(env::current_exe()?)
-        .args(
-            env::args_os()
-                .skip(1)
-                .filter(|argument| argument != "--detach"),
-        )
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors)
-        .spawn()
-        .context("start in the background")?;
-    let output = child.stdout.take().context("no output to read")?;
-    eprintln!(
-        "starting hosts in the background; progress: {}",
-        log.display()
-    );
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        if line == UP {
-            return Ok(());
-        }
-        println!("{line}");
-    }
-    let text = fs::read_to_string(&log).unwrap_or_default();
-    bail!("the hosts did not start:\n{text}")
 }
 
 fn exec(command: &[String]) -> Result<()> {
@@ -186,16 +143,7 @@ fn exec(command: &[String]) -> Result<()> {
 
 fn down() -> Result<()> {
     let (lab, keeper) = current()?;
-    let keeper = nix::unistd::Pid::from_raw(keeper);
-    nix::sys::signal::kill(keeper, nix::sys::signal::Signal::SIGTERM).context("end the keeper")?;
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while lab.dir().exists() {
-        if Instant::now() > deadline {
-            bail!("{} is still there", lab.dir().display());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    keeper::end(keeper, lab.dir())
 }
 
 fn print(lab: &Lab) {
@@ -224,13 +172,5 @@ fn current() -> Result<(Lab, i32)> {
 }
 
 fn record() -> PathBuf {
-    let runtime = env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|path| path.is_dir());
-    let directory = runtime.unwrap_or_else(lab::cache::dir);
-    let _ = fs::create_dir_all(&directory);
-    directory.join("windlass-hosts")
+    keeper::record("windlass-hosts")
 }
-
-/// The last line that `up` prints.
-const UP: &str = "hosts are up";

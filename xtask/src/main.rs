@@ -10,6 +10,7 @@ mod deploy;
 mod generate;
 mod hosts;
 mod image;
+mod keeper;
 mod test;
 mod testenv;
 mod tools;

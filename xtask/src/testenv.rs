@@ -5,19 +5,17 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{self, Stdio};
-use std::time::{Duration, Instant};
+use std::process;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use lab::base::{self, Base};
 use lab::progress::Terminal;
 use lab::{ControlPlane, Kubernetes, Lab, LabOptions, Node, images, programs};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::Pid;
+
+use crate::keeper;
 
 /// What to do with the test environment.
 #[derive(Debug, Subcommand)]
@@ -62,7 +60,7 @@ pub(crate) struct Up {
 pub(crate) fn run(command: Command) -> Result<()> {
     match command {
         Command::Build => build(),
-        Command::Up(up) if up.detach => detach(),
+        Command::Up(up) if up.detach => keeper::detach(&Record::path()),
         Command::Up(up) => stay(&up),
         Command::Exec { command } => exec(&command),
         Command::Down => down(),
@@ -126,8 +124,6 @@ fn stay(up: &Up) -> Result<()> {
         );
     }
     let progress = Terminal::default();
-    // Blocked in every thread that is still to come, so that the signals wait until they are asked for below.
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     let environment = if up.node {
         let options = LabOptions {
             hosts: 1 + up.hosts,
@@ -137,7 +133,7 @@ fn stay(up: &Up) -> Result<()> {
     } else {
         Environment::ControlPlane(Box::new(ControlPlane::start(up.kubernetes, &progress)?))
     };
-    signals.thread_block().context("block signals")?;
+    let signals = keeper::block_signals()?;
     let record = environment.record();
     record.write()?;
     println!("kubeconfig  {}", record.kubeconfig.display());
@@ -149,39 +145,9 @@ fn stay(up: &Up) -> Result<()> {
         println!("key         {}", node.lab.key_path().display());
     }
     println!("try         cargo xtask testenv exec -- kubectl get --raw /readyz");
-    println!("{UP}");
-    std::io::stdout().flush()?;
-    signals.wait().context("wait for a signal")?;
-    eprintln!("stopping");
-    let _ = fs::remove_file(Record::path());
+    keeper::keep(&signals, &Record::path())?;
     drop(environment);
     Ok(())
-}
-
-/// Runs `up` again in a session of its own and waits until it says that all is up.
-fn detach() -> Result<()> {
-    let log = Record::path().with_extension("log");
-    let errors = fs::File::create(&log).with_context(|| format!("make {}", log.display()))?;
-    let arguments = env::args_os().skip(1).filter(|a| a != "--detach");
-    let mut child = process::Command::new("setsid")
-        .arg(env::current_exe()?)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors)
-        .spawn()
-        .context("start in the background")?;
-    let output = child.stdout.take().context("no output to read")?;
-    eprintln!("starting in the background; progress: {}", log.display());
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        if line == UP {
-            return Ok(());
-        }
-        println!("{line}");
-    }
-    let text = fs::read_to_string(&log).unwrap_or_default();
-    bail!("it did not start:\n{text}")
 }
 
 fn exec(command: &[String]) -> Result<()> {
@@ -208,15 +174,7 @@ fn exec(command: &[String]) -> Result<()> {
 
 fn down() -> Result<()> {
     let record = Record::read()?;
-    kill(record.process()?, Signal::SIGTERM).context("end the keeper")?;
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while record.dir.exists() {
-        if Instant::now() > deadline {
-            bail!("{} is still there", record.dir.display());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    keeper::end(record.process()?, &record.dir)
 }
 
 /// What `up` tells the other commands.
@@ -229,12 +187,7 @@ struct Record {
 
 impl Record {
     fn path() -> PathBuf {
-        let runtime = env::var_os("XDG_RUNTIME_DIR")
-            .map(PathBuf::from)
-            .filter(|path| path.is_dir());
-        let directory = runtime.unwrap_or_else(lab::cache::dir);
-        let _ = fs::create_dir_all(&directory);
-        directory.join("windlass-testenv")
+        keeper::record("windlass-testenv")
     }
 
     fn write(&self) -> Result<()> {
@@ -273,12 +226,7 @@ impl Record {
         Ok(record)
     }
 
-    fn process(&self) -> Result<Pid> {
-        Ok(Pid::from_raw(
-            self.keeper.parse().context("no number of a process")?,
-        ))
+    fn process(&self) -> Result<i32> {
+        self.keeper.parse().context("no number of a process")
     }
 }
-
-/// The last line that `up` prints.
-const UP: &str = "the test environment is up";
