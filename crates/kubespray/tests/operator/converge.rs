@@ -7,7 +7,7 @@ use api::{
 };
 use kube::{
     ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use kubespray::{control::CONVERGE, inputs::Inputs};
 use serde_json::json;
@@ -165,17 +165,8 @@ async fn a_failed_one_is_shown_until_the_next_and_no_name_comes_again() {
     let failed = world.state(ClusterState::Failed).await;
     assert!(is(&failed, "Stalled", "RunFailed"));
     // Its files on a machine must not be taken for those of another run.
-    let all = DeleteParams::default();
-    world
-        .all::<Run>()
-        .delete("first-converge-2", &all)
-        .await
-        .unwrap();
-    world
-        .all::<Run>()
-        .delete("first-create-1", &all)
-        .await
-        .unwrap();
+    world.delete::<Run>("first-converge-2").await;
+    world.delete::<Run>("first-create-1").await;
     world.state(ClusterState::Created).await;
     world.ask("2").await;
     assert_eq!(world.answer("2").await.run.unwrap(), "first-converge-3");

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use api::{Cluster, ClusterNode, Run};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use serde_json::json;
 
 use world::{NAMESPACE, World, condition, is};
@@ -202,11 +202,7 @@ async fn deletion_retains_hosts_unless_told_otherwise() {
         .join(NAMESPACE)
         .join(run.name_any());
     std::fs::create_dir_all(&journal).unwrap();
-    world
-        .all::<Cluster>()
-        .delete("first", &DeleteParams::default())
-        .await
-        .unwrap();
+    world.delete::<Cluster>("first").await;
     world
         .until("first", "ends its run", |c| {
             is(c, "Reconciling", "Deleting")
@@ -218,20 +214,8 @@ async fn deletion_retains_hosts_unless_told_otherwise() {
         Some(api::run::DesiredState::Cancelled)
     );
     world.run_status(&run, json!({"phase": "Cancelled"})).await;
-    for _ in 0..200 {
-        if world
-            .all::<Cluster>()
-            .get_opt("first")
-            .await
-            .unwrap()
-            .is_none()
-        {
-            assert!(!journal.exists());
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the cluster is still there");
+    world.until_gone("first").await;
+    assert!(!journal.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,11 +230,7 @@ async fn deletion_with_reset_runs_reset_first() {
     world
         .until("first", "failed", |c| is(c, "Stalled", "RunFailed"))
         .await;
-    world
-        .all::<Cluster>()
-        .delete("first", &DeleteParams::default())
-        .await
-        .unwrap();
+    world.delete::<Cluster>("first").await;
     let runs = world.run_until(2).await;
     let reset = runs
         .iter()
@@ -259,19 +239,7 @@ async fn deletion_with_reset_runs_reset_first() {
     let inputs = kubespray::inputs::Inputs::from_map(&reset.spec.plan.inputs).unwrap();
     assert_eq!(inputs.operation_variables["reset_confirmation"], "yes");
     world.run_status(reset, json!({"phase": "Succeeded"})).await;
-    for _ in 0..200 {
-        if world
-            .all::<Cluster>()
-            .get_opt("first")
-            .await
-            .unwrap()
-            .is_none()
-        {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the cluster is still there");
+    world.until_gone("first").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

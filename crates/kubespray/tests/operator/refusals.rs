@@ -85,11 +85,7 @@ async fn a_skipped_minor_is_refused_and_the_built_version_stays() {
 async fn the_head_of_the_inventory_can_neither_go_nor_move() {
     let world = World::start().await;
     world.built().await;
-    world
-        .all::<ClusterNode>()
-        .delete("master-1", &DeleteParams::default())
-        .await
-        .unwrap();
+    world.delete::<ClusterNode>("master-1").await;
     world
         .refused(&[
             "ClusterNode/master-1",
@@ -103,11 +99,7 @@ async fn the_head_of_the_inventory_can_neither_go_nor_move() {
     world
         .refused(&["ClusterNode/master-1", "head of kube_control_plane"])
         .await;
-    world
-        .all::<ClusterNode>()
-        .delete("master-2", &DeleteParams::default())
-        .await
-        .unwrap();
+    world.delete::<ClusterNode>("master-2").await;
     world.node("master-1", "master", "10.0.0.1").await;
     world.goes_on().await;
 }
@@ -133,11 +125,7 @@ async fn a_corrected_secret_lets_the_cluster_go_on_at_once() {
     says("it has: id_rsa").await;
     store("ssh-privatekey", "ssh-ed25519 AAAA").await;
     says("not a private key").await;
-    world
-        .all::<Secret>()
-        .delete("ssh", &DeleteParams::default())
-        .await
-        .unwrap();
+    world.delete::<Secret>("ssh").await;
     says("no such Secret").await;
     store(
         "ssh-privatekey",
@@ -204,11 +192,7 @@ async fn the_second_cluster_goes_on_when_the_first_is_gone() {
             is(cluster, "Stalled", "InvalidSpec")
         })
         .await;
-    world
-        .all::<Cluster>()
-        .delete("first", &DeleteParams::default())
-        .await
-        .unwrap();
+    world.delete::<Cluster>("first").await;
     world
         .until("second", "goes on", |cluster| {
             is(cluster, "Reconciling", "WaitingForHosts")
@@ -236,7 +220,7 @@ async fn a_reset_that_lost_what_it_needs_is_not_passed_over() {
         .delete_collection(&none, &all)
         .await
         .unwrap();
-    world.all::<Cluster>().delete("first", &none).await.unwrap();
+    world.delete::<Cluster>("first").await;
     world
         .until("first", "says that no host was reset", |cluster| {
             let message = condition(cluster, "Stalled").map_or("", |stalled| stalled.2);
@@ -246,12 +230,5 @@ async fn a_reset_that_lost_what_it_needs_is_not_passed_over() {
     world
         .cluster("first", json!({"deletionPolicy": "Retain"}))
         .await;
-    let clusters = world.all::<Cluster>();
-    let gone = kube::runtime::wait::await_condition(clusters, "first", |now: Option<&Cluster>| {
-        now.is_none()
-    });
-    tokio::time::timeout(std::time::Duration::from_secs(10), gone)
-        .await
-        .unwrap()
-        .unwrap();
+    world.until_gone("first").await;
 }

@@ -8,7 +8,8 @@ use k8s_openapi::api::{core::v1::Namespace, events::v1::Event};
 use kapi::fault::Faults;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
 };
 use kubespray::{Options, supervisor::Command};
 use serde_json::{Value, json};
@@ -80,6 +81,28 @@ impl World {
                 &Patch::Apply(&object),
             )
             .await
+            .unwrap();
+    }
+
+    pub async fn delete<K>(&self, name: &str)
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug,
+    {
+        self.all::<K>()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    /// Waits until the cluster is gone.
+    pub async fn until_gone(&self, name: &str) {
+        let gone = await_condition(self.all(), name, |now: Option<&Cluster>| now.is_none());
+        tokio::time::timeout(Duration::from_secs(10), gone)
+            .await
+            .unwrap()
             .unwrap();
     }
 
