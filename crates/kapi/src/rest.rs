@@ -6,6 +6,7 @@ pub(crate) mod body;
 pub(crate) mod check;
 pub(crate) mod delete;
 pub(crate) mod discovery;
+pub(crate) mod listing;
 pub(crate) mod negotiate;
 pub(crate) mod read;
 pub(crate) mod request;

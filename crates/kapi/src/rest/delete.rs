@@ -8,9 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, body, bytes_response, json_response,
+    Api, body, json_response, listing,
     negotiate::View,
-    read::concatenate,
     read::{find, within},
     request::{Call, dry_run, unsupported},
     success,
@@ -100,10 +99,7 @@ pub(crate) async fn collection(api: &Api, call: &Call, request: Request) -> Resu
         }
     }
     let metadata = json!({"resourceVersion": snapshot.revision.to_string()});
-    Ok(bytes_response(
-        StatusCode::OK,
-        concatenate(resource, &metadata, &deleted),
-    ))
+    Ok(listing::respond(resource, &metadata, deleted))
 }
 
 /// Deletes an object, or marks it as deleted if finalizers hold it.

@@ -9,15 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Api, bytes_response, json_response,
+    Api, bytes_response, json_response, listing,
     negotiate::{View, metadata_only, present},
     request::Call,
 };
 use crate::{
-    events,
     failure::{Cause, Failure, Result},
     pipeline,
-    registry::{Form, Resource},
+    registry::Resource,
     selector::Selector,
     store::{Key, Object, Snapshot},
 };
@@ -94,48 +93,8 @@ pub(crate) fn list(api: &Api, call: &Call, view: View) -> Result<Response> {
                 }),
             ))
         }
-        View::Plain => Ok(bytes_response(
-            StatusCode::OK,
-            concatenate(resource, &metadata, &page.objects),
-        )),
+        View::Plain => Ok(listing::respond(resource, &metadata, page.objects)),
     }
-}
-
-/// A list is its objects' bytes, one after the other: nothing is parsed.
-pub(crate) fn concatenate(
-    resource: &Resource,
-    metadata: &Value,
-    objects: &[Arc<Object>],
-) -> Vec<u8> {
-    let mut metadata = metadata.clone();
-    if resource.form == Form::Custom && metadata.get("continue").is_none() {
-        // Lists of custom kinds have it in any case.
-        metadata["continue"] = json!("");
-    }
-    let size: usize = objects.iter().map(|object| object.bytes.len() + 1).sum();
-    let mut out = Vec::with_capacity(size + 256);
-    out.extend_from_slice(
-        format!(
-            "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
-            resource.kind,
-            resource.api_version()
-        )
-        .as_bytes(),
-    );
-    for (index, object) in objects.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        if resource.form == Form::NewEvent {
-            let mut value = object.value();
-            events::to_events(&mut value);
-            out.extend_from_slice(value.to_string().as_bytes());
-        } else {
-            out.extend_from_slice(&object.bytes);
-        }
-    }
-    out.extend_from_slice(b"]}");
-    out
 }
 
 fn page(api: &Api, call: &Call, resource: &Resource, selector: &Selector) -> Result<Page> {
