@@ -34,6 +34,10 @@ pub const GENERATIONS: &str = "windlass.dev/generations-before";
 
 /// How the mark of a copy begins.
 const ARRIVING: &str = "being moved here from ";
+/// How the mark of what is being moved away begins.
+const LEAVING: &str = "being moved to ";
+/// How the mark of a Cluster begins whose move is being taken back.
+const RETURNING: &str = "being taken back from ";
 
 /// What the condition and the Event of a Cluster that is being moved are called.
 const REASON: &str = "Moving";
@@ -45,7 +49,18 @@ pub fn host_keys_name(cluster: &str) -> String {
 
 /// The mark of what is being moved to `place`.
 pub fn leaving(place: &str) -> String {
-    format!("being moved to {place}")
+    format!("{LEAVING}{place}")
+}
+
+/// The mark of a Cluster whose move to `place` is being taken back.
+pub fn returning(place: &str) -> String {
+    format!("{RETURNING}{place}")
+}
+
+/// Where to an object is being moved, or was before its move began to be taken back; none: it is a copy.
+pub fn destination(mark: &str) -> Option<&str> {
+    let leaving = mark.strip_prefix(LEAVING);
+    leaving.or_else(|| mark.strip_prefix(RETURNING))
 }
 
 /// The mark of the copy of what is being moved from `place`.

@@ -349,9 +349,9 @@ pub(crate) struct Converge {
 /// Options of `move`.
 #[derive(Args, Debug)]
 pub(crate) struct Move {
-    /// The kubeconfig of the API to move to
-    #[arg(long, value_name = "FILE")]
-    pub(crate) to_kubeconfig: PathBuf,
+    /// The kubeconfig of the API to move to; --abort works without it, for an API that is lost
+    #[arg(long, required_unless_present = "abort", value_name = "FILE")]
+    pub(crate) to_kubeconfig: Option<PathBuf>,
     /// The context of that kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     pub(crate) to_context: Option<String>,
@@ -361,6 +361,9 @@ pub(crate) struct Move {
     /// Check everything and list what would be moved; nothing is written
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Take back a move that was stopped before its point of no return: delete the copies there, go on here
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) abort: bool,
     /// How long a run that is at work may take to pause at a task boundary
     #[arg(long, default_value = "10m", value_name = "DURATION")]
     pub(crate) timeout: api::Duration,

@@ -8,17 +8,9 @@
 //!
 //! Objects are handled as JSON, not as types: what a newer Windlass wrote must arrive whole.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io::Write as _, path::PathBuf, time::Duration};
 
 use anyhow::Context;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
 use serde::Serialize;
 
 use crate::cli::{Global, Move, Output};
@@ -27,10 +19,13 @@ mod carry;
 mod graph;
 mod host_keys;
 mod preflight;
+mod reach;
+mod served;
 mod settle;
 mod side;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 use side::Side;
 
@@ -52,7 +47,7 @@ pub(crate) struct Wish {
     data: Option<PathBuf>,
 }
 
-/// What a move did, or would do.
+/// What a move or its undoing did, or would do.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
@@ -60,9 +55,10 @@ pub(crate) struct Summary {
     outcome: Outcome,
     /// The namespace here.
     namespace: String,
-    /// The namespace there.
-    to_namespace: String,
-    /// What was carried, in the order of their creation, as KIND/NAME.
+    /// The namespace there, if another side was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_namespace: Option<String>,
+    /// What was carried, in the order of their creation, or what of it was deleted there again; as KIND/NAME.
     objects: Vec<String>,
     /// What a person should know.
     warnings: Vec<String>,
@@ -77,6 +73,10 @@ enum Outcome {
     MovedBefore,
     /// Nothing was done: it was asked for.
     Planned,
+    /// Nothing is there, and everything here is at work again.
+    TakenBack,
+    /// Nothing was on its way.
+    NothingToTakeBack,
 }
 
 /// Where a move tells how far it is.
@@ -107,38 +107,26 @@ pub(crate) async fn relocate(global: &Global, options: &Move) -> anyhow::Result<
     let source = Side::find(global.client().await?, &global.namespace)
         .await
         .context("the API here (--kubeconfig) cannot be used")?;
-    let target = client(&options.to_kubeconfig, options.to_context.as_deref()).await?;
-    let target = Side::find(target, &to_namespace).await.with_context(|| {
-        format!(
-            "the API there (--to-kubeconfig {}) cannot be used",
-            options.to_kubeconfig.display()
-        )
-    })?;
-    let summary = if options.dry_run {
-        plan(&source, &target, &wish).await?
+    let target = match &options.to_kubeconfig {
+        Some(file) => Some(reach::there(file, options.to_context.as_deref(), &to_namespace).await?),
+        None => None,
+    };
+    let summary = if options.abort {
+        undo::take_back(&source, target.as_ref(), &tell).await?
     } else {
-        carry_over(&source, &target, &wish, &tell).await?
+        let target = target.context("--to-kubeconfig is not set")?;
+        if options.dry_run {
+            plan(&source, &target, &wish).await?
+        } else {
+            carry_over(&source, &target, &wish, &tell).await?
+        }
     };
     show(&summary, options.output)
 }
 
-async fn client(file: &Path, context: Option<&str>) -> anyhow::Result<Client> {
-    let shown = file.display();
-    let kubeconfig = Kubeconfig::read_from(file)
-        .with_context(|| format!("failed to read the kubeconfig {shown} (--to-kubeconfig)"))?;
-    let options = KubeConfigOptions {
-        context: context.map(str::to_owned),
-        ..KubeConfigOptions::default()
-    };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .with_context(|| format!("failed to use the kubeconfig {shown} (--to-kubeconfig)"))?;
-    config.connect_timeout = Some(Duration::from_secs(10));
-    Client::try_from(config).context("failed to make a client")
-}
-
 /// What would be done.
 async fn plan(source: &Side, target: &Side, wish: &Wish) -> anyhow::Result<Summary> {
+    preflight::may_move(source, target).await?;
     let graph = graph::read(source).await?;
     if graph.clusters().next().is_none() {
         return moved_before(source, target).await;
@@ -157,7 +145,7 @@ async fn plan(source: &Side, target: &Side, wish: &Wish) -> anyhow::Result<Summa
     Ok(Summary {
         outcome: Outcome::Planned,
         namespace: source.namespace.clone(),
-        to_namespace: target.namespace.clone(),
+        to_namespace: Some(target.namespace.clone()),
         objects,
         warnings,
     })
@@ -170,6 +158,7 @@ pub(crate) async fn carry_over(
     wish: &Wish,
     tell: Tell<'_>,
 ) -> anyhow::Result<Summary> {
+    preflight::may_move(source, target).await?;
     let mut graph = graph::read(source).await?;
     if graph.clusters().next().is_none() {
         return moved_before(source, target).await;
@@ -190,11 +179,14 @@ pub(crate) async fn carry_over(
     }
     carry::take_over(source, target, &graph, tell).await?;
     let left = carry::delete(source, target, &graph, wish, tell).await?;
+    for warning in &left {
+        tell(&format!("warning: {warning}"));
+    }
     warnings.extend(left);
     Ok(Summary {
         outcome: Outcome::Moved,
         namespace: source.namespace.clone(),
-        to_namespace: target.namespace.clone(),
+        to_namespace: Some(target.namespace.clone()),
         objects: graph.names(),
         warnings,
     })
@@ -214,7 +206,7 @@ async fn moved_before(source: &Side, target: &Side) -> anyhow::Result<Summary> {
     Ok(Summary {
         outcome: Outcome::MovedBefore,
         namespace: source.namespace.clone(),
-        to_namespace: target.namespace.clone(),
+        to_namespace: Some(target.namespace.clone()),
         objects: there.names(),
         warnings: Vec::new(),
     })
@@ -242,6 +234,7 @@ fn text(summary: &Summary) -> String {
         warnings,
     } = summary;
     let count = objects.len();
+    let to_namespace = to_namespace.as_deref().unwrap_or_default();
     match outcome {
         Outcome::Planned => {
             let mut lines = vec![format!(
@@ -257,5 +250,15 @@ fn text(summary: &Summary) -> String {
         Outcome::MovedBefore => format!(
             "nothing to do: what was in namespace {namespace} here was moved before, to namespace {to_namespace} there"
         ),
+        Outcome::TakenBack => {
+            let mut lines = vec![format!(
+                "took the move back: namespace {namespace} here is at work again, {count} copies there were deleted"
+            )];
+            lines.extend(warnings.iter().map(|warning| format!("warning: {warning}")));
+            lines.join("\n")
+        }
+        Outcome::NothingToTakeBack => {
+            format!("nothing to take back: nothing of namespace {namespace} here is on its way")
+        }
     }
 }

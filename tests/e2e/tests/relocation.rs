@@ -1,5 +1,6 @@
-//! A cluster is carried from the embedded API to a real API server while its run waits half way, by commands alone. No host
-//! is needed: the run waits for an approval that it is not given.
+//! A cluster is carried from the embedded API to a real API server while its run waits half way, by commands alone, by
+//! somebody who has there what the guide grants and no more. No host is needed: the run waits for an approval that it is not
+//! given.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -110,6 +111,37 @@ fn manifests(directory: &Path) -> PathBuf {
     file
 }
 
+/// The kubeconfig of somebody who has no rights at first.
+fn impersonating(kubeconfig: &Path, directory: &Path) -> PathBuf {
+    let text = fs::read_to_string(kubeconfig).unwrap();
+    let mut config: Value = serde_saphyr::from_str(&text).unwrap();
+    config["users"][0]["user"]["as"] = "kim".into();
+    let file = directory.join("limited");
+    fs::write(&file, config.to_string()).unwrap();
+    file
+}
+
+/// Grants what the guide says, in one of its two namespaces.
+fn grant(plane: &ControlPlane, directory: &Path, namespace: &str) {
+    let guide = fs::read_to_string(root().join("docs/move.md")).unwrap();
+    let (_, roles) = guide.split_once("```yaml\n").unwrap();
+    let (roles, _) = roles.split_once("```").unwrap();
+    let roles = roles.replace("my-cluster", NAMESPACE);
+    let wanted = format!("namespace: {namespace}}}");
+    let role = roles.split("---\n").find(|role| role.contains(&wanted));
+    let file = directory.join(format!("{namespace}.yaml"));
+    fs::write(&file, role.unwrap()).unwrap();
+    output(plane.kubectl().args(["apply", "-f"]).arg(file)).unwrap();
+    let binding = [
+        "create",
+        "rolebinding",
+        "windlass-move",
+        "--role=windlass-move",
+    ];
+    let of = ["--user=kim", "--namespace", namespace];
+    output(plane.kubectl().args(binding).args(of)).unwrap();
+}
+
 #[test]
 fn a_half_done_run_goes_on_behind_a_real_api_server() {
     let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
@@ -136,20 +168,24 @@ fn a_half_done_run_goes_on_behind_a_real_api_server() {
     fs::write(recorded, "192.0.2.11 ssh-ed25519 AAAA\n").unwrap();
 
     let to = plane.kubeconfig();
+    let limited = impersonating(&to, directory.path());
     let relocate = |more: &[&str]| {
         let mut command = program(&data, &own);
         command
             .args(["move", "--to-kubeconfig"])
-            .arg(&to)
+            .arg(&limited)
             .args(more);
         command
     };
-    let refused = relocate(&[]).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        !refused.status.success() && said.contains("windlass crds"),
-        "{said}"
-    );
+    let refused = |said: &[&str]| {
+        let refused = relocate(&[]).output().unwrap();
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{error}");
+        assert!(said.iter().all(|part| error.contains(part)), "{error}");
+    };
+    refused(&["nothing was changed", "get namespaces", "Namespace default"]);
+    grant(&plane, directory.path(), "default");
+    refused(&["nothing was changed", "windlass crds"]);
     output(
         plane
             .kubectl()
@@ -159,15 +195,39 @@ fn a_half_done_run_goes_on_behind_a_real_api_server() {
     .unwrap();
     let established = ["wait", "--for=condition=Established", "crd", "--all"];
     output(plane.kubectl().args(established)).unwrap();
+    refused(&[
+        "nothing was changed",
+        "right there (--to-kubeconfig) is \"create runs.workflow.windlass.dev\"",
+        "kubectl -n story auth can-i create runs.workflow.windlass.dev",
+    ]);
+    output(plane.kubectl().args(["create", "namespace", NAMESPACE])).unwrap();
+    grant(&plane, directory.path(), NAMESPACE);
     let planned = output(&mut relocate(&["--dry-run"])).unwrap();
     assert!(planned.contains("Run/first-create-1"), "{planned}");
 
-    // Killed as soon as it has copied something.
-    let mut killed = relocate(&[]).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(killed.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().starts_with("copied ClusterNode")));
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    let kill = || {
+        // As soon as it has copied something.
+        let mut killed = relocate(&[]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(killed.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().starts_with("copied ClusterNode")));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+    };
+    kill();
+    let back = output(&mut relocate(&["--abort"])).unwrap();
+    assert!(back.contains("took the move back"), "{back}");
+    for kind in ["clusters", "clusternodes", "runs", "secrets"] {
+        let left = objects(&data, &to, kind);
+        assert!(left.is_empty(), "{left:#?}");
+    }
+    let before = history(&waiting);
+    let waiting = wait_until("the run to go on here", LIMIT, || {
+        let run = run_in(&data, &own, "Waiting");
+        let taken_up = history(&run)[before.len()..].contains(&"RunStarted".to_owned());
+        Ok(taken_up.then_some(run))
+    })
+    .unwrap();
+    kill();
     let there = directory.path().join("there");
     let moved = output(&mut relocate(&["--output", "json"])).unwrap();
     let moved: Value = serde_json::from_str(&moved).unwrap();

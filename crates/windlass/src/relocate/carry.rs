@@ -6,11 +6,11 @@ use anyhow::Context;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ObjectMeta, PostParams},
+    api::{DeleteParams, DynamicObject, ObjectMeta, PostParams},
 };
 use kubespray::{
     cluster::FINALIZER,
-    moving::{MOVED, MOVED_FROM, MOVING},
+    moving::{self, MOVED, MOVED_FROM, MOVING, leaving},
     runner::lease_name,
 };
 use serde_json::json;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{
     Tell, Wish,
     graph::{self, Graph, Uids},
-    side::{FIELD_MANAGER, Item, Kind, Side, is_from, is_marked, origin},
+    side::{FIELD_MANAGER, Item, Kind, Side, has_code, is_from, is_marked, origin},
 };
 
 /// How often everything is copied again that changed while it was copied: the operator may still say a word of its own.
@@ -46,7 +46,7 @@ pub(super) async fn copy(source: &Side, target: &Side, tell: Tell<'_>) -> anyhow
     }
     anyhow::bail!(
         "the copies differ from what is here: {}. If fields are missing there, the kinds there are older: install them with \
-         `windlass crds | kubectl apply --server-side -f -`, then start the same command again",
+         `windlass crds | kubectl apply --server-side -f -`, then start the same command again; --abort takes the move back",
         differences.join("; ")
     )
 }
@@ -204,10 +204,18 @@ pub(super) async fn commit(
     graph: &Graph,
     tell: Tell<'_>,
 ) -> anyhow::Result<()> {
+    let mark = leaving(&target.place());
     for cluster in graph.clusters() {
-        source
-            .patch_metadata(cluster, json!({"annotations": {MOVED: target.place()}}))
-            .await?;
+        let annotations = json!({MOVED: target.place()});
+        let may = |found: &DynamicObject| {
+            anyhow::ensure!(
+                moving::mark(&found.metadata) == Some(&mark),
+                "{}: annotation {MOVING} has changed, so the move is being taken back; end that with --abort",
+                cluster.shown()
+            );
+            Ok(())
+        };
+        source.annotate_if(cluster, annotations, may).await?;
         tell(&format!("marked {} as moved for good", cluster.shown()));
     }
     Ok(())
@@ -341,14 +349,7 @@ async fn unhold(source: &Side, cluster: &Item) -> anyhow::Result<()> {
     });
     match source.patch_metadata(cluster, metadata).await {
         // The operator was faster.
-        Err(error) if is_gone(&error) => Ok(()),
+        Err(error) if has_code(&error, &[404, 409]) => Ok(()),
         patched => patched,
     }
-}
-
-fn is_gone(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<kube::Error>())
-        .any(|error| matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409)))
 }

@@ -144,13 +144,21 @@ impl Graph {
 
     /// An earlier move that did not end must have been to the same place.
     pub(super) fn same_target(&self, target: &Side) -> anyhow::Result<()> {
-        let mark = moving::leaving(&target.place());
+        let (mark, returning) = (
+            moving::leaving(&target.place()),
+            moving::returning(&target.place()),
+        );
         for cluster in self.clusters() {
             let found = moving::mark(&cluster.object.metadata).unwrap_or(&mark);
             anyhow::ensure!(
+                *found != returning,
+                "{}: annotation {MOVING} is {found:?}; end that first, with --abort",
+                cluster.shown()
+            );
+            anyhow::ensure!(
                 *found == mark,
                 "{}: annotation {MOVING} is {found:?}, another move that has not ended; end it first, with the same \
-                 --to-kubeconfig and --to-namespace as then",
+                 --to-kubeconfig and --to-namespace as then, or take it back with --abort",
                 cluster.shown()
             );
         }

@@ -3,8 +3,9 @@
 use anyhow::Context;
 use api::Cluster;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    core::v1::Namespace,
 };
 use kube::{Api, ResourceExt, api::PostParams};
 use kubespray::{
@@ -15,6 +16,7 @@ use kubespray::{
 use super::{
     carry::{check_own, is_adopted},
     graph::Graph,
+    served,
     side::{Kind, Side},
 };
 
@@ -24,50 +26,103 @@ const BUNDLE: &str = "/opt/windlass/bundle";
 /// How many questions are asked at once.
 const AT_ONCE: usize = 8;
 
+/// Group, resource with its subresource, and verbs.
+pub(super) type Right = (&'static str, &'static str, &'static [&'static str]);
+
 /// What is needed of the side that is left.
-const HERE: [(&str, &str, &[&str]); 5] = [
+pub(super) const HERE: [Right; 6] = [
+    (KUBESPRAY, "clusters", &["list", "get", "patch", "delete"]),
     (
-        "kubespray.k8s.io",
-        "clusters",
-        &["list", "get", "patch", "delete"],
-    ),
-    (
-        "kubespray.k8s.io",
+        KUBESPRAY,
         "clusternodes",
         &["list", "get", "patch", "delete"],
     ),
-    (
-        "workflow.windlass.dev",
-        "runs",
-        &["list", "get", "patch", "delete"],
-    ),
-    ("", "secrets", &["list", "get", "patch", "delete"]),
-    (
-        "coordination.k8s.io",
-        "leases",
-        &["get", "create", "update", "delete"],
-    ),
+    (WORKFLOW, "runs", &["list", "get", "patch", "delete"]),
+    // Recorded keys of hosts are put into one.
+    ("", "secrets", &["list", "get", "create", "patch", "delete"]),
+    ("", "configmaps", &["list", "get", "delete"]),
+    (LEASES, "leases", &["get", "create", "update", "delete"]),
 ];
 
 /// What is needed of the side that takes over.
-const THERE: [(&str, &str, &[&str]); 4] = [
+pub(super) const THERE: [Right; 8] = [
     (
-        "kubespray.k8s.io",
+        KUBESPRAY,
         "clusters",
         &["list", "get", "create", "update", "patch"],
     ),
+    (KUBESPRAY, "clusters/status", &["patch"]),
     (
-        "kubespray.k8s.io",
+        KUBESPRAY,
         "clusternodes",
         &["list", "get", "create", "update", "patch"],
     ),
+    (KUBESPRAY, "clusternodes/status", &["patch"]),
     (
-        "workflow.windlass.dev",
+        WORKFLOW,
         "runs",
         &["list", "get", "create", "update", "patch"],
     ),
+    (WORKFLOW, "runs/status", &["patch"]),
     ("", "secrets", &["list", "get", "create", "update", "patch"]),
+    (
+        "",
+        "configmaps",
+        &["list", "get", "create", "update", "patch"],
+    ),
 ];
+
+/// What taking back needs of the side that was being left.
+pub(super) const BACK_HERE: [Right; 6] = [
+    (KUBESPRAY, "clusters", &["list", "get", "patch"]),
+    (KUBESPRAY, "clusternodes", &["list", "get", "patch"]),
+    (WORKFLOW, "runs", &["list", "get", "patch"]),
+    ("", "secrets", &["list", "get"]),
+    ("", "configmaps", &["list", "get"]),
+    (LEASES, "leases", &["get", "delete"]),
+];
+
+/// What taking back needs of the other side.
+pub(super) const BACK_THERE: [Right; 5] = [
+    (KUBESPRAY, "clusters", &["list", "delete"]),
+    (KUBESPRAY, "clusternodes", &["list", "delete"]),
+    (WORKFLOW, "runs", &["list", "delete"]),
+    ("", "secrets", &["list", "delete"]),
+    ("", "configmaps", &["list", "delete"]),
+];
+
+const KUBESPRAY: &str = "kubespray.k8s.io";
+const WORKFLOW: &str = "workflow.windlass.dev";
+const LEASES: &str = "coordination.k8s.io";
+
+/// How messages call the two sides.
+const SOURCE: &str = "here (--kubeconfig)";
+const TARGET: &str = "there (--to-kubeconfig)";
+
+/// Refuses a move to where there is nothing to take it, or that one's rights do not reach for, before objects are read.
+pub(super) async fn may_move(source: &Side, target: &Side) -> anyhow::Result<()> {
+    let mut problems: Vec<Problem> = same(source, target).into_iter().collect();
+    if problems.is_empty() {
+        problems.extend(served::missing(target).await?);
+    }
+    // Of kinds that are not served an API may not tell one's rights.
+    if problems.is_empty() {
+        problems.extend(rights(source, SOURCE, &HERE).await?);
+        problems.extend(rights(target, TARGET, &THERE).await?);
+        problems.extend(namespace_right(target).await?);
+    }
+    refuse(&problems)
+}
+
+/// As [`may_move`], of taking one back.
+pub(super) async fn may_take_back(source: &Side, target: Option<&Side>) -> anyhow::Result<()> {
+    let mut problems = rights(source, SOURCE, &BACK_HERE).await?;
+    if let Some(target) = target {
+        problems.extend(same(source, target));
+        problems.extend(rights(target, TARGET, &BACK_THERE).await?);
+    }
+    refuse(&problems)
+}
 
 /// Refuses what cannot work, with every reason; returns what a person should know.
 pub(super) async fn check(
@@ -75,25 +130,25 @@ pub(super) async fn check(
     target: &Side,
     graph: &Graph,
 ) -> anyhow::Result<Vec<String>> {
-    let mut problems: Vec<Problem> = same(source, target).into_iter().collect();
-    if problems.is_empty() {
-        problems.extend(kinds(target).await?);
-    }
-    if problems.is_empty() {
-        problems.extend(rights(source, "here (--kubeconfig)", &HERE).await?);
-        problems.extend(rights(target, "there (--to-kubeconfig)", &THERE).await?);
-    }
+    let (mut problems, unseen) = served::older(target, graph).await?;
     if problems.is_empty() {
         problems.extend(leaving(graph));
         problems.extend(occupied(source, target, graph).await?);
     }
+    refuse(&problems)?;
+    let mut warnings = warnings(graph);
+    warnings.extend(unseen);
+    Ok(warnings)
+}
+
+fn refuse(problems: &[Problem]) -> anyhow::Result<()> {
     let lines: Vec<_> = problems.iter().map(Problem::to_string).collect();
     anyhow::ensure!(
         lines.is_empty(),
         "nothing was moved and nothing was changed:\n  {}",
         lines.join("\n  ")
     );
-    Ok(warnings(graph))
+    Ok(())
 }
 
 fn same(source: &Side, target: &Side) -> Option<Problem> {
@@ -107,80 +162,66 @@ fn same(source: &Side, target: &Side) -> Option<Problem> {
     })
 }
 
-/// Whether the kinds are served there, in the version that is used here.
-async fn kinds(target: &Side) -> anyhow::Result<Vec<Problem>> {
-    let mut problems = Vec::new();
-    for kind in Kind::ALL.into_iter().filter(|kind| kind.is_ours()) {
-        let resource = kind.resource();
-        let served = target
-            .client
-            .list_api_group_resources(&resource.api_version)
-            .await;
-        let served = match served {
-            Ok(list) => list.resources,
-            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-            Err(error) => {
-                return Err(
-                    anyhow::Error::new(error).context("failed to ask which kinds are served there")
-                );
-            }
-        };
-        let has = |name: &str| served.iter().any(|served| served.name == name);
-        if !has(&resource.plural) || !has(&format!("{}/status", resource.plural)) {
-            problems.push(Problem::new(
-                format!("{kind:?} apiVersion"),
-                &resource.api_version,
-                "it is not served there",
-                "install the kinds: windlass crds | kubectl apply --server-side -f -",
-            ));
-        }
-    }
-    Ok(problems)
-}
-
-async fn rights(
-    side: &Side,
-    place: &str,
-    needs: &[(&'static str, &'static str, &[&'static str])],
-) -> anyhow::Result<Vec<Problem>> {
+async fn rights(side: &Side, place: &str, needs: &[Right]) -> anyhow::Result<Vec<Problem>> {
     let asked = needs.iter().flat_map(|(group, resource, verbs)| {
-        verbs.iter().map(move |verb| (*group, *resource, *verb))
+        let ask = move |verb: &&str| attributes(side, group, resource, verb);
+        verbs.iter().map(ask)
     });
     let missing: Vec<_> = stream::iter(asked)
-        .map(|(group, resource, verb)| async move {
-            let may = may(side, group, resource, verb).await?;
-            anyhow::Ok((!may).then_some((resource, verb)))
+        .map(|asked| async move {
+            let may = may(side, &asked).await?;
+            anyhow::Ok((!may).then_some(asked))
         })
         .buffered(AT_ONCE)
         .try_filter_map(|missing| async move { Ok(missing) })
         .try_collect()
         .await?;
     Ok(missing
-        .into_iter()
-        .map(|(resource, verb)| {
-            Problem::new(
-                format!("right {place}"),
-                format!("{verb} {resource}"),
-                format!("you do not have it in namespace {}", side.namespace),
-                format!(
-                    "have it granted; check: kubectl -n {} auth can-i {verb} {resource}",
-                    side.namespace
-                ),
-            )
-        })
+        .iter()
+        .map(|asked| missing_right(place, asked))
         .collect())
 }
 
-async fn may(side: &Side, group: &str, resource: &str, verb: &str) -> anyhow::Result<bool> {
+/// The Namespace there is looked at, and made if it is missing.
+async fn namespace_right(target: &Side) -> anyhow::Result<Option<Problem>> {
+    let mut asked = attributes(target, "", "namespaces", "get");
+    asked.name = Some(target.namespace.clone());
+    if may(target, &asked).await? {
+        let namespaces = Api::<Namespace>::all(target.client.clone());
+        let found = namespaces.get_opt(&target.namespace).await;
+        if found
+            .context("failed to look for the Namespace there")?
+            .is_some()
+        {
+            return Ok(None);
+        }
+        asked = ResourceAttributes {
+            namespace: None,
+            ..attributes(target, "", "namespaces", "create")
+        };
+        if may(target, &asked).await? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(missing_right(TARGET, &asked)))
+}
+
+fn attributes(side: &Side, group: &str, resource: &str, verb: &str) -> ResourceAttributes {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    ResourceAttributes {
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: Some(subresource.to_owned()),
+        verb: Some(verb.to_owned()),
+        namespace: Some(side.namespace.clone()),
+        ..ResourceAttributes::default()
+    }
+}
+
+async fn may(side: &Side, asked: &ResourceAttributes) -> anyhow::Result<bool> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                verb: Some(verb.to_owned()),
-                namespace: Some(side.namespace.clone()),
-                ..ResourceAttributes::default()
-            }),
+            resource_attributes: Some(asked.clone()),
             ..SelfSubjectAccessReviewSpec::default()
         },
         ..SelfSubjectAccessReview::default()
@@ -190,6 +231,44 @@ async fn may(side: &Side, group: &str, resource: &str, verb: &str) -> anyhow::Re
         .await
         .context("failed to ask for one's rights")?;
     Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// What is said of a right that is not there, with the command that tells when it is.
+fn missing_right(place: &str, asked: &ResourceAttributes) -> Problem {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    let (verb, mut resource) = (text(&asked.verb), text(&asked.resource));
+    if let Some(group) = asked.group.as_deref().filter(|group| !group.is_empty()) {
+        resource = format!("{resource}.{group}");
+    }
+    let (mut right, mut command) = (
+        format!("{verb} {resource}"),
+        format!("auth can-i {verb} {resource}"),
+    );
+    if let Some(name) = &asked.name {
+        command = format!("{command}/{name}");
+    }
+    if let Some(part) = asked.subresource.as_deref().filter(|part| !part.is_empty()) {
+        right = format!("{right}/{part}");
+        command = format!("{command} --subresource={part}");
+    }
+    let (scope, role, flag) = match &asked.namespace {
+        Some(namespace) => (
+            format!("in namespace {namespace}"),
+            "a Role and a RoleBinding",
+            format!("-n {namespace} "),
+        ),
+        None => (
+            "for the whole API".to_owned(),
+            "a ClusterRole and a ClusterRoleBinding",
+            String::new(),
+        ),
+    };
+    Problem::new(
+        format!("right {place}"),
+        right,
+        format!("you do not have it {scope}"),
+        format!("have it granted by {role}; check: kubectl {flag}{command}"),
+    )
 }
 
 /// What is on its way out here has nowhere to go.

@@ -24,6 +24,9 @@ use super::{
     side::{Item, Kind, Side, is_marked},
 };
 
+/// How the name begins under which a move holds a cluster's Lease.
+pub(super) const HOLDER: &str = "windlass move to ";
+
 /// How often a run that is to pause is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -84,7 +87,7 @@ async fn take(
     let claim = Claim {
         name: lease_name(&cluster.name()),
         // The same at every try, so that the next one may go on.
-        holder: format!("windlass move to {}", target.place()),
+        holder: format!("{HOLDER}{}", target.place()),
         generation: i64::MAX,
         owner: Some(OwnerReference {
             api_version: resource.api_version,
@@ -112,7 +115,7 @@ async fn take(
         anyhow::ensure!(
             Instant::now() < deadline,
             "--timeout {}s: {waiting} has not paused, and its runner holds the cluster's Lease. Everything is still here and \
-             marked; start the same command again, with a longer --timeout",
+             marked; start the same command again, with a longer --timeout, or take the move back with --abort",
             wish.timeout.as_secs()
         );
         if waiting != told {

@@ -13,6 +13,8 @@ use kube::{
 use kubespray::moving::{MOVED_FROM, MOVING};
 use serde_json::{Value, json};
 
+use super::reach;
+
 /// The field manager of copies, until they have the managers of their originals.
 pub(super) const FIELD_MANAGER: &str = "windlass-move";
 
@@ -106,8 +108,9 @@ impl Side {
                 Err(error) => failure = Some(error),
             }
         }
-        let failure = failure.map_or_else(|| anyhow::anyhow!("no answer"), anyhow::Error::new);
-        Err(failure.context("failed to get Namespace default, whose uid tells the two APIs apart"))
+        let failure = failure.context("no Namespace was asked for")?;
+        let why = reach::why(&failure);
+        Err(anyhow::Error::new(failure).context(why))
     }
 
     /// What the marks name it by.
@@ -184,6 +187,29 @@ impl Side {
             .with_context(|| self.failed("patch", item.kind, &item.name()))
     }
 
+    /// Annotates this very object if `may` agrees to what it is at that moment: of two who decide, one comes first.
+    pub(super) async fn annotate_if(
+        &self,
+        item: &Item,
+        annotations: Value,
+        may: impl Fn(&DynamicObject) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        loop {
+            let found = self.get(item.kind, &item.name()).await?;
+            let found = found
+                .filter(|found| found.object.uid() == item.object.uid())
+                .with_context(|| format!("{} is gone", item.shown()))?;
+            may(&found.object)?;
+            let metadata = json!({
+                "annotations": annotations, "resourceVersion": found.object.resource_version(),
+            });
+            match self.patch_metadata(&found, metadata).await {
+                Err(error) if has_code(&error, &[409]) => {}
+                patched => return patched,
+            }
+        }
+    }
+
     pub(super) async fn apply_status(
         &self,
         item: &Item,
@@ -227,6 +253,14 @@ impl Side {
     fn failed(&self, verb: &str, kind: Kind, name: &str) -> String {
         format!("failed to {verb} {kind:?} {name} in {}", self.place()).replace("  ", " ")
     }
+}
+
+/// Whether an API answered one of these.
+pub(super) fn has_code(error: &anyhow::Error, codes: &[u16]) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<kube::Error>())
+        .any(|error| matches!(error, kube::Error::Api(status) if codes.contains(&status.code)))
 }
 
 /// What a copy says of where it is from.

@@ -1,4 +1,4 @@
-//! A move between two embedded APIs: whole, refused, and stopped at every write, before and after it took effect.
+//! A move between two embedded APIs: whole, refused, taken back, and stopped at every write, before and after it took effect.
 
 use std::{
     collections::BTreeMap,
@@ -29,13 +29,15 @@ use super::{
     side::{Kind, Side},
 };
 
+mod access;
+mod taken_back;
+
 /// The namespace of a test that has the servers for itself.
 const TEAM: &str = "team";
 
 /// An embedded API for one test.
 struct Server {
     api: kapi::Server,
-    _directory: tempfile::TempDir,
 }
 
 impl Server {
@@ -46,17 +48,8 @@ impl Server {
     async fn serving(
         crds: Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>,
     ) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let api = kapi::Server::open(kapi::Options {
-            data_dir: directory.path().to_owned(),
-            crds,
-            listen: None,
-        })
-        .await
-        .unwrap();
         Self {
-            api,
-            _directory: directory,
+            api: kapi::Server::in_memory(&crds).await.unwrap(),
         }
     }
 
@@ -428,6 +421,48 @@ impl Watch {
     }
 }
 
+impl Watch {
+    /// Watches what is in a namespace here.
+    async fn over(
+        here: &Server,
+        there: &Server,
+        namespace: &str,
+        stop: Option<(usize, Edge)>,
+    ) -> Arc<Self> {
+        let graph = super::graph::read(&here.side(namespace).await).await;
+        let names = graph.unwrap().items;
+        Arc::new(Self {
+            here: here.client(),
+            there: there.client(),
+            namespace: namespace.to_owned(),
+            names: names.iter().map(|item| (item.kind, item.name())).collect(),
+            writes: AtomicUsize::new(0),
+            stop,
+            stopped: Notify::new(),
+            violations: Mutex::default(),
+        })
+    }
+
+    async fn sides(self: &Arc<Self>, here: &Server, there: &Server) -> (Side, Side) {
+        let source = Side::find(self.around(here.api.router()), &self.namespace).await;
+        let target = Side::find(self.around(there.api.router()), &self.namespace).await;
+        (source.unwrap(), target.unwrap())
+    }
+
+    /// What a command comes to, if it is not stopped: what the process was about to do is then never done.
+    async fn unless_stopped<T>(&self, command: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            finished = command => Some(finished),
+            () = self.stopped.notified() => None,
+        }
+    }
+
+    fn assert_no_violation(&self) {
+        let violations = self.violations.lock().unwrap();
+        assert!(violations.is_empty(), "{:?}: {violations:#?}", self.stop);
+    }
+}
+
 /// Moves with a stop, then again without; how many writes the first try made. The servers are shared, the namespace is not.
 async fn stopped_at(here: &Server, there: &Server, stop: Option<(usize, Edge)>) -> usize {
     let namespace = match stop {
@@ -436,39 +471,18 @@ async fn stopped_at(here: &Server, there: &Server, stop: Option<(usize, Edge)>) 
     };
     populate(&here.client(), &namespace).await;
     let before = picture(&here.client(), &namespace).await;
-    let graph = super::graph::read(&here.side(&namespace).await).await;
-    let names = graph.unwrap().items;
-    let watch = |stop| {
-        Arc::new(Watch {
-            here: here.client(),
-            there: there.client(),
-            namespace: namespace.clone(),
-            names: names.iter().map(|item| (item.kind, item.name())).collect(),
-            writes: AtomicUsize::new(0),
-            stop,
-            stopped: Notify::new(),
-            violations: Mutex::default(),
-        })
-    };
-    let moved = async |watch: &Arc<Watch>| {
-        let source = Side::find(watch.around(here.api.router()), &namespace).await?;
-        let target = Side::find(watch.around(there.api.router()), &namespace).await?;
-        carry_over(&source, &target, &wish(), &|_| {}).await
-    };
-    let first = watch(stop);
-    let finished = tokio::select! {
-        finished = moved(&first) => Some(finished),
-        // What the process was about to do is never done.
-        () = first.stopped.notified() => None,
-    };
+    let first = Watch::over(here, there, &namespace, stop).await;
+    let second = Watch::over(here, there, &namespace, None).await;
+    let (source, target) = first.sides(here, there).await;
+    let finished = first
+        .unless_stopped(carry_over(&source, &target, &wish(), &|_| {}))
+        .await;
     assert_eq!(finished.is_none(), stop.is_some(), "{stop:?}: {finished:?}");
-    let second = watch(None);
-    let again = moved(&second).await;
+    let (source, target) = second.sides(here, there).await;
+    let again = carry_over(&source, &target, &wish(), &|_| {}).await;
     assert!(again.is_ok(), "{stop:?}: {again:?}");
-    for watch in [&first, &second] {
-        let violations = watch.violations.lock().unwrap();
-        assert!(violations.is_empty(), "{stop:?}: {violations:#?}");
-    }
+    first.assert_no_violation();
+    second.assert_no_violation();
     assert_moved(&before, here, there, &namespace).await;
     first.writes.load(Ordering::SeqCst)
 }

@@ -1,0 +1,253 @@
+//! Moves that are taken back.
+
+use super::{super::undo::take_back, *};
+
+/// Nothing is there, and everything here is as it was before.
+async fn assert_back(
+    before: &BTreeMap<String, Value>,
+    here: &Server,
+    there: &Server,
+    namespace: &str,
+) {
+    assert_eq!(&picture(&here.client(), namespace).await, before);
+    assert_eq!(picture(&there.client(), namespace).await, BTreeMap::new());
+    assert_at_work(here, namespace).await;
+    assert_eq!(lease(here, namespace).await, None);
+    let (source, target) = (here.side(namespace).await, there.side(namespace).await);
+    let again = take_back(&source, Some(&target), &|_| {}).await.unwrap();
+    assert_eq!(again.outcome, Outcome::NothingToTakeBack);
+}
+
+async fn assert_at_work(here: &Server, namespace: &str) {
+    for kind in Kind::ALL {
+        for item in here.side(namespace).await.list(kind).await.unwrap() {
+            let annotations = item.object.annotations();
+            assert!(!annotations.contains_key(MOVING), "{}", item.shown());
+            assert!(!annotations.contains_key(MOVED), "{}", item.shown());
+        }
+    }
+}
+
+/// Who holds the cluster's Lease.
+async fn lease(here: &Server, namespace: &str) -> Option<String> {
+    let found = Api::<Lease>::namespaced(here.client(), namespace)
+        .get_opt(&kubespray::runner::lease_name("first"))
+        .await;
+    found.unwrap()?.spec?.holder_identity
+}
+
+/// Moves a new cluster and stops before a write. Whether there was one, and what was there before.
+async fn move_until(
+    here: &Server,
+    there: &Server,
+    namespace: &str,
+    write: usize,
+) -> (bool, BTreeMap<String, Value>) {
+    populate(&here.client(), namespace).await;
+    let before = picture(&here.client(), namespace).await;
+    let watch = Watch::over(here, there, namespace, Some((write, Edge::Before))).await;
+    let (source, target) = watch.sides(here, there).await;
+    let wish = wish();
+    let moved = carry_over(&source, &target, &wish, &|_| {});
+    let moved = watch.unless_stopped(moved).await;
+    (moved.is_none(), before)
+}
+
+async fn is_moved(here: &Server, namespace: &str) -> bool {
+    let cluster = Api::<Cluster>::namespaced(here.client(), namespace)
+        .get_opt("first")
+        .await
+        .unwrap();
+    cluster.is_none_or(|cluster| cluster.annotations().contains_key(MOVED))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_is_taken_back_from_wherever_it_was_stopped_or_refused_after_its_point_of_no_return()
+{
+    let (here, there) = (Server::start().await, Server::start().await);
+    let (mut taken, mut refused) = (0, 0);
+    for write in 1.. {
+        let namespace = format!("team-{write}");
+        let (stopped, before) = move_until(&here, &there, &namespace, write).await;
+        if !stopped {
+            break;
+        }
+        let watch = Watch::over(&here, &there, &namespace, None).await;
+        let (source, target) = watch.sides(&here, &there).await;
+        let pictures = async || {
+            let here = picture(&here.client(), &namespace).await;
+            (here, picture(&there.client(), &namespace).await)
+        };
+        if is_moved(&here, &namespace).await {
+            let stood = pictures().await;
+            let error = take_back(&source, Some(&target), &|_| {}).await;
+            let error = format!("{:#}", error.unwrap_err());
+            assert!(error.contains("the cluster now"), "{error}");
+            assert_eq!(pictures().await, stood);
+            assert_eq!(watch.writes.load(Ordering::SeqCst), 0);
+            carry_over(&source, &target, &wish(), &|_| {})
+                .await
+                .unwrap();
+            refused += 1;
+        } else {
+            let back = take_back(&source, Some(&target), &|_| {}).await.unwrap();
+            let expected = if write == 1 {
+                Outcome::NothingToTakeBack
+            } else {
+                Outcome::TakenBack
+            };
+            assert_eq!(back.outcome, expected, "{write}");
+            assert_back(&before, &here, &there, &namespace).await;
+            taken += 1;
+        }
+        watch.assert_no_violation();
+    }
+    assert!(taken > 15 && refused > 10, "{taken}, {refused}");
+}
+
+/// Moves until everything is copied and nothing is marked for good.
+async fn copied(here: &Server, there: &Server, namespace: &str) -> BTreeMap<String, Value> {
+    populate(&here.client(), namespace).await;
+    let before = picture(&here.client(), namespace).await;
+    let (source, target) = (here.side(namespace).await, there.side(namespace).await);
+    let graph = super::super::graph::read(&source).await.unwrap();
+    super::super::settle::settle(&source, &target, &graph, &wish(), &|_| {})
+        .await
+        .unwrap();
+    super::super::carry::copy(&source, &target, &|_| {})
+        .await
+        .unwrap();
+    before
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_that_was_stopped_at_any_write_is_ended_by_the_same_command() {
+    let (here, there) = (Server::start().await, Server::start().await);
+    for write in 1.. {
+        let namespace = format!("team-{write}");
+        let before = copied(&here, &there, &namespace).await;
+        let watches = [
+            Watch::over(&here, &there, &namespace, Some((write, Edge::Before))).await,
+            Watch::over(&here, &there, &namespace, None).await,
+        ];
+        let mut stopped = false;
+        for watch in &watches {
+            let (source, target) = watch.sides(&here, &there).await;
+            let back = take_back(&source, Some(&target), &|_| {});
+            match watch.unless_stopped(back).await {
+                Some(back) => assert!(back.is_ok(), "{write}: {back:?}"),
+                None => stopped = true,
+            }
+            watch.assert_no_violation();
+        }
+        assert_back(&before, &here, &there, &namespace).await;
+        if !stopped {
+            assert!(write > 10, "{write}");
+            let (source, target) = (here.side(&namespace).await, there.side(&namespace).await);
+            carry_over(&source, &target, &wish(), &|_| {})
+                .await
+                .unwrap();
+            assert_moved(&before, &here, &there, &namespace).await;
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_move_that_is_still_at_work_cannot_pass_its_point_of_no_return_behind_an_abort() {
+    let (here, there) = (Server::start().await, Server::start().await);
+    let before = copied(&here, &there, TEAM).await;
+    let (source, target) = (here.side(TEAM).await, there.side(TEAM).await);
+    let graph = super::super::graph::read(&source).await.unwrap();
+    let back = take_back(&source, Some(&target), &|_| {}).await.unwrap();
+    assert_eq!(back.outcome, Outcome::TakenBack);
+    let committed = super::super::carry::commit(&source, &target, &graph, &|_| {}).await;
+    let error = format!("{:#}", committed.unwrap_err());
+    assert!(error.contains("taken back"), "{error}");
+    assert_back(&before, &here, &there, TEAM).await;
+}
+
+#[tokio::test]
+async fn the_lease_of_a_runner_that_has_not_paused_stays_its_own() {
+    let (here, there) = (Server::start().await, Server::start().await);
+    populate(&here.client(), TEAM).await;
+    let claim = controller::lease::Claim {
+        name: kubespray::runner::lease_name("first"),
+        holder: "pod/first-converge-2/1".to_owned(),
+        generation: 2,
+        owner: None,
+    };
+    controller::lease::claim(&here.client(), TEAM, &claim, |_| false)
+        .await
+        .unwrap();
+    let (source, target) = (here.side(TEAM).await, there.side(TEAM).await);
+    let mut wish = wish();
+    wish.timeout = Duration::ZERO;
+    let error = carry_over(&source, &target, &wish, &|_| {}).await;
+    let error = format!("{:#}", error.unwrap_err());
+    assert!(error.contains("--abort"), "{error}");
+    take_back(&source, Some(&target), &|_| {}).await.unwrap();
+    assert_at_work(&here, TEAM).await;
+    assert_eq!(lease(&here, TEAM).await, Some(claim.holder));
+}
+
+#[tokio::test]
+async fn without_the_other_side_what_is_here_goes_on_and_the_copies_are_deleted_later() {
+    let (here, there) = (Server::start().await, Server::start().await);
+    let before = copied(&here, &there, TEAM).await;
+    let (source, target) = (here.side(TEAM).await, there.side(TEAM).await);
+    let back = take_back(&source, None, &|_| {}).await.unwrap();
+    assert_eq!(back.outcome, Outcome::TakenBack);
+    assert!(back.warnings[0].contains("copies there"), "{back:?}");
+    assert_at_work(&here, TEAM).await;
+    assert_eq!(picture(&here.client(), TEAM).await, before);
+    let copy = Api::<Cluster>::namespaced(there.client(), TEAM)
+        .get("first")
+        .await
+        .unwrap();
+    assert!(copy.annotations().contains_key(MOVING));
+
+    let back = take_back(&source, Some(&target), &|_| {}).await.unwrap();
+    assert_eq!(back.outcome, Outcome::TakenBack);
+    assert_back(&before, &here, &there, TEAM).await;
+}
+
+#[tokio::test]
+async fn an_abort_that_cannot_be_right_changes_nothing() {
+    let (here, there) = (Server::start().await, Server::start().await);
+    let other = Server::start().await;
+    let (source, target) = (here.side(TEAM).await, there.side(TEAM).await);
+    let refused = async |source: &Side, target: &Side| {
+        let pictures = async || {
+            let here = picture(&here.client(), TEAM).await;
+            (here, picture(&there.client(), TEAM).await)
+        };
+        let before = pictures().await;
+        let error = take_back(source, Some(target), &|_| {}).await.unwrap_err();
+        assert_eq!(pictures().await, before);
+        format!("{error:#}")
+    };
+    let empty = refused(&source, &target).await;
+    assert!(empty.contains("nothing can be taken back"), "{empty}");
+
+    copied(&here, &there, TEAM).await;
+    let elsewhere = refused(&source, &other.side(TEAM).await).await;
+    assert!(
+        elsewhere.contains("annotation windlass.dev/moving is \"being moved to")
+            && elsewhere.contains("--to-kubeconfig"),
+        "{elsewhere}"
+    );
+    let reversed = refused(&target, &source).await;
+    assert!(reversed.contains("from the other one"), "{reversed}");
+    let moving = json!({"metadata": {"annotations": {MOVING: null}}});
+    Api::<Run>::namespaced(there.client(), TEAM)
+        .patch(
+            "first-create-1",
+            &PatchParams::default(),
+            &Patch::Merge(&moving),
+        )
+        .await
+        .unwrap();
+    let live = refused(&source, &target).await;
+    assert!(live.contains("Run/first-create-1"), "{live}");
+}
