@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::time::Duration;
 
 use crate::{
+    definitions::Live,
     failure::Failure,
     registry::Form,
     rest::{
@@ -27,19 +28,17 @@ use crate::{
 pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Follows the store until it is dropped.
-pub(crate) async fn expire(api: Weak<Api>, clock: Clock) {
-    let Some(mut expiry) = api.upgrade().and_then(|api| Expiry::new(&api)) else {
+pub(crate) async fn expire(live: Weak<Live>, clock: Clock) {
+    let now = || live.upgrade().map(|live| live.now());
+    let Some(mut expiry) = now().and_then(|api| Expiry::new(&api)) else {
         return;
     };
-    let Some(mut changed) = api
-        .upgrade()
-        .and_then(|api| api.store.subscribe(expiry.kind))
-    else {
+    let Some(mut changed) = now().and_then(|api| api.store.subscribe(expiry.kind)) else {
         return;
     };
     loop {
         changed.mark_unchanged();
-        match api.upgrade() {
+        match now() {
             Some(api) => expiry.run(&api, clock()).await,
             None => return,
         }
@@ -225,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn one_that_was_written_anew_lives_an_hour_from_then() {
         let server = Server::in_memory(&[]).await.unwrap();
-        let api = server.api();
+        let api = &*server.api();
         let mut expiry = Expiry::new(api).unwrap();
         let kind = expiry.kind;
         let start: Timestamp = Timestamp::now();
@@ -265,9 +264,9 @@ mod tests {
     async fn what_was_there_before_is_due_as_well() {
         let server = Server::in_memory(&[]).await.unwrap();
         create(&server, "one").await;
-        let mut expiry = Expiry::new(server.api()).unwrap();
+        let mut expiry = Expiry::new(&server.api()).unwrap();
         let later = Timestamp::now() + SignedDuration::from_mins(61);
-        expiry.run(server.api(), later).await;
+        expiry.run(&server.api(), later).await;
         let request = Request::get(EVENTS).body(Body::empty()).unwrap();
         let response = server.router().oneshot(request).await.unwrap();
         let list = response.into_body().collect().await.unwrap().to_bytes();

@@ -209,6 +209,12 @@ impl Failure {
         match error {
             WriteError::Conflict => Self::modified(resource, name),
             WriteError::Exists => Self::exists(resource, name),
+            WriteError::Terminating => Self {
+                message: "create not allowed while custom resource definition is terminating"
+                    .into(),
+                details: Some(json!({"group": resource.group, "kind": resource.plural})),
+                ..Self::method_not_allowed()
+            },
             WriteError::Full => Self::new(
                 StatusCode::INSUFFICIENT_STORAGE,
                 "InternalError",

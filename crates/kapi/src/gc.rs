@@ -12,6 +12,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
+    definitions::{CLEANUP, Live, status},
     failure::Failure,
     registry::Form,
     rest::{
@@ -27,15 +28,16 @@ use crate::{
 type Place = (usize, Key);
 
 /// Follows the store until it is dropped.
-pub(crate) async fn collect(api: Weak<Api>) {
-    let Some(mut changed) = api.upgrade().map(|api| api.store.subscribe_all()) else {
+pub(crate) async fn collect(live: Weak<Live>) {
+    let changed = live.upgrade().map(|live| live.now().store.subscribe_all());
+    let Some(mut changed) = changed else {
         return;
     };
     let mut collector = Collector::default();
     loop {
         changed.mark_unchanged();
-        match api.upgrade() {
-            Some(api) => collector.run(&api).await,
+        match live.upgrade() {
+            Some(live) => collector.run(&live).await,
             None => return,
         }
         if changed.changed().await.is_err() {
@@ -48,17 +50,19 @@ pub(crate) async fn collect(api: Weak<Api>) {
 struct Collector {
     /// Position in the history; 0 before the first full pass.
     position: u64,
+    /// How many kinds there were.
+    kinds: usize,
     existing: HashMap<Box<str>, Place>,
     dependents: HashMap<Box<str>, HashSet<Place>>,
     marked: BTreeSet<Place>,
 }
 
 impl Collector {
-    async fn run(&mut self, api: &Api) {
-        self.follow(api);
+    async fn run(&mut self, live: &Live) {
+        self.follow(&live.now());
         // Each place once per pass; what is written here comes back as an event.
         while let Some((kind, key)) = self.marked.pop_first() {
-            if let Err(failure) = self.settle(api, kind, &key).await {
+            if let Err(failure) = self.settle(live, kind, &key).await {
                 if failure.code.is_server_error() {
                     tracing::warn!(object = %key.name, message = failure.message, "garbage collection");
                 } else {
@@ -67,7 +71,7 @@ impl Collector {
                 }
             }
             if self.marked.is_empty() {
-                self.follow(api);
+                self.follow(&live.now());
             }
         }
     }
@@ -75,11 +79,16 @@ impl Collector {
     /// Reads the history up to now.
     fn follow(&mut self, api: &Api) {
         let revision = api.store.revision();
-        if self.position == revision {
+        let kinds = api.store.kinds();
+        if self.position == revision && self.kinds == kinds {
             return;
         }
+        if self.kinds != kinds {
+            // A kind that is new here may have objects already.
+            return self.rebuild(api);
+        }
         let mut events = Vec::new();
-        for kind in 0..api.store.kinds().len() {
+        for kind in 0..kinds {
             match api.store.events(kind, self.position) {
                 Events::Some(more, _) if self.position > 0 => {
                     events.extend(more.into_iter().map(|event| (kind, event)));
@@ -103,7 +112,8 @@ impl Collector {
     fn rebuild(&mut self, api: &Api) {
         *self = Self::default();
         self.position = api.store.revision();
-        for kind in 0..api.store.kinds().len() {
+        self.kinds = api.store.kinds();
+        for kind in 0..self.kinds {
             for object in api.store.snapshot(kind).objects.values() {
                 self.learn(api, (kind, object.key.clone()), object);
             }
@@ -116,7 +126,7 @@ impl Collector {
             let dependents = self.dependents.entry(owner.uid.clone()).or_default();
             dependents.insert(place.clone());
         }
-        self.mark_namespace(api, &place);
+        self.mark_holders(api, &place);
         if !object.meta.owners.is_empty() || object.meta.deleting {
             self.marked.insert(place);
         }
@@ -139,10 +149,18 @@ impl Collector {
         if let Some(dependents) = self.dependents.get(&object.meta.uid) {
             self.marked.extend(dependents.iter().cloned());
         }
-        self.mark_namespace(api, place);
+        self.mark_holders(api, place);
     }
 
-    fn mark_namespace(&mut self, api: &Api, place: &Place) {
+    /// What goes when its objects are gone: a namespace, and the definition of a kind.
+    fn mark_holders(&mut self, api: &Api, place: &Place) {
+        let custom = api.registry.of_stored(place.0);
+        if let Some(resource) = custom.filter(|resource| resource.terminating)
+            && let Some(definitions) = api.registry.of_form(Form::Definition)
+        {
+            let key = Key::new("", &resource.qualified());
+            self.marked.insert((definitions.stored, key));
+        }
         let Some(namespaces) = api.registry.of_form(Form::Namespace) else {
             return;
         };
@@ -154,7 +172,8 @@ impl Collector {
     }
 
     /// Does for one object what is due.
-    async fn settle(&mut self, api: &Api, kind: usize, key: &Key) -> Result<(), Failure> {
+    async fn settle(&mut self, live: &Live, kind: usize, key: &Key) -> Result<(), Failure> {
+        let api = &*live.now();
         let Some(object) = api.store.object(kind, key) else {
             return Ok(());
         };
@@ -165,14 +184,11 @@ impl Collector {
             } else if has(FOREGROUND) {
                 self.foreground(api, kind, &object).await?;
             }
-            let is_namespace = api
-                .registry
-                .of_stored(kind)
-                .is_some_and(|resource| resource.form == Form::Namespace);
-            if is_namespace {
-                self.empty_namespace(api, kind, &object).await?;
-            }
-            return Ok(());
+            return match api.registry.of_stored(kind).map(|resource| resource.form) {
+                Some(Form::Namespace) => empty_namespace(api, kind, &object).await,
+                Some(Form::Definition) => empty_definition(live, kind, &object).await,
+                _ => Ok(()),
+            };
         }
         if self.abandoned(api, &object) {
             tracing::debug!(object = %key.name, "the owners are gone");
@@ -253,37 +269,79 @@ impl Collector {
         })
         .await
     }
+}
 
-    async fn empty_namespace(
-        &self,
-        api: &Api,
-        kind: usize,
-        namespace: &Object,
-    ) -> Result<(), Failure> {
-        let name = &namespace.key.name;
-        let mut left = false;
-        for kind in 0..api.store.kinds().len() {
-            let snapshot = api.store.snapshot(kind);
-            let keys: Vec<(Key, bool)> = crate::rest::read::within(&snapshot, Some(name), None)
-                .map(|object| (object.key.clone(), object.meta.deleting))
-                .collect();
-            for (key, deleting) in keys {
-                if !deleting {
-                    delete_place(api, kind, &key, None).await?;
-                }
-                left |= api.store.object(kind, &key).is_some();
-            }
+async fn empty_namespace(api: &Api, kind: usize, namespace: &Object) -> Result<(), Failure> {
+    let name = &namespace.key.name;
+    let mut left = false;
+    for kind in 0..api.store.kinds() {
+        // Of what is not served nothing can be asked to go.
+        if api.registry.of_stored(kind).is_some() {
+            left |= empty(api, kind, Some(name)).await?;
         }
-        if left {
-            return Ok(());
-        }
-        change(api, kind, &namespace.key, |value| {
-            if let Some(finalizers) = value["spec"]["finalizers"].as_array_mut() {
-                finalizers.retain(|finalizer| finalizer != "kubernetes");
-            }
-        })
-        .await
     }
+    if left {
+        return Ok(());
+    }
+    change(api, kind, &namespace.key, |value| {
+        if let Some(finalizers) = value["spec"]["finalizers"].as_array_mut() {
+            finalizers.retain(|finalizer| finalizer != "kubernetes");
+        }
+    })
+    .await
+}
+
+/// Deletes the objects of a definition, and lets it go when none is left.
+async fn empty_definition(live: &Live, kind: usize, definition: &Object) -> Result<(), Failure> {
+    let held = definition
+        .meta
+        .finalizers
+        .iter()
+        .any(|finalizer| **finalizer == *CLEANUP);
+    if !held {
+        return Ok(());
+    }
+    // From here on nothing is created any more.
+    live.settle().await;
+    let api = &*live.now();
+    let name = &definition.key.name;
+    let served = api
+        .registry
+        .definitions
+        .iter()
+        .find(|served| *served.name == **name);
+    let kept = served.and_then(|served| served.kept.as_ref());
+    let (holds, reason, message) = match kept {
+        None => (false, "NeverEstablished", "resource was never established"),
+        Some(kept) if empty(api, kept.stored, None).await? => (
+            true,
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+        ),
+        Some(_) => (false, "InstanceDeletionCompleted", "removed all instances"),
+    };
+    change(api, kind, &definition.key, |value| {
+        status::terminating(value, holds, reason, message);
+        if !holds {
+            drop_finalizer(value, CLEANUP);
+        }
+    })
+    .await?;
+    live.settle().await;
+    Ok(())
+}
+
+/// Deletes the objects of a kind. Returns whether some are held back.
+async fn empty(api: &Api, kind: usize, namespace: Option<&str>) -> Result<bool, Failure> {
+    let snapshot = api.store.snapshot(kind);
+    let mut left = false;
+    for object in crate::rest::read::within(&snapshot, namespace, None) {
+        if !object.meta.deleting {
+            delete_place(api, kind, &object.key, None).await?;
+        }
+        left |= api.store.object(kind, &object.key).is_some();
+    }
+    Ok(left)
 }
 
 async fn delete_place(
@@ -333,7 +391,7 @@ async fn change(
         kind,
         key: key.clone(),
         expect: Expect::Revision(object.revision),
-        draft: draft(api, resource, &new)?,
+        draft: draft(resource, &new)?,
         delete: gone,
     };
     let written: Result<Arc<Object>, _> = api.store.write(write).await;

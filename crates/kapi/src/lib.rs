@@ -1,7 +1,7 @@
 //! An embedded, Kubernetes-compatible API over SQLite.
 //!
-//! A library with a [`Server`]: it knows no domain and is handed the CustomResourceDefinitions that it serves. Callers
-//! in the same process use its router as the transport of a `kube::Client`; others connect over TLS on loopback with
+//! A library with a [`Server`]: it knows no domain and is handed the CustomResourceDefinitions of the program it is part
+//! of; clients may register others. Callers in the same process use its router as the transport of a `kube::Client`; others connect over TLS on loopback with
 //! the kubeconfig that it writes.
 //!
 //! # What is served
@@ -9,8 +9,9 @@
 //! - `v1`: namespaces, secrets, configmaps, events (deleted an hour after they were last written), serviceaccounts
 //! - `events.k8s.io/v1`: events (the same objects)
 //! - `coordination.k8s.io/v1`: leases
-//! - `apiextensions.k8s.io/v1`: customresourcedefinitions (readable; the list is given at start)
-//! - the resources of those definitions, with `/status` where they declare it
+//! - `apiextensions.k8s.io/v1`: customresourcedefinitions; those given at start cannot be changed or deleted by clients
+//! - the resources of those definitions, in every served version, with `/status` where they declare it, without `/scale`;
+//!   versions differ as with the conversion strategy `None`, and webhooks are refused
 //! - `authorization.k8s.io/v1` selfsubjectaccessreviews, `authentication.k8s.io/v1` selfsubjectreviews
 //! - `/version`, `/healthz`, `/livez`, `/readyz`, discovery (legacy and aggregated), `/openapi/v3`
 //!
@@ -24,6 +25,7 @@ pub mod protobuf;
 pub mod schema;
 pub mod table;
 
+mod definitions;
 mod events;
 mod expiry;
 mod failure;

@@ -1,5 +1,7 @@
 //! Where the server meets the pure modules: it hands them values and turns their errors into `Status`es.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -33,10 +35,10 @@ pub(crate) fn include(value: Option<&str>) -> Include {
 }
 
 /// The schema of a resource: compiled from its definition, or one of those that are built in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Shape {
     BuiltIn(&'static Schema),
-    Defined(Box<Schema>),
+    Defined(Arc<Schema>),
 }
 
 impl std::ops::Deref for Shape {
@@ -56,7 +58,7 @@ pub(crate) fn built_in_schema(kind: &str) -> Result<Shape, Vec<String>> {
         return Ok(Shape::BuiltIn(schema));
     }
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    Schema::compile(&anything).map(|schema| Shape::Defined(Box::new(schema)))
+    Schema::compile(&anything).map(|schema| Shape::Defined(Arc::new(schema)))
 }
 
 /// Stored objects as a Table with the metadata of their list.
@@ -71,7 +73,18 @@ pub(crate) fn table(
         include_object: include,
         now: jiff::Timestamp::now(),
     };
-    let objects: Vec<&Value> = objects.iter().collect();
+    let converted: Vec<Value>;
+    let objects: Vec<&Value> = if resource.kept.is_some() {
+        let served = |object: &Value| {
+            let mut object = object.clone();
+            resource.to_served(&mut object);
+            object
+        };
+        converted = objects.iter().map(served).collect();
+        converted.iter().collect()
+    } else {
+        objects.iter().collect()
+    };
     let mut table = table::render(&resource.columns, &objects, &options);
     table["metadata"] = metadata.clone();
     if resource.form == Form::NewEvent && include == Include::Object {

@@ -1,20 +1,28 @@
-//! What is served: a closed list of built-in resources and the resources of the CustomResourceDefinitions handed in.
+//! What is served: a closed list of built-in resources, and the resources of the CustomResourceDefinitions.
+//!
+//! A registry never changes. When a definition does, [`crate::definitions`] makes another one, which shares with the one
+//! before what stayed the same; a request sees one registry from its start to its end.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use serde_json::{Value, json};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+
+use serde_json::Value;
 
 use crate::{
+    definitions::Served,
+    events,
     pipeline::{Column, Schema, Shape},
+    rest::review,
     store::StoredKind,
     table,
 };
 
 /// One resource under one group and version.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Resource {
     pub group: String,
     pub version: String,
     pub kind: String,
+    pub list_kind: String,
     pub plural: String,
     pub singular: String,
     pub short_names: Vec<String>,
@@ -22,11 +30,29 @@ pub(crate) struct Resource {
     pub namespaced: bool,
     /// Index of the kind in the store.
     pub stored: usize,
+    /// Which time of the stored kind this is; see [`crate::store::Opened`].
+    pub epoch: u64,
     pub status: bool,
     pub form: Form,
     pub schema: Shape,
     pub columns: Vec<Column>,
-    selectable: Vec<String>,
+    /// The selectable fields of the stored kind.
+    pub fields: Arc<[String]>,
+    /// Those of this version, by the names of this version, with their index in `fields`.
+    pub selectable: Vec<(String, usize)>,
+    /// Where it is another version in which the objects are kept.
+    pub kept: Option<Arc<Kept>>,
+    /// Its definition is being deleted: there are no new objects.
+    pub terminating: bool,
+    /// Its definition is a client's, and not part of this program.
+    pub foreign: bool,
+}
+
+/// The version in which the objects of a custom kind are kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub api_version: String,
+    pub schema: Arc<Schema>,
 }
 
 /// Which rules an object follows beyond those of every object.
@@ -42,22 +68,14 @@ pub(crate) enum Form {
     Custom,
 }
 
-/// Every resource, and the stored kinds behind them.
-#[derive(Debug)]
+/// Every resource.
+#[derive(Debug, Default)]
 pub(crate) struct Registry {
-    pub resources: Vec<Resource>,
-    pub kinds: Vec<StoredKind>,
-    pub definitions: Vec<Value>,
-}
-
-/// A CustomResourceDefinition that cannot be served.
-#[derive(Debug, thiserror::Error)]
-#[error("CustomResourceDefinition {name} cannot be served: {}", problems.join("; "))]
-pub struct DefinitionError {
-    /// Its name.
-    pub name: String,
-    /// What is wrong, each with the path in the schema.
-    pub problems: Vec<String>,
+    pub resources: Vec<Arc<Resource>>,
+    /// The resource in whose form the objects of each stored kind are kept; it need not be served.
+    kept: HashMap<usize, Arc<Resource>>,
+    /// The definitions behind the custom ones, in their order.
+    pub definitions: Vec<Arc<Served>>,
 }
 
 impl Resource {
@@ -77,16 +95,43 @@ impl Resource {
     }
 
     pub fn selectable_index(&self, path: &str) -> Option<usize> {
-        self.selectable.iter().position(|known| known == path)
+        self.selectable
+            .iter()
+            .find(|(known, _)| known == path)
+            .map(|(_, index)| *index)
+    }
+
+    /// Whether objects are served as they are kept.
+    pub fn serves_as_kept(&self) -> bool {
+        self.form != Form::NewEvent && self.kept.is_none()
+    }
+
+    /// From this version of a custom kind to the one that is kept.
+    pub fn keep_custom(&self, value: &mut Value) {
+        if let Some(kept) = &self.kept {
+            value["apiVersion"] = kept.api_version.as_str().into();
+            kept.schema.prune(value);
+        }
+    }
+
+    /// From the version that is kept to this one.
+    pub fn to_served(&self, value: &mut Value) {
+        if self.form == Form::NewEvent {
+            events::to_events(value);
+        } else if self.kept.is_some() {
+            value["apiVersion"] = self.api_version().into();
+            self.schema.prune(value);
+            self.schema.default(value);
+        }
     }
 
     /// The verbs in discovery.
     pub fn verbs(&self) -> &'static [&'static str] {
         match self.form {
-            Form::Definition => &["get", "list", "watch"],
             Form::Namespace => &[
                 "create", "delete", "get", "list", "patch", "update", "watch",
             ],
+            _ if self.terminating => &["delete", "deletecollection", "get", "list", "watch"],
             _ => &[
                 "create",
                 "delete",
@@ -102,37 +147,65 @@ impl Resource {
 }
 
 impl Registry {
-    pub fn new(definitions: &[CustomResourceDefinition]) -> Result<Self, DefinitionError> {
+    /// What every server has, and its stored kinds, in the order of their indices.
+    pub fn built_in() -> Result<(Self, Vec<StoredKind>), DefinitionError> {
+        let mut registry = Self::default();
+        let mut kinds = Vec::new();
+        for built_in in BUILT_IN {
+            registry.add_built_in(built_in, &mut kinds)?;
+        }
+        Ok((registry, kinds))
+    }
+
+    /// The built-in resources with those of other definitions.
+    pub fn with(&self, definitions: Vec<Arc<Served>>) -> Self {
+        let built_in = |resource: &&Arc<Resource>| resource.form != Form::Custom;
         let mut registry = Self {
-            resources: Vec::new(),
-            kinds: Vec::new(),
+            resources: self.resources.iter().filter(built_in).cloned().collect(),
+            kept: self
+                .kept
+                .iter()
+                .filter(|(_, resource)| built_in(resource))
+                .map(|(stored, resource)| (*stored, Arc::clone(resource)))
+                .collect(),
             definitions: Vec::new(),
         };
-        for built_in in BUILT_IN {
-            registry.add_built_in(built_in)?;
+        for definition in &definitions {
+            registry.resources.extend(definition.served.iter().cloned());
+            if let Some(kept) = &definition.kept {
+                registry.kept.insert(kept.stored, Arc::clone(kept));
+            }
         }
-        for definition in definitions {
-            registry.add_definition(definition)?;
-        }
-        Ok(registry)
+        registry.definitions = definitions;
+        registry
+    }
+
+    /// Whether a definition is part of this program.
+    pub fn owns(&self, definition: &str) -> bool {
+        let mut own = self.definitions.iter().filter(|known| known.own);
+        own.any(|known| known.name == definition)
     }
 
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
         self.resources
             .iter()
             .find(|r| r.kind == kind && r.api_version() == api_version)
+            .map(AsRef::as_ref)
     }
 
     /// The resource in which the objects of a stored kind are kept.
     pub fn of_stored(&self, stored: usize) -> Option<&Resource> {
-        self.resources.iter().find(|r| r.stored == stored)
+        self.kept.get(&stored).map(AsRef::as_ref)
     }
 
     pub fn of_form(&self, form: Form) -> Option<&Resource> {
-        self.resources.iter().find(|r| r.form == form)
+        self.resources
+            .iter()
+            .find(|r| r.form == form)
+            .map(AsRef::as_ref)
     }
 
-    /// Groups with their versions, in the order of registration; the core group is empty.
+    /// Groups with their versions, the preferred one first, in the order of registration; the core group is empty.
     pub fn groups(&self) -> Vec<(&str, Vec<&str>)> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for resource in &self.resources {
@@ -142,6 +215,9 @@ impl Registry {
                 Some((_, versions)) => versions.push(version),
                 None => groups.push((group, vec![version])),
             }
+        }
+        for (_, versions) in &mut groups {
+            versions.sort_by(|a, b| by_preference(a, b));
         }
         groups
     }
@@ -153,28 +229,39 @@ impl Registry {
     ) -> impl Iterator<Item = &'a Resource> {
         self.resources
             .iter()
-            .filter(move |r| r.group == group && r.version == version)
+            .map(AsRef::as_ref)
+            .filter(move |r: &&Resource| r.group == group && r.version == version)
     }
 
-    fn add_built_in(&mut self, built_in: &BuiltIn) -> Result<(), DefinitionError> {
-        let selectable: Vec<String> = built_in.selectable.iter().map(|s| (*s).into()).collect();
-        let stored = if built_in.form == Form::NewEvent {
-            // The same objects under a second group.
-            self.of_form(Form::Event).map_or(0, |event| event.stored)
-        } else {
-            self.store(built_in.group, built_in.plural, &selectable)
+    fn add_built_in(
+        &mut self,
+        built_in: &BuiltIn,
+        kinds: &mut Vec<StoredKind>,
+    ) -> Result<(), DefinitionError> {
+        let own = |names: &[&str]| -> Vec<String> { names.iter().map(|s| (*s).into()).collect() };
+        // Events are the same objects under a second group.
+        let other = self.of_form(Form::Event);
+        let (stored, fields) = match other.filter(|_| built_in.form == Form::NewEvent) {
+            Some(event) => (event.stored, Arc::clone(&event.fields)),
+            None => (kinds.len(), own(built_in.selectable).into()),
         };
-        self.resources.push(Resource {
+        let selectable = match built_in.form {
+            Form::NewEvent => own(NEW_EVENT_FIELDS),
+            _ => fields.to_vec(),
+        };
+        let resource = Arc::new(Resource {
             group: built_in.group.into(),
             version: "v1".into(),
             kind: built_in.kind.into(),
+            list_kind: format!("{}List", built_in.kind),
             plural: built_in.plural.into(),
             singular: built_in.kind.to_lowercase(),
-            short_names: built_in.short.iter().map(|s| (*s).into()).collect(),
-            categories: built_in.categories.iter().map(|s| (*s).into()).collect(),
+            short_names: own(built_in.short),
+            categories: own(built_in.categories),
             namespaced: built_in.namespaced,
             stored,
-            status: matches!(built_in.form, Form::Namespace),
+            epoch: 0,
+            status: matches!(built_in.form, Form::Namespace | Form::Definition),
             form: built_in.form,
             schema: crate::pipeline::built_in_schema(built_in.kind).map_err(|problems| {
                 DefinitionError {
@@ -183,109 +270,64 @@ impl Registry {
                 }
             })?,
             columns: table::builtin_columns(built_in.kind),
-            selectable: if built_in.form == Form::NewEvent {
-                NEW_EVENT_FIELDS.iter().map(|s| (*s).into()).collect()
-            } else {
-                selectable
-            },
+            selectable: selectable.into_iter().zip(0..).collect(),
+            fields,
+            kept: None,
+            terminating: false,
+            foreign: false,
         });
-        Ok(())
-    }
-
-    fn store(&mut self, group: &str, plural: &str, fields: &[String]) -> usize {
-        let name = match group {
-            "" => plural.to_owned(),
-            group => format!("{plural}.{group}"),
-        };
-        self.kinds.push(StoredKind {
-            name,
-            fields: fields.to_vec(),
-        });
-        self.kinds.len() - 1
-    }
-
-    fn add_definition(
-        &mut self,
-        definition: &CustomResourceDefinition,
-    ) -> Result<(), DefinitionError> {
-        let spec = &definition.spec;
-        let name = format!("{}.{}", spec.names.plural, spec.group);
-        let failed = |problems: Vec<String>| DefinitionError {
-            name: name.clone(),
-            problems,
-        };
-        let served: Vec<_> = spec.versions.iter().filter(|v| v.served).collect();
-        let [version] = served.as_slice() else {
-            return Err(failed(vec![format!(
-                "spec.versions: {} served versions; conversion is not supported, so exactly one is",
-                served.len()
-            )]));
-        };
-        let published = version
-            .schema
-            .as_ref()
-            .and_then(|schema| serde_json::to_value(schema.open_api_v3_schema.as_ref()?).ok())
-            .ok_or_else(|| failed(vec!["spec.versions.schema.openAPIV3Schema: missing".into()]))?;
-        let schema = Schema::compile(&published).map_err(failed)?;
-        let schema = Shape::Defined(Box::new(schema));
-        let selectable: Vec<String> = version
-            .selectable_fields
-            .iter()
-            .flatten()
-            .map(|field| field.json_path.trim_start_matches('.').to_owned())
-            .collect();
-        let stored = self.store(&spec.group, &spec.names.plural, &selectable);
-        let columns = table::crd_columns(&serde_json::to_value(version).unwrap_or_default());
-        self.resources.push(Resource {
-            group: spec.group.clone(),
-            version: version.name.clone(),
-            kind: spec.names.kind.clone(),
-            plural: spec.names.plural.clone(),
-            singular: spec
-                .names
-                .singular
-                .clone()
-                .unwrap_or_else(|| spec.names.kind.to_lowercase()),
-            short_names: spec.names.short_names.clone().unwrap_or_default(),
-            categories: spec.names.categories.clone().unwrap_or_default(),
-            namespaced: spec.scope == "Namespaced",
-            stored,
-            status: version
-                .subresources
-                .as_ref()
-                .is_some_and(|subresources| subresources.status.is_some()),
-            form: Form::Custom,
-            schema,
-            columns,
-            selectable,
-        });
-        self.definitions.push(established(definition, &name));
+        if built_in.form != Form::NewEvent {
+            kinds.push(StoredKind {
+                name: resource.qualified(),
+                fields: resource.fields.to_vec(),
+                read: None,
+            });
+            self.kept.insert(stored, Arc::clone(&resource));
+        }
+        self.resources.push(resource);
         Ok(())
     }
 }
 
-/// The definition as a client sees it: with the conditions that say it is served.
-fn established(definition: &CustomResourceDefinition, name: &str) -> Value {
-    let mut value = serde_json::to_value(definition).unwrap_or_default();
-    let names = value["spec"]["names"].clone();
-    let versions: Vec<&str> = definition
-        .spec
-        .versions
-        .iter()
-        .filter(|version| version.storage)
-        .map(|version| version.name.as_str())
-        .collect();
-    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message});
-    value["status"] = json!({
-        "acceptedNames": names,
-        "storedVersions": versions,
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
-    });
-    value["metadata"]["name"] = json!(name);
-    value
+/// A CustomResourceDefinition that cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("CustomResourceDefinition {name} cannot be served: {}", problems.join("; "))]
+pub struct DefinitionError {
+    /// Its name.
+    pub name: String,
+    /// What is wrong, each with the path in the definition.
+    pub problems: Vec<String>,
+}
+
+/// The order in which Kubernetes prefers versions: stable before beta before alpha, later before earlier, and then those
+/// that are named otherwise, by their names.
+pub(crate) fn by_preference(a: &str, b: &str) -> Ordering {
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => b.cmp(&a),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.cmp(b),
+    }
+}
+
+/// How stable, and the two numbers: `v1beta2` has 1, 1 and 2.
+fn rank(version: &str) -> Option<(u8, u32, u32)> {
+    let rest = version.strip_prefix('v')?;
+    let (stable, major, minor) = if let Some((major, minor)) = rest.split_once("beta") {
+        (1, major, minor)
+    } else if let Some((major, minor)) = rest.split_once("alpha") {
+        (0, major, minor)
+    } else {
+        (2, rest, "0")
+    };
+    Some((stable, major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Whether a group is one of those that every server has.
+pub(crate) fn is_built_in(group: &str) -> bool {
+    let reviews = review::RESOURCES.iter().map(|(group, _, _)| *group);
+    let resources = BUILT_IN.iter().map(|built_in| built_in.group);
+    resources.chain(reviews).any(|known| known == group)
 }
 
 struct BuiltIn {
@@ -385,3 +427,34 @@ const NEW_EVENT_FIELDS: &[&str] = &[
     "deprecatedSource.component",
     "type",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_and_more_stable_versions_are_preferred() {
+        let mut versions = [
+            "v1",
+            "foo1",
+            "v10beta3",
+            "v2",
+            "v3beta1",
+            "v11alpha2",
+            "foo10",
+        ];
+        versions.sort_by(|a, b| by_preference(a, b));
+        assert_eq!(
+            versions,
+            [
+                "v2",
+                "v1",
+                "v10beta3",
+                "v3beta1",
+                "v11alpha2",
+                "foo1",
+                "foo10"
+            ]
+        );
+    }
+}

@@ -15,7 +15,7 @@ pub(crate) mod update;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-use std::{fs::File, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     body::Body,
@@ -23,29 +23,26 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, Method, StatusCode, header};
-use nix::fcntl::Flock;
 use serde_json::{Value, json};
 
 use self::{negotiate::View, request::Call};
 use crate::{
+    definitions::Live,
     failure::{Failure, Result},
-    registry::{Form, Registry},
+    registry::{Form, Registry, Resource},
     store::Store,
 };
 
 /// Everything a request needs.
 pub(crate) struct Api {
     pub registry: Registry,
-    pub store: Store,
-    /// The lock of the data directory. Last, so that it is given back after the store is closed, whoever holds the API
-    /// longest.
-    pub _lock: Option<Flock<File>>,
+    pub store: Arc<Store>,
 }
 
-pub(crate) async fn handle(State(api): State<Arc<Api>>, request: Request) -> Response {
+pub(crate) async fn handle(State(live): State<Arc<Live>>, request: Request) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    match route(api, request).await {
+    match route(&live, request).await {
         Ok(response) => response,
         Err(failure) => {
             tracing::debug!(%method, path, code = failure.code.as_u16(), message = failure.message, "refused");
@@ -54,7 +51,8 @@ pub(crate) async fn handle(State(api): State<Arc<Api>>, request: Request) -> Res
     }
 }
 
-async fn route(api: Arc<Api>, request: Request) -> Result<Response> {
+async fn route(live: &Live, request: Request) -> Result<Response> {
+    let api = live.now();
     let path = request.uri().path().trim_matches('/').to_owned();
     let parts: Vec<&str> = path.split('/').collect();
     if matches!(
@@ -72,17 +70,30 @@ async fn route(api: Arc<Api>, request: Request) -> Result<Response> {
         return review::answer(&api, review, request).await;
     }
     let call = Call::parse(&api.registry, group, version, rest, &request)?;
-    if call.resource(&api).form == Form::Definition
-        && !matches!(*request.method(), Method::GET | Method::HEAD)
-    {
-        let name = call.name.as_deref().unwrap_or_default();
-        return Err(Failure::forbidden(
-            call.resource(&api),
-            name,
-            "this server serves the definitions it was built with; others cannot be registered",
-        ));
+    let changes_definitions = call.resource(&api).form == Form::Definition
+        && !matches!(*request.method(), Method::GET | Method::HEAD);
+    if !changes_definitions {
+        return dispatch(api, call, request).await;
     }
-    dispatch(api, call, request).await
+    if let Some(name) = &call.name {
+        guard(&api, call.resource(&api), name)?;
+    }
+    let response = dispatch(api, call, request).await?;
+    // The next request finds the kind.
+    live.settle().await;
+    Ok(response)
+}
+
+/// The definitions that are part of this program are not for clients to change.
+fn guard(api: &Api, resource: &Resource, definition: &str) -> Result<()> {
+    if !api.registry.owns(definition) {
+        return Ok(());
+    }
+    Err(Failure::forbidden(
+        resource,
+        definition,
+        "it is part of this program, which brings it to its own version at every start; it cannot be changed or deleted",
+    ))
 }
 
 async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Response> {

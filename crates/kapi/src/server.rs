@@ -16,10 +16,11 @@ use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
 use crate::{
+    definitions::{self, Live},
     expiry::{self, Clock},
     gc,
     registry::{DefinitionError, Form, Registry},
-    rest::{self, Api, write::now},
+    rest::{self, Api, check::name_of, write::now},
     store::{
         Draft, Expect, Key, Store, Write,
         backend::{BackendError, Memory},
@@ -33,7 +34,7 @@ use crate::{
 pub struct Options {
     /// Holds the database, the keys and the kubeconfig; made if it is not there. One server at a time.
     pub data_dir: PathBuf,
-    /// The definitions whose objects are served, each with one served version.
+    /// The definitions of the program itself: brought to this version at every start, and not for clients to change.
     pub crds: Vec<CustomResourceDefinition>,
     /// Where TLS is served: a loopback address. Port 0 takes the port of the last time, or a free one. Nothing: the
     /// server is only reached in-process.
@@ -92,7 +93,7 @@ pub enum ServerError {
 
 /// An open API server. The directory is free again when it and all its routers are dropped.
 pub struct Server {
-    api: Arc<Api>,
+    live: Arc<Live>,
     listening: Option<Listening>,
 }
 
@@ -115,25 +116,31 @@ impl Server {
         let directory = &options.data_dir;
         make_directory(directory)?;
         let lock = lock(directory)?;
-        let registry = Registry::new(&options.crds)?;
-        let kinds = registry.kinds.clone();
         let backend = Sqlite::open(&directory.join("state.db"), &directory.join("secrets.key"))
             .map_err(store_error)?;
-        let store = Store::threaded(kinds, Box::new(backend)).map_err(store_error)?;
-        let api = start(registry, store, Some(lock), Arc::new(Timestamp::now)).await?;
+        let (registry, kinds) = Registry::built_in()?;
+        let store = Store::threaded(kinds, Box::new(backend), Some(lock)).map_err(store_error)?;
+        let live = start(registry, store, &options.crds, Arc::new(Timestamp::now)).await?;
         let listening = options
             .listen
             .map(|address| Listening::open(directory, address))
             .transpose()?;
-        Ok(Self { api, listening })
+        Ok(Self { live, listening })
     }
 
     /// Opens a server that forgets everything, and commits in the caller's task: for tests, also with paused time.
     pub async fn in_memory(crds: &[CustomResourceDefinition]) -> Result<Self, ServerError> {
-        let registry = Registry::new(crds)?;
-        let store = Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
+        Self::forgetful(crds, Arc::new(Timestamp::now)).await
+    }
+
+    async fn forgetful(
+        crds: &[CustomResourceDefinition],
+        clock: Clock,
+    ) -> Result<Self, ServerError> {
+        let (registry, kinds) = Registry::built_in()?;
+        let store = Store::inline(kinds, Box::new(Memory)).map_err(store_error)?;
         Ok(Self {
-            api: start(registry, store, None, Arc::new(Timestamp::now)).await?,
+            live: start(registry, store, crds, clock).await?,
             listening: None,
         })
     }
@@ -141,17 +148,12 @@ impl Server {
     /// In memory, without definitions, on another clock for what expires.
     #[cfg(test)]
     pub(crate) async fn with_clock(clock: Clock) -> Result<Self, ServerError> {
-        let registry = Registry::new(&[])?;
-        let store = Store::inline(registry.kinds.clone(), Box::new(Memory)).map_err(store_error)?;
-        Ok(Self {
-            api: start(registry, store, None, clock).await?,
-            listening: None,
-        })
+        Self::forgetful(&[], clock).await
     }
 
     #[cfg(test)]
-    pub(crate) fn api(&self) -> &Api {
-        &self.api
+    pub(crate) fn api(&self) -> Arc<Api> {
+        self.live.now()
     }
 
     /// The API as a service for callers in this process, who may do everything:
@@ -159,7 +161,7 @@ impl Server {
     pub fn router(&self) -> Router {
         Router::new()
             .fallback(rest::handle)
-            .with_state(Arc::clone(&self.api))
+            .with_state(Arc::clone(&self.live))
     }
 
     /// The address that is listened on.
@@ -240,22 +242,28 @@ fn bind(address: SocketAddr, remembered: &Path) -> Result<TcpListener, ServerErr
 async fn start(
     registry: Registry,
     store: Store,
-    lock: Option<Flock<File>>,
+    crds: &[CustomResourceDefinition],
     clock: Clock,
-) -> Result<Arc<Api>, ServerError> {
-    let api = Arc::new(Api {
+) -> Result<Arc<Live>, ServerError> {
+    let api = Api {
         registry,
-        store,
-        _lock: lock,
-    });
-    seed(&api).await?;
-    tokio::spawn(gc::collect(Arc::downgrade(&api)));
-    tokio::spawn(expiry::expire(Arc::downgrade(&api), clock));
-    Ok(api)
+        store: Arc::new(store),
+    };
+    let mut own = Vec::new();
+    for definition in crds {
+        own.push(definitions::own(definition)?);
+    }
+    seed(&api, &own).await?;
+    let names = own.iter().map(|definition| name_of(definition).to_owned());
+    let live = Arc::new(Live::new(api, names.collect()));
+    live.settle().await;
+    tokio::spawn(gc::collect(Arc::downgrade(&live)));
+    tokio::spawn(expiry::expire(Arc::downgrade(&live), clock));
+    Ok(live)
 }
 
 /// Makes what is there from the beginning: the first namespaces and the definitions.
-async fn seed(api: &Api) -> Result<(), ServerError> {
+async fn seed(api: &Api, own: &[Value]) -> Result<(), ServerError> {
     if let Some(namespaces) = api.registry.of_form(Form::Namespace) {
         for name in ["default", "kube-system"] {
             let namespace = json!({
@@ -267,7 +275,7 @@ async fn seed(api: &Api) -> Result<(), ServerError> {
         }
     }
     if let Some(definitions) = api.registry.of_form(Form::Definition) {
-        for definition in &api.registry.definitions {
+        for definition in own {
             put(api, definitions.stored, definition.clone()).await?;
         }
     }
@@ -276,7 +284,7 @@ async fn seed(api: &Api) -> Result<(), ServerError> {
 
 /// Creates an object, or brings a definition to what this program has; nothing is written when nothing changed.
 async fn put(api: &Api, kind: usize, mut value: Value) -> Result<(), ServerError> {
-    let key = Key::new("", value["metadata"]["name"].as_str().unwrap_or_default());
+    let key = Key::new("", name_of(&value));
     let current = api.store.object(kind, &key);
     let old = current.as_ref().map(|object| object.value());
     for (name, fresh) in [
@@ -289,10 +297,16 @@ async fn put(api: &Api, kind: usize, mut value: Value) -> Result<(), ServerError
         value["metadata"][name] = kept.unwrap_or(fresh);
     }
     let definition = value["kind"] == "CustomResourceDefinition";
-    if let Some(old) = &old
-        && (!definition || (old["spec"] == value["spec"] && old["status"] == value["status"]))
-    {
-        return Ok(());
+    if let Some(old) = &old {
+        // One that a client deleted, before it became part of this program, is made anew.
+        let is_there = old["metadata"].get("deletionTimestamp").is_none();
+        if !definition || (is_there && old["spec"] == value["spec"]) {
+            return Ok(());
+        }
+        // What became of it is noted when it is served.
+        value["status"] = old["status"].clone();
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
+        value["metadata"]["generation"] = json!(generation + 1);
     }
     let write = Write {
         kind,

@@ -8,6 +8,9 @@
 //! Order: commit, then publish, then reply. What a reader has seen is therefore durable, and what a writer was told is
 //! visible. Watches read from a ring per kind under the same lock as the map, so that "list, then watch from its
 //! revision" can neither lose nor repeat an event.
+//!
+//! Kinds may be opened at any time and keep their number. One that is opened again with another form is read anew as a
+//! whole: so objects are always kept as they are served, and a list is their bytes.
 
 pub(crate) mod backend;
 mod history;
@@ -17,6 +20,8 @@ pub(crate) mod sqlite;
 
 use std::{
     collections::HashMap,
+    fmt,
+    fs::File,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -25,7 +30,9 @@ use std::{
     thread::JoinHandle,
 };
 
+use nix::fcntl::Flock;
 use rpds::RedBlackTreeMapSync;
+use serde_json::Value;
 use tokio::{
     sync::{oneshot, watch},
     time::{Duration, Instant},
@@ -46,6 +53,27 @@ pub(crate) struct StoredKind {
     pub name: String,
     /// Paths of fields in field selectors, such as `spec.type`.
     pub fields: Vec<String>,
+    /// Nothing: objects are read as they were written.
+    pub read: Option<Reader>,
+}
+
+/// What reading makes of an object that was written when its kind looked otherwise.
+#[derive(Clone)]
+pub(crate) struct Reader(pub Arc<dyn Fn(&mut Value) + Send + Sync>);
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reader")
+    }
+}
+
+/// Where a kind is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Its index, which stays.
+    pub index: usize,
+    /// Counts how often it was opened. What was drafted for another time is read anew when it is written.
+    pub epoch: u64,
 }
 
 /// What happened to an object.
@@ -107,6 +135,8 @@ pub(crate) enum WriteError {
     Conflict,
     #[error("the object is there already")]
     Exists,
+    #[error("the kind takes no new objects")]
+    Terminating,
     #[error("the disk is full")]
     Full,
     #[error("the store failed: {0}")]
@@ -134,6 +164,8 @@ pub(crate) struct Store {
     shared: Arc<Shared>,
     writer: Writer,
     pages: Mutex<HashMap<(usize, u64), (Snapshot, Instant)>>,
+    /// The lock of the data directory. Fields are dropped after the writer has ended, so it is given back last.
+    _lock: Option<Flock<File>>,
 }
 
 impl Store {
@@ -142,7 +174,8 @@ impl Store {
     pub fn inline(kinds: Vec<StoredKind>, backend: Box<dyn Backend>) -> Result<Self, BackendError> {
         let mut backend = backend;
         let shared = Arc::new(Shared::load(kinds, backend.as_mut())?);
-        Ok(Self::with(shared, Writer::Inline(Mutex::new(backend))))
+        let writer = Writer::Inline(Mutex::new(backend));
+        Ok(Self::with(shared, writer, None))
     }
 
     /// Opens a store with a writer thread that commits all waiting writes as one batch. A lone write to a quick disk is
@@ -150,6 +183,7 @@ impl Store {
     pub fn threaded(
         kinds: Vec<StoredKind>,
         backend: Box<dyn Backend>,
+        directory: Option<Flock<File>>,
     ) -> Result<Self, BackendError> {
         let mut backend = backend;
         let shared = Arc::new(Shared::load(kinds, backend.as_mut())?);
@@ -173,15 +207,44 @@ impl Store {
                 sender,
                 thread,
             },
+            directory,
         ))
     }
 
-    fn with(shared: Arc<Shared>, writer: Writer) -> Self {
+    fn with(shared: Arc<Shared>, writer: Writer, directory: Option<Flock<File>>) -> Self {
         Self {
             shared,
             writer,
             pages: Mutex::default(),
+            _lock: directory,
         }
+    }
+
+    /// Opens a kind, with what the backend holds of it, or reads one that is there anew, and ends its watches. Reading
+    /// takes as long as it took to load the objects.
+    pub fn open_kind(&self, kind: StoredKind) -> Result<Opened, BackendError> {
+        let opened = self.alone(|shared| shared.open(kind))?;
+        // Later pages must not show what is read otherwise now.
+        lock(&self.pages).retain(|(kind, _), _| *kind != opened.index);
+        Ok(opened)
+    }
+
+    /// From now on a kind takes no new objects: a creation that began before is refused as well.
+    pub fn close_kind(&self, kind: usize) {
+        self.alone(|shared| shared.close(kind));
+    }
+
+    pub fn end_watches(&self, kind: usize) {
+        self.alone(|shared| shared.end_watches(kind));
+    }
+
+    /// Does something while nobody commits.
+    fn alone<T>(&self, work: impl FnOnce(&Shared) -> T) -> T {
+        let _turn = match &self.writer {
+            Writer::Inline(backend) => lock(backend),
+            Writer::Thread { desk, .. } => lock(&desk.backend),
+        };
+        work(&self.shared)
     }
 
     /// Writes one object. Returns it with its new revision, after it became visible to readers.
@@ -209,8 +272,9 @@ impl Store {
         self.shared.read().revision
     }
 
-    pub fn kinds(&self) -> &[StoredKind] {
-        &self.shared.kinds
+    /// How many kinds there are; they are numbered from 0.
+    pub fn kinds(&self) -> usize {
+        self.shared.read().kinds.len()
     }
 
     pub fn object(&self, kind: usize, key: &Key) -> Option<Arc<Object>> {
@@ -280,7 +344,8 @@ impl Store {
 
     /// Wakes when the kind has new events. Subscribe before reading, and no event is missed.
     pub fn subscribe(&self, kind: usize) -> Option<watch::Receiver<u64>> {
-        self.shared.changed.get(kind).map(watch::Sender::subscribe)
+        let inner = self.shared.read();
+        inner.kinds.get(kind).map(|kind| kind.changed.subscribe())
     }
 
     /// Wakes at every revision of any kind.
@@ -390,6 +455,7 @@ mod tests {
         vec![StoredKind {
             name: "configmaps".into(),
             fields: Vec::new(),
+            read: None,
         }]
     }
 
@@ -417,7 +483,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn of_two_writers_that_expect_the_same_one_wins() {
-        let store = Arc::new(Store::threaded(kinds(), Box::new(backend::Memory)).unwrap());
+        let store = Arc::new(Store::threaded(kinds(), Box::new(backend::Memory), None).unwrap());
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..32 {
             let store = Arc::clone(&store);

@@ -193,13 +193,6 @@ async fn what_is_not_served_is_refused_as_kubectl_expects() {
         .await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(status["details"]["causes"][0]["field"], "metadata.name");
-    let (code, status) = api
-        .post(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            json!({}),
-        )
-        .await;
-    assert_eq!(code, StatusCode::FORBIDDEN, "{status}");
 }
 
 #[tokio::test(start_paused = true)]

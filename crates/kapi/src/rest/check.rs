@@ -3,10 +3,11 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::request::{Call, FieldValidation};
 use crate::{
-    events,
+    definitions, events,
     failure::{Cause, Failure, Result},
     pipeline::{self, Operation},
     registry::{Form, Resource},
@@ -106,7 +107,7 @@ pub(crate) fn prepare(
 ) -> Result<Vec<String>> {
     normalise(resource, value)?;
     let unknown = resource.schema.prune(value);
-    let warnings = match call.field_validation()? {
+    let mut warnings = match call.field_validation()? {
         FieldValidation::Ignore => Vec::new(),
         _ if unknown.is_empty() => Vec::new(),
         FieldValidation::Warn => unknown
@@ -127,6 +128,9 @@ pub(crate) fn prepare(
             )));
         }
     };
+    if resource.form == Form::Definition {
+        warnings.extend(definitions::valid::warnings(value));
+    }
     resource.schema.tidy(value, typed(resource));
     match operation {
         Operation::Update => resource.schema.default(value),
@@ -145,22 +149,33 @@ pub(crate) fn validate(
     let mut causes = metadata_causes(value);
     causes.extend(more);
     causes.extend(built_in_causes(resource, value));
-    causes.extend(
-        resource
-            .schema
-            .validate(value, old)
-            .iter()
-            .map(pipeline::cause),
-    );
+    if resource.form == Form::Definition {
+        causes.extend(definitions::valid::causes(value, old));
+    }
+    let errors = aside(resource, || resource.schema.validate(value, old));
+    causes.extend(errors.iter().map(pipeline::cause));
     if !causes.is_empty() {
         return Err(Failure::invalid(resource, name_of(value), &causes));
     }
     Ok(())
 }
 
+/// Rules of other people's definitions may take their time over large objects: others are served meanwhile.
+fn aside<T>(resource: &Resource, work: impl FnOnce() -> T) -> T {
+    let runtime = Handle::try_current().map(|handle| handle.runtime_flavor());
+    match runtime {
+        Ok(RuntimeFlavor::MultiThread) if resource.foreign => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
 fn normalise(resource: &Resource, value: &mut Value) -> Result<()> {
     match resource.form {
         Form::Secret => secret(resource, value),
+        Form::Definition => {
+            definitions::fill(value);
+            Ok(())
+        }
         Form::Namespace => {
             let name = name_of(value).to_owned();
             value["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);

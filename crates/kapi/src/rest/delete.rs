@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, body, json_response, listing,
+    Api, body, guard, json_response, listing,
     negotiate::View,
     read::{find, within},
     request::{Call, dry_run, unsupported},
@@ -17,6 +17,7 @@ use super::{
     write::{Stored, draft, now, retryable},
 };
 use crate::{
+    definitions,
     failure::{Failure, Result},
     registry::{Form, Resource},
     store::{Expect, Object, Write},
@@ -82,11 +83,16 @@ pub(crate) async fn collection(api: &Api, call: &Call, request: Request) -> Resu
     let selector = call.selector(resource)?;
     let options = options(call, request).await?;
     let snapshot = api.store.snapshot(resource.stored);
-    let mut deleted = Vec::new();
-    for object in within(&snapshot, call.namespace.as_deref(), None) {
-        if !selector.matches(object) {
-            continue;
+    let selected: Vec<_> = within(&snapshot, call.namespace.as_deref(), None)
+        .filter(|object| selector.matches(object))
+        .collect();
+    if resource.form == Form::Definition {
+        for object in &selected {
+            guard(api, resource, &object.key.name)?;
         }
+    }
+    let mut deleted = Vec::new();
+    for object in selected {
         let current = || {
             api.store
                 .object(resource.stored, &object.key)
@@ -135,7 +141,7 @@ pub(crate) async fn delete(
             kind: resource.stored,
             key: object.key.clone(),
             expect: Expect::Revision(object.revision),
-            draft: draft(api, resource, if gone { &old } else { &new })?,
+            draft: draft(resource, if gone { &old } else { &new })?,
             delete: gone,
         };
         match api.store.write(write).await {
@@ -175,6 +181,11 @@ fn check(resource: &Resource, object: &Object, options: &Options) -> Result<()> 
 /// The object as it is after the request for its deletion.
 fn marked(resource: &Resource, old: &Value, options: &Options) -> Result<Value> {
     let mut new = old.clone();
+    if resource.form == Form::Definition && old["metadata"].get("deletionTimestamp").is_none() {
+        // Whatever the policy says: first its objects go, then it goes.
+        definitions::status::delete(&mut new);
+        return Ok(new);
+    }
     let policy = match (&options.propagation_policy, options.orphan_dependents) {
         (Some(policy), _) => policy.as_str(),
         (None, Some(true)) => "Orphan",

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::bytes_response;
 use crate::{
-    events,
     registry::{Form, Resource},
     store::Object,
 };
@@ -27,8 +26,13 @@ pub(crate) fn respond(
     objects: Vec<Arc<Object>>,
 ) -> Response {
     let head = head(resource, metadata);
-    if resource.form == Form::NewEvent {
-        let objects = objects.into_iter().map(|object| as_new_event(&object));
+    if !resource.serves_as_kept() {
+        let resource = resource.clone();
+        let objects = objects.into_iter().map(move |object| {
+            let mut value = object.value();
+            resource.to_served(&mut value);
+            value.to_string().into()
+        });
         return bytes_response(StatusCode::OK, Body::from_stream(parts(head, objects)));
     }
     let commas = objects.len().saturating_sub(1);
@@ -48,10 +52,9 @@ fn head(resource: &Resource, metadata: &Value) -> Bytes {
         // Lists of custom kinds have it in any case.
         metadata["continue"] = json!("");
     }
-    let kind = &resource.kind;
+    let kind = &resource.list_kind;
     let version = resource.api_version();
-    format!(r#"{{"kind":"{kind}List","apiVersion":"{version}","metadata":{metadata},"items":["#)
-        .into()
+    format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata},"items":["#).into()
 }
 
 /// Puts a list together, part by part as it is sent.
@@ -74,10 +77,4 @@ fn parts(
         }
         (!part.is_empty()).then(|| Ok(part.freeze()))
     }))
-}
-
-fn as_new_event(object: &Object) -> Bytes {
-    let mut value = object.value();
-    events::to_events(&mut value);
-    value.to_string().into()
 }

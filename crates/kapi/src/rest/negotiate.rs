@@ -5,9 +5,8 @@ use http::{HeaderMap, header};
 use serde_json::{Value, json};
 
 use crate::{
-    events,
     pipeline::{self, Include},
-    registry::{Form, Resource},
+    registry::Resource,
     store::Object,
 };
 
@@ -45,7 +44,7 @@ impl View {
 
 /// One object in the form asked for.
 pub(crate) fn present(resource: &Resource, object: &Object, view: View, include: Include) -> Bytes {
-    if view == View::Plain && resource.form != Form::NewEvent {
+    if view == View::Plain && resource.serves_as_kept() {
         return object.bytes.clone();
     }
     present_value(resource, object.value(), view, include)
@@ -66,9 +65,7 @@ pub(crate) fn present_value(
         }
         View::Metadata => metadata_only(&value),
         View::Plain => {
-            if resource.form == Form::NewEvent {
-                events::to_events(&mut value);
-            }
+            resource.to_served(&mut value);
             value
         }
     }

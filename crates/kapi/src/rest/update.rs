@@ -16,7 +16,7 @@ use super::{
     write::{Stored, draft, insert, retryable},
 };
 use crate::{
-    events,
+    definitions,
     failure::{Cause, Failure, Result},
     pipeline::{self, Operation},
     registry::{Form, Resource},
@@ -193,13 +193,19 @@ pub(crate) async fn modify(
     loop {
         attempts += 1;
         let current = find(api, call)?;
-        let old = current.value();
-        let old_view = converted(resource, &old);
+        let stored = current.value();
+        let old_view = converted(resource, &stored);
         let mut new = change(&old_view)?;
         accept_changed(resource, call, &mut new)?;
         preconditions(resource, &current, &new)?;
-        let warnings = settle(call, resource, &old, &mut new, operation)?;
-        if unchanged(&old, &new) {
+        // Events are checked in the form in which they are kept, custom objects in the version of the request.
+        let old = match resource.form {
+            Form::Custom => &old_view,
+            _ => &stored,
+        };
+        let warnings = settle(call, resource, old, &mut new, operation)?;
+        resource.keep_custom(&mut new);
+        if unchanged(&stored, &new) {
             return Ok(Stored::Object(current, warnings));
         }
         if call.dry_run()? {
@@ -209,7 +215,7 @@ pub(crate) async fn modify(
             kind: resource.stored,
             key: current.key.clone(),
             expect: Expect::Revision(current.revision),
-            draft: draft(api, resource, &new)?,
+            draft: draft(resource, &new)?,
             delete: finished(resource, &new),
         };
         match api.store.write(write).await {
@@ -223,9 +229,7 @@ pub(crate) async fn modify(
 /// The object in the version of the request.
 fn converted(resource: &Resource, old: &Value) -> Value {
     let mut value = old.clone();
-    if resource.form == Form::NewEvent {
-        events::to_events(&mut value);
-    }
+    resource.to_served(&mut value);
     value
 }
 
@@ -280,7 +284,8 @@ fn named_revision(resource: &Resource, applied: &Value, old: &Value) -> Result<(
 
 /// Kinds whose clients must say what they have read.
 fn require_revision(resource: &Resource, new: &Value) -> Result<()> {
-    let conditional = resource.form == Form::Custom || resource.kind == "Lease";
+    let conditional =
+        matches!(resource.form, Form::Custom | Form::Definition) || resource.kind == "Lease";
     let given = new["metadata"]["resourceVersion"].as_str();
     if !conditional || given.is_some_and(|revision| !revision.is_empty()) {
         return Ok(());
@@ -313,9 +318,13 @@ fn settle(
     }
     settle_kind(resource, new);
     keep(call, resource, old, new);
+    if resource.form == Form::Definition && call.sub.is_none() {
+        let spec = new["spec"].clone();
+        definitions::status::store_version(&mut new["status"], &spec);
+    }
     validate(resource, new, Some(old), immutable(resource, old, new))?;
     no_new_finalizers(resource, old, new)?;
-    if resource.form == Form::Custom {
+    if matches!(resource.form, Form::Custom | Form::Definition) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
         let changed = without(old, resource.status) != without(new, resource.status);
         new["metadata"]["generation"] = json!(generation + i64::from(changed));

@@ -72,7 +72,7 @@ impl Watcher {
             .registry
             .resources
             .iter()
-            .position(|other| std::ptr::eq(other, resource))
+            .position(|other| std::ptr::eq(other.as_ref(), resource))
             .ok_or_else(Failure::no_route)?;
         let mut watcher = Self {
             resource: index,

@@ -16,6 +16,7 @@ use super::{
     request::Call,
 };
 use crate::{
+    definitions,
     failure::{Failure, Result},
     pipeline::{self, Include, Operation},
     registry::{Form, Resource},
@@ -118,7 +119,8 @@ async fn insert_once(
     settle_kind(resource, &mut value);
     prepare_new(resource, &mut value);
     validate(resource, &value, None, Vec::new())?;
-    let draft = draft(api, resource, &value)?;
+    resource.keep_custom(&mut value);
+    let draft = draft(resource, &value)?;
     let key = key_of(&value);
     if call.dry_run()? {
         return match api.store.object(resource.stored, &key) {
@@ -153,12 +155,15 @@ fn prepare_new(resource: &Resource, value: &mut Value) {
         }
         metadata.insert("uid".into(), json!(uuid::Uuid::new_v4().to_string()));
         metadata.insert("creationTimestamp".into(), json!(now()));
-        if resource.form == Form::Custom {
+        if matches!(resource.form, Form::Custom | Form::Definition) {
             metadata.insert("generation".into(), json!(1));
         }
     }
     if resource.form == Form::Custom && resource.status {
         remove(value, "status");
+    }
+    if resource.form == Form::Definition {
+        value["status"] = definitions::status::initial(&value["spec"]);
     }
     if resource.form == Form::Namespace {
         value["spec"] = json!({"finalizers": ["kubernetes"]});
@@ -167,14 +172,8 @@ fn prepare_new(resource: &Resource, value: &mut Value) {
 }
 
 /// Serialises an object for the store, unless it is too large.
-pub(crate) fn draft(api: &Api, resource: &Resource, value: &Value) -> Result<Draft> {
-    let fields = api
-        .store
-        .kinds()
-        .get(resource.stored)
-        .map(|kind| kind.fields.as_slice())
-        .unwrap_or_default();
-    let draft = Draft::new(value, fields);
+pub(crate) fn draft(resource: &Resource, value: &Value) -> Result<Draft> {
+    let draft = Draft::new(value, &resource.fields).of_epoch(resource.epoch);
     if draft.len() > OBJECT_MAX {
         return Err(Failure::too_large(format!(
             "{} \"{}\" is too large: {} bytes, and an object has at most {OBJECT_MAX} bytes; split it, or keep large data elsewhere",

@@ -248,7 +248,8 @@ fn definition() -> Value {
             ),
             "status": object(json!({
                 "acceptedNames": names(),
-                "conditions": keyed("type", condition()),
+                // A definition that is new has none, and says so.
+                "conditions": with(keyed("type", condition()), json!({"nullable": true})),
                 "storedVersions": list(string()),
                 "observedGeneration": integer(),
             })),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::backend::Record;
+use super::StoredKind;
 
 /// Where an object is: its namespace (empty for cluster-scoped kinds) and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +45,7 @@ pub(crate) struct Meta {
 }
 
 /// One version of an object; immutable and shared.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Object {
     pub key: Key,
     pub revision: u64,
@@ -54,16 +54,27 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    pub fn parse(record: &Record, fields: &[String]) -> Result<Self, serde_json::Error> {
-        let value: Value = serde_json::from_slice(&record.bytes)?;
+    /// An object out of the store, as its kind reads it.
+    pub fn read(
+        key: Key,
+        revision: u64,
+        bytes: Bytes,
+        kind: &StoredKind,
+    ) -> Result<Self, serde_json::Error> {
+        let mut value: Value = serde_json::from_slice(&bytes)?;
+        let mut bytes = bytes;
+        if let Some(read) = &kind.read {
+            let stored = value.clone();
+            read.0(&mut value);
+            if value != stored {
+                bytes = serde_json::to_vec(&value)?.into();
+            }
+        }
         Ok(Self {
-            key: Key {
-                namespace: record.namespace.clone(),
-                name: record.name.clone(),
-            },
-            revision: record.revision,
-            meta: meta(&value, fields),
-            bytes: record.bytes.clone(),
+            key,
+            revision,
+            meta: meta(&value, &kind.fields),
+            bytes,
         })
     }
 
@@ -79,6 +90,7 @@ pub(crate) struct Draft {
     head: Vec<u8>,
     tail: Vec<u8>,
     meta: Meta,
+    epoch: u64,
 }
 
 impl Draft {
@@ -110,7 +122,18 @@ impl Draft {
             head,
             tail,
             meta: meta(value, fields),
+            epoch: 0,
         }
+    }
+
+    /// Notes as what its kind was when it was made; see [`super::Opened`].
+    pub fn of_epoch(mut self, epoch: u64) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     pub fn len(&self) -> usize {

@@ -1,0 +1,953 @@
+//! Definitions of other people: registered, served, changed and removed while the server runs, and after it was started again.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::{path::Path, time::Duration};
+
+use axum::body::Body;
+use futures::StreamExt;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kapi::{Options, Server, ServerError};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_served_as_soon_as_it_is_registered() {
+    let api = Api::in_memory().await;
+    let (code, created) = api.post(DEFINITIONS, gadgets()).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    assert_eq!(created["metadata"]["generation"], 1);
+    assert_eq!(created["spec"]["conversion"], json!({"strategy": "None"}));
+    assert_eq!(created["spec"]["names"]["listKind"], "GadgetList");
+
+    let (_, stored) = api.get(GADGETS_DEFINITION).await;
+    assert_eq!(stored["status"]["acceptedNames"]["kind"], "Gadget");
+    assert_eq!(stored["status"]["storedVersions"], json!(["v1"]));
+    assert_eq!(condition(&stored, "NamesAccepted"), ("True", "NoConflicts"));
+    assert_eq!(
+        condition(&stored, "Established"),
+        ("True", "InitialNamesAccepted")
+    );
+
+    let (_, list) = api.get("/apis/example.org/v1").await;
+    assert_eq!(list["resources"][0]["name"], "gadgets");
+    let (_, groups) = api.get("/apis").await;
+    let is_there = |group: &Value| group["name"] == "example.org";
+    assert!(groups["groups"].as_array().unwrap().iter().any(is_there));
+    let (code, _) = api.get("/openapi/v3/apis/example.org/v1").await;
+    assert_eq!(code, StatusCode::OK);
+
+    let (code, made) = api
+        .post(GADGETS, gadget("a", json!({"size": 1, "other": 1})))
+        .await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(
+        made["spec"],
+        json!({"size": 1, "mode": "slow"}),
+        "pruned and with defaults"
+    );
+    let (code, refused) = api.post(GADGETS, gadget_of("b", "size", json!("x"))).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    let (code, refused) = api.post(GADGETS, gadget("b", json!({"size": 101}))).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        refused["message"].as_str().unwrap().contains("too large"),
+        "{refused}"
+    );
+    let (_, list) = api
+        .get(&format!("{GADGETS}?fieldSelector=spec.size%3D1"))
+        .await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    assert_eq!(list["kind"], "GadgetList");
+    let (_, table) = api.table(GADGETS).await;
+    assert_eq!(table["columnDefinitions"][1]["name"], "Size");
+    assert_eq!(table["rows"][0]["cells"][1], 1);
+    let status = json!({"status": {"phase": "Up"}});
+    let (code, gadget) = api.merge(&format!("{GADGETS}/a/status"), status).await;
+    assert_eq!(
+        (code, &gadget["status"]["phase"]),
+        (StatusCode::OK, &json!("Up"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_may_be_applied() {
+    let api = Api::in_memory().await;
+    let (code, created) = api.apply(GADGETS_DEFINITION, gadgets()).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    let (code, again) = api.apply(GADGETS_DEFINITION, gadgets()).await;
+    assert_eq!(code, StatusCode::OK, "{again}");
+    let (_, stored) = api.get(GADGETS_DEFINITION).await;
+    assert_eq!(
+        again["metadata"]["resourceVersion"],
+        stored["metadata"]["resourceVersion"]
+    );
+    let (code, _) = api.post(GADGETS, gadget("a", json!({}))).await;
+    assert_eq!(code, StatusCode::CREATED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_schema_holds_at_once_and_for_what_is_there() {
+    let api = Api::in_memory().await;
+    api.post(DEFINITIONS, gadgets()).await;
+    api.post(GADGETS, gadget("a", json!({"size": 1}))).await;
+    let (_, before) = api.get(&format!("{GADGETS}/a")).await;
+    let mut watch = api.watch(GADGETS).await;
+    assert_eq!(watch.next().await.unwrap()["type"], "ADDED");
+
+    let (code, _) = api
+        .json_patch(
+            GADGETS_DEFINITION,
+            json!([
+                {"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/color", "value": {"type": "string", "default": "red"}},
+                {"op": "replace", "path": "/spec/versions/0/selectableFields", "value": [{"jsonPath": ".spec.color"}]},
+                {"op": "replace", "path": "/spec/versions/0/additionalPrinterColumns", "value": [{"name": "Color", "type": "string", "jsonPath": ".spec.color"}]},
+            ]),
+        )
+        .await;
+    assert_eq!(code, StatusCode::OK);
+    assert!(
+        watch.next().await.is_none(),
+        "a watch of the kind as it was ends"
+    );
+
+    let (_, gadget) = api.get(&format!("{GADGETS}/a")).await;
+    assert_eq!(
+        gadget["spec"],
+        json!({"size": 1, "mode": "slow", "color": "red"})
+    );
+    assert_eq!(
+        gadget["metadata"], before["metadata"],
+        "nothing was written"
+    );
+    let (_, list) = api
+        .get(&format!("{GADGETS}?fieldSelector=spec.color%3Dred"))
+        .await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    let (code, _) = api
+        .get(&format!("{GADGETS}?fieldSelector=spec.size%3D1"))
+        .await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+    let (_, table) = api.table(GADGETS).await;
+    assert_eq!(table["rows"][0]["cells"], json!(["a", "red"]));
+    let (_, definition) = api.get(GADGETS_DEFINITION).await;
+    assert_eq!(definition["metadata"]["generation"], 2);
+
+    // A watch from before the change selects by the fields as they are now.
+    let from = before["metadata"]["resourceVersion"].as_str().unwrap();
+    api.merge(&format!("{GADGETS}/a"), json!({"spec": {"color": "blue"}}))
+        .await;
+    let path = format!("{GADGETS}?fieldSelector=spec.color%3Dred&resourceVersion={from}");
+    let mut watch = api.watch(&path).await;
+    assert_eq!(watch.next().await.unwrap()["type"], "DELETED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_definition_go_its_objects_and_then_the_kind() {
+    let api = Api::in_memory().await;
+    api.post(DEFINITIONS, gadgets()).await;
+    api.post(GADGETS, gadget("a", json!({}))).await;
+    let mut held = gadget("held", json!({}));
+    held["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    api.post(GADGETS, held).await;
+    let mut watch = api.watch(GADGETS).await;
+    for _ in 0..2 {
+        assert_eq!(watch.next().await.unwrap()["type"], "ADDED");
+    }
+
+    let (code, marked) = api.delete(GADGETS_DEFINITION).await;
+    assert_eq!(code, StatusCode::OK);
+    let cleanup = "customresourcecleanup.apiextensions.k8s.io";
+    assert_eq!(marked["metadata"]["finalizers"], json!([cleanup]));
+    assert_eq!(
+        condition(&marked, "Terminating"),
+        ("True", "InstanceDeletionPending")
+    );
+    // No new objects, although the kind is there.
+    let (code, refused) = api.post(GADGETS, gadget("late", json!({}))).await;
+    assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED, "{refused}");
+    let kinds = api.get("/apis/example.org/v1").await.1;
+    let verbs = kinds["resources"][0]["verbs"].as_array().unwrap();
+    assert!(
+        !verbs.contains(&json!("create")) && verbs.contains(&json!("delete")),
+        "{verbs:?}"
+    );
+
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        let event = watch.next().await.unwrap();
+        ended.push((
+            event["type"].clone(),
+            event["object"]["metadata"]["name"].clone(),
+        ));
+    }
+    ended.sort_by_key(|(_, name)| name.to_string());
+    assert_eq!(
+        ended,
+        [
+            (json!("DELETED"), json!("a")),
+            (json!("MODIFIED"), json!("held"))
+        ]
+    );
+    let waiting =
+        |definition: &Value| condition(definition, "Terminating").1 == "InstanceDeletionInProgress";
+    api.until(GADGETS_DEFINITION, waiting).await;
+
+    api.merge(
+        &format!("{GADGETS}/held"),
+        json!({"metadata": {"finalizers": null}}),
+    )
+    .await;
+    assert_eq!(watch.next().await.unwrap()["type"], "DELETED");
+    assert!(watch.next().await.is_none(), "the watch ends with the kind");
+    api.gone(GADGETS_DEFINITION).await;
+    for path in [GADGETS, "/apis/example.org/v1", "/apis/example.org"] {
+        assert_eq!(api.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+
+    let (code, _) = api.post(DEFINITIONS, gadgets()).await;
+    assert_eq!(code, StatusCode::CREATED);
+    let (_, list) = api.get(GADGETS).await;
+    assert_eq!(list["items"], json!([]), "the kind begins anew");
+    assert_eq!(
+        api.post(GADGETS, gadget("a", json!({}))).await.0,
+        StatusCode::CREATED
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_definitions_of_clients_may_be_deleted_at_once() {
+    let api = Api::in_memory().await;
+    api.post(DEFINITIONS, gadgets()).await;
+    api.post(GADGETS, gadget("a", json!({}))).await;
+    let (code, answer) = api.delete(DEFINITIONS).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    api.gone(GADGETS_DEFINITION).await;
+    api.post(DEFINITIONS, gadgets()).await;
+    assert_eq!(
+        api.get(&format!("{GADGETS}/a")).await.0,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_waits_until_a_name_of_another_is_free() {
+    let api = Api::in_memory().await;
+    api.post(DEFINITIONS, gadgets()).await;
+    let mut second = renamed("gizmos", "Gizmo");
+    second["spec"]["names"]["shortNames"] = json!(["gd"]);
+    let (code, _) = api.post(DEFINITIONS, second).await;
+    assert_eq!(code, StatusCode::CREATED);
+    let path = format!("{DEFINITIONS}/gizmos.example.org");
+    let (_, stored) = api.get(&path).await;
+    assert_eq!(
+        condition(&stored, "NamesAccepted"),
+        ("False", "ShortNamesConflict")
+    );
+    assert_eq!(condition(&stored, "Established"), ("False", "NotAccepted"));
+    let gizmos = "/apis/example.org/v1/namespaces/default/gizmos";
+    assert_eq!(api.get(gizmos).await.0, StatusCode::NOT_FOUND);
+
+    api.delete(GADGETS_DEFINITION).await;
+    api.until(&path, |stored| condition(stored, "Established").0 == "True")
+        .await;
+    assert_eq!(api.get(gizmos).await.0, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_change_are_served_and_a_conflict_keeps_those_before() {
+    let api = Api::in_memory().await;
+    api.post(DEFINITIONS, gadgets()).await;
+    api.post(DEFINITIONS, renamed("gizmos", "Gizmo")).await;
+    let short = |name: &str| json!({"spec": {"names": {"shortNames": [name]}}});
+    api.merge(&format!("{DEFINITIONS}/gizmos.example.org"), short("gz"))
+        .await;
+    let shown = |list: &Value| {
+        let resources = list["resources"].as_array().unwrap().clone();
+        let gizmos = resources
+            .into_iter()
+            .find(|resource| resource["name"] == "gizmos");
+        gizmos.unwrap()["shortNames"].clone()
+    };
+    assert_eq!(
+        shown(&api.get("/apis/example.org/v1").await.1),
+        json!(["gz"])
+    );
+    api.merge(&format!("{DEFINITIONS}/gizmos.example.org"), short("gd"))
+        .await;
+    assert_eq!(
+        shown(&api.get("/apis/example.org/v1").await.1),
+        json!(["gz"])
+    );
+    let (_, stored) = api.get(&format!("{DEFINITIONS}/gizmos.example.org")).await;
+    assert_eq!(condition(&stored, "NamesAccepted").0, "False");
+    assert_eq!(condition(&stored, "Established").0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_differ_as_without_a_webhook() {
+    let api = Api::in_memory().await;
+    let mut definition = gadgets();
+    let mut second = definition["spec"]["versions"][0].clone();
+    second["name"] = json!("v2");
+    second["storage"] = json!(false);
+    second["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["mode"]["default"] =
+        json!("fast");
+    definition["spec"]["versions"]
+        .as_array_mut()
+        .unwrap()
+        .push(second);
+    let (code, answer) = api.post(DEFINITIONS, definition).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    let v2 = GADGETS.replace("/v1/", "/v2/");
+    let (_, group) = api.get("/apis/example.org").await;
+    assert_eq!(group["preferredVersion"]["version"], "v2");
+
+    let mut new = gadget("new", json!({"size": 2}));
+    new["apiVersion"] = json!("example.org/v2");
+    let (code, created) = api.post(&v2, new).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    assert_eq!(created["apiVersion"], "example.org/v2");
+    assert_eq!(created["spec"], json!({"size": 2, "mode": "fast"}));
+    let (_, first) = api.get(&format!("{GADGETS}/new")).await;
+    assert_eq!(first["apiVersion"], "example.org/v1");
+    assert_eq!(first["spec"], created["spec"]);
+    assert_eq!(
+        first["metadata"]["resourceVersion"],
+        created["metadata"]["resourceVersion"]
+    );
+
+    let (code, patched) = api
+        .merge(&format!("{v2}/new"), json!({"spec": {"size": 3}}))
+        .await;
+    assert_eq!(
+        (code, &patched["apiVersion"]),
+        (StatusCode::OK, &json!("example.org/v2"))
+    );
+    let (_, same) = api
+        .merge(&format!("{v2}/new"), json!({"spec": {"size": 3}}))
+        .await;
+    assert_eq!(
+        same["metadata"], patched["metadata"],
+        "a write without a change is none"
+    );
+    let (_, list) = api.get(&v2).await;
+    assert_eq!(list["items"][0]["apiVersion"], "example.org/v2");
+    let mut watch = api.watch(&v2).await;
+    assert_eq!(
+        watch.next().await.unwrap()["object"]["apiVersion"],
+        "example.org/v2"
+    );
+    let (_, applied) = api
+        .apply(&format!("{v2}/new"), json!({"apiVersion": "example.org/v2", "kind": "Gadget", "metadata": {"name": "new"}, "spec": {"size": 3}}))
+        .await;
+    assert_eq!(applied["apiVersion"], "example.org/v2", "{applied}");
+    let (_, selected) = api.get(&format!("{v2}?fieldSelector=spec.size%3D3")).await;
+    assert_eq!(selected["items"].as_array().unwrap().len(), 1);
+
+    // The other version becomes the one that is stored.
+    let (code, _) = api
+        .json_patch(
+            GADGETS_DEFINITION,
+            json!([
+                {"op": "replace", "path": "/spec/versions/0/storage", "value": false},
+                {"op": "replace", "path": "/spec/versions/1/storage", "value": true},
+                {"op": "replace", "path": "/spec/versions/0/served", "value": false},
+            ]),
+        )
+        .await;
+    assert_eq!(code, StatusCode::OK);
+    let (_, stored) = api.get(GADGETS_DEFINITION).await;
+    assert_eq!(stored["status"]["storedVersions"], json!(["v1", "v2"]));
+    assert_eq!(api.get(GADGETS).await.0, StatusCode::NOT_FOUND);
+    let (_, after) = api.get(&format!("{v2}/new")).await;
+    assert_eq!(after["spec"], json!({"size": 3, "mode": "fast"}));
+    let gone = json!({"spec": {"versions": [stored["spec"]["versions"][1]]}});
+    let (code, refused) = api.merge(GADGETS_DEFINITION, gone).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(causes(&refused), ["status.storedVersions[0]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_names_the_field() {
+    let api = Api::in_memory().await;
+    let version = "/spec/versions/0";
+    let schema = "/spec/versions/0/schema/openAPIV3Schema";
+    let table: &[(&str, Value, &[&str])] = &[
+        (
+            "/metadata/name",
+            json!("others.example.org"),
+            &["metadata.name"],
+        ),
+        (
+            "/spec/group",
+            json!("example"),
+            &["metadata.name", "spec.group"],
+        ),
+        (
+            "/spec/group",
+            json!("coordination.k8s.io"),
+            &[
+                "metadata.name",
+                "metadata.annotations[api-approved.kubernetes.io]",
+                "spec.group",
+            ],
+        ),
+        ("/spec/scope", json!("Everywhere"), &["spec.scope"]),
+        (
+            "/spec/names/plural",
+            json!("Gadgets"),
+            &["metadata.name", "spec.names.plural"],
+        ),
+        (
+            "/spec/names/kind",
+            json!("Gad get"),
+            &[
+                "spec.names.singular",
+                "spec.names.kind",
+                "spec.names.listKind",
+            ],
+        ),
+        (
+            "/spec/names/listKind",
+            json!("Gadget"),
+            &["spec.names.listKind"],
+        ),
+        (
+            "/spec/names/shortNames/0",
+            json!("G"),
+            &["spec.names.shortNames[0]"],
+        ),
+        (
+            "/spec/versions/0/name",
+            json!("1"),
+            &["spec.versions[0].name"],
+        ),
+        ("/spec/versions/0/storage", json!(false), &["spec.versions"]),
+        (
+            version,
+            json!({"name": "v1", "served": true, "storage": true}),
+            &["spec.versions[0].schema.openAPIV3Schema"],
+        ),
+        (
+            schema,
+            json!({"type": "string"}),
+            &[
+                "spec.validation.openAPIV3Schema.type",
+                "spec.selectableFields[0].jsonPath",
+            ],
+        ),
+        (
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size",
+            json!({}),
+            &[
+                "spec.validation.openAPIV3Schema.properties[spec].properties[size].type",
+                "spec.selectableFields[0].jsonPath",
+            ],
+        ),
+        (
+            "/spec/versions/0/additionalPrinterColumns/0/type",
+            json!("text"),
+            &["spec.additionalPrinterColumns[0].type"],
+        ),
+        (
+            "/spec/versions/0/additionalPrinterColumns/0/jsonPath",
+            json!("spec"),
+            &["spec.additionalPrinterColumns[0].JSONPath"],
+        ),
+        (
+            "/spec/versions/0/selectableFields/0/jsonPath",
+            json!(".spec"),
+            &["spec.selectableFields[0].jsonPath"],
+        ),
+        (
+            "/spec/conversion",
+            json!({"strategy": "Webhook"}),
+            &["spec.conversion.strategy"],
+        ),
+        (
+            "/spec/preserveUnknownFields",
+            json!(true),
+            &["spec.preserveUnknownFields"],
+        ),
+    ];
+    for (pointer, value, fields) in table {
+        let mut definition = gadgets();
+        put(&mut definition, pointer, value.clone());
+        let (code, refused) = api.post(DEFINITIONS, definition).await;
+        assert_eq!(
+            code,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "{pointer}: {refused}"
+        );
+        assert_eq!(causes(&refused), *fields, "{pointer}: {refused}");
+    }
+    assert_eq!(
+        api.get("/apis/example.org/v1").await.0,
+        StatusCode::NOT_FOUND
+    );
+
+    api.post(DEFINITIONS, gadgets()).await;
+    for (pointer, value, field) in [
+        ("/spec/scope", "Cluster", "spec.scope"),
+        ("/spec/names/kind", "Other", "spec.names.kind"),
+    ] {
+        let patch = json!([{"op": "replace", "path": pointer, "value": value}]);
+        let (code, refused) = api.json_patch(GADGETS_DEFINITION, patch).await;
+        assert_eq!(
+            code,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "{pointer}: {refused}"
+        );
+        assert_eq!(causes(&refused), [field], "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_definitions_of_the_program_are_not_for_clients() {
+    let server = Server::in_memory(&api::custom_resource_definitions())
+        .await
+        .unwrap();
+    let api = Api(server.router());
+    let path = format!("{DEFINITIONS}/clusters.kubespray.k8s.io");
+    let (_, definition) = api.get(&path).await;
+    assert_eq!(condition(&definition, "Established").0, "True");
+    let annotated = json!({"metadata": {"annotations": {"a": "b"}}});
+    for (code, answer) in [
+        api.merge(&path, annotated.clone()).await,
+        api.merge(&format!("{path}/status"), json!({"status": {}}))
+            .await,
+        api.apply(&path, definition.clone()).await,
+        api.send(Method::PUT, &path, JSON, definition.clone()).await,
+        api.delete(&path).await,
+        api.delete(DEFINITIONS).await,
+    ] {
+        assert_eq!(code, StatusCode::FORBIDDEN, "{answer}");
+        assert!(
+            answer["message"]
+                .as_str()
+                .unwrap()
+                .contains("part of this program")
+        );
+    }
+    assert_eq!(api.get(&path).await.1, definition);
+    // Another kind in the same group is fine, but not under the same name.
+    let mut other = renamed("clusters", "Cluster");
+    other["metadata"]["name"] = json!("others.kubespray.k8s.io");
+    other["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, a test"});
+    other["spec"]["group"] = json!("kubespray.k8s.io");
+    other["spec"]["names"] = json!({"plural": "others", "kind": "Cluster"});
+    assert_eq!(api.post(DEFINITIONS, other).await.0, StatusCode::CREATED);
+    let (_, other) = api
+        .get(&format!("{DEFINITIONS}/others.kubespray.k8s.io"))
+        .await;
+    assert_eq!(condition(&other, "NamesAccepted").0, "False");
+    assert_eq!(
+        condition(&other, "KubernetesAPIApprovalPolicyConformant"),
+        ("False", "UnapprovedAnnotation")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definitions_and_their_objects_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = {
+        let api = Api::open(directory.path()).await;
+        api.post(DEFINITIONS, gadgets()).await;
+        let mut cluster_wide = renamed("gizmos", "Gizmo");
+        cluster_wide["spec"]["scope"] = json!("Cluster");
+        api.post(DEFINITIONS, cluster_wide).await;
+        let (code, _) = api.post(GADGETS, gadget("a", json!({"size": 1}))).await;
+        assert_eq!(code, StatusCode::CREATED);
+        let gizmo = json!({"apiVersion": "example.org/v1", "kind": "Gizmo", "metadata": {"name": "g"}, "spec": {}});
+        let (code, _) = api.post("/apis/example.org/v1/gizmos", gizmo).await;
+        assert_eq!(code, StatusCode::CREATED);
+        let patch = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/color", "value": {"type": "string", "default": "red"}}]);
+        api.json_patch(GADGETS_DEFINITION, patch).await;
+        api.state().await
+    };
+    let api = Api::open(directory.path()).await;
+    assert_eq!(api.state().await, before);
+    let from = before[2]["metadata"]["resourceVersion"].as_str().unwrap();
+    api.merge(&format!("{GADGETS}/a"), json!({"spec": {"size": 2}}))
+        .await;
+    let mut watch = api
+        .watch(&format!("{GADGETS}?resourceVersion={from}"))
+        .await;
+    assert_eq!(
+        watch.next().await.unwrap()["object"]["spec"],
+        json!({"size": 2, "mode": "slow", "color": "red"})
+    );
+}
+
+/// A deletion that was interrupted goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_goes_on_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let api = Api::open(directory.path()).await;
+        api.post(DEFINITIONS, gadgets()).await;
+        let mut held = gadget("held", json!({}));
+        held["metadata"]["finalizers"] = json!(["example.org/hold"]);
+        api.post(GADGETS, held).await;
+        api.delete(GADGETS_DEFINITION).await;
+    }
+    let api = Api::open(directory.path()).await;
+    let (code, _) = api.post(GADGETS, gadget("late", json!({}))).await;
+    assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED);
+    api.merge(
+        &format!("{GADGETS}/held"),
+        json!({"metadata": {"finalizers": null}}),
+    )
+    .await;
+    api.gone(GADGETS_DEFINITION).await;
+    api.gone(GADGETS).await;
+}
+
+/// A definition that this program cannot serve (another one wrote it) is told so, and nothing is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_definition_that_cannot_be_served_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let api = Api::open(directory.path()).await;
+        api.post(DEFINITIONS, gadgets()).await;
+        api.post(GADGETS, gadget("a", json!({"size": 1}))).await;
+    }
+    drop(Api::open(directory.path()).await);
+    let replace = |from: &str, to: &str| {
+        let database = rusqlite::Connection::open(directory.path().join("state.db")).unwrap();
+        let changed = database
+            .execute(
+                "UPDATE history SET data = CAST(REPLACE(CAST(data AS TEXT), ?1, ?2) AS BLOB) \
+                 WHERE kind = 'customresourcedefinitions.apiextensions.k8s.io' AND name = 'gadgets.example.org'",
+                [from, to],
+            )
+            .unwrap();
+        assert!(changed > 0);
+    };
+    let (good, bad) = ("\"integer\",\"minimum\"", "\"quantum\",\"minimum\"");
+    closed(directory.path()).await;
+    replace(good, bad);
+    {
+        let api = Api::open(directory.path()).await;
+        let (_, definition) = api.get(GADGETS_DEFINITION).await;
+        assert_eq!(
+            condition(&definition, "Established"),
+            ("False", "InvalidDefinition")
+        );
+        let text = definition["status"].to_string();
+        assert!(
+            text.contains("properties[size].type") && text.contains("quantum"),
+            "{text}"
+        );
+        assert_eq!(api.get(GADGETS).await.0, StatusCode::NOT_FOUND);
+        // It can still be looked after.
+        let (code, _) = api
+            .merge(
+                GADGETS_DEFINITION,
+                json!({"metadata": {"labels": {"a": "b"}}}),
+            )
+            .await;
+        assert_eq!(code, StatusCode::OK);
+    }
+    closed(directory.path()).await;
+    replace(bad, good);
+    let api = Api::open(directory.path()).await;
+    let (_, definition) = api.get(GADGETS_DEFINITION).await;
+    assert_eq!(condition(&definition, "Established").0, "True");
+    let (_, gadget) = api.get(&format!("{GADGETS}/a")).await;
+    assert_eq!(gadget["spec"]["size"], 1);
+}
+
+/// Kinds come and go while others read, write and watch: no request fails otherwise than by the kind being there or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn kinds_come_and_go_beside_other_requests() {
+    let api = Api::in_memory().await;
+    let writers = tokio::spawn({
+        let api = api.clone();
+        async move {
+            for index in 0..400 {
+                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{index}")}});
+                let (code, answer) = api.post("/api/v1/namespaces/default/configmaps", map).await;
+                assert_eq!(code, StatusCode::CREATED, "{answer}");
+                let name = format!("g{index}");
+                let (code, answer) = api.post(GADGETS, gadget(&name, json!({}))).await;
+                let legal = [
+                    StatusCode::CREATED,
+                    StatusCode::NOT_FOUND,
+                    StatusCode::METHOD_NOT_ALLOWED,
+                ];
+                assert!(legal.contains(&code), "{code}: {answer}");
+            }
+        }
+    });
+    for _ in 0..10 {
+        assert_eq!(
+            api.post(DEFINITIONS, gadgets()).await.0,
+            StatusCode::CREATED
+        );
+        api.post(GADGETS, gadget("here", json!({}))).await;
+        assert_eq!(api.delete(GADGETS_DEFINITION).await.0, StatusCode::OK);
+        api.gone(GADGETS_DEFINITION).await;
+    }
+    writers.await.unwrap();
+    api.post(DEFINITIONS, gadgets()).await;
+    let (_, list) = api.get(GADGETS).await;
+    assert_eq!(list["items"], json!([]), "nothing outlives its definition");
+}
+
+#[derive(Clone)]
+struct Api(axum::Router);
+
+impl Api {
+    async fn in_memory() -> Self {
+        Self(Server::in_memory(&[]).await.unwrap().router())
+    }
+
+    /// Opens a directory, once the tasks of the server before have let go of it.
+    async fn open(directory: &Path) -> Self {
+        let options = || Options {
+            data_dir: directory.to_path_buf(),
+            crds: api::custom_resource_definitions(),
+            listen: None,
+        };
+        let opened = async {
+            loop {
+                match Server::open(options()).await {
+                    Err(ServerError::InUse { .. }) => tokio::task::yield_now().await,
+                    result => return result.unwrap(),
+                }
+            }
+        };
+        Self(within("opened", opened).await.router())
+    }
+
+    async fn respond(&self, request: Request<Body>) -> (StatusCode, Value) {
+        let response = self.0.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (
+            status,
+            serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        )
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: Value,
+    ) -> (StatusCode, Value) {
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string())
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, media);
+        self.respond(request.body(body).unwrap()).await
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.send(Method::GET, path, JSON, Value::Null).await
+    }
+
+    async fn table(&self, path: &str) -> (StatusCode, Value) {
+        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let request = Request::get(path).header(header::ACCEPT, accept);
+        self.respond(request.body(Body::empty()).unwrap()).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.send(Method::POST, path, JSON, body).await
+    }
+
+    async fn delete(&self, path: &str) -> (StatusCode, Value) {
+        self.send(Method::DELETE, path, JSON, Value::Null).await
+    }
+
+    async fn merge(&self, path: &str, patch: Value) -> (StatusCode, Value) {
+        self.send(Method::PATCH, path, "application/merge-patch+json", patch)
+            .await
+    }
+
+    async fn json_patch(&self, path: &str, patch: Value) -> (StatusCode, Value) {
+        self.send(Method::PATCH, path, "application/json-patch+json", patch)
+            .await
+    }
+
+    async fn apply(&self, path: &str, object: Value) -> (StatusCode, Value) {
+        let path = format!("{path}?fieldManager=me&force=true");
+        self.send(Method::PATCH, &path, "application/apply-patch+yaml", object)
+            .await
+    }
+
+    async fn watch(&self, path: &str) -> Watch {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let request = Request::get(format!("{path}{sign}watch=true")).body(Body::empty());
+        let response = self.0.clone().oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        Watch {
+            lines: response.into_body().into_data_stream(),
+            rest: String::new(),
+        }
+    }
+
+    async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) {
+        let reached = async {
+            while !wanted(&self.get(path).await.1) {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("reached", reached).await;
+    }
+
+    async fn gone(&self, path: &str) {
+        let gone = async {
+            while self.get(path).await.0 != StatusCode::NOT_FOUND {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("gone", gone).await;
+    }
+
+    /// What a restart must not change.
+    async fn state(&self) -> Vec<Value> {
+        let mut state = Vec::new();
+        for path in [
+            DEFINITIONS,
+            "/apis/example.org/v1",
+            &format!("{GADGETS}/a"),
+            "/apis/example.org/v1/gizmos/g",
+        ] {
+            let (code, value) = self.get(path).await;
+            assert_eq!(code, StatusCode::OK, "{path}: {value}");
+            state.push(value);
+        }
+        let list = &mut state[0]["metadata"];
+        list["resourceVersion"] = Value::Null;
+        state
+    }
+}
+
+struct Watch {
+    lines: axum::body::BodyDataStream,
+    rest: String,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((line, rest)) = self.rest.split_once('\n') {
+                let event = serde_json::from_str(line).unwrap();
+                self.rest = rest.to_owned();
+                return Some(event);
+            }
+            let chunk = within("an event or the end", self.lines.next()).await?;
+            self.rest
+                .push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
+        }
+    }
+}
+
+async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), work)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within 20 s"))
+}
+
+/// Waits until no server has a directory, and its write-ahead log is written back.
+async fn closed(directory: &Path) {
+    let log = directory.join("state.db-wal");
+    let gone = async {
+        while log.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("closed", gone).await;
+}
+
+fn gadgets() -> Value {
+    renamed("gadgets", "Gadget")
+}
+
+fn renamed(plural: &str, kind: &str) -> Value {
+    let short = if plural == "gadgets" {
+        json!(["gd"])
+    } else {
+        json!([])
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.example.org")},
+        "spec": {
+            "group": "example.org", "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind, "shortNames": short},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+                "selectableFields": [{"jsonPath": ".spec.size"}],
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": {
+                        "size": {"type": "integer", "minimum": 0, "x-kubernetes-validations": [
+                            {"rule": "self <= 100", "message": "too large"},
+                        ]},
+                        "mode": {"type": "string", "default": "slow"},
+                    }},
+                    "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
+                }}},
+            }],
+        },
+    })
+}
+
+fn gadget(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "example.org/v1", "kind": "Gadget", "metadata": {"name": name}, "spec": spec})
+}
+
+fn gadget_of(name: &str, field: &str, value: Value) -> Value {
+    let mut spec = json!({});
+    spec[field] = value;
+    gadget(name, spec)
+}
+
+/// The status and the reason of a condition.
+fn condition<'a>(definition: &'a Value, kind: &str) -> (&'a str, &'a str) {
+    let conditions = definition["status"]["conditions"].as_array();
+    let found = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == kind);
+    let text = |name: &str| {
+        found
+            .and_then(|condition| condition[name].as_str())
+            .unwrap_or_default()
+    };
+    (text("status"), text("reason"))
+}
+
+fn causes(refused: &Value) -> Vec<&str> {
+    let causes = refused["details"]["causes"].as_array();
+    let fields = causes.into_iter().flatten();
+    fields.filter_map(|cause| cause["field"].as_str()).collect()
+}
+
+fn put(value: &mut Value, pointer: &str, new: Value) {
+    match value.pointer_mut(pointer) {
+        Some(place) => *place = new,
+        None => {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            value.pointer_mut(parent).unwrap()[name] = new;
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const GADGETS_DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.example.org";
+const GADGETS: &str = "/apis/example.org/v1/namespaces/default/gadgets";
