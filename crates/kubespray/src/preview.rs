@@ -1,16 +1,20 @@
-//! What would be done about objects that nobody applied yet: `windlass plan -f DIR`. Nothing is touched.
+//! What would be done: about objects that nobody applied yet (`windlass plan -f DIR`), or about a request to converge
+//! (`windlass converge --dry-run`). Nothing is touched.
 
-use api::{Cluster, ClusterNode, run::Plan};
+use api::{Cluster, ClusterNode, Run, run::Plan};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
+use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use crate::{
     cluster::{
-        observe::Observed,
+        converge,
+        observe::{self, Observed, Unreadable},
         plan::{self, Decision},
         resolve,
     },
+    context::Error,
+    control::CONVERGE,
     host_keys::{self, HostKeys},
     layout::Layout,
     playbooks::{self, LoadError, Playbooks},
@@ -38,6 +42,8 @@ pub struct Preview {
     pub cluster: String,
     /// What would be done.
     pub outcome: PreviewOutcome,
+    /// What a built cluster was not built with, and would be given.
+    pub changes: Vec<String>,
 }
 
 /// What would be done.
@@ -51,6 +57,8 @@ pub enum PreviewOutcome {
     Waiting(Vec<String>),
     /// Nothing can be said: the playbooks cannot be had.
     NoPlaybooks(String),
+    /// The request would be refused.
+    Refused(String),
 }
 
 /// Says what would be done about each cluster, in order of name. Playbooks are brought into the data directory.
@@ -61,30 +69,125 @@ pub async fn preview(objects: &Objects, layout: &Layout) -> Vec<Preview> {
             namespace: namespace(cluster),
             cluster: cluster.name_any(),
             outcome: outcome(cluster, objects, layout).await,
+            changes: Vec::new(),
         });
     }
     previews.sort_by(|a, b| (&a.namespace, &a.cluster).cmp(&(&b.namespace, &b.cluster)));
     previews
 }
 
+/// Says what a request to converge would come to now, for a cluster as an API holds it. Playbooks are brought into the data
+/// directory.
+pub async fn converge(
+    client: &Client,
+    cluster: &Cluster,
+    layout: &Layout,
+) -> Result<Preview, Error> {
+    let mut cluster = cluster.clone();
+    let request = Timestamp::now().to_string();
+    cluster.annotations_mut().insert(CONVERGE.into(), request);
+    let playbooks = playbooks(&cluster, layout).await;
+    let observed = observed_in(client, &cluster, playbooks).await?;
+    let wanted = resolve::resolve(&cluster, &observed);
+    let changes = wanted
+        .as_ref()
+        .map(|wanted| converge::changes(&observed.runs, wanted));
+    let decision = plan::plan(&cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
+    let refused = converge::answer(&cluster, &decision).and_then(|answer| answer.refused);
+    let outcome = match (refused, decision) {
+        (_, Decision::Stall(problems)) => PreviewOutcome::Problems(problems),
+        (Some(why), _) => PreviewOutcome::Refused(why),
+        (None, decision) => shown(decision),
+    };
+    Ok(Preview {
+        namespace: namespace(&cluster),
+        cluster: cluster.name_any(),
+        outcome,
+        changes: changes.unwrap_or_default(),
+    })
+}
+
+async fn observed_in(
+    client: &Client,
+    cluster: &Cluster,
+    playbooks: Playbooks,
+) -> Result<Observed, Error> {
+    let own = namespace(cluster);
+    let ssh = cluster.spec.ssh.as_ref();
+    let key = ssh.and_then(|ssh| ssh.private_key_secret_ref.as_ref());
+    let key = secret::look(client, &own, key)
+        .await
+        .map_err(|source| Error::api("read the ssh Secret", source))?;
+    let host_keys = ssh.and_then(|ssh| ssh.known_hosts_secret_ref.as_ref());
+    let host_keys = host_keys::look(client, &own, host_keys)
+        .await
+        .map_err(|source| Error::api("read the Secret with the hosts' keys", source))?;
+    let (mut nodes, mut unreadable) = (Vec::new(), Vec::new());
+    let listed = Api::<DeserializeGuard<ClusterNode>>::namespaced(client.clone(), &own)
+        .list(&ListParams::default())
+        .await
+        .map_err(|source| Error::api("list the ClusterNodes", source))?;
+    for node in listed {
+        match node.0 {
+            Ok(node) => nodes.push(node),
+            Err(invalid) => unreadable.push(Unreadable {
+                name: invalid.metadata.name.unwrap_or_default(),
+                error: invalid.error,
+            }),
+        }
+    }
+    nodes.sort_by_key(observe::joined);
+    let listed = Api::<DeserializeGuard<Run>>::namespaced(client.clone(), &own)
+        .list(&ListParams::default())
+        .await
+        .map_err(|source| Error::api("list the Runs", source))?;
+    let readable = listed.into_iter().filter_map(|run| run.0.ok());
+    let mut runs: Vec<_> = readable
+        .filter(|run| observe::is_of(run, cluster))
+        .collect();
+    runs.sort_by_key(observe::age);
+    Ok(Observed {
+        now: Timestamp::now(),
+        // A second Cluster of a namespace is never built.
+        older_cluster: None,
+        nodes,
+        unreadable,
+        runs,
+        key,
+        host_keys,
+        playbooks,
+        health: None,
+    })
+}
+
 async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> PreviewOutcome {
-    let playbooks = match resolve::source(cluster) {
+    let observed = observed(cluster, objects, playbooks(cluster, layout).await);
+    let wanted = resolve::resolve(cluster, &observed);
+    shown(plan::plan(
+        cluster,
+        wanted.as_ref().map_err(Vec::as_slice),
+        &observed,
+    ))
+}
+
+async fn playbooks(cluster: &Cluster, layout: &Layout) -> Playbooks {
+    match resolve::source(cluster) {
         Err(_) => Playbooks::Unwanted,
         Ok(wish) => match playbooks::load(&wish, layout).await {
             Ok(checkout) => Playbooks::Ready(checkout.into()),
             Err(LoadError::Unusable(problem)) => Playbooks::Unusable(problem),
             Err(LoadError::Unreachable(reason)) => Playbooks::Unreachable(reason),
         },
-    };
-    let observed = observed(cluster, objects, playbooks);
-    let wanted = resolve::resolve(cluster, &observed);
-    let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
+    }
+}
+
+fn shown(decision: Decision) -> PreviewOutcome {
     match decision {
         Decision::Start(new) => PreviewOutcome::Plan(Box::new(new.plan)),
         Decision::Stall(problems) => PreviewOutcome::Problems(problems),
         Decision::AwaitPlaybooks(why) => PreviewOutcome::NoPlaybooks(why.unwrap_or_default()),
         Decision::AwaitHosts { missing, .. } => PreviewOutcome::Waiting(missing),
-        // Objects from files have no runs, and are not being deleted.
+        // What is at work, or was asked for already, goes on. Objects from files have no runs, and are not being deleted.
         Decision::Follow(_)
         | Decision::Supersede(..)
         | Decision::Keep(_)

@@ -344,6 +344,12 @@ pub(crate) struct Skip {
 pub(crate) struct Converge {
     /// The cluster [default: the only one of the namespace]
     pub(crate) cluster: Option<String>,
+    /// Show what would be done, in which order, on which hosts and why; nothing is touched
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The format of --dry-run
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
 }
 
 /// Options of `move`.

@@ -1,4 +1,4 @@
-//! `windlass converge`: asks for the playbooks to run over a built cluster once more.
+//! `windlass converge`: asks for the playbooks to run over a built cluster once more, or shows what would be done then.
 
 use std::time::Duration;
 
@@ -11,14 +11,21 @@ use kube::{
     runtime::wait::await_condition,
 };
 use kubespray::{
-    cluster::{converge::is_built, observe::age, plan},
+    Layout,
+    cluster::{
+        converge::is_built,
+        observe::age,
+        plan::{is_active, phase},
+    },
     control::CONVERGE,
+    preview,
 };
 use serde_json::json;
 
 use crate::{
     cli::{Converge, Global},
     client::named_or_only,
+    plan,
 };
 
 /// How long an operator may take to answer: another one may have to become the leader first.
@@ -28,10 +35,15 @@ const ANSWER: Duration = Duration::from_mins(1);
 pub(crate) async fn converge(global: &Global, options: &Converge) -> anyhow::Result<()> {
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
-    let runs: Api<Run> = Api::namespaced(client, &global.namespace);
+    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
     let name = cluster.name_any();
     possible(&cluster, &runs).await?;
+    if options.dry_run {
+        let layout = Layout::new(global.data_directory()?);
+        let preview = preview::converge(&client, &cluster, &layout).await?;
+        return plan::show(&[preview], options.output);
+    }
     let request = Timestamp::now().to_string();
     let patch = json!({"metadata": {"annotations": {CONVERGE: request}}});
     clusters
@@ -76,9 +88,9 @@ async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
         .into_iter()
         .filter(|run| run.spec.cluster_ref.name == name);
     if let Some(run) = of_the_cluster.max_by_key(age) {
-        let phase = plan::phase(&run);
+        let phase = phase(&run);
         ensure!(
-            !plan::is_active(phase),
+            !is_active(phase),
             "run {} is under way ({}): ask again when it has ended",
             run.name_any(),
             word(phase)

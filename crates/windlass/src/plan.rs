@@ -1,4 +1,5 @@
-//! `windlass plan`: what would be done, in which order, on which hosts and why. Nothing is touched.
+//! `windlass plan` and `windlass converge --dry-run`: what would be done, in which order, on which hosts and why. Nothing is
+//! touched.
 
 use anyhow::Context;
 use api::{
@@ -28,10 +29,15 @@ pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
         "there is no Cluster in the files"
     );
     let previews = preview::preview(&objects, &Layout::new(global.data_directory()?)).await;
-    match options.output {
+    show(&previews, options.output)
+}
+
+/// Prints. That there is a cluster about which nothing would be done is an error.
+pub(crate) fn show(previews: &[Preview], output: Output) -> anyhow::Result<()> {
+    match output {
         Output::Text => previews.iter().for_each(print),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&documents(&previews))?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&documents(&previews))?),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&documents(previews))?),
+        Output::Yaml => println!("{}", serde_saphyr::to_string(&documents(previews))?),
     }
     let unready = previews
         .iter()
@@ -81,6 +87,9 @@ fn typed<K: DeserializeOwned>(object: DynamicObject) -> anyhow::Result<K> {
 
 fn print(preview: &Preview) {
     println!("cluster {}/{}", preview.namespace, preview.cluster);
+    for change in &preview.changes {
+        println!("  changed since it was built: {change}");
+    }
     match &preview.outcome {
         PreviewOutcome::Plan(plan) => print_plan(plan),
         PreviewOutcome::Problems(problems) => {
@@ -90,6 +99,7 @@ fn print(preview: &Preview) {
         }
         PreviewOutcome::Waiting(missing) => println!("  waiting for {}", missing.join(", ")),
         PreviewOutcome::NoPlaybooks(why) => println!("  the playbooks cannot be had: {why}"),
+        PreviewOutcome::Refused(why) => println!("  it would be refused: {why}"),
     }
 }
 
@@ -150,8 +160,14 @@ fn documents(previews: &[Preview]) -> Value {
             ),
             PreviewOutcome::Waiting(missing) => ("waiting", json!(missing)),
             PreviewOutcome::NoPlaybooks(why) => ("noPlaybooks", json!(why)),
+            PreviewOutcome::Refused(why) => ("refused", json!(why)),
         };
-        json!({"namespace": preview.namespace, "cluster": preview.cluster, key: value})
+        let mut document =
+            json!({"namespace": preview.namespace, "cluster": preview.cluster, key: value});
+        if !preview.changes.is_empty() {
+            document["changes"] = json!(preview.changes);
+        }
+        document
     };
     Value::Array(previews.iter().map(one).collect())
 }

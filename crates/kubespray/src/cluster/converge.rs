@@ -4,6 +4,8 @@
 //! refusal; the answer is kept in the status. The Run is stored first, so that after a crash between the two it is the
 //! answer, and no request is lost or carried out twice.
 
+use std::collections::BTreeSet;
+
 use api::{
     Cluster, Run,
     cluster::ConvergeRequest,
@@ -15,10 +17,11 @@ use crate::{
     cluster::{
         compile,
         observe::Observed,
-        plan::{Built, Decision, NewRun, is_active, new_run, phase},
+        plan::{Built, Decision, NewRun, built_by, is_active, new_run, phase},
         resolve::Resolved,
     },
     control::CONVERGE,
+    inputs::Inputs,
     playbooks::Playbooks,
 };
 
@@ -120,6 +123,34 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
             "the cluster is not built yet: its creation runs the same playbooks".to_owned(),
         )),
     }
+}
+
+/// What the playbooks would be given that is not what the cluster was built with, if that is known. Names only: values may be
+/// secret.
+pub fn changes(runs: &[Run], resolved: &Resolved) -> Vec<String> {
+    let Some(before) = built_by(runs).and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok())
+    else {
+        return Vec::new();
+    };
+    let wanted = &resolved.inputs;
+    let names: BTreeSet<_> = before
+        .variables
+        .keys()
+        .chain(wanted.variables.keys())
+        .collect();
+    let variables = names
+        .into_iter()
+        .filter(|name| before.variables.get(*name) != wanted.variables.get(*name))
+        .map(|name| format!("spec.nodes.all.deploy.extraVars: {name}"));
+    let hosts = wanted
+        .hosts
+        .iter()
+        .filter(|host| {
+            let mut built = before.hosts.iter();
+            built.any(|built| built.name == host.name && built.variables != host.variables)
+        })
+        .map(|host| format!("ClusterNode {} spec.inventory", host.name));
+    variables.chain(hosts).collect()
 }
 
 /// Whether the status knows of a cluster that stands.

@@ -103,9 +103,14 @@ fn nodes(context: &Context, namespace: &str) -> (Vec<ClusterNode>, Vec<Unreadabl
             }),
         }
     }
-    valid.sort_by_key(|node| (crate::moving::created(node.meta()), node.name_any()));
+    valid.sort_by_key(joined);
     unreadable.sort_by(|a, b| a.name.cmp(&b.name));
     (valid, unreadable)
+}
+
+/// What orders the hosts of a cluster, oldest first.
+pub fn joined(node: &ClusterNode) -> (Option<Time>, String) {
+    (crate::moving::created(node.meta()), node.name_any())
 }
 
 fn runs(context: &Context, cluster: &Cluster, namespace: &str) -> Vec<Run> {

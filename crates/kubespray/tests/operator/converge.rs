@@ -9,7 +9,12 @@ use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
 };
-use kubespray::{control::CONVERGE, inputs::Inputs};
+use kubespray::{
+    Layout,
+    control::CONVERGE,
+    inputs::Inputs,
+    preview::{self, PreviewOutcome},
+};
 use serde_json::json;
 
 use crate::world::{World, condition, is};
@@ -149,6 +154,60 @@ async fn converging_changes_variables_and_refuses_other_members() {
     world.ask("a host").await;
     let refused = world.answer("a host").await.refused.unwrap();
     assert!(refused.contains("worker-3"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_request_would_come_to_is_shown_and_nothing_is_touched() {
+    let world = World::start().await;
+    world.built().await;
+    let variables =
+        json!({"nodes": {"all": {"deploy": {"extraVars": {"node_labels": {"a": "b"}}}}}});
+    world.cluster("first", variables).await;
+    let cluster = world
+        .until("first", "says what is missing", |c| {
+            is(c, "Stalled", "NotCarriedOut")
+        })
+        .await;
+    let data = tempfile::tempdir().unwrap();
+    let preview = async || {
+        let cluster = world.all::<Cluster>().get("first").await.unwrap();
+        preview::converge(&world.client, &cluster, &Layout::new(data.path()))
+            .await
+            .unwrap()
+    };
+    let shown = preview().await;
+    assert_eq!(
+        shown.changes,
+        ["spec.nodes.all.deploy.extraVars: node_labels"]
+    );
+    let PreviewOutcome::Plan(plan) = shown.outcome else {
+        panic!("{shown:?}");
+    };
+    assert_eq!(world.run_until(1).await.len(), 1);
+    let after = world.all::<Cluster>().get("first").await.unwrap();
+    assert_eq!(after.resource_version(), cluster.resource_version());
+
+    world.ask("variables").await;
+    let run = world
+        .run_named(&world.answer("variables").await.run.unwrap())
+        .await;
+    assert_eq!(run.spec.plan.steps, plan.steps);
+    assert_eq!(run.spec.plan.reason, plan.reason);
+    let refused = preview().await.outcome;
+    let under_way = |why: &String| why.contains(&run.name_any());
+    assert!(
+        matches!(&refused, PreviewOutcome::Refused(why) if under_way(why)),
+        "{refused:?}"
+    );
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world.state(ClusterState::Created).await;
+    assert!(preview().await.changes.is_empty());
+    world.node("worker-3", "worker", "10.0.0.4").await;
+    let refused = preview().await.outcome;
+    assert!(
+        matches!(&refused, PreviewOutcome::Refused(why) if why.contains("worker-3")),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
