@@ -45,7 +45,7 @@ struct Stores {
 
 impl Metrics {
     /// Counts these objects from now on; the first call counts.
-    pub(crate) fn watch(
+    pub fn watch(
         &self,
         clusters: Store<DeserializeGuard<Cluster>>,
         nodes: Store<DeserializeGuard<ClusterNode>>,
@@ -61,7 +61,7 @@ impl Metrics {
     }
 
     /// Counts what a controller of `kind` reports.
-    pub(crate) fn passes<T, E>(
+    pub fn passes<T, E>(
         &self,
         kind: &'static str,
     ) -> impl FnMut(Result<T, E>) -> Ready<()> + use<T, E> {

@@ -108,3 +108,6 @@ fn resident() -> Option<u64> {
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024)
 }
+
+#[cfg(test)]
+mod tests;
