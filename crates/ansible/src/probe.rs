@@ -1,9 +1,10 @@
 //! Asks hosts whether they answer: TCP, the ssh banner, a login, sudo and Python, all hosts at once.
 //!
 //! A dead host costs Ansible minutes and takes the living down with it. Here it costs one timeout, for any number of them,
-//! and the reason is known. Hosts that answer are logged in to while the dead ones are waited for. A login costs processor
-//! time on this machine (an ssh process each), so only so many are under way at once. No host counts as dead because this
-//! machine was slow: a host is dead that takes no connection, and the kernel does that part.
+//! and the reason is known. Hosts that answer are logged in to while the dead ones are waited for, over the connection that
+//! they took: a second one would cost each of them another process. A login costs processor time on this machine (an ssh
+//! process each), so only so many are under way at once. No host counts as dead because this machine was slow: a host is dead
+//! that takes no connection, and the kernel does that part.
 
 mod connect;
 mod login;
@@ -13,7 +14,7 @@ use std::{process::Command, thread, time::Duration};
 
 use api::{HostName, node::NodeFacts};
 use futures::future::join_all;
-use tokio::sync::Semaphore;
+use tokio::{net::TcpStream, sync::Semaphore};
 
 pub use reason::{Problem, Reason};
 
@@ -68,7 +69,9 @@ pub async fn connect(targets: &[Target], options: &Options) -> Vec<Report> {
     let turns = Semaphore::new(CONNECTIONS);
     let asked = targets.iter().map(async |target| {
         let _turn = turns.acquire().await;
-        connect::directly(&target.address, target.port, options.connect_timeout).await
+        connect::directly(&target.address, target.port, options.connect_timeout)
+            .await
+            .map(drop)
     });
     reports(targets, join_all(asked).await, |()| NodeFacts::default())
 }
@@ -84,15 +87,13 @@ pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
     let connections = Semaphore::new(CONNECTIONS);
     let logins = Semaphore::new(logins());
     let asked = targets.iter().map(async |target| {
-        let turn = connections.acquire().await;
-        let connected = connect::connect(target, options).await;
-        drop(turn);
-        match connected {
-            Ok(()) => log_in(target, options, &logins).await,
+        let _turn = connections.acquire().await;
+        match connect::connect(target, options).await {
+            Ok(connection) => log_in(target, connection, options, &logins).await,
             // It took the connection; the login, which may take longer, decides.
             Err(problem) if problem.reason == Reason::LoginTimedOut => {
                 let _turn = logins.acquire().await;
-                login::login(target, options).await
+                login::login(target, None, options).await
             }
             Err(problem) => Err(problem),
         }
@@ -100,22 +101,25 @@ pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
     reports(targets, join_all(asked).await, |facts| facts)
 }
 
-/// Logs in, twice if the first takes too long: it may have been this machine that was slow.
+/// Logs in, a second time if the first took too long: it may have been this machine that was slow. Nor does a connection that
+/// was given to ssh decide: a host that prints something at every login breaks it.
 async fn log_in(
     target: &Target,
+    connection: Option<TcpStream>,
     options: &Options,
     logins: &Semaphore,
 ) -> Result<NodeFacts, Problem> {
+    let given = connection.is_some();
     let turn = logins.acquire().await;
-    let first = login::login(target, options).await;
+    let first = login::login(target, connection, options).await;
     drop(turn);
-    match first {
-        Err(problem) if problem.reason == Reason::LoginTimedOut => {
-            let _turn = logins.acquire_many(SECOND_LOGIN).await;
-            login::login(target, options).await
-        }
-        answer => answer,
-    }
+    let turns = match &first {
+        Err(problem) if problem.reason == Reason::LoginTimedOut => SECOND_LOGIN,
+        Err(problem) if problem.reason == Reason::Broken && given => 1,
+        _ => return first,
+    };
+    let _turns = logins.acquire_many(turns).await;
+    login::login(target, None, options).await
 }
 
 /// ssh to a host, with nothing of the user's own configuration, so that a probe and Ansible see the same; the remote command

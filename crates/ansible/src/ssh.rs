@@ -79,8 +79,26 @@ impl Access {
         user: &str,
         timeout: Duration,
     ) -> Command {
+        self.ask(&self.options(timeout, 1), address, port, user)
+    }
+
+    /// The same over a connection that is ssh's standard input and output; the remote command's output goes nowhere else
+    /// than to standard error, or it would be taken for ssh's own words to the host.
+    pub(crate) fn over_connection(
+        &self,
+        address: &str,
+        port: u16,
+        user: &str,
+        timeout: Duration,
+    ) -> Command {
+        let mut options = self.checked(timeout, 1);
+        options.extend(["-n", "-o", "ProxyCommand=-"].map(str::to_owned));
+        self.ask(&options, address, port, user)
+    }
+
+    fn ask(&self, options: &[String], address: &str, port: u16, user: &str) -> Command {
         let mut command = Command::new("ssh");
-        command.args(self.options(timeout, 1));
+        command.args(options);
         command.args(["-T", "-o", CHEAP_KEY_EXCHANGE]);
         command.args(self.login(address, port, user));
         command

@@ -12,6 +12,8 @@ use tokio::{
 use super::{Options, Problem, Reason, Target, login};
 use crate::ssh::{Bastion, Share};
 
+/// How every ssh server begins (RFC 4253, section 4.2).
+const BANNER: &[u8] = b"SSH-";
 /// How the bastion's ssh says that it is logged in but does not get the connection.
 const NOT_FORWARDED: [&str; 3] = [
     "open failed",
@@ -19,29 +21,40 @@ const NOT_FORWARDED: [&str; 3] = [
     "Stdio forwarding request failed",
 ];
 
-/// Connects and reads the banner, both within the timeout.
-pub(super) async fn connect(target: &Target, options: &Options) -> Result<(), Problem> {
+/// Connects and waits for the banner, both within the timeout. The connection can be logged in over, unless it goes through a
+/// bastion.
+pub(super) async fn connect(
+    target: &Target,
+    options: &Options,
+) -> Result<Option<TcpStream>, Problem> {
     match &options.access.bastion {
-        Some(bastion) => behind(bastion, target, options).await,
-        None => directly(&target.address, target.port, options.connect_timeout).await,
+        Some(bastion) => behind(bastion, target, options).await.map(|()| None),
+        None => directly(&target.address, target.port, options.connect_timeout)
+            .await
+            .map(Some),
     }
 }
 
-/// The same without a bastion. Who takes the connection is not dead, however long its greeting takes: that may be the fault of
-/// a busy machine, this one among them.
-pub(super) async fn directly(address: &str, port: u16, limit: Duration) -> Result<(), Problem> {
+/// The same without a bastion; the banner is still to be read. Who takes the connection is not dead, however long its greeting
+/// takes: that may be the fault of a busy machine, this one among them.
+pub(super) async fn directly(
+    address: &str,
+    port: u16,
+    limit: Duration,
+) -> Result<TcpStream, Problem> {
     let deadline = Instant::now() + limit;
-    let mut stream = timeout_at(deadline, TcpStream::connect((address, port)))
+    let stream = timeout_at(deadline, TcpStream::connect((address, port)))
         .await
         .map_err(|_| no_answer(limit))?
         .map_err(|error| connection_problem(&error))?;
-    timeout_at(deadline, banner(&mut stream))
+    timeout_at(deadline, greeted(&stream))
         .await
         .map_err(|_| {
             let detail = format!("no banner within {} s", limit.as_secs_f32());
             Problem::new(Reason::LoginTimedOut, detail)
         })?
-        .map_err(|error| not_ssh(&error))
+        .map_err(|error| not_ssh(&error))?;
+    Ok(stream)
 }
 
 /// Logs in to the bastion and leaves a connection that all share.
@@ -140,14 +153,25 @@ fn start(command: std::process::Command, input: Stdio) -> Result<Child, Problem>
         .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))
 }
 
+/// Looks at the banner's beginning and leaves it to be read. A server sends a line of it at once.
+async fn greeted(stream: &TcpStream) -> io::Result<()> {
+    let mut greeting = [0; BANNER.len()];
+    let length = stream.peek(&mut greeting).await?;
+    ssh_speaks(&greeting[..length])
+}
+
 /// Reads the banner's beginning.
 async fn banner(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
-    let mut greeting = [0; 4];
+    let mut greeting = [0; BANNER.len()];
     stream.read_exact(&mut greeting).await?;
-    if &greeting == b"SSH-" {
-        Ok(())
-    } else {
-        Err(io::Error::other("the banner is not ssh's"))
+    ssh_speaks(&greeting)
+}
+
+fn ssh_speaks(greeting: &[u8]) -> io::Result<()> {
+    match greeting {
+        [] => Err(io::ErrorKind::UnexpectedEof.into()),
+        beginning if BANNER.starts_with(beginning) => Ok(()),
+        _ => Err(io::Error::other("the banner is not ssh's")),
     }
 }
 

@@ -1,38 +1,39 @@
 //! One login, in which everything is asked.
 
-use std::{process::Stdio, time::Duration};
+use std::{io, os::fd::OwnedFd, process::Stdio, time::Duration};
 
 use api::node::NodeFacts;
-use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
+use tokio::{net::TcpStream, process::Command, time::timeout};
 
 use super::{Options, Problem, Reason, Target, ssh_command};
 use crate::catalogue::PythonVersion;
 
-/// What is asked of a host; the numbers of the oldest Python are its arguments. The first word of each line after `begin`
-/// says what it answers: what a login prints of its own stands before that. Few processes, and of the Pythons no more than
-/// needed: on a small host each costs more than the login's cryptography.
-const SCRIPT: &str = r#"
-LC_ALL=C; export LC_ALL
-echo begin
-if [ "$(id -u)" = 0 ]; then echo sudo yes
-elif said=$(sudo -n true 2>&1); then echo sudo yes
-else echo sudo no "$said" | head -n 1; fi
-for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python3.7 \
-    /usr/libexec/platform-python; do
-  "$python" -ISc "import posix, sys
-version = sys.version_info[:2]
-print('python %s %d.%d' % ((sys.executable,) + version))
-print('kernel %s\nmachine %s' % (posix.uname()[2], posix.uname()[4]))
-sys.exit(version < ($1, $2))" 2>/dev/null && break
-done
-[ -r /etc/os-release ] && . /etc/os-release && echo os "$PRETTY_NAME"
-echo end
-"#;
+/// What is asked of a host, one shell word; the numbers of the oldest Python are its arguments. The first word of each line
+/// after `begin` says what it answers: what a login prints of its own stands before that. All of it goes to standard error,
+/// as standard output may be the connection itself. Few processes, and of the Pythons no more than needed: on a small host
+/// each costs more than the login's cryptography. One line without single quotes, so that every shell takes it for a word.
+const SCRIPT: &str = concat!(
+    r#"exec >&2; LC_ALL=C; export LC_ALL; echo begin; "#,
+    r#"if [ "$(id -u)" = 0 ]; then echo sudo yes; "#,
+    r#"elif said=$(sudo -n true 2>&1); then echo sudo yes; "#,
+    r#"else echo sudo no "$said" | head -n 1; fi; "#,
+    r#"for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python3.7 "#,
+    r#"/usr/libexec/platform-python; do "$python" -ISc ""#,
+    r#"import posix, sys; version = sys.version_info[:2]; system = posix.uname(); "#,
+    r#"print(\"python %s %d.%d\" % ((sys.executable,) + version)); "#,
+    r#"print(\"kernel\", system[2]); print(\"machine\", system[4]); "#,
+    r#"sys.exit(version < ($0, $1))" 2>/dev/null && break; done; "#,
+    r#"[ -r /etc/os-release ] && . /etc/os-release && echo os "$PRETTY_NAME"; echo end"#,
+);
 
-/// Logs in and asks.
-pub(super) async fn login(target: &Target, options: &Options) -> Result<NodeFacts, Problem> {
+/// Logs in and asks, over a connection whose banner is still to be read if there is one.
+pub(super) async fn login(
+    target: &Target,
+    connection: Option<TcpStream>,
+    options: &Options,
+) -> Result<NodeFacts, Problem> {
     let limit = options.login_timeout;
-    timeout(limit, session(target, options))
+    timeout(limit, session(target, connection, options))
         .await
         .unwrap_or_else(|_| Err(too_long(limit)))
 }
@@ -42,23 +43,19 @@ pub(super) fn too_long(limit: Duration) -> Problem {
     Problem::new(Reason::LoginTimedOut, detail)
 }
 
-async fn session(target: &Target, options: &Options) -> Result<NodeFacts, Problem> {
+async fn session(
+    target: &Target,
+    connection: Option<TcpStream>,
+    options: &Options,
+) -> Result<NodeFacts, Problem> {
     let oldest = options.oldest_python;
-    let mut child = Command::from(ssh_command(target, options))
-        .arg(format!("sh -s {} {}", oldest.0, oldest.1))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+    let output = command(target, connection, options)
+        .map_err(|error| Problem::broken(error.to_string()))?
+        .arg(format!("sh -c '{SCRIPT}' {} {}", oldest.0, oldest.1))
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))?;
-    if let Some(mut input) = child.stdin.take() {
-        // A host that refuses the login closes the pipe; ssh then says why.
-        if let Err(error) = input.write_all(SCRIPT.as_bytes()).await {
-            tracing::debug!(host = %target.name, %error, "the questions were not taken");
-        }
-    }
-    let output = child
+        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))?
         .wait_with_output()
         .await
         .map_err(|error| Problem::broken(error.to_string()))?;
@@ -67,7 +64,7 @@ async fn session(target: &Target, options: &Options) -> Result<NodeFacts, Proble
         String::from_utf8_lossy(&output.stderr),
     );
     if output.status.success() {
-        return answer(&said, oldest);
+        return answer(&complaint, oldest);
     }
     let problem = refusal(&complaint);
     // A shell that lets nobody in may say so on its output.
@@ -80,6 +77,27 @@ async fn session(target: &Target, options: &Options) -> Result<NodeFacts, Proble
         }),
         _ => Err(problem),
     }
+}
+
+fn command(
+    target: &Target,
+    connection: Option<TcpStream>,
+    options: &Options,
+) -> io::Result<Command> {
+    let Some(connection) = connection else {
+        let mut command = Command::from(ssh_command(target, options));
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        return Ok(command);
+    };
+    let connection = OwnedFd::from(connection.into_std()?);
+    let mut command = Command::from(options.access.over_connection(
+        &target.address,
+        target.port,
+        &target.user,
+        options.login_timeout,
+    ));
+    command.stdin(connection.try_clone()?).stdout(connection);
+    Ok(command)
 }
 
 /// Reads what the script printed.

@@ -39,6 +39,29 @@ async fn a_host_that_answers_says_what_it_is() {
 }
 
 #[tokio::test]
+async fn a_host_is_connected_to_once() {
+    let sshd = Sshd::with(Setup {
+        configuration: "LogLevel VERBOSE".to_owned(),
+        ..Setup::default()
+    })
+    .await;
+    assert_eq!(one(probe(&[sshd.target()], &sshd.options()).await), None);
+    let log = fs::read_to_string(sshd.at("log")).expect("its log");
+    assert_eq!(log.matches("Connection from").count(), 1, "{log}");
+}
+
+/// Over the connection itself such words would be taken for ssh's own.
+#[tokio::test]
+async fn a_host_that_greets_every_login_is_usable() {
+    let sshd = Sshd::with(Setup {
+        configuration: r#"ForceCommand echo Welcome; sh -c "$SSH_ORIGINAL_COMMAND""#.to_owned(),
+        ..Setup::default()
+    })
+    .await;
+    assert_eq!(one(probe(&[sshd.target()], &sshd.options()).await), None);
+}
+
+#[tokio::test]
 async fn a_login_that_is_refused_says_why() {
     let sshd = Sshd::start().await;
     let ask = async |access: Access| {
