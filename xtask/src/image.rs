@@ -175,7 +175,7 @@ fn operator(program: &Path, root: &Path, blobs: &Path, out: &Path) -> Result<Wri
     }
     let own = Layer::default()
         .file("usr/bin/windlass", program, 0o755)
-        .tree("opt/windlass/bundle", &tools::root().join("bundle"))?;
+        .sources("opt/windlass/bundle", &tools::root().join("bundle"))?;
     let layers = [base.pack(blobs)?, own.pack(blobs)?];
     let config = json!({
         "Entrypoint": ["/usr/bin/windlass"],
@@ -192,7 +192,7 @@ fn operator(program: &Path, root: &Path, blobs: &Path, out: &Path) -> Result<Wri
 
 fn runner(root: &Path, blobs: &Path, out: &Path) -> Result<Written> {
     let system = Layer::default().tree("", root)?;
-    let own = Layer::default().tree("opt/windlass/bundle", &tools::root().join("bundle"))?;
+    let own = Layer::default().sources("opt/windlass/bundle", &tools::root().join("bundle"))?;
     let layers = [system.pack(blobs)?, own.pack(blobs)?];
     let config = json!({
         "User": "65532:65532",

@@ -43,7 +43,22 @@ impl Layer {
     }
 
     /// Everything below a directory, but sockets and devices.
-    pub(super) fn tree(mut self, path: &str, source: &Path) -> Result<Self> {
+    pub(super) fn tree(self, path: &str, source: &Path) -> Result<Self> {
+        self.below(path, source, |mode| mode)
+    }
+
+    /// As [`Self::tree`], readable by everybody: the modes of a checkout are those of whoever made it.
+    pub(super) fn sources(self, path: &str, source: &Path) -> Result<Self> {
+        self.below(
+            path,
+            source,
+            |mode| {
+                if mode & 0o100 == 0 { 0o644 } else { 0o755 }
+            },
+        )
+    }
+
+    fn below(mut self, path: &str, source: &Path, mode_of: fn(u32) -> u32) -> Result<Self> {
         for entry in walkdir::WalkDir::new(source).min_depth(1) {
             let entry = entry.context("list a tree")?;
             let below = entry
@@ -51,7 +66,7 @@ impl Layer {
                 .strip_prefix(source)
                 .context("strip a prefix")?;
             let kind = entry.file_type();
-            let mode = entry.metadata()?.permissions().mode() & 0o7777;
+            let mode = mode_of(entry.metadata()?.permissions().mode() & 0o7777);
             let found = if kind.is_dir() {
                 Entry::Directory(mode)
             } else if kind.is_symlink() {
@@ -253,21 +268,56 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 mod tests {
     use super::*;
 
+    /// A checkout as somebody made it: with their umask, at their time, in their order.
+    fn checkout(umask: u32, seconds: u64, names: &[&str]) -> tempfile::TempDir {
+        let source = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("a", source.path().join("l")).unwrap();
+        for name in names {
+            let path = source.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, name).unwrap();
+            let mode = if *name == "run" { 0o777 } else { 0o666 };
+            let file = File::open(&path).unwrap();
+            file.set_permissions(fs::Permissions::from_mode(mode & !umask))
+                .unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            file.set_modified(time).unwrap();
+        }
+        fs::set_permissions(
+            source.path().join("d"),
+            fs::Permissions::from_mode(0o777 & !umask),
+        )
+        .unwrap();
+        source
+    }
+
     #[test]
-    fn the_same_tree_gives_the_same_layer_whenever_it_was_written() {
-        let blobs = tempfile::tempdir().unwrap();
-        let pack = || {
-            let source = tempfile::tempdir().unwrap();
-            for name in ["b", "a", "d/c"] {
-                let path = source.path().join(name);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, name).unwrap();
-            }
-            std::os::unix::fs::symlink("a", source.path().join("l")).unwrap();
-            let layer = Layer::default().tree("opt", source.path()).unwrap();
-            layer.pack(blobs.path()).unwrap()
+    fn the_same_sources_give_the_same_image_whoever_wrote_them_and_when() {
+        let image = |source: &Path| {
+            let out = tempfile::tempdir().unwrap();
+            let layer = Layer::default()
+                .text("etc/group", "")
+                .file("usr/bin/windlass", &source.join("run"), 0o755)
+                .sources("opt/bundle", source)
+                .unwrap();
+            let layers = [layer.pack(out.path()).unwrap()];
+            let description = Description {
+                name: "docker.io/library/windlass",
+                tag: "v1",
+                config: json!({"User": "65532:65532"}),
+                labels: json!({}),
+            };
+            let tar = out.path().join("image.tar");
+            let digest = write(&tar, out.path(), &layers, &description).unwrap();
+            (digest, fs::read(tar).unwrap())
         };
-        assert_eq!(pack(), pack());
+        let one = checkout(0o022, 1_000_000_000, &["run", "b", "a", "d/c"]);
+        let other = checkout(0o077, 1_700_000_000, &["d/c", "a", "b", "run"]);
+        let (one, other) = (image(one.path()), image(other.path()));
+        assert_eq!(one.0, other.0);
+        assert!(one.1 == other.1, "the bytes differ");
+        let changed = checkout(0o022, 1_000_000_000, &["run", "b", "a", "d/e"]);
+        assert_ne!(image(changed.path()).0, one.0);
     }
 
     #[test]
