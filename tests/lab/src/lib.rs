@@ -19,6 +19,7 @@ mod lab;
 mod node;
 mod owner;
 pub mod packages;
+mod pip;
 pub mod programs;
 pub mod progress;
 mod sweep;

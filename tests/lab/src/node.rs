@@ -62,12 +62,8 @@ impl Node {
 
     /// kubectl as an administrator, in the lab's network.
     pub fn kubectl(&self, arguments: &[&str]) -> Command {
-        let mut kubectl = Command::new(self.programs.dir.join("kubectl"));
-        kubectl
-            .arg("--kubeconfig")
-            .arg(self.kubeconfig())
-            .args(arguments)
-            .env("KUBECACHEDIR", self.lab.dir().join("node-kubectl-cache"));
+        let mut kubectl = self.programs.kubectl(&self.kubeconfig());
+        kubectl.args(arguments);
         self.lab.enter_network(&kubectl)
     }
 

