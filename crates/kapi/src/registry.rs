@@ -44,8 +44,7 @@ pub(crate) struct Resource {
     pub kept: Option<Arc<Kept>>,
     /// Its definition is being deleted: there are no new objects.
     pub terminating: bool,
-    /// Its definition is a client's, and not part of this program.
-    pub foreign: bool,
+    pub author: Author,
 }
 
 /// The version in which the objects of a custom kind are kept.
@@ -53,6 +52,14 @@ pub(crate) struct Resource {
 pub(crate) struct Kept {
     pub api_version: String,
     pub schema: Arc<Schema>,
+}
+
+/// Whose definition a resource is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// It is part of this program.
+    Program,
+    Client,
 }
 
 /// Which rules an object follows beyond those of every object.
@@ -171,7 +178,9 @@ impl Registry {
             definitions: Vec::new(),
         };
         for definition in &definitions {
-            registry.resources.extend(definition.served.iter().cloned());
+            registry
+                .resources
+                .extend(definition.resources.iter().cloned());
             if let Some(kept) = &definition.kept {
                 registry.kept.insert(kept.stored, Arc::clone(kept));
             }
@@ -274,7 +283,7 @@ impl Registry {
             fields,
             kept: None,
             terminating: false,
-            foreign: false,
+            author: Author::Program,
         });
         if built_in.form != Form::NewEvent {
             kinds.push(StoredKind {

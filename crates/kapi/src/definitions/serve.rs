@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Stored, valid};
 use crate::{
     pipeline::{Schema, Shape},
-    registry::{Form, Kept, Resource},
+    registry::{Author, Form, Kept, Resource},
     rest::check::name_of,
     store::{Opened, Reader, Store, StoredKind},
     table,
@@ -26,7 +26,7 @@ pub(crate) struct Served {
     pub problems: Vec<String>,
     /// The resource of the version in which the objects are kept. It need not be served.
     pub kept: Option<Arc<Resource>>,
-    pub served: Vec<Arc<Resource>>,
+    pub resources: Vec<Arc<Resource>>,
 }
 
 /// One version of a definition, compiled.
@@ -68,7 +68,7 @@ pub(super) fn serve(
                     served.kept = Some(Arc::clone(&resource));
                 }
                 if role.served {
-                    served.served.push(resource);
+                    served.resources.push(resource);
                 }
             }
             if terminating && let Some(kept) = &served.kept {
@@ -108,7 +108,7 @@ impl Served {
             names: names.clone(),
             problems: Vec::new(),
             kept: None,
-            served: Vec::new(),
+            resources: Vec::new(),
         }
     }
 
@@ -131,7 +131,7 @@ impl Served {
             names: self.names.clone(),
             problems: self.problems.clone(),
             kept: self.kept.as_ref().map(leave),
-            served: self.served.iter().map(leave).collect(),
+            resources: self.resources.iter().map(leave).collect(),
         })
     }
 
@@ -266,6 +266,10 @@ fn resource(
         fields: Arc::clone(fields),
         kept,
         terminating: stored.object.meta.deleting,
-        foreign: !stored.own,
+        author: if stored.own {
+            Author::Program
+        } else {
+            Author::Client
+        },
     }
 }

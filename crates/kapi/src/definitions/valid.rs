@@ -116,8 +116,8 @@ fn identity(new: &Value, wrong: &mut Wrong) {
     approved(new, wrong);
     group(spec, wrong);
     match spec["scope"].as_str() {
-        None | Some("Cluster" | "Namespaced") => {}
-        Some("") => wrong.required("spec.scope", ""),
+        Some("Cluster" | "Namespaced") => {}
+        None | Some("") => wrong.required("spec.scope", ""),
         Some(_) => wrong.unsupported("spec.scope", &spec["scope"], &["Cluster", "Namespaced"]),
     }
     if spec["preserveUnknownFields"] == true {
@@ -145,9 +145,7 @@ fn approved(new: &Value, wrong: &mut Wrong) {
 }
 
 fn group(spec: &Value, wrong: &mut Wrong) {
-    let Some(group) = spec["group"].as_str() else {
-        return;
-    };
+    let group = spec["group"].as_str().unwrap_or_default();
     if group.is_empty() {
         wrong.required("spec.group", "");
     } else if !subdomain(group) {
@@ -195,9 +193,7 @@ fn names(names: &Value, path: &str, wrong: &mut Wrong) {
 }
 
 fn versions(spec: &Value, wrong: &mut Wrong) {
-    let Some(versions) = spec["versions"].as_array() else {
-        return;
-    };
+    let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
     let mut seen = Vec::new();
     let mut unique = true;
     for (at, version) in versions.iter().enumerate() {
@@ -216,42 +212,36 @@ fn versions(spec: &Value, wrong: &mut Wrong) {
         );
     }
     storage(spec, wrong);
-    // What all versions have in common is named once, as if it were not of a version.
-    let shared = |part: &str| versions.windows(2).all(|two| two[0][part] == two[1][part]);
     for (at, version) in versions.iter().enumerate() {
-        let place = |part: &str, hoisted: &str| {
-            if shared(part) {
-                format!("spec{hoisted}")
+        // What all versions have in common is named once, as if it were not of a version.
+        let place = |part: &str| {
+            if versions.iter().any(|other| other[part] != version[part]) {
+                Some(format!("spec.versions[{at}]"))
             } else {
-                format!("spec.versions[{at}]{hoisted}")
+                (at == 0).then(|| "spec".to_owned())
             }
         };
-        if at == 0 || !shared("schema") {
-            let place = match shared("schema") && version["schema"]["openAPIV3Schema"].is_object() {
-                true => "spec.validation".to_owned(),
-                false => format!("spec.versions[{at}].schema"),
-            };
-            for problem in Schema::compile(&version["schema"]["openAPIV3Schema"])
-                .err()
-                .unwrap_or_default()
-            {
-                wrong.schema(&place, &problem);
-            }
+        if let Some(place) = place("schema") {
+            schema(version, &place, wrong);
         }
-        if at == 0 || !shared("additionalPrinterColumns") {
-            columns(
-                version,
-                &place("additionalPrinterColumns", ".additionalPrinterColumns"),
-                wrong,
-            );
+        if let Some(place) = place("additionalPrinterColumns") {
+            columns(version, &format!("{place}.additionalPrinterColumns"), wrong);
         }
-        if at == 0 || !shared("selectableFields") {
-            selectable(
-                version,
-                &place("selectableFields", ".selectableFields"),
-                wrong,
-            );
+        if let Some(place) = place("selectableFields") {
+            selectable(version, &format!("{place}.selectableFields"), wrong);
         }
+    }
+}
+
+fn schema(version: &Value, place: &str, wrong: &mut Wrong) {
+    let schema = &version["schema"]["openAPIV3Schema"];
+    let place = match place {
+        "spec" if schema.is_object() => "spec.validation".to_owned(),
+        "spec" => "spec.versions[0].schema".to_owned(),
+        version => format!("{version}.schema"),
+    };
+    for problem in Schema::compile(schema).err().unwrap_or_default() {
+        wrong.schema(&place, &problem);
     }
 }
 

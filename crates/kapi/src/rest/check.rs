@@ -10,8 +10,8 @@ use crate::{
     definitions, events,
     failure::{Cause, Failure, Result},
     pipeline::{self, Operation},
-    registry::{Form, Resource},
-    schema::Fields,
+    registry::{Author, Form, Resource},
+    schema::{Fields, Reason},
 };
 
 /// Checks that a body is of the resource and converts it to its stored form.
@@ -152,7 +152,9 @@ pub(crate) fn validate(
     if resource.form == Form::Definition {
         causes.extend(definitions::valid::causes(value, old));
     }
-    let errors = aside(resource, || resource.schema.validate(value, old));
+    let mut errors = aside(resource, || resource.schema.validate(value, old));
+    // What a definition lacks was named above, in the words of Kubernetes.
+    errors.retain(|error| resource.form != Form::Definition || error.reason != Reason::Required);
     causes.extend(errors.iter().map(pipeline::cause));
     if !causes.is_empty() {
         return Err(Failure::invalid(resource, name_of(value), &causes));
@@ -164,7 +166,9 @@ pub(crate) fn validate(
 fn aside<T>(resource: &Resource, work: impl FnOnce() -> T) -> T {
     let runtime = Handle::try_current().map(|handle| handle.runtime_flavor());
     match runtime {
-        Ok(RuntimeFlavor::MultiThread) if resource.foreign => tokio::task::block_in_place(work),
+        Ok(RuntimeFlavor::MultiThread) if resource.author == Author::Client => {
+            tokio::task::block_in_place(work)
+        }
         _ => work(),
     }
 }

@@ -163,7 +163,9 @@ fn check(resource: &Resource, object: &Object, options: &Options) -> Result<()> 
                 "Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"
             );
             let mut failure = Failure::conflict(resource, &object.key.name, &why);
-            if let Some(details) = &mut failure.details {
+            if let Some(details) = &mut failure.details
+                && resource.form != Form::Definition
+            {
                 details["kind"] = json!(resource.kind);
             }
             Err(failure)

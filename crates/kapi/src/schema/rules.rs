@@ -23,10 +23,12 @@ pub(super) fn present(schema: &Value) -> bool {
 
 /// The rules that do not compile.
 pub(super) fn problems(schema: &CompiledSchema, path: &str, problems: &mut Vec<String>) {
-    for error in schema.compilation_errors() {
-        problems.push(format!(
-            "{path}.x-kubernetes-validations: Invalid value: compilation failed: {error}"
-        ));
+    for (at, rule) in schema.validations.iter().enumerate() {
+        if let Err(error) = rule {
+            problems.push(format!(
+                "{path}.x-kubernetes-validations[{at}].rule: Invalid value: compilation failed: {error}"
+            ));
+        }
     }
     for (name, child) in &schema.properties {
         self::problems(child, &format!("{path}.properties[{name}]"), problems);
