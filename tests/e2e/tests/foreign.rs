@@ -14,22 +14,19 @@ use kapi::{Options, Server};
 use lab::{ControlPlane, Kubernetes, command::output, progress::Terminal};
 use serde_json::Value;
 
-/// The embedded API over TLS, as `windlass up` serves it, with the foreign kind beside our own.
+/// The embedded API over TLS, as `windlass up` serves it: it learns the foreign kind from the program.
 struct Embedded {
     directory: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Embedded {
-    fn start(program: &Path) -> Self {
+    fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let foreign = output(Command::new(program).arg("definition")).unwrap();
-        let mut crds = api::custom_resource_definitions();
-        crds.push(serde_json::from_str(&foreign).unwrap());
         let options = Options {
             data_dir: directory.path().join("data"),
-            crds,
+            crds: api::custom_resource_definitions(),
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         };
         let server = runtime.block_on(Server::open(options)).unwrap();
@@ -50,7 +47,7 @@ fn run(program: &Path, story: &str, kubeconfig: &Path) -> Value {
 #[test]
 fn a_controller_of_somebody_else_ends_with_the_same_objects() {
     let program = lab::foreign(&Terminal::default()).unwrap();
-    let embedded = Embedded::start(&program);
+    let embedded = Embedded::start();
     let ours = run(&program, "controller", &embedded.kubeconfig());
     embedded.runtime.shutdown_background();
     let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
@@ -71,7 +68,7 @@ fn a_controller_of_somebody_else_ends_with_the_same_objects() {
 #[test]
 fn many_watches_of_all_kinds_miss_nothing() {
     let program = lab::foreign(&Terminal::default()).unwrap();
-    let embedded = Embedded::start(&program);
+    let embedded = Embedded::start();
     let ours = run(&program, "watch", &embedded.kubeconfig());
     embedded.runtime.shutdown_background();
     let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
