@@ -310,9 +310,10 @@ pub(crate) fn pattern(text: &str) -> Regex {
 /// How long controllers are waited for: they take some tenths of a second on a machine at rest.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     include_str!("../scenarios/basics.yaml"),
     include_str!("../scenarios/kinds.yaml"),
+    include_str!("../scenarios/definitions.yaml"),
     include_str!("../scenarios/apply.yaml"),
     include_str!("../scenarios/lifecycle.yaml"),
 ];

@@ -11,7 +11,8 @@ use conformance::target::Target;
 use lab::{Kubernetes, progress::Terminal};
 use regex::Regex;
 
-/// What is typed; `FILE` holds one ConfigMap and one Widget, `LIST` two ConfigMaps in a List.
+/// What is typed; `FILE` holds one ConfigMap and one Widget, `LIST` two ConfigMaps in a List, `KIND` a definition and
+/// `GADGET` an object of it. `NS` is the namespace.
 const COMMANDS: &[&str] = &[
     "create configmap m --from-literal=a=1 --from-literal=b=2",
     "create secret generic s --from-literal=k=v",
@@ -53,6 +54,21 @@ const COMMANDS: &[&str] = &[
     "delete configmap -l x --timeout=10s",
     "delete secret none",
     "delete secret none --ignore-not-found",
+    "get crd widgets.example.com",
+    "apply -f KIND",
+    "wait crd/gadgets.NS.example.com --for=condition=Established --timeout=30s",
+    "get crd gadgets.NS.example.com -o name",
+    "apply -f KIND",
+    "apply --server-side -f GADGET",
+    "apply --server-side -f GADGET",
+    "get gadgets",
+    "get gd g -o jsonpath={.spec}",
+    "api-resources --api-group=NS.example.com -o name",
+    "explain gadget.spec",
+    "explain gadgets.NS.example.com.spec.size",
+    "patch crd gadgets.NS.example.com --type=merge -p {\"spec\":{\"scope\":\"Cluster\"}}",
+    "delete crd gadgets.NS.example.com --timeout=30s",
+    "get crd gadgets.NS.example.com",
 ];
 
 const FILE: &str = "
@@ -73,6 +89,39 @@ kind: List
 items:
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: l1}, data: {k: v}}
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: l2}, data: {k: v}}
+";
+
+const KIND: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.NS.example.com}
+spec:
+  group: NS.example.com
+  scope: Namespaced
+  names: {kind: Gadget, plural: gadgets, shortNames: [gd]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            description: What is wanted.
+            type: object
+            required: [size]
+            properties:
+              size: {description: How large., type: integer}
+              mode: {type: string, enum: [slow, fast], default: slow}
+";
+
+const GADGET: &str = "
+apiVersion: NS.example.com/v1
+kind: Gadget
+metadata: {name: g}
+spec: {size: 3}
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -144,8 +193,14 @@ struct Kubectl {
 impl Kubectl {
     fn new(program: &Path, kubeconfig: &Path, namespace: String) -> Result<Self> {
         let home = tempfile::tempdir()?;
-        std::fs::write(home.path().join("FILE"), FILE)?;
-        std::fs::write(home.path().join("LIST"), LIST)?;
+        for (name, text) in [
+            ("FILE", FILE),
+            ("LIST", LIST),
+            ("KIND", KIND),
+            ("GADGET", GADGET),
+        ] {
+            std::fs::write(home.path().join(name), text.replace("NS", &namespace))?;
+        }
         Ok(Self {
             program: program.to_owned(),
             kubeconfig: kubeconfig.to_owned(),
@@ -160,6 +215,7 @@ impl Kubectl {
     }
 
     fn say(&self, command: &str) -> Result<String> {
+        let command = command.replace("NS", &self.namespace);
         let output = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
