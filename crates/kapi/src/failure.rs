@@ -12,7 +12,9 @@ pub(crate) struct Failure {
     pub code: StatusCode,
     pub reason: &'static str,
     pub message: String,
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
+    /// Where a list can go on all the same.
+    pub next: Option<String>,
 }
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -32,11 +34,12 @@ impl Failure {
             reason,
             message: message.into(),
             details: None,
+            next: None,
         }
     }
 
     fn about(mut self, resource: &Resource, name: &str) -> Self {
-        self.details = Some(details(resource, name));
+        self.details = Some(Box::new(details(resource, name)));
         self
     }
 
@@ -58,7 +61,7 @@ impl Failure {
         };
         let message = format!("\"\" is invalid: patch: {message}");
         let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
-        failure.details = Some(json!({"causes": causes_json(&[cause])}));
+        failure.details = Some(Box::new(json!({"causes": causes_json(&[cause])})));
         failure
     }
 
@@ -69,7 +72,7 @@ impl Failure {
             "NotFound",
             "the server could not find the requested resource",
         );
-        failure.details = Some(json!({}));
+        failure.details = Some(Box::new(json!({})));
         failure
     }
 
@@ -102,27 +105,16 @@ impl Failure {
     /// Another field manager owns what an apply wants to change.
     pub fn apply_conflict(message: String, causes: &[Cause]) -> Self {
         let mut failure = Self::new(StatusCode::CONFLICT, "Conflict", message);
-        failure.details = Some(json!({"causes": causes_json(causes)}));
+        failure.details = Some(Box::new(json!({"causes": causes_json(causes)})));
         failure
     }
 
     pub fn invalid(resource: &Resource, name: &str, causes: &[Cause]) -> Self {
-        let texts: Vec<String> = causes
-            .iter()
-            .map(|cause| match cause.field.as_str() {
-                "" => cause.message.clone(),
-                field => format!("{field}: {}", cause.message),
-            })
-            .collect();
-        let list = match texts.as_slice() {
-            [one] => one.clone(),
-            many => format!("[{}]", many.join(", ")),
-        };
         let kind = match resource.group.as_str() {
             "" => resource.kind.clone(),
             group => format!("{}.{group}", resource.kind),
         };
-        let message = format!("{kind} \"{name}\" is invalid: {list}");
+        let message = format!("{kind} \"{name}\" is invalid: {}", listed(causes));
         let mut details = json!({"kind": resource.kind, "causes": causes_json(causes)});
         if !name.is_empty() {
             details["name"] = json!(name);
@@ -134,20 +126,27 @@ impl Failure {
             code: StatusCode::UNPROCESSABLE_ENTITY,
             reason: "Invalid",
             message,
-            details: Some(details),
+            details: Some(Box::new(details)),
+            next: None,
         }
     }
 
     /// A parameter of the request that is not allowed; `kind` is the one of its options, such as `CreateOptions`.
     pub fn invalid_option(kind: &str, cause: &Cause) -> Self {
-        let message = format!(
-            "{kind}.meta.k8s.io \"\" is invalid: {}: {}",
-            cause.field, cause.message
-        );
+        Self::invalid_options(kind, std::slice::from_ref(cause))
+    }
+
+    /// Parameters of the request that are not allowed.
+    pub fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
+        Self::invalid_body("meta.k8s.io", kind, causes)
+    }
+
+    /// A body of a kind that is no resource, and so has no name.
+    pub fn invalid_body(group: &str, kind: &str, causes: &[Cause]) -> Self {
+        let message = format!("{kind}.{group} \"\" is invalid: {}", listed(causes));
         let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
-        failure.details = Some(json!({
-            "group": "meta.k8s.io", "kind": kind, "causes": causes_json(std::slice::from_ref(cause)),
-        }));
+        let details = json!({"group": group, "kind": kind, "causes": causes_json(causes)});
+        failure.details = Some(Box::new(details));
         failure
     }
 
@@ -166,7 +165,7 @@ impl Failure {
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
         );
-        failure.details = Some(json!({}));
+        failure.details = Some(Box::new(json!({})));
         failure
     }
 
@@ -212,7 +211,9 @@ impl Failure {
             WriteError::Terminating => Self {
                 message: "create not allowed while custom resource definition is terminating"
                     .into(),
-                details: Some(json!({"group": resource.group, "kind": resource.plural})),
+                details: Some(Box::new(
+                    json!({"group": resource.group, "kind": resource.plural}),
+                )),
                 ..Self::method_not_allowed()
             },
             WriteError::Full => Self::new(
@@ -238,11 +239,14 @@ impl Failure {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message,
         });
+        if let Some(next) = &self.next {
+            status["metadata"]["continue"] = json!(next);
+        }
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }
         if let Some(details) = &self.details {
-            status["details"] = details.clone();
+            status["details"] = (**details).clone();
         }
         status["code"] = json!(self.code.as_u16());
         status
@@ -266,6 +270,21 @@ fn details(resource: &Resource, name: &str) -> Value {
         details["group"] = json!(resource.group);
     }
     details
+}
+
+/// The causes in one sentence.
+fn listed(causes: &[Cause]) -> String {
+    let texts: Vec<String> = causes
+        .iter()
+        .map(|cause| match cause.field.as_str() {
+            "" => cause.message.clone(),
+            field => format!("{field}: {}", cause.message),
+        })
+        .collect();
+    match texts.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
 }
 
 fn causes_json(causes: &[Cause]) -> Vec<Value> {

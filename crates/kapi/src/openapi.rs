@@ -91,6 +91,7 @@ impl Place<'_> {
 
     fn schema(&self) -> Value {
         let mut schema = self.resource.schema.clone();
+        print(&mut schema);
         if let Value::Object(fields) = &mut schema {
             fields.insert(
                 "x-kubernetes-group-version-kind".to_owned(),
@@ -221,6 +222,31 @@ impl Place<'_> {
         }
         operation
     }
+}
+
+/// Brings a schema into the form in which Kubernetes prints it: whole bounds without a fraction, and what may be an integer
+/// or a string for readers who do not know the extension.
+fn print(schema: &mut Value) {
+    if let Value::Object(fields) = schema {
+        for bound in ["maximum", "minimum", "multipleOf"] {
+            let number = fields.get(bound).and_then(Value::as_f64);
+            if let Some(whole) = number.and_then(|number| number.to_string().parse::<i64>().ok()) {
+                fields.insert(bound.to_owned(), json!(whole));
+            }
+        }
+        let either = || json!([{"type": "integer"}, {"type": "string"}]);
+        if fields.get("x-kubernetes-int-or-string") == Some(&json!(true))
+            && fields.get("allOf").is_none()
+        {
+            fields.entry("anyOf").or_insert_with(either);
+        }
+    }
+    let children: Vec<&mut Value> = match schema {
+        Value::Object(fields) => fields.values_mut().collect(),
+        Value::Array(items) => items.iter_mut().collect(),
+        _ => Vec::new(),
+    };
+    children.into_iter().for_each(print);
 }
 
 fn described(mut schema: Value, description: &str) -> Value {

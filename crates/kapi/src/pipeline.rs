@@ -212,7 +212,7 @@ fn patch_failure(error: &patch::PatchError) -> Failure {
                 "Invalid",
                 format!("the server rejected our request due to an error in our request: {error}"),
             );
-            failure.details = Some(json!({}));
+            failure.details = Some(Box::new(json!({})));
             failure
         }
     }

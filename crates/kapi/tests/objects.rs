@@ -418,12 +418,17 @@ async fn events_are_converted_both_ways() {
         .get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dc")
         .await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    let (_, patched) = api
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events/e1";
+    let (code, _) = api.merge(path, json!({"note": "again"})).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    let (code, _) = api
         .merge(
-            "/apis/events.k8s.io/v1/namespaces/default/events/e1",
-            json!({"note": "again"}),
+            "/api/v1/namespaces/default/events/e1",
+            json!({"message": "again"}),
         )
         .await;
+    assert_eq!(code, StatusCode::OK);
+    let (_, patched) = api.get(path).await;
     assert_eq!(patched["note"], "again");
     let events = api
         .watch("/apis/events.k8s.io/v1/namespaces/default/events", JSON)

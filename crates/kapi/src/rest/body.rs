@@ -49,12 +49,10 @@ pub(crate) async fn object(request: Request) -> Result<Value> {
 pub(crate) fn decode(media: &str, bytes: &[u8]) -> Result<Value> {
     let value = match media {
         "application/vnd.kubernetes.protobuf" => pipeline::protobuf(bytes)?,
-        "application/yaml" | "application/apply-patch+yaml" | "text/yaml" => yaml(bytes)?,
-        "application/json" | "" | "text/plain" => {
-            serde_json::from_slice(bytes).map_err(|error| {
-                Failure::bad_request(format!("the body is not valid JSON: {error}"))
-            })?
-        }
+        "application/yaml" => yaml(bytes)?,
+        "application/json" | "" => serde_json::from_slice(bytes).map_err(|error| {
+            Failure::bad_request(format!("the body is not valid JSON: {error}"))
+        })?,
         _ => {
             return Err(Failure::unsupported_media(
                 "application/json, application/yaml, application/vnd.kubernetes.protobuf",

@@ -1,5 +1,7 @@
 //! What an object must be before it is stored: of its resource, named, normalised, pruned, defaulted and valid.
 
+mod kinds;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -148,7 +150,7 @@ pub(crate) fn validate(
 ) -> Result<()> {
     let mut causes = metadata_causes(value);
     causes.extend(more);
-    causes.extend(built_in_causes(resource, value));
+    causes.extend(kinds::causes(resource, value, old));
     if resource.form == Form::Definition {
         causes.extend(definitions::valid::causes(value, old));
     }
@@ -316,19 +318,36 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
             );
         }
     }
+    causes.extend(owner_causes(value));
+    causes
+}
+
+/// What the owners of an object must be: whole, no Events, and one of them in control.
+fn owner_causes(value: &Value) -> Vec<Cause> {
+    let cause = |field: &str, rule: &str| Cause {
+        reason: "FieldValueInvalid".into(),
+        message: format!("Invalid value: {rule}"),
+        field: format!("metadata.ownerReferences{field}"),
+    };
+    let mut causes = Vec::new();
+    let mut controlled = false;
     let owners = value["metadata"].get("ownerReferences");
     for owner in owners.and_then(Value::as_array).into_iter().flatten() {
+        let text = |field: &str| owner.get(field).and_then(Value::as_str);
         for field in ["apiVersion", "kind", "name", "uid"] {
-            if owner
-                .get(field)
-                .and_then(Value::as_str)
-                .is_none_or(str::is_empty)
-            {
-                wrong(
-                    format!("metadata.ownerReferences.{field}"),
-                    "\"\": must not be empty",
-                );
+            if text(field).is_none_or(str::is_empty) {
+                causes.push(cause(&format!(".{field}"), "\"\": must not be empty"));
             }
+        }
+        if (text("apiVersion"), text("kind")) == (Some("v1"), Some("Event")) {
+            causes.push(cause("", "an Event is disallowed from being an owner"));
+        }
+        if owner.get("controller") == Some(&json!(true)) {
+            if controlled {
+                let rule = "only one reference can have controller set to true";
+                causes.push(cause("", rule));
+            }
+            controlled = true;
         }
     }
     causes
@@ -346,57 +365,6 @@ fn qualified(text: &str) -> bool {
         && prefix.is_none_or(|prefix| {
             !prefix.is_empty() && prefix.len() <= 253 && prefix.chars().all(domain)
         })
-}
-
-/// What the schemas of the built-in kinds do not say.
-fn built_in_causes(resource: &Resource, value: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let mut wrong = |field: String, message: String| {
-        causes.push(Cause {
-            reason: "FieldValueInvalid".into(),
-            message: format!("Invalid value: {message}"),
-            field,
-        });
-    };
-    if resource.form == Form::Custom {
-        return causes;
-    }
-    let finalizers = value["metadata"]["finalizers"].as_array();
-    for (index, finalizer) in finalizers.into_iter().flatten().enumerate() {
-        let text = finalizer.as_str().unwrap_or_default();
-        let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&text);
-        if !(standard || text.contains('/') && qualified(text)) {
-            let field = format!("metadata.finalizers[{index}]");
-            wrong(
-                field,
-                format!(
-                    "{text:?}: name is neither a standard finalizer name nor is it fully qualified"
-                ),
-            );
-        }
-    }
-    if ["ConfigMap", "Secret"].contains(&resource.kind.as_str()) {
-        let legal = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        for map in ["data", "binaryData"] {
-            for name in value[map].as_object().into_iter().flat_map(Map::keys) {
-                if name.is_empty() || name.len() > 253 || !name.chars().all(legal) {
-                    let rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
-                    wrong(format!("{map}[{name}]"), format!("{name:?}: {rule}"));
-                } else if map == "data" && value["binaryData"].get(name).is_some() {
-                    let rule = "duplicate of key present in binaryData";
-                    wrong(format!("data[{name}]"), format!("{name:?}: {rule}"));
-                }
-            }
-        }
-    }
-    if let Some(seconds) = value["spec"]["leaseDurationSeconds"].as_i64()
-        && resource.kind == "Lease"
-        && seconds <= 0
-    {
-        let field = "spec.leaseDurationSeconds".into();
-        wrong(field, format!("{seconds}: must be greater than 0"));
-    }
-    causes
 }
 
 fn label_value(text: &str) -> bool {

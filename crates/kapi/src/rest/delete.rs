@@ -131,7 +131,7 @@ pub(crate) async fn delete(
             return Ok(if gone {
                 Outcome::Gone(object)
             } else {
-                Outcome::Held(Stored::Dry(new, Vec::new()))
+                Outcome::Held(Stored::Shown(new, Vec::new()))
             });
         }
         if !gone && new == old {

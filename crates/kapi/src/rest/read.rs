@@ -208,9 +208,10 @@ fn snapshot_at(api: &Api, call: &Call, resource: &Resource) -> Result<Snapshot> 
 fn too_new(wanted: u64, current: u64) -> Failure {
     let message = format!("Too large resource version: {wanted}, current: {current}");
     let mut failure = Failure::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
-    failure.details = Some(json!({
+    let details = json!({
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
-    }));
+    });
+    failure.details = Some(Box::new(details));
     failure
 }

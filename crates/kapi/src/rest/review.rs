@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Api, body, json_response, request::Identity};
-use crate::failure::{Failure, Result};
+use crate::failure::{Cause, Failure, Result};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Review {
@@ -55,6 +55,9 @@ pub(crate) async fn answer(api: &Api, review: Review, request: Request) -> Resul
         .cloned()
         .unwrap_or_default();
     let mut value = body::object(request).await?;
+    if let Review::Access = review {
+        one_question(&value["spec"])?;
+    }
     value["metadata"] = json!({});
     value["status"] = match review {
         Review::Subject => {
@@ -63,6 +66,29 @@ pub(crate) async fn answer(api: &Api, review: Review, request: Request) -> Resul
         Review::Access => access(api, &value["spec"]),
     };
     Ok(json_response(StatusCode::CREATED, &value))
+}
+
+/// A review asks either about a resource or about a path.
+fn one_question(spec: &Value) -> Result<()> {
+    let asks = |name: &str| spec.get(name).is_some_and(|value| !value.is_null());
+    let (field, rule) = match (asks("resourceAttributes"), asks("nonResourceAttributes")) {
+        (true, true) => (
+            "spec.nonResourceAttributes",
+            "cannot be specified in combination with resourceAttributes",
+        ),
+        (false, false) => (
+            "spec.resourceAttributes",
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        ),
+        _ => return Ok(()),
+    };
+    let cause = Cause {
+        reason: "FieldValueInvalid".into(),
+        message: format!("Invalid value: {rule}"),
+        field: field.into(),
+    };
+    let (group, kind, _) = RESOURCES[0];
+    Err(Failure::invalid_body(group, kind, &[cause]))
 }
 
 fn access(api: &Api, spec: &Value) -> Value {

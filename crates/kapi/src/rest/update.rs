@@ -73,6 +73,14 @@ pub(crate) async fn patch(
                 list.join(", ")
             ))
         })?;
+    if call.query("force").is_some() {
+        let cause = Cause {
+            reason: "FieldValueForbidden".into(),
+            message: "Forbidden: may not be specified for non-apply patch".into(),
+            field: "force".into(),
+        };
+        return Err(Failure::invalid_option(call.options, &cause));
+    }
     let patch: Value = body::yaml(&bytes)?;
     let stored = modify(api, call, Operation::Update, |old| {
         let new = match kind {
@@ -209,16 +217,22 @@ pub(crate) async fn modify(
             return Ok(Stored::Object(current, warnings));
         }
         if call.dry_run()? {
-            return Ok(Stored::Dry(new, warnings));
+            return Ok(Stored::Shown(new, warnings));
         }
+        let gone = finished(resource, &new);
         let write = Write {
             kind: resource.stored,
             key: current.key.clone(),
             expect: Expect::Revision(current.revision),
-            draft: draft(resource, &new)?,
-            delete: finished(resource, &new),
+            // Of what goes, watches are told how it was stored last, with the finalizer that held it.
+            draft: draft(resource, if gone { &stored } else { &new })?,
+            delete: gone,
         };
         match api.store.write(write).await {
+            Ok(object) if gone => {
+                new["metadata"]["resourceVersion"] = json!(object.revision.to_string());
+                return Ok(Stored::Shown(new, warnings));
+            }
             Ok(object) => return Ok(Stored::Object(object, warnings)),
             Err(error) if retryable(&error) && attempts < ATTEMPTS => {}
             Err(error) => return Err(Failure::of_write(&error, resource, &current.key.name)),

@@ -42,8 +42,8 @@ pub(crate) async fn create(
 /// What a write left behind.
 pub(crate) enum Stored {
     Object(std::sync::Arc<crate::store::Object>, Vec<String>),
-    /// Nothing was written: a dry run.
-    Dry(Value, Vec<String>),
+    /// What is shown is not what is stored: a dry run, or the end of an object.
+    Shown(Value, Vec<String>),
 }
 
 impl Stored {
@@ -53,7 +53,7 @@ impl Stored {
                 bytes_response(code, present(resource, object, view, Include::Metadata)),
                 warnings,
             ),
-            Self::Dry(value, warnings) => {
+            Self::Shown(value, warnings) => {
                 let value = present_value(resource, value.clone(), view, Include::Metadata);
                 (json_response(code, &value), warnings)
             }
@@ -125,7 +125,7 @@ async fn insert_once(
     if call.dry_run()? {
         return match api.store.object(resource.stored, &key) {
             Some(_) => Err(Failure::exists(resource, &name)),
-            None => Ok(Stored::Dry(value, warnings)),
+            None => Ok(Stored::Shown(value, warnings)),
         };
     }
     let write = Write {
