@@ -25,15 +25,6 @@ pub(crate) enum Operation {
     Apply,
 }
 
-/// The `includeObject` of a request.
-pub(crate) fn include(value: Option<&str>) -> Include {
-    match value {
-        Some("None") => Include::None,
-        Some("Object") => Include::Object,
-        _ => Include::Metadata,
-    }
-}
-
 /// The schema of a resource: compiled from its definition, or one of those that are built in.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {

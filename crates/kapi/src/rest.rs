@@ -8,6 +8,7 @@ pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod listing;
 pub(crate) mod negotiate;
+pub(crate) mod options;
 pub(crate) mod read;
 pub(crate) mod request;
 pub(crate) mod review;

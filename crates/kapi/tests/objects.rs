@@ -15,6 +15,7 @@
 //! | bodies of DELETE | `delete_takes_any_body` |
 //! | Tables in watches, `includeObject` | `tables_also_in_watches` |
 //! | pages of one snapshot, else 410 | `pages_come_from_the_first_snapshot` |
+//! | lists of the past, by undoing | `a_list_of_the_past_is_as_it_was` |
 //! | a watcher that lags gets 410 | `an_old_watch_is_expired` |
 //! | strategic merge of built-in kinds | `kubectl.rs: kubectl_talks_to_it` (client-side apply) |
 //! | stringData, generateName, status split, generation | `secrets_take_string_data`, `generated_names_are_unique`, `status_is_split_and_generation_counts` |
@@ -120,6 +121,14 @@ fn revision(object: &Value) -> u64 {
         .unwrap()
         .parse()
         .unwrap()
+}
+
+/// Of the objects in a list.
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().unwrap().iter();
+    items
+        .map(|object| object["metadata"]["name"].as_str().unwrap())
+        .collect()
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
@@ -327,21 +336,49 @@ async fn pages_come_from_the_first_snapshot() {
     api.delete(&format!("{MAPS}/m7"), Value::Null).await;
     api.post(MAPS, map("m9z")).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
-    let (_, rest) = api.get(&format!("{MAPS}?limit=100&continue={token}")).await;
-    let names: Vec<_> = rest["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|o| o["metadata"]["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["m4", "m5", "m6", "m7", "m8", "m9"]);
-    assert_eq!(revision(&rest), revision(&first));
-    tokio::time::advance(std::time::Duration::from_secs(301)).await;
+    // At once from what is kept for next pages, later from the history.
+    for seconds in [0, 301] {
+        tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+        let (_, rest) = api.get(&format!("{MAPS}?limit=100&continue={token}")).await;
+        assert_eq!(names(&rest), ["m4", "m5", "m6", "m7", "m8", "m9"]);
+        assert_eq!(revision(&rest), revision(&first));
+    }
+    for index in 0..4200 {
+        let change = json!({"data": {"n": index.to_string()}});
+        api.merge(&format!("{MAPS}/m0"), change).await;
+    }
     let (code, status) = api.get(&format!("{MAPS}?limit=100&continue={token}")).await;
     assert_eq!(
         (code, status["reason"].as_str()),
         (StatusCode::GONE, Some("Expired"))
     );
+    let token = status["metadata"]["continue"].as_str().unwrap();
+    let (_, rest) = api.get(&format!("{MAPS}?limit=100&continue={token}")).await;
+    assert_eq!(names(&rest), ["m4", "m5", "m6", "m8", "m9", "m9z"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_the_past_is_as_it_was() {
+    let api = Api::new().await;
+    let (_, one) = api.post(MAPS, map("one")).await;
+    let (_, two) = api.post(MAPS, map("two")).await;
+    let change = json!({"data": {"n": "changed"}});
+    let (_, changed) = api.merge(&format!("{MAPS}/one"), change).await;
+    api.delete(&format!("{MAPS}/two"), Value::Null).await;
+    let at = async |object: &Value| {
+        let exact = "resourceVersionMatch=Exact";
+        let path = format!("{MAPS}?{exact}&resourceVersion={}", revision(object));
+        api.get(&path).await.1
+    };
+    let lists = [at(&one).await, at(&two).await, at(&changed).await];
+    let [first, second, third] = &lists;
+    assert_eq!(names(first), ["one"]);
+    assert_eq!(names(second), ["one", "two"]);
+    assert_eq!(second["items"][0], one);
+    assert_eq!(third["items"], json!([changed, two]));
+    assert_eq!(revision(third), revision(&changed));
+    let (_, now) = api.get(MAPS).await;
+    assert_eq!(now["items"], json!([changed]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Where the embedded API differs from a real one, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 
@@ -10,13 +10,31 @@ use anyhow::{Context, Result};
 ///
 /// The file is broken.
 pub fn deviations() -> Result<BTreeMap<String, String>> {
-    let all: BTreeMap<String, String> = serde_json::from_str(include_str!(
-        "../../../crates/kapi/tests/conformance/deviations.json"
-    ))
-    .context("read deviations.json")?;
     // Those of random requests are rules, which their own suite checks.
-    let steps = all
+    let elsewhere = ["random: ", KUBECTL];
+    let steps = all()?
         .into_iter()
-        .filter(|(step, _)| !step.starts_with("random: "));
+        .filter(|(step, _)| !elsewhere.iter().any(|suite| step.starts_with(suite)));
     Ok(steps.collect())
 }
+
+/// The commands of kubectl whose output may differ.
+///
+/// # Errors
+///
+/// The file is broken.
+pub fn commands() -> Result<BTreeSet<String>> {
+    let commands = all()?
+        .into_keys()
+        .filter_map(|step| step.strip_prefix(KUBECTL).map(str::to_owned));
+    Ok(commands.collect())
+}
+
+fn all() -> Result<BTreeMap<String, String>> {
+    serde_json::from_str(include_str!(
+        "../../../crates/kapi/tests/conformance/deviations.json"
+    ))
+    .context("read deviations.json")
+}
+
+const KUBECTL: &str = "kubectl: ";

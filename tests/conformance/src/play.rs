@@ -2,7 +2,8 @@
 //!
 //! A step is `VERB PATH: BODY`. A path begins with a resource, which stands for where it is served in the scenario's own
 //! namespace, or with a slash. `{rv:N}`, `{uid:N}` and `{continue:N}` are of the answer to step N, from 0; `NS` is the
-//! namespace. What controllers do in their own time is waited for: `gone PATH`, and `until PATH: PART OF THE BODY`.
+//! namespace. What controllers do in their own time is waited for: `gone PATH`, and `until PATH: PART OF THE BODY`. `forget
+//! PATH` drives the past out of the server until the path is too old for it.
 
 use std::{
     sync::LazyLock,
@@ -16,13 +17,16 @@ use kube::{Client, client::Body};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use crate::normal::normal;
+use crate::{normal::normal, target::Target};
 
 /// Requests that are sent in order, in a namespace of their own.
 #[derive(Debug, serde::Deserialize)]
 pub struct Scenario {
     /// Its name.
     pub scenario: String,
+    /// Whether no other may be under way.
+    #[serde(default)]
+    pub alone: bool,
     /// One request each.
     pub steps: Vec<Map<String, Value>>,
 }
@@ -42,13 +46,16 @@ pub fn scenarios() -> Result<Vec<Scenario>> {
     Ok(all)
 }
 
-/// The definition whose objects the scenarios use.
+/// The definitions that are served: the one whose objects the scenarios use, and Windlass's own.
 ///
 /// # Errors
 ///
-/// It is broken.
-pub fn widgets() -> Result<CustomResourceDefinition> {
-    serde_saphyr::from_str(include_str!("../scenarios/widgets.yaml")).context("read widgets.yaml")
+/// The one of the scenarios is broken.
+pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
+    let widgets = serde_saphyr::from_str(include_str!("../scenarios/widgets.yaml"))
+        .context("read widgets.yaml")?;
+    let own = api::custom_resource_definitions();
+    Ok([widgets].into_iter().chain(own).collect())
 }
 
 /// Plays a scenario. Returns each step with its answer.
@@ -56,7 +63,8 @@ pub fn widgets() -> Result<CustomResourceDefinition> {
 /// # Errors
 ///
 /// A step is no request, or the server cannot be reached; a refusal is an answer.
-pub async fn play(client: &Client, scenario: &Scenario) -> Result<Vec<Value>> {
+pub async fn play(target: &Target, scenario: &Scenario) -> Result<Vec<Value>> {
+    let client = &target.client;
     let namespace = format!("play-{}", suffix());
     let metadata =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
@@ -64,7 +72,7 @@ pub async fn play(client: &Client, scenario: &Scenario) -> Result<Vec<Value>> {
     let mut answers: Vec<(u16, Value)> = Vec::new();
     let mut patience = PATIENCE;
     for (step, body) in scenario.steps.iter().flatten() {
-        let answer = answer(client, step, body, &namespace, &answers, patience)
+        let answer = answer(target, step, body, &namespace, &answers, patience)
             .await
             .with_context(|| format!("{}: {step}", scenario.scenario))?;
         let waits = ["gone ", "until "]
@@ -90,13 +98,14 @@ pub async fn play(client: &Client, scenario: &Scenario) -> Result<Vec<Value>> {
 }
 
 async fn answer(
-    client: &Client,
+    target: &Target,
     step: &str,
     body: &Value,
     namespace: &str,
     answers: &[(u16, Value)],
     patience: Duration,
 ) -> Result<(u16, Value)> {
+    let client = &target.client;
     let (verb, path) = step.split_once(' ').context("no verb and path")?;
     let path = filled(&located(path), namespace, answers);
     let body: Value = serde_json::from_str(&filled(&body.to_string(), namespace, answers))?;
@@ -109,6 +118,8 @@ async fn answer(
             Ok((code, if reached { body } else { seen }))
         }
         "pick" => pick(client, &path, &body).await,
+        "bookmark" => bookmark(client, &path).await,
+        "forget" => forget(target, &path).await,
         verb => send(client, verb, &path, &typed(verb, &path, body)).await,
     }
 }
@@ -140,6 +151,26 @@ fn contains(seen: &Value, wanted: &Value) -> bool {
             seen.len() == wanted.len() && seen.iter().zip(wanted).all(|(s, w)| contains(s, w))
         }
         (seen, wanted) => seen == wanted,
+    }
+}
+
+/// Watches to the end. Returns the first bookmark: how many there are, and when, is each server's own.
+async fn bookmark(client: &Client, path: &str) -> Result<(u16, Value)> {
+    let (code, events) = send(client, "watch", path, &Value::Null).await?;
+    let mut events = events.as_array().into_iter().flatten();
+    let bookmark = events.find(|event| event["type"] == "BOOKMARK");
+    Ok((code, json!({"bookmark": bookmark})))
+}
+
+/// Drives the past out of the server until a list of it is refused.
+async fn forget(target: &Target, path: &str) -> Result<(u16, Value)> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        target.forget().await?;
+        let (code, body) = send(&target.client, "get", path, &Value::Null).await?;
+        if code == 410 || Instant::now() > deadline {
+            return Ok((code, body));
+        }
     }
 }
 
@@ -224,7 +255,12 @@ fn typed(verb: &str, path: &str, body: Value) -> Value {
     Value::Object(typed)
 }
 
-async fn send(client: &Client, verb: &str, path: &str, body: &Value) -> Result<(u16, Value)> {
+pub(crate) async fn send(
+    client: &Client,
+    verb: &str,
+    path: &str,
+    body: &Value,
+) -> Result<(u16, Value)> {
     let (method, content, accept) = match verb {
         "get" | "watch" => ("GET", "", "application/json"),
         "aggregated" => (
@@ -291,7 +327,7 @@ async fn send(client: &Client, verb: &str, path: &str, body: &Value) -> Result<(
     Ok((code, lines.map_or_else(|_| json!(text), Value::Array)))
 }
 
-fn suffix() -> String {
+pub(crate) fn suffix() -> String {
     uuid::Uuid::new_v4()
         .simple()
         .to_string()

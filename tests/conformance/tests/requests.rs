@@ -69,17 +69,24 @@ async fn play_all(
     scenarios: &[Scenario],
 ) -> Result<BTreeMap<String, Value>> {
     let target = target.await?;
-    let answers: Vec<Vec<(String, Value)>> = stream::iter(scenarios)
-        .map(|scenario| async {
-            let answers = play::play(&target.client, scenario).await?;
-            let named = answers.into_iter().enumerate().map(|(at, answer)| {
-                let step = answer["step"].as_str().unwrap_or_default();
-                (format!("{} {at}: {step}", scenario.scenario), answer)
-            });
-            anyhow::Ok(named.collect())
-        })
-        .buffer_unordered(4)
-        .try_collect()
-        .await?;
-    Ok(answers.into_iter().flatten().collect())
+    let (alone, others): (Vec<_>, Vec<_>) = scenarios.iter().partition(|scenario| scenario.alone);
+    let mut answers = BTreeMap::new();
+    for (scenarios, at_once) in [(others, 4), (alone, 1)] {
+        let answered: Vec<Vec<(String, Value)>> = stream::iter(scenarios)
+            .map(|scenario| named_answers(&target, scenario))
+            .buffer_unordered(at_once)
+            .try_collect()
+            .await?;
+        answers.extend(answered.into_iter().flatten());
+    }
+    Ok(answers)
+}
+
+async fn named_answers(target: &Target, scenario: &Scenario) -> Result<Vec<(String, Value)>> {
+    let answers = play::play(target, scenario).await?;
+    let named = answers.into_iter().enumerate().map(|(at, answer)| {
+        let step = answer["step"].as_str().unwrap_or_default();
+        (format!("{} {at}: {step}", scenario.scenario), answer)
+    });
+    Ok(named.collect())
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{
     Api, body, guard, json_response, listing,
     negotiate::View,
+    options::check_list,
     read::{find, within},
     request::{Call, dry_run, unsupported},
     success,
@@ -81,6 +82,7 @@ pub(crate) async fn collection(api: &Api, call: &Call, request: Request) -> Resu
         return Err(Failure::method_not_allowed());
     }
     let selector = call.selector(resource)?;
+    check_list(call)?;
     let options = options(call, request).await?;
     let snapshot = api.store.snapshot(resource.stored);
     let selected: Vec<_> = within(&snapshot, call.namespace.as_deref(), None)

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde_json::{Value, json};
 
+use super::request::Call;
 use crate::{
+    failure::{Failure, Result},
     pipeline::{self, Include},
     registry::Resource,
     store::Object,
@@ -39,6 +41,20 @@ impl View {
             return Self::Plain;
         }
         Self::Plain
+    }
+}
+
+/// How much of each object a Table carries.
+pub(crate) fn include(call: &Call, view: View) -> Result<Include> {
+    match call.query("includeObject") {
+        Some("None") => Ok(Include::None),
+        Some("Object") => Ok(Include::Object),
+        Some(other) if view == View::Table && other != "Metadata" => {
+            Err(Failure::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+            )))
+        }
+        _ => Ok(Include::Metadata),
     }
 }
 

@@ -10,26 +10,23 @@ use serde_json::{Value, json};
 
 use super::{
     Api, bytes_response, json_response, listing,
-    negotiate::{View, metadata_only, present},
+    negotiate::{View, include, metadata_only, present},
+    options,
     request::Call,
 };
 use crate::{
-    failure::{Cause, Failure, Result},
+    failure::{Failure, Result},
     pipeline,
     registry::Resource,
     selector::Selector,
-    store::{Key, Object, Snapshot},
+    store::{Event, Events, Key, Object, Previous, Snapshot},
 };
 
 pub(crate) fn get(api: &Api, call: &Call, view: View) -> Result<Response> {
     let resource = call.resource(api);
+    let include = include(call, view)?;
     let object = find(api, call)?;
-    let body = present(
-        resource,
-        &object,
-        view,
-        pipeline::include(call.query("includeObject")),
-    );
+    let body = present(resource, &object, view, include);
     Ok(bytes_response(StatusCode::OK, body))
 }
 
@@ -46,8 +43,9 @@ pub(crate) fn find(api: &Api, call: &Call) -> Result<Arc<Object>> {
 /// A position in a list: its snapshot, and the last object of the page before.
 #[derive(Debug, Serialize, Deserialize)]
 struct Continue {
-    #[serde(rename = "r")]
-    revision: u64,
+    /// None to go on with what is there by then.
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
     #[serde(rename = "ns")]
     namespace: String,
     #[serde(rename = "n")]
@@ -64,6 +62,8 @@ struct Page {
 pub(crate) fn list(api: &Api, call: &Call, view: View) -> Result<Response> {
     let resource = call.resource(api);
     let selector = call.selector(resource)?;
+    options::check_list(call)?;
+    let include = include(call, view)?;
     let page = page(api, call, resource, &selector)?;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = &page.next {
@@ -75,7 +75,6 @@ pub(crate) fn list(api: &Api, call: &Call, view: View) -> Result<Response> {
     match view {
         View::Table => {
             let values: Vec<Value> = page.objects.iter().map(|object| object.value()).collect();
-            let include = pipeline::include(call.query("includeObject"));
             let table = pipeline::table(resource, &values, include, &metadata);
             Ok(json_response(StatusCode::OK, &table))
         }
@@ -108,13 +107,22 @@ fn page(api: &Api, call: &Call, resource: &Resource, selector: &Selector) -> Res
     };
     let (snapshot, after) = match call.query("continue") {
         Some(token) => {
+            if call.revision()?.is_some() {
+                return Err(Failure::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
             let token = parse_continue(token)?;
-            let snapshot = api.store.page(resource.stored, token.revision).ok_or_else(|| {
-                Failure::expired("The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.")
-            })?;
-            (snapshot, Some(Key::new(&token.namespace, &token.name)))
+            let after = Key::new(&token.namespace, &token.name);
+            let snapshot = match token.revision {
+                Some(revision) => {
+                    list_at(api, resource, revision).ok_or_else(|| outdated(token))?
+                }
+                None => api.store.snapshot(resource.stored),
+            };
+            (snapshot, Some(after))
         }
-        None => (snapshot_at(api, call, resource)?, None),
+        None => (snapshot_at(api, call, resource, limit)?, None),
     };
     let namespace = call.namespace.as_deref();
     let mut wanted =
@@ -128,12 +136,11 @@ fn page(api: &Api, call: &Call, resource: &Resource, selector: &Selector) -> Res
     }
     let remaining = wanted.count();
     let next = objects.last().filter(|_| remaining > 0).map(|last| {
-        let token = Continue {
-            revision: snapshot.revision,
+        print_continue(&Continue {
+            revision: Some(snapshot.revision),
             namespace: last.key.namespace.to_string(),
             name: last.key.name.to_string(),
-        };
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+        })
     });
     if next.is_some() {
         api.store.keep_page(resource.stored, &snapshot);
@@ -164,6 +171,10 @@ pub(crate) fn within<'a>(
         .take_while(move |object| namespace.is_none_or(|wanted| *object.key.namespace == *wanted))
 }
 
+fn print_continue(token: &Continue) -> String {
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(token).unwrap_or_default())
+}
+
 fn parse_continue(token: &str) -> Result<Continue> {
     URL_SAFE_NO_PAD
         .decode(token)
@@ -172,37 +183,66 @@ fn parse_continue(token: &str) -> Result<Continue> {
         .ok_or_else(|| Failure::bad_request("continue key is not valid"))
 }
 
-/// The current snapshot, if it satisfies `resourceVersion` and `resourceVersionMatch`.
-fn snapshot_at(api: &Api, call: &Call, resource: &Resource) -> Result<Snapshot> {
+/// The page cannot come from the list of the one before. Whoever does not mind goes on with what is there now.
+fn outdated(token: Continue) -> Failure {
+    let mut failure = Failure::expired(
+        "the provided continue parameter is too old for a consistent list: start a new list without it, or take the continue token of this answer for the rest as it is now",
+    );
+    failure.next = Some(print_continue(&Continue {
+        revision: None,
+        ..token
+    }));
+    failure
+}
+
+/// The snapshot that satisfies `resourceVersion` and `resourceVersionMatch`.
+fn snapshot_at(api: &Api, call: &Call, resource: &Resource, limit: usize) -> Result<Snapshot> {
     let snapshot = api.store.snapshot(resource.stored);
     let Some(wanted) = call.revision()? else {
-        if call.query("resourceVersionMatch").is_some() && call.query("resourceVersion").is_none() {
-            let cause = Cause {
-                reason: "FieldValueForbidden".into(),
-                message: "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided".into(),
-                field: "resourceVersionMatch".into(),
-            };
-            return Err(Failure::invalid_option(call.options, &cause));
-        }
         return Ok(snapshot);
     };
     if wanted > snapshot.revision {
         return Err(too_new(wanted, snapshot.revision));
     }
-    match call.query("resourceVersionMatch") {
-        Some("Exact") if wanted != snapshot.revision => {
-            api.store.page(resource.stored, wanted).ok_or_else(|| {
-                Failure::expired(format!(
-                    "The resourceVersion for the provided list is too old: {wanted} (current: {})",
-                    snapshot.revision
-                ))
-            })
-        }
-        None | Some("Exact" | "NotOlderThan") => Ok(snapshot),
-        Some(other) => Err(Failure::bad_request(format!(
-            "invalid resourceVersionMatch {other:?}: Exact or NotOlderThan"
-        ))),
+    let exact = match call.query("resourceVersionMatch") {
+        Some(rule) => rule == "Exact",
+        // As Kubernetes has it since before there was that option.
+        None => limit > 0,
+    };
+    if !exact {
+        return Ok(snapshot);
     }
+    list_at(api, resource, wanted).ok_or_else(|| {
+        Failure::expired(format!(
+            "The resourceVersion for the provided list is too old: {wanted} (current: {})",
+            snapshot.revision
+        ))
+    })
+}
+
+/// The list as it was at a revision: kept for its next page, or the current one with what happened since undone. None
+/// when the history does not reach back that far.
+fn list_at(api: &Api, resource: &Resource, revision: u64) -> Option<Snapshot> {
+    if let Some(kept) = api.store.page(resource.stored, revision) {
+        return Some(kept);
+    }
+    let current = api.store.snapshot(resource.stored);
+    let Events::Some(events, _) = api.store.events(resource.stored, revision) else {
+        return None;
+    };
+    // What was written since the snapshot was taken is not in it.
+    let seen = |event: &&Arc<Event>| event.object.revision <= current.revision;
+    let mut objects = current.objects.clone();
+    for event in events.iter().filter(seen).rev() {
+        match &event.previous {
+            Previous::Absent => {
+                objects.remove_mut(&event.object.key);
+            }
+            Previous::Known(object) => objects.insert_mut(object.key.clone(), Arc::clone(object)),
+            Previous::Unknown => return None,
+        }
+    }
+    Some(Snapshot { revision, objects })
 }
 
 fn too_new(wanted: u64, current: u64) -> Failure {

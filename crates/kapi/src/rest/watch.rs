@@ -16,12 +16,13 @@ use tokio::{
 
 use super::{
     Api, bytes_response,
-    negotiate::{View, present, present_value},
+    negotiate::{View, include, present, present_value},
+    options,
     read::within,
     request::Call,
 };
 use crate::{
-    failure::{Cause, Failure, Result},
+    failure::{Failure, Result},
     pipeline::{self, Include},
     registry::{Form, Resource},
     selector::Selector,
@@ -62,12 +63,15 @@ impl Watcher {
             let field = format!("metadata.name={name}");
             selector = Selector::parse(call.query("labelSelector"), Some(&field), resource)?;
         }
-        let initial = initial_events(call)?;
+        options::check_watch(call)?;
+        let include = include(call, view)?;
+        let initial = initial_events(call);
         let changed = api
             .store
             .subscribe(resource.stored)
             .ok_or_else(Failure::no_route)?;
         let now = Instant::now();
+        let end = now + timeout(call)?;
         let index = api
             .registry
             .resources
@@ -79,13 +83,13 @@ impl Watcher {
             namespace: call.namespace.clone(),
             selector,
             view,
-            include: pipeline::include(call.query("includeObject")),
+            include,
             bookmarks: call.flag("allowWatchBookmarks"),
             position: 0,
             first: None,
             changed,
-            end: now + timeout(call)?,
-            bookmark: now + BOOKMARK_EVERY,
+            bookmark: next_bookmark(now, end),
+            end,
             ended: false,
             api,
         };
@@ -126,7 +130,7 @@ impl Watcher {
                 woken = self.changed.changed() => self.ended |= woken.is_err(),
                 () = tokio::time::sleep_until(self.end) => self.ended = true,
                 () = tokio::time::sleep_until(self.bookmark), if self.bookmarks => {
-                    self.bookmark = Instant::now() + BOOKMARK_EVERY;
+                    self.bookmark = next_bookmark(Instant::now(), self.end);
                     return Some(self.bookmark_line(false));
                 }
             }
@@ -226,14 +230,16 @@ impl Watcher {
             View::Plain => (resource.kind.clone(), resource.api_version()),
         };
         let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        if resource.form == Form::NewEvent || resource.form == Form::Event {
-            // Typed clients insist on these fields of an Event, also in a bookmark.
-            let subject = if resource.form == Form::Event {
-                "involvedObject"
-            } else {
-                "regarding"
-            };
-            object[subject] = json!({});
+        // Typed clients insist on what is never left out of a kind, also in a bookmark.
+        let fields: &[&str] = match (resource.form, resource.kind.as_str()) {
+            (Form::Event, _) => &["involvedObject"],
+            (Form::NewEvent, _) => &["regarding"],
+            (Form::Namespace, _) => &["spec", "status"],
+            (Form::Plain, "Lease") => &["spec"],
+            _ => &[],
+        };
+        for field in fields {
+            object[*field] = json!({});
         }
         line("BOOKMARK", object.to_string().as_bytes())
     }
@@ -246,23 +252,21 @@ enum Initial {
     Never,
 }
 
-fn initial_events(call: &Call) -> Result<Initial> {
-    let initial = match call.query("sendInitialEvents") {
-        None => return Ok(Initial::Default),
+fn initial_events(call: &Call) -> Initial {
+    match call.query("sendInitialEvents") {
+        None => Initial::Default,
         Some("true" | "1") => Initial::Always,
         Some(_) => Initial::Never,
-    };
-    if call.query("resourceVersionMatch") != Some("NotOlderThan") {
-        let cause = Cause {
-            reason: "FieldValueForbidden".into(),
-            message:
-                "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-                    .into(),
-            field: "resourceVersionMatch".into(),
-        };
-        return Err(Failure::invalid_option(call.options, &cause));
     }
-    Ok(initial)
+}
+
+/// When the next bookmark is due: after a minute, or before the watch ends, so that the next one begins near its end.
+fn next_bookmark(now: Instant, end: Instant) -> Instant {
+    let regular = now + BOOKMARK_EVERY;
+    match end.checked_sub(BOOKMARK_BEFORE_END) {
+        Some(last) if last > now => regular.min(last),
+        _ => regular,
+    }
 }
 
 fn timeout(call: &Call) -> Result<Duration> {
@@ -294,3 +298,5 @@ fn put_line(out: &mut BytesMut, kind: &str, object: &[u8]) {
 const TIMEOUT: Duration = Duration::from_mins(45);
 /// As in Kubernetes.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// As in Kubernetes.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
