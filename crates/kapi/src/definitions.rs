@@ -2,8 +2,9 @@
 //!
 //! The definitions are objects like others. [`Live::settle`] looks at them after each write, decides which names each has,
 //! compiles what changed, and publishes another [`Registry`](crate::registry::Registry); then it notes in their status
-//! what became of them. It runs before the client is answered, so that the next request finds the kind. What a deletion
-//! takes with it is the work of the garbage collection, which has to wait for finalizers.
+//! what became of them. It runs before the client is answered, so that the next request finds the kind, and once more in the
+//! garbage collection, because a client may go away in between. What a deletion takes with it is the work of the garbage
+//! collection too: it has to wait for finalizers.
 //!
 //! # Source
 //! Kubernetes `apiextensions-apiserver`: `pkg/controller/{status,establish,finalizer,apiapproval}`, 1.34.
@@ -78,7 +79,6 @@ impl Live {
                 return;
             }
             let statuses = self.serve(&api, &definitions);
-            *seen = revisions;
             for (stored, status) in definitions.iter().zip(statuses) {
                 match note(&api, resource, stored, status).await {
                     // A change meanwhile is looked at in the next round.
@@ -86,11 +86,12 @@ impl Live {
                     Err(error) => {
                         let name = &*stored.object.key.name;
                         tracing::error!(definition = name, %error, "the status of a definition was not stored");
-                        seen.clear();
                         return;
                     }
                 }
             }
+            // Last: a request may be given up at any await, and then this has to be done again.
+            *seen = revisions;
         }
     }
 

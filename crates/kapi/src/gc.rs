@@ -54,6 +54,8 @@ struct Collector {
     kinds: usize,
     existing: HashMap<Box<str>, Place>,
     dependents: HashMap<Box<str>, HashSet<Place>>,
+    /// Owners that were seen to go: so they are known to be gone, even when their kind is not served any more.
+    gone: HashSet<Box<str>>,
     marked: BTreeSet<Place>,
 }
 
@@ -127,7 +129,7 @@ impl Collector {
             dependents.insert(place.clone());
         }
         self.mark_holders(api, &place);
-        if !object.meta.owners.is_empty() || object.meta.deleting {
+        if !object.meta.owners.is_empty() || object.meta.deleting || is_definition(api, &place) {
             self.marked.insert(place);
         }
     }
@@ -140,6 +142,7 @@ impl Collector {
                 dependents.remove(place);
                 if dependents.is_empty() {
                     self.dependents.remove(&owner.uid);
+                    self.gone.remove(&owner.uid);
                 }
             }
             if let Some(owner) = self.existing.get(&owner.uid) {
@@ -148,8 +151,12 @@ impl Collector {
         }
         if let Some(dependents) = self.dependents.get(&object.meta.uid) {
             self.marked.extend(dependents.iter().cloned());
+            self.gone.insert(object.meta.uid.clone());
         }
         self.mark_holders(api, place);
+        if is_definition(api, place) {
+            self.marked.insert(place.clone());
+        }
     }
 
     /// What goes when its objects are gone: a namespace, and the definition of a kind.
@@ -173,7 +180,13 @@ impl Collector {
 
     /// Does for one object what is due.
     async fn settle(&mut self, live: &Live, kind: usize, key: &Key) -> Result<(), Failure> {
-        let api = &*live.now();
+        let mut api = live.now();
+        let form = api.registry.of_stored(kind).map(|resource| resource.form);
+        if form == Some(Form::Definition) {
+            live.settle().await;
+            api = live.now();
+        }
+        let api = &*api;
         let Some(object) = api.store.object(kind, key) else {
             return Ok(());
         };
@@ -184,7 +197,7 @@ impl Collector {
             } else if has(FOREGROUND) {
                 self.foreground(api, kind, &object).await?;
             }
-            return match api.registry.of_stored(kind).map(|resource| resource.form) {
+            return match form {
                 Some(Form::Namespace) => empty_namespace(api, kind, &object).await,
                 Some(Form::Definition) => empty_definition(live, kind, &object).await,
                 _ => Ok(()),
@@ -204,7 +217,7 @@ impl Collector {
             && owners.iter().all(|owner| {
                 // Of a kind that is not served nothing is known: leave its dependents alone.
                 let Some(resource) = api.registry.by_kind(&owner.api_version, &owner.kind) else {
-                    return false;
+                    return self.gone.contains(&owner.uid);
                 };
                 match self.existing.get(&owner.uid) {
                     // A namespaced owner must be in the namespace of its dependent.
@@ -271,6 +284,11 @@ impl Collector {
     }
 }
 
+fn is_definition(api: &Api, place: &Place) -> bool {
+    let resource = api.registry.of_stored(place.0);
+    resource.is_some_and(|resource| resource.form == Form::Definition)
+}
+
 async fn empty_namespace(api: &Api, kind: usize, namespace: &Object) -> Result<(), Failure> {
     let name = &namespace.key.name;
     let mut left = false;
@@ -301,8 +319,7 @@ async fn empty_definition(live: &Live, kind: usize, definition: &Object) -> Resu
     if !held {
         return Ok(());
     }
-    // From here on nothing is created any more.
-    live.settle().await;
+    // It was settled, so nothing is created any more.
     let api = &*live.now();
     let name = &definition.key.name;
     let served = api

@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use std::{path::Path, time::Duration};
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use axum::body::Body;
 use futures::StreamExt;
@@ -697,6 +702,127 @@ async fn kinds_come_and_go_beside_other_requests() {
     assert_eq!(list["items"], json!([]), "nothing outlives its definition");
 }
 
+/// The objects of a kind that is gone cannot be looked up any more; what they owned goes all the same.
+#[tokio::test(start_paused = true)]
+async fn what_the_objects_of_a_kind_owned_goes_with_them() {
+    let api = Api::in_memory().await;
+    api.post(DEFINITIONS, gadgets()).await;
+    let (_, owner) = api.post(GADGETS, gadget("a", json!({}))).await;
+    let reference = json!({
+        "apiVersion": "example.org/v1", "kind": "Gadget", "name": "a", "uid": owner["metadata"]["uid"],
+    });
+    let owned = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "owned", "ownerReferences": [reference]},
+    });
+    let (code, _) = api.post(MAPS, owned).await;
+    assert_eq!(code, StatusCode::CREATED);
+    api.delete(GADGETS_DEFINITION).await;
+    api.gone(GADGETS_DEFINITION).await;
+    api.gone(&format!("{MAPS}/owned")).await;
+}
+
+/// A client that goes away right after its write leaves a definition that is served all the same.
+#[tokio::test(start_paused = true)]
+async fn a_definition_of_a_client_that_went_away_is_served() {
+    let api = Api::in_memory().await;
+    let polls = 1..40;
+    for polls in polls {
+        let mut request = Box::pin(api.post(DEFINITIONS, gadgets()));
+        for _ in 0..polls {
+            if futures::poll!(&mut request).is_ready() {
+                break;
+            }
+        }
+        drop(request);
+        if api.get(GADGETS_DEFINITION).await.0 == StatusCode::OK {
+            let is_served = |stored: &Value| condition(stored, "Established").0 == "True";
+            api.until(GADGETS_DEFINITION, is_served).await;
+            api.delete(GADGETS_DEFINITION).await;
+            api.gone(GADGETS_DEFINITION).await;
+        }
+    }
+}
+
+/// Kills a process that registers and removes kinds, three times over: what it was told is there, or goes on going.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_by_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut said: Vec<(String, String)> = Vec::new();
+    let mut cut_off = Vec::new();
+    for round in 0..3 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "registering_process", "--nocapture", "--ignored"])
+            .env("KAPI_REGISTER", directory.path())
+            .env("KAPI_ROUND", round.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stop_after = 25 + round * 17;
+        let words = lines.map_while(Result::ok).filter_map(|line| {
+            let (word, name) = line.strip_prefix("did ")?.split_once(' ')?;
+            Some((word.to_owned(), name.to_owned()))
+        });
+        for (count, word) in words.enumerate() {
+            said.push(word);
+            if count == stop_after {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        // What was done with the last one was perhaps not told.
+        cut_off.extend(said.last().map(|(_, plural)| plural.clone()));
+    }
+    let api = Api::open(directory.path()).await;
+    let was = |word: &str, name: &str| said.iter().any(|(w, n)| w == word && n == name);
+    let mut kept = 0;
+    for (word, plural) in &said {
+        let definition = format!("{DEFINITIONS}/{plural}.example.org");
+        let objects = format!("/apis/example.org/v1/namespaces/default/{plural}");
+        if word == "delete" {
+            api.gone(&definition).await;
+            api.gone(&objects).await;
+        } else if word == "create" && !was("delete", plural) && !cut_off.contains(plural) {
+            let (_, stored) = api.get(&definition).await;
+            assert_eq!(condition(&stored, "Established").0, "True", "{stored}");
+            let (code, answer) = api.get(&format!("{objects}/a")).await;
+            assert_eq!(code, StatusCode::OK, "{answer}");
+            kept += 1;
+        }
+    }
+    assert!(kept > 10, "{said:?}");
+}
+
+/// Not a test of its own: the process that is killed.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "started by nothing_acknowledged_is_lost_by_a_kill"]
+async fn registering_process() {
+    let Ok(directory) = std::env::var("KAPI_REGISTER") else {
+        return;
+    };
+    let round = std::env::var("KAPI_ROUND").unwrap();
+    let api = Api::open(Path::new(&directory)).await;
+    for index in 0..1000 {
+        let plural = format!("k{round}x{index}s");
+        let kind = format!("K{round}x{index}");
+        let (code, answer) = api.post(DEFINITIONS, renamed(&plural, &kind)).await;
+        assert_eq!(code, StatusCode::CREATED, "{answer}");
+        println!("did define {plural}");
+        let object = json!({"apiVersion": "example.org/v1", "kind": kind, "metadata": {"name": "a"}, "spec": {}});
+        let objects = format!("/apis/example.org/v1/namespaces/default/{plural}");
+        let (code, answer) = api.post(&objects, object).await;
+        assert_eq!(code, StatusCode::CREATED, "{answer}");
+        println!("did create {plural}");
+        if index % 2 == 0 {
+            let path = format!("{DEFINITIONS}/{plural}.example.org");
+            assert_eq!(api.delete(&path).await.0, StatusCode::OK);
+            println!("did delete {plural}");
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Api(axum::Router);
 
@@ -947,6 +1073,7 @@ fn put(value: &mut Value, pointer: &str, new: Value) {
 }
 
 const JSON: &str = "application/json";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GADGETS_DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.example.org";
