@@ -1,7 +1,8 @@
 //! Puts the same load on any API by its kubeconfig, so that the embedded API and a real one can be compared.
 //!
 //! `load serve DIRECTORY` serves the embedded API over TLS until its standard input ends, and prints the kubeconfig.
-//! `load measure KUBECONFIG` creates objects of 4 KiB with 1 and 16 clients and lists them, and prints JSON.
+//! `load ready KUBECONFIG` ends when the API says that it is ready.
+//! `load measure KUBECONFIG` creates 10,000 objects of 4 KiB with 1 and 16 clients, lists and watches them, and prints JSON.
 //! `load create KUBECONFIG FILE` posts what the file's lines say: a path, a tab, a body.
 
 #![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
@@ -13,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream};
+use futures::{AsyncBufReadExt, StreamExt, stream};
 use http::Request;
 use kube::{
     Client, Config,
@@ -30,10 +31,13 @@ async fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["serve", directory] => serve(directory.as_ref()).await,
+        ["ready", kubeconfig] => ready(kubeconfig.as_ref()).await,
         ["measure", kubeconfig] => measure(kubeconfig.as_ref()).await,
         ["create", kubeconfig, file] => create(kubeconfig.as_ref(), file.as_ref()).await,
         _ => {
-            eprintln!("load serve DIRECTORY | measure KUBECONFIG | create KUBECONFIG FILE");
+            eprintln!(
+                "load serve DIRECTORY | ready KUBECONFIG | measure KUBECONFIG | create KUBECONFIG FILE"
+            );
             std::process::exit(2);
         }
     }
@@ -57,10 +61,21 @@ async fn serve(directory: &Path) {
     server.serve(end).await.expect("the API serves");
 }
 
+async fn ready(kubeconfig: &Path) {
+    let client = client(kubeconfig).await;
+    loop {
+        let request = Request::get("/readyz").body(Vec::new()).expect("a request");
+        if client.request_text(request).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 async fn measure(kubeconfig: &Path) {
     // One connection a client, as separate programs have.
-    let single = creates(kubeconfig, 1, 1_000).await;
-    let sixteen = creates(kubeconfig, 16, 250).await;
+    let single = creates(kubeconfig, 1, 2_000).await;
+    let sixteen = creates(kubeconfig, 16, 500).await;
     let client = client(kubeconfig).await;
     let mut lists = Vec::new();
     let mut size = 0;
@@ -70,11 +85,63 @@ async fn measure(kubeconfig: &Path) {
         size = client.request_text(request).await.expect("a list").len();
         lists.push(start.elapsed());
     }
-    lists.sort();
-    let list = lists[lists.len() / 2].as_secs_f64() * 1e3;
+    let (list, _) = quantiles(lists);
+    let (fan_out, fan_out_slow) = quantiles(fan_out(&client).await);
     println!(
-        r#"{{"single": {single:.1}, "sixteen": {sixteen:.1}, "list_ms": {list:.2}, "list_bytes": {size}, "objects": 5000}}"#
+        r#"{{"single": {single:.1}, "sixteen": {sixteen:.1}, "list_ms": {list:.2}, "list_bytes": {size}, "fan_out_ms": {fan_out:.2}, "fan_out_p99_ms": {fan_out_slow:.2}}}"#
     );
+}
+
+/// The median and the 99th of a hundred, in milliseconds.
+fn quantiles(mut durations: Vec<Duration>) -> (f64, f64) {
+    durations.sort();
+    let at = |part: usize| durations[(durations.len() - 1) * part / 100].as_secs_f64() * 1e3;
+    (at(50), at(99))
+}
+
+/// From a write until the last of 100 watchers has it.
+async fn fan_out(client: &Client) -> Vec<Duration> {
+    let object = format!("{MAPS}/c1-0-0");
+    let watch = format!(
+        "{MAPS}?watch=true&fieldSelector=metadata.name%3Dc1-0-0&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+    );
+    let (seen, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..100 {
+        let request = Request::get(&watch).body(Vec::new()).expect("a request");
+        let mut lines = client
+            .request_stream(request)
+            .await
+            .expect("a watch")
+            .lines();
+        // The object as it is, and the bookmark that ends what is there.
+        for _ in 0..2 {
+            lines.next().await.expect("a line").expect("an event");
+        }
+        let seen = seen.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(line)) = lines.next().await {
+                if line.contains("MODIFIED") {
+                    let _ = seen.send(Instant::now());
+                }
+            }
+        });
+    }
+    let mut delays = Vec::new();
+    for update in 0..200 {
+        let body = format!(r#"{{"data":{{"n":"{update}"}}}}"#);
+        let request = Request::patch(&object)
+            .header("content-type", "application/merge-patch+json")
+            .body(body.into_bytes())
+            .expect("a request");
+        let start = Instant::now();
+        client.request_text(request).await.expect("it is patched");
+        let mut last = start;
+        for _ in 0..100 {
+            last = last.max(arrivals.recv().await.expect("watchers are there"));
+        }
+        delays.push(last - start);
+    }
+    delays
 }
 
 /// Creates per second.
