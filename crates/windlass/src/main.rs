@@ -31,6 +31,11 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 
+/// musl's own has one lock for all threads, which the static program would wait for at every object it reads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(
