@@ -32,9 +32,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// In the order in which they start.
-    const ALL: [Self; 3] = [Self::Etcd, Self::ApiServer, Self::ControllerManager];
-
     const fn program(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -89,9 +86,11 @@ impl ControlPlane {
             running: Vec::new(),
             owner,
         };
-        for part in Part::ALL {
-            plane.start_part(part)?;
-        }
+        plane.start_part(Part::Etcd)?;
+        plane.start_part(Part::ApiServer)?;
+        // A controller manager ends when the API server lets it wait for ten seconds, and a busy machine does.
+        plane.await_answers(&[READY])?;
+        plane.start_part(Part::ControllerManager)?;
         plane.await_ready()?;
         progress.end();
         Ok(plane)
@@ -241,11 +240,15 @@ impl ControlPlane {
     }
 
     fn await_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_mins(1);
         // The default namespace's account is the controller manager's first visible work.
-        while !(self.answers(&["get", "--raw", "/readyz"])
-            && self.answers(&["get", "serviceaccount", "default", "-n", "default"]))
-        {
+        let account = ["get", "serviceaccount", "default", "-n", "default"];
+        self.await_answers(&[READY, &account])
+    }
+
+    /// Waits until the API answers all of these.
+    fn await_answers(&mut self, asked: &[&[&str]]) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !asked.iter().all(|arguments| self.answers(arguments)) {
             for (part, child) in &mut self.running {
                 if let Some(status) = child.try_wait()? {
                     let log = self.owner.dir().join(format!("{}.log", part.program()));
@@ -296,3 +299,6 @@ impl Ports {
         })
     }
 }
+
+/// What an API server answers that has made its own objects.
+const READY: &[&str] = &["get", "--raw", "/readyz"];
