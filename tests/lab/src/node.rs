@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -67,6 +69,25 @@ impl Node {
         self.lab.enter_network(&kubectl)
     }
 
+    /// Cuts the power of the node, gives it back, and waits until the API answers again. Nobody starts anything by hand.
+    ///
+    /// # Errors
+    ///
+    /// The node does not boot, or its API does not answer within five minutes.
+    pub fn cut_power(&self) -> Result<()> {
+        self.lab.kill_host(HOST)?;
+        self.lab.start_host(HOST)?;
+        let deadline = Instant::now() + API_RETURNS;
+        let ready = ["get", "--raw", "/readyz", "--request-timeout=5s"];
+        while let Err(error) = command::output(&mut self.kubectl(&ready)) {
+            if Instant::now() > deadline {
+                return Err(error.context("the API did not come back after the power cut"));
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
     /// Puts an image (an OCI layout in a tar) into the node's containerd.
     ///
     /// # Errors
@@ -85,4 +106,6 @@ impl Node {
 }
 
 const HOST: &str = "host-1";
+/// Half a minute on an idle machine.
+const API_RETURNS: Duration = Duration::from_mins(5);
 const SCRIPT: &str = include_str!("scripts/node.sh");
