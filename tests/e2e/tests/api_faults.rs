@@ -1,7 +1,7 @@
 //! The operator and a real API server that fails it: an expired watch, a storm of 429, and a leader that slept.
 //!
 //! No hosts and no nodes: Clusters wait for their start conditions, and what the operator writes of their ClusterNodes shows
-//! that it works.
+//! that it works. Where a run is at work, the test is its runner.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,6 +22,9 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_mins(3);
 
 const NAMESPACE: &str = "story";
+
+/// The namespace of a cluster with a run that is at work.
+const AT_WORK: &str = "work";
 
 /// A `windlass controller` with the rights of the ServiceAccount.
 struct Operator {
@@ -174,6 +177,73 @@ fn counted(plane: &ControlPlane, nodes: u64) {
     .unwrap();
 }
 
+fn objects(plane: &ControlPlane, namespace: &str, kind: &str) -> Vec<Value> {
+    let get = ["-n", namespace, "get", kind, "-o", "json"];
+    let text = output(plane.kubectl().args(get)).unwrap();
+    let list: Value = serde_json::from_str(&text).unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+/// Who the objects of a kind are, whatever they are called.
+fn uids(plane: &ControlPlane, kind: &str) -> Vec<Value> {
+    let objects = objects(plane, AT_WORK, kind);
+    let uid = |object: &Value| object["metadata"]["uid"].clone();
+    objects.iter().map(uid).collect()
+}
+
+/// Waits for the one Job of the run at work that is not this one.
+fn job_other_than(plane: &ControlPlane, known: &[Value]) -> Vec<Value> {
+    wait_until("a Job", LIMIT, || {
+        let jobs = uids(plane, "jobs");
+        Ok((!jobs.is_empty() && jobs != known).then_some(jobs))
+    })
+    .unwrap()
+}
+
+/// Starts the creation of a cluster of one host, and its run.
+fn begin_work(plane: &ControlPlane) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": AT_WORK}});
+    let node = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": "host-1", "namespace": AT_WORK},
+        "spec": {"type": "master", "inventory": {"ansible_host": "192.0.2.1"}},
+    });
+    let cluster = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+        "metadata": {"name": "first", "namespace": AT_WORK},
+        "spec": {
+            "kubespray": {"version": "2.30.0", "source": {"path": root().join("bundle")}},
+            "kubernetesVersion": "1.34.4",
+        },
+    });
+    let items = [namespace, node, cluster];
+    apply(
+        plane,
+        &json!({"apiVersion": "v1", "kind": "List", "items": items}),
+    );
+    job_other_than(plane, &[]);
+    report(plane, "Running");
+    await_state(plane, "Creating");
+}
+
+/// Writes how the run at work stands, as its runner does.
+fn report(plane: &ControlPlane, phase: &str) {
+    let run = objects(plane, AT_WORK, "runs").pop().unwrap();
+    let status = json!({"status": {"phase": phase, "runner": {"id": "pod/story/1"}}}).to_string();
+    let patch = ["patch", "run", "--subresource=status", "--type=merge"];
+    let of = ["-n", AT_WORK, run["metadata"]["name"].as_str().unwrap()];
+    output(plane.kubectl().args(patch).args(of).args(["-p", &status])).unwrap();
+}
+
+/// Waits until the cluster with the run at work is in a state.
+fn await_state(plane: &ControlPlane, state: &str) {
+    wait_until(&format!("the state {state}"), LIMIT, || {
+        let cluster = objects(plane, AT_WORK, "clusters").pop();
+        Ok(cluster.filter(|cluster| cluster["status"]["state"] == state))
+    })
+    .unwrap();
+}
+
 fn metric(plane: &ControlPlane, name: &str, labels: &[&str]) -> f64 {
     let text = output(plane.kubectl().args(["get", "--raw", "/metrics"])).unwrap();
     let lines = text.lines().filter(|line| {
@@ -306,12 +376,21 @@ fn a_leader_that_slept_past_its_lease_leads_no_more() {
     second.await_standing("standing by");
     node(&plane, "a");
     counted(&plane, 1);
+    begin_work(&plane);
+    let (runs, jobs) = (uids(&plane, "runs"), uids(&plane, "jobs"));
 
     first.signal("-STOP");
     second.await_standing("leading");
     // What the sleeper has not seen: on waking it must leave this to the other.
     node(&plane, "bb");
     counted(&plane, 2);
+    output(
+        plane
+            .kubectl()
+            .args(["-n", AT_WORK, "delete", "job", "--all"]),
+    )
+    .unwrap();
+    let jobs = job_other_than(&plane, &jobs);
     first.signal("-CONT");
     wait_until("the first to end or to stand by", LIMIT, || {
         let ended = first.child.try_wait()?.is_some();
@@ -321,17 +400,17 @@ fn a_leader_that_slept_past_its_lease_leads_no_more() {
     assert!(second.stands("leading"), "{}", second.log());
     node(&plane, "ccc");
     counted(&plane, 3);
-    let events = output(
-        plane
-            .kubectl()
-            .args(["-n", NAMESPACE, "get", "events", "-o", "json"]),
-    )
-    .unwrap();
-    let events: Value = serde_json::from_str(&events).unwrap();
-    let waiting = events["items"].as_array().unwrap().iter();
+    let events = objects(&plane, NAMESPACE, "events");
+    let waiting = events.iter();
     let waiting = waiting
         .filter(|event| event["reason"] == "WaitingForHosts")
         .count();
     assert!(waiting <= 1, "{waiting} Events of one edge");
+    // The run at work has had one runner at a time, and is followed to its end.
+    assert_eq!(uids(&plane, "jobs"), jobs);
+    report(&plane, "Succeeded");
+    await_state(&plane, "Created");
+    assert_eq!(uids(&plane, "runs"), runs);
+    assert_eq!(uids(&plane, "jobs"), jobs);
     assert!(second.stands("leading"), "{}", second.log());
 }
