@@ -329,7 +329,14 @@ fn empty(object: &Value, shape: &Schema) -> Value {
     let structs = shape
         .structs()
         .map(|name| (name.to_owned(), Value::Object(Map::new())));
-    Value::Object(fields.chain(structs).collect())
+    let mut empty = Value::Object(fields.chain(structs).collect());
+    if object["kind"] == "CustomResourceDefinition"
+        && let Some(spec) = empty.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        // The one struct within another.
+        spec.insert("names".to_owned(), Value::Object(Map::new()));
+    }
+    empty
 }
 
 /// Whether all conflicts are about fields that kubectl itself set before by client-side apply.

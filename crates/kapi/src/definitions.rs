@@ -26,7 +26,7 @@ use crate::{
     failure::Cause,
     registry::{DefinitionError, Form, Resource},
     rest::{Api, check::name_of},
-    store::{Draft, Expect, Key, Object, Write, WriteError},
+    store::{Draft, Expect, Object, Write, WriteError},
 };
 
 /// The API as it is now. A request takes it once and keeps it to its end.
@@ -38,8 +38,7 @@ pub(crate) struct Live {
     seen: Mutex<Seen>,
 }
 
-/// The definitions and their revisions.
-type Seen = Vec<(Key, u64)>;
+type Seen = Vec<Arc<Stored>>;
 
 /// A stored definition.
 struct Stored {
@@ -70,12 +69,8 @@ impl Live {
             let Some(resource) = api.registry.of_form(Form::Definition) else {
                 return;
             };
-            let definitions = self.stored(&api, resource);
-            let revisions: Seen = definitions
-                .iter()
-                .map(|stored| (stored.object.key.clone(), stored.object.revision))
-                .collect();
-            if *seen == revisions {
+            let definitions = self.stored(&api, resource, &seen);
+            if same(&seen, &definitions) {
                 return;
             }
             let statuses = self.serve(&api, &definitions);
@@ -91,29 +86,32 @@ impl Live {
                 }
             }
             // Last: a request may be given up at any await, and then this has to be done again.
-            *seen = revisions;
+            *seen = definitions;
         }
     }
 
     /// The definitions, those of this program first.
-    fn stored(&self, api: &Api, resource: &Resource) -> Vec<Stored> {
+    fn stored(&self, api: &Api, resource: &Resource, seen: &Seen) -> Seen {
         let snapshot = api.store.snapshot(resource.stored);
-        let mut stored: Vec<Stored> = snapshot
-            .objects
-            .values()
-            .map(|object| Stored {
-                value: object.value(),
-                own: self.own.iter().any(|own| **own == *object.key.name),
-                object: Arc::clone(object),
+        let read = |object: &Arc<Object>| {
+            // Definitions are large, and most are those of the last time.
+            let known = seen.iter().find(|s| Arc::ptr_eq(&s.object, object));
+            known.cloned().unwrap_or_else(|| {
+                Arc::new(Stored {
+                    value: object.value(),
+                    own: self.own.iter().any(|own| **own == *object.key.name),
+                    object: Arc::clone(object),
+                })
             })
-            .collect();
+        };
+        let mut stored: Seen = snapshot.objects.values().map(read).collect();
         let place = |name: &str| self.own.iter().position(|own| own == name);
         stored.sort_by_key(|stored| place(&stored.object.key.name).unwrap_or(usize::MAX));
         stored
     }
 
     /// Publishes the registry that follows from the definitions. Returns the status of each.
-    fn serve(&self, api: &Api, definitions: &[Stored]) -> Vec<Value> {
+    fn serve(&self, api: &Api, definitions: &Seen) -> Vec<Value> {
         let mut claims = Claims::of(definitions.iter().map(|stored| &stored.value));
         let mut served = Vec::with_capacity(definitions.len());
         let mut statuses = Vec::with_capacity(definitions.len());
@@ -148,6 +146,10 @@ impl Live {
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = next;
         statuses
     }
+}
+
+fn same(a: &Seen, b: &Seen) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
 /// Stores the status of a definition, if it is another.

@@ -121,14 +121,13 @@ impl Resource {
         }
     }
 
-    /// From the version that is kept to this one.
+    /// From the version that is kept to this one. Only the version that is kept fills in its defaults, as in Kubernetes.
     pub fn to_served(&self, value: &mut Value) {
         if self.form == Form::NewEvent {
             events::to_events(value);
         } else if self.kept.is_some() {
             value["apiVersion"] = self.api_version().into();
             self.schema.prune(value);
-            self.schema.default(value);
         }
     }
 

@@ -148,6 +148,39 @@ async fn a_changed_schema_holds_at_once_and_for_what_is_there() {
     assert_eq!(watch.next().await.unwrap()["type"], "DELETED");
 }
 
+/// Reading prunes and fills in, and writes nothing: the next schema reads what was written.
+#[tokio::test(start_paused = true)]
+async fn what_a_schema_leaves_out_comes_back_with_it() {
+    let api = Api::in_memory().await;
+    api.post(DEFINITIONS, gadgets()).await;
+    api.post(GADGETS, gadget("a", json!({"size": 1, "mode": "fast"})))
+        .await;
+    let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let color = format!("{properties}/color");
+    let mode = format!("{properties}/mode");
+    let changes = [
+        json!([
+            {"op": "remove", "path": mode},
+            {"op": "add", "path": color, "value": {"type": "string", "default": "red"}},
+        ]),
+        json!([
+            {"op": "add", "path": mode, "value": {"type": "string"}},
+            {"op": "remove", "path": color},
+        ]),
+    ];
+    let mut seen = Vec::new();
+    for change in changes {
+        api.json_patch(GADGETS_DEFINITION, change).await;
+        let (_, gadget) = api.get(&format!("{GADGETS}/a")).await;
+        seen.push(gadget["spec"].clone());
+    }
+    let expected = [
+        json!({"size": 1, "color": "red"}),
+        json!({"size": 1, "mode": "fast"}),
+    ];
+    assert_eq!(seen, expected);
+}
+
 #[tokio::test(start_paused = true)]
 async fn with_a_definition_go_its_objects_and_then_the_kind() {
     let api = Api::in_memory().await;
@@ -427,9 +460,13 @@ async fn what_is_refused_names_the_field() {
         (
             "/spec/versions/0/name",
             json!("1"),
-            &["spec.versions[0].name"],
+            &["spec.versions[0].name", "spec.version"],
         ),
-        ("/spec/versions/0/storage", json!(false), &["spec.versions"]),
+        (
+            "/spec/versions/0/storage",
+            json!(false),
+            &["spec.versions", "status.storedVersions"],
+        ),
         (
             version,
             json!({"name": "v1", "served": true, "storage": true}),
@@ -970,7 +1007,7 @@ impl Watch {
         loop {
             if let Some((line, rest)) = self.rest.split_once('\n') {
                 let event = serde_json::from_str(line).unwrap();
-                self.rest = rest.to_owned();
+                self.rest = rest.into();
                 return Some(event);
             }
             let chunk = within("an event or the end", self.lines.next()).await?;
@@ -1032,7 +1069,10 @@ fn renamed(plural: &str, kind: &str) -> Value {
 }
 
 fn gadget(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "example.org/v1", "kind": "Gadget", "metadata": {"name": name}, "spec": spec})
+    let mut gadget =
+        json!({"apiVersion": "example.org/v1", "kind": "Gadget", "metadata": {"name": name}});
+    gadget["spec"] = spec;
+    gadget
 }
 
 fn gadget_of(name: &str, field: &str, value: Value) -> Value {
@@ -1063,12 +1103,11 @@ fn causes(refused: &Value) -> Vec<&str> {
 }
 
 fn put(value: &mut Value, pointer: &str, new: Value) {
-    match value.pointer_mut(pointer) {
-        Some(place) => *place = new,
-        None => {
-            let (parent, name) = pointer.rsplit_once('/').unwrap();
-            value.pointer_mut(parent).unwrap()[name] = new;
-        }
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let parent = value.pointer_mut(parent).unwrap();
+    match name.parse::<usize>() {
+        Ok(index) => parent[index] = new,
+        Err(_) => parent[name] = new,
     }
 }
 

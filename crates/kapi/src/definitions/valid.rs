@@ -15,6 +15,9 @@ pub(crate) fn causes(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let spec = &new["spec"];
     // What was taken once may be given a label or lose a finalizer, whatever the rules are by now.
     if old.is_none_or(|old| old["spec"] != *spec) {
+        if old.is_none() {
+            named(new, &mut wrong);
+        }
         identity(new, &mut wrong);
         names(&spec["names"], "spec.names", &mut wrong);
         versions(spec, &mut wrong);
@@ -100,8 +103,7 @@ impl Wrong {
     }
 }
 
-/// The name, the group and the scope.
-fn identity(new: &Value, wrong: &mut Wrong) {
+fn named(new: &Value, wrong: &mut Wrong) {
     let spec = &new["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = format!(
@@ -113,6 +115,11 @@ fn identity(new: &Value, wrong: &mut Wrong) {
         let why = "must be spec.names.plural+\".\"+spec.group";
         wrong.invalid("metadata.name", &new["metadata"]["name"], why);
     }
+}
+
+/// The group and the scope.
+fn identity(new: &Value, wrong: &mut Wrong) {
+    let spec = &new["spec"];
     approved(new, wrong);
     group(spec, wrong);
     match spec["scope"].as_str() {
@@ -202,6 +209,10 @@ fn versions(spec: &Value, wrong: &mut Wrong) {
         seen.push(name);
         if !name.as_str().is_some_and(label) {
             wrong.invalid(format!("spec.versions[{at}].name"), name, LABEL);
+            if at == 0 {
+                // Kubernetes keeps it in a second place.
+                wrong.invalid("spec.version", name, LABEL);
+            }
         }
     }
     if !unique {
@@ -211,7 +222,10 @@ fn versions(spec: &Value, wrong: &mut Wrong) {
             "must contain unique version names",
         );
     }
-    storage(spec, wrong);
+    if !storage(spec, wrong) {
+        let why = "must have the storage version";
+        wrong.invalid("status.storedVersions", &Value::Null, why);
+    }
     for (at, version) in versions.iter().enumerate() {
         // What all versions have in common is named once, as if it were not of a version.
         let place = |part: &str| {
@@ -245,16 +259,15 @@ fn schema(version: &Value, place: &str, wrong: &mut Wrong) {
     }
 }
 
-fn storage(spec: &Value, wrong: &mut Wrong) {
+fn storage(spec: &Value, wrong: &mut Wrong) -> bool {
     let versions = spec["versions"].as_array().into_iter().flatten();
-    if versions
-        .filter(|version| version["storage"] == true)
-        .count()
-        != 1
-    {
+    let storage = versions.filter(|version| version["storage"] == true);
+    let is_one = storage.count() == 1;
+    if !is_one {
         let why = "must have exactly one version marked as storage version";
         wrong.invalid("spec.versions", &spec["versions"], why);
     }
+    is_one
 }
 
 fn columns(version: &Value, path: &str, wrong: &mut Wrong) {
@@ -326,10 +339,8 @@ fn unchanged(new: &Value, old: &Value, wrong: &mut Wrong) {
         fields.extend(["/spec/scope", "/spec/names/kind"]);
     }
     for pointer in fields {
-        if let Some(value) = new
-            .pointer(pointer)
-            .filter(|value| old.pointer(pointer) != Some(*value))
-        {
+        let value = new.pointer(pointer).unwrap_or(&Value::Null);
+        if old.pointer(pointer) != Some(value) {
             let field = pointer.trim_start_matches('/').replace('/', ".");
             wrong.invalid(field, value, "field is immutable");
         }

@@ -66,7 +66,7 @@ impl Layout {
         let read = Object::read(
             object.key.clone(),
             object.revision,
-            object.bytes.clone(),
+            object.written().clone(),
             &self.kind,
         );
         // What is kept was parsed or written by us before.
@@ -297,7 +297,7 @@ impl Shared {
                         revision,
                         edge: event.edge,
                         replaces: event.replaces(),
-                        bytes: event.object.bytes.clone(),
+                        bytes: event.object.written().clone(),
                     });
                     done.push((kind, event, job.reply));
                 }

@@ -51,6 +51,8 @@ pub(crate) struct Object {
     pub revision: u64,
     pub meta: Meta,
     pub bytes: Bytes,
+    /// As it was written, where reading made something else of it. It is what the next change of its kind reads.
+    pub written: Option<Bytes>,
 }
 
 impl Object {
@@ -62,11 +64,12 @@ impl Object {
         kind: &StoredKind,
     ) -> Result<Self, serde_json::Error> {
         let mut value: Value = serde_json::from_slice(&bytes)?;
-        let mut bytes = bytes;
+        let (mut bytes, mut written) = (bytes, None);
         if let Some(read) = &kind.read {
-            let stored = value.clone();
+            let before = value.clone();
             read.0(&mut value);
-            if value != stored {
+            if value != before {
+                written = Some(bytes);
                 bytes = serde_json::to_vec(&value)?.into();
             }
         }
@@ -75,7 +78,13 @@ impl Object {
             revision,
             meta: meta(&value, &kind.fields),
             bytes,
+            written,
         })
+    }
+
+    /// As the backend has it.
+    pub fn written(&self) -> &Bytes {
+        self.written.as_ref().unwrap_or(&self.bytes)
     }
 
     /// The object as a value. What is stored was written by [`Draft`], so it is JSON.
@@ -151,6 +160,7 @@ impl Draft {
             revision,
             meta: self.meta,
             bytes: bytes.into(),
+            written: None,
         }
     }
 }
