@@ -7,7 +7,7 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -30,6 +30,18 @@ const BARE: &str = "bare";
 
 /// Raising a cluster of one host takes about a minute; a loaded machine may take much longer.
 const LIMIT: Duration = Duration::from_mins(10);
+
+/// The playbooks that the images bring along.
+const BUNDLE: &str = "/opt/windlass/bundle";
+
+/// A registry that asks everybody to log in, at the lab's gateway.
+const REGISTRY: &str = "10.77.0.1:5000";
+
+/// Who may pull from the registry.
+const LOGIN: &str = "windlass:secret";
+
+/// The runner's image in the registry.
+const IMAGE: &str = "10.77.0.1:5000/windlass/runner:v1";
 
 /// The Windlass of a control plane: a process with the rights of the ServiceAccount.
 struct Operator {
@@ -123,15 +135,12 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     .unwrap();
 
     let source = root().join("bundle");
-    let objects = objects(
-        NAMESPACE,
-        &["10.77.0.12"],
-        source.to_str().unwrap(),
-        b"no key",
-        "",
-        None,
-    );
-    apply(&mut plane.kubectl(), plane.dir(), &objects);
+    let described = |key: &[u8]| {
+        let mut objects = objects(NAMESPACE, &["10.77.0.12"], source.to_str().unwrap(), key);
+        *spec_of(&mut objects, "/runner/imagePullSecrets") = json!([{"name": "registry"}]);
+        objects
+    };
+    apply(&mut plane.kubectl(), plane.dir(), &described(b"no key"));
     // The Secret holds no key: the operator says so, and goes on as soon as it does.
     condition(&|| plane.kubectl(), NAMESPACE, "Stalled", "True");
     let key = plane.dir().join("id");
@@ -141,19 +150,16 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
             .arg(&key),
     )
     .unwrap();
-    let objects = self::objects(
-        NAMESPACE,
-        &["10.77.0.12"],
-        source.to_str().unwrap(),
-        &fs::read(&key).unwrap(),
-        "",
-        None,
-    );
-    apply(&mut plane.kubectl(), plane.dir(), &objects);
-    wait_until("a Job for the run", LIMIT, || {
+    let key = fs::read(&key).unwrap();
+    apply(&mut plane.kubectl(), plane.dir(), &described(&key));
+    let job = wait_until("a Job for the run", LIMIT, || {
         Ok(get(&mut plane.kubectl(), NAMESPACE, "jobs").pop())
     })
     .unwrap();
+    assert_eq!(
+        job["spec"]["template"]["spec"]["imagePullSecrets"],
+        json!([{"name": "registry"}])
+    );
     let run = get(&mut plane.kubectl(), NAMESPACE, "runs").pop().unwrap();
     assert!(
         run["spec"]["plan"]["steps"].as_array().unwrap().len() > 5,
@@ -265,7 +271,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         "metadata": {"name": "late", "namespace": NAMESPACE},
         "spec": {"type": "worker", "inventory": {"ansible_host": "10.77.0.13"}},
     });
-    apply(&mut plane.kubectl(), plane.dir(), &late);
+    apply(&mut plane.kubectl(), plane.dir(), &[late]);
     wait_until("the late host to be looked at", LIMIT, || {
         let nodes = get(&mut plane.kubectl(), NAMESPACE, "clusternodes");
         let late = nodes.iter().find(|node| name(node) == "late");
@@ -297,14 +303,7 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
     let key = fs::read(&key).unwrap();
     let source = root().join("bundle");
     let namespace = "windlass-system";
-    let objects = objects(
-        namespace,
-        &["10.77.0.12"],
-        source.to_str().unwrap(),
-        &key,
-        "",
-        None,
-    );
+    let objects = objects(namespace, &["10.77.0.12"], source.to_str().unwrap(), &key);
     apply(&mut plane.kubectl(), plane.dir(), &objects);
     let job = wait_until("a Job for the run", LIMIT, || {
         Ok(get(&mut plane.kubectl(), namespace, "jobs").pop())
@@ -385,25 +384,109 @@ fn refused(plane: &ControlPlane, arguments: &[&str], words: &str) {
 }
 
 #[test]
-fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
-    let images = std::env::var_os("WINDLASS_IMAGES").map(PathBuf::from);
+fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
+    let images = images();
+    let node = installed(&images);
+    let runner = |image: &&PathBuf| image.to_string_lossy().contains("windlass-runner-");
+    let _registry = serve(&node, images.iter().find(runner).unwrap());
+
+    let known = known_hosts(&node);
+    let key = fs::read(node.lab.key_path()).unwrap();
+    let address = node.lab.host("host-2").unwrap().address.to_string();
+    let mut story = objects(NAMESPACE, &[&address], BUNDLE, &key);
+    *spec_of(&mut story, "/ssh/knownHosts") = json!(known.join("\n"));
+    keep_on_a_volume(&node, &mut story);
+    pull_with_a_secret(&mut story);
+    let address = node.lab.host("host-3").unwrap().address.to_string();
+    let mut bare = objects(BARE, &[&address], BUNDLE, &key);
+    *spec_of(&mut bare, "/ssh/knownHostsSecretRef") = json!({"name": "hosts"});
+    // As of a host that was made anew since.
+    let (_, another) = known[1].split_once(' ').unwrap();
+    bare.push(host_keys(&format!("{address} {another}")));
+    for objects in [&bare, &story] {
+        apply(&mut node.kubectl(&[]), node.lab.dir(), objects);
+    }
+
+    // The run fails for what the Secret says of its host, and goes on when somebody has mended that.
+    fails_for_a_host_key(&node);
+    let mended = [host_keys(&known[2])];
+    apply(&mut node.kubectl(&[]), node.lab.dir(), &mended);
+    retry(&node);
+
+    // Both runs lose their pod in the middle of a step: somebody drains the node.
+    let early = [
+        "bootstrap/",
+        "prepare/hosts",
+        "etcd/",
+        "kubelet/",
+        "control-plane/",
+    ];
+    at_step(&node, BARE, &early);
+    at_step(&node, NAMESPACE, &early);
+    drain(&node);
+    for (namespace, starts) in [(BARE, 3), (NAMESPACE, 2)] {
+        taken_up(&node, namespace, starts);
+        // An eviction is none of the few failures that a Job bears.
+        let job = get(&mut node.kubectl(&[]), namespace, "jobs")
+            .pop()
+            .unwrap();
+        assert!(job["status"]["failed"].is_null(), "{job:#}");
+    }
+
+    // Then one of them loses its Job, and both their operator.
+    let late = [
+        "etcd/",
+        "kubelet/",
+        "control-plane/",
+        "nodes/",
+        "apps/",
+        "dns/",
+    ];
+    at_step(&node, NAMESPACE, &late);
+    output(&mut node.kubectl(&["-n", NAMESPACE, "delete", "job", "--all"])).unwrap();
+    let leaders = [
+        "-n",
+        "windlass-system",
+        "delete",
+        "pod",
+        "--all",
+        "--wait=false",
+    ];
+    output(&mut node.kubectl(&leaders)).unwrap();
+    taken_up(&node, NAMESPACE, 3);
+
+    // At last the whole cluster that Windlass runs in goes at once: pods, operators, the API and its database.
+    at_step(&node, NAMESPACE, &late);
+    node.cut_power().unwrap();
+
+    for (namespace, starts) in [(NAMESPACE, 4), (BARE, 3)] {
+        assert_run(&node, namespace, starts);
+        assert_raised(&node, namespace);
+    }
+}
+
+/// The images of the operator and of its runners.
+fn images() -> Vec<PathBuf> {
+    let directory = std::env::var_os("WINDLASS_IMAGES");
     assert!(
-        images.is_some(),
+        directory.is_some(),
         "WINDLASS_IMAGES is not set: run `cargo xtask image --debug --out DIR` and name the directory"
     );
+    let entries = fs::read_dir(directory.unwrap()).unwrap();
+    let files = entries.map(|entry| entry.unwrap().path());
+    let is_image = |file: &PathBuf| file.extension().is_some_and(|end| end == "tar");
+    files.filter(is_image).collect()
+}
+
+/// A cluster of one node with Windlass by its manifests, and two hosts beside it.
+fn installed(images: &[PathBuf]) -> Node {
     let options = LabOptions {
         hosts: 3,
         ..LabOptions::default()
     };
     let node = Node::start(options, &Terminal::default()).unwrap();
-    for image in fs::read_dir(images.unwrap()).unwrap().flatten() {
-        if image
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "tar")
-        {
-            node.import(&image.path()).unwrap();
-        }
+    for image in images {
+        node.import(image).unwrap();
     }
     for file in ["crds.yaml", "windlass.yaml"] {
         let file = root().join("deploy/manifests").join(file);
@@ -419,78 +502,199 @@ fn a_cluster_is_raised_by_a_job_though_pods_and_the_job_are_deleted() {
         "--timeout=180s",
     ];
     output(&mut node.kubectl(&operators)).unwrap();
+    node
+}
 
-    let volume = "/var/lib/windlass-volume";
-    let made = node
-        .lab
-        .ssh("host-1", &format!("install -d -o 65532 -g 65532 {volume}"))
+/// A registry that asks everybody to log in.
+struct Registry(Child);
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Serves an image in the lab's network, under the name [`IMAGE`] and to those who log in.
+fn serve(node: &Node, image: &Path) -> Registry {
+    let directory = node.lab.dir().join("mirror");
+    let layout = directory.join("layout");
+    fs::create_dir_all(&layout).unwrap();
+    let mut unpack = Command::new("tar");
+    output(unpack.arg("-xf").arg(image).arg("-C").arg(&layout)).unwrap();
+    let index = fs::read(layout.join("index.json")).unwrap();
+    let index: Value = serde_json::from_slice(&index).unwrap();
+    let digest = index["manifests"][0]["digest"].as_str().unwrap();
+    let digest = digest.strip_prefix("sha256:").unwrap();
+    let path = IMAGE.strip_prefix(REGISTRY).unwrap().replace(':', "/");
+    let manifest = directory.join(format!("registry/manifests{path}"));
+    fs::create_dir_all(manifest.parent().unwrap()).unwrap();
+    fs::write(manifest, digest).unwrap();
+    fs::rename(
+        layout.join("blobs/sha256"),
+        directory.join("registry/blobs"),
+    )
+    .unwrap();
+
+    let mut mirror = Command::new(env!("CARGO_BIN_EXE_mirror"));
+    mirror.arg(&directory).args([REGISTRY, LOGIN]);
+    let mut mirror = node.lab.enter_network(&mirror);
+    let mut registry = Registry(mirror.stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = String::new();
+    BufReader::new(registry.0.stdout.take().unwrap())
+        .read_line(&mut said)
         .unwrap();
-    assert!(made.status.success());
-    let key = fs::read(node.lab.key_path()).unwrap();
-    let known = fs::read_to_string(node.lab.known_hosts()).unwrap();
-    for (namespace, host, volume) in [(NAMESPACE, "host-2", Some(volume)), (BARE, "host-3", None)] {
-        let address = node.lab.host(host).unwrap().address.to_string();
-        let bundle = "/opt/windlass/bundle";
-        let objects = objects(namespace, &[&address], bundle, &key, &known, volume);
-        apply(&mut node.kubectl(&[]), node.lab.dir(), &objects);
-    }
+    assert!(said.starts_with("listening"), "{said}");
+    // It has no certificate, which is no matter between hosts of one machine.
+    let hosts = format!("/etc/containerd/certs.d/{REGISTRY}");
+    let plain = format!("[host.\"http://{REGISTRY}\"]");
+    let told = format!("mkdir -p {hosts} && echo '{plain}' > {hosts}/hosts.toml");
+    assert!(node.lab.ssh("host-1", &told).unwrap().status.success());
+    let anonymous = format!("ctr images pull --plain-http {IMAGE}");
+    let refused = node.lab.ssh("host-1", &anonymous).unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("401"), "{said}");
+    registry
+}
 
-    // Both clusters lose their runner's pod in the middle of a step; one loses its Job in a later one; then the leader goes.
-    for namespace in [NAMESPACE, BARE] {
-        at_step(&node, namespace, &["prepare/hosts", "etcd/", "kubelet/"]);
-        let runner = [
-            "-n",
-            namespace,
-            "delete",
-            "pod",
-            "-l",
-            "app.kubernetes.io/component=runner",
-        ];
-        output(&mut node.kubectl(&runner)).unwrap();
-    }
-    at_step(
-        &node,
-        NAMESPACE,
-        &["etcd/", "kubelet/", "control-plane/", "nodes/"],
-    );
-    output(&mut node.kubectl(&["-n", NAMESPACE, "delete", "job", "--all"])).unwrap();
-    let leaders = [
-        "-n",
-        "windlass-system",
-        "delete",
-        "pod",
-        "--all",
-        "--wait=false",
+/// Makes the runners of a cluster of [`IMAGE`], and a Secret with the login.
+fn pull_with_a_secret(objects: &mut Vec<Value>) {
+    *spec_of(objects, "/runner/image") = json!(IMAGE);
+    *spec_of(objects, "/runner/imagePullSecrets") = json!([{"name": "registry"}]);
+    let logins = json!({"auths": {REGISTRY: {"auth": STANDARD.encode(LOGIN)}}});
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "registry", "namespace": NAMESPACE},
+        "data": {".dockerconfigjson": STANDARD.encode(logins.to_string())},
+    }));
+}
+
+/// Gives the runners of a cluster a volume on the node.
+fn keep_on_a_volume(node: &Node, objects: &mut Vec<Value>) {
+    let path = "/var/lib/windlass-volume";
+    let make = format!("install -d -o 65532 -g 65532 {path}");
+    assert!(node.lab.ssh("host-1", &make).unwrap().status.success());
+    let modes = json!(["ReadWriteOnce"]);
+    *spec_of(objects, "/runner/volumeClaimTemplate") = json!({"spec": {
+        "storageClassName": "none", "accessModes": modes,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "story"},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": modes, "storageClassName": "none",
+            "hostPath": {"path": path},
+        },
+    }));
+}
+
+/// The Secret with the hosts' keys of the cluster without a volume.
+fn host_keys(lines: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "hosts", "namespace": BARE},
+        "data": {"known_hosts": STANDARD.encode(lines)},
+    })
+}
+
+/// The lab's hosts as lines of a known_hosts file.
+fn known_hosts(node: &Node) -> Vec<String> {
+    let hosts = node.lab.hosts().iter();
+    hosts
+        .map(|host| host.known_hosts.clone().unwrap())
+        .collect()
+}
+
+/// The run of the cluster without a volume fails, and says what to mend.
+fn fails_for_a_host_key(node: &Node) {
+    let failed = wait_until("the run to fail", LIMIT, || {
+        let run = run(node, BARE);
+        Ok((run["status"]["phase"] == "Failed").then_some(run))
+    })
+    .unwrap();
+    let failure = &failed["status"]["failure"];
+    assert_eq!(failure["code"], "HostKeyChanged", "{failed:#}");
+    let remedy = failure["remedy"].as_str().unwrap();
+    assert!(remedy.contains("Secret hosts"), "{remedy}");
+    assert!(remedy.contains("retry the run"), "{remedy}");
+}
+
+/// Has the failed run of the cluster without a volume tried again: another Job takes it up.
+fn retry(node: &Node) {
+    let jobs = || get(&mut node.kubectl(&[]), BARE, "jobs");
+    let failed = jobs().pop().unwrap();
+    let mut command = Command::new(windlass().unwrap());
+    command
+        .arg("--data-dir")
+        .arg(node.lab.dir().join("data"))
+        .arg("--kubeconfig")
+        .arg(node.kubeconfig())
+        .args(["--namespace", BARE, "retry"]);
+    let said = output(&mut node.lab.enter_network(&command)).unwrap();
+    assert!(said.contains("is asked to try the step again"), "{said}");
+    wait_until("another Job", LIMIT, || {
+        let of_the_retry = |job: &Value| job["metadata"]["uid"] != failed["metadata"]["uid"];
+        Ok(jobs().iter().any(of_the_retry).then_some(()))
+    })
+    .unwrap();
+    taken_up(node, BARE, 2);
+}
+
+/// Evicts the runners as people do who make room, and lets the node be used again.
+fn drain(node: &Node) {
+    let drain = [
+        "drain",
+        "host-1",
+        "--pod-selector=app.kubernetes.io/component=runner",
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        "--timeout=180s",
     ];
-    output(&mut node.kubectl(&leaders)).unwrap();
+    let said = output(&mut node.kubectl(&drain)).unwrap();
+    let evicted = said.lines().filter(|line| line.ends_with(" evicted"));
+    assert_eq!(evicted.count(), 2, "{said}");
+    output(&mut node.kubectl(&["uncordon", "host-1"])).unwrap();
+}
 
-    for (namespace, starts) in [(NAMESPACE, 3), (BARE, 2)] {
-        assert_run(&node, namespace, starts);
-        assert_raised(&node, namespace);
-    }
+/// The newest run of a namespace; null where there is none, or the API does not answer.
+fn run(node: &Node, namespace: &str) -> Value {
+    let arguments = ["-n", namespace, "get", "runs", "-o", "json"];
+    let text = output(&mut node.kubectl(&arguments)).unwrap_or_default();
+    let mut list: Value = serde_json::from_str(&text).unwrap_or_default();
+    let items = list["items"].as_array_mut();
+    items.and_then(Vec::pop).unwrap_or_default()
+}
+
+/// How often the history of a run has an event, of this step or of none.
+fn count(run: &Value, event: &str, step: &Value) -> usize {
+    let history = run["status"]["history"].as_array();
+    let same = |record: &&Value| record["event"] == event && record["step"] == *step;
+    history.map_or(0, |history| history.iter().filter(same).count())
+}
+
+/// Waits until so many runners have taken the run up.
+fn taken_up(node: &Node, namespace: &str, starts: usize) {
+    let what = format!("runner {starts} to take up the run in {namespace}");
+    wait_until(&what, LIMIT, || {
+        let started = count(&run(node, namespace), "RunStarted", &Value::Null);
+        Ok((started >= starts).then_some(()))
+    })
+    .unwrap();
 }
 
 /// The run succeeded, was taken up so often, and did no step twice.
 fn assert_run(node: &Node, namespace: &str, starts: usize) {
     let run = wait_until("the run to end", LIMIT, || {
-        let run = get(&mut node.kubectl(&[]), namespace, "runs").pop();
-        Ok(run.filter(|run| run["status"]["finishedAt"].is_string()))
+        let run = run(node, namespace);
+        Ok(run["status"]["finishedAt"].is_string().then_some(run))
     })
     .unwrap();
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
-    let history = run["status"]["history"].as_array().unwrap();
-    let count = |event: &str, step: &Value| {
-        let same = |record: &&Value| record["event"] == event && record["step"] == *step;
-        history.iter().filter(same).count()
-    };
-    assert!(count("RunStarted", &Value::Null) >= starts, "{history:#?}");
+    assert!(count(&run, "RunStarted", &Value::Null) >= starts, "{run:#}");
     for step in run["spec"]["plan"]["steps"].as_array().unwrap() {
-        assert_eq!(
-            count("StepSucceeded", &step["id"]),
-            1,
-            "{}: {history:#?}",
-            step["id"]
-        );
+        let id = &step["id"];
+        assert_eq!(count(&run, "StepSucceeded", id), 1, "{id}: {run:#}");
     }
     condition(&|| node.kubectl(&[]), namespace, "Ready", "True");
     let job = format!("job/{}", name(&run));
@@ -527,9 +731,7 @@ fn assert_raised(node: &Node, namespace: &str) {
 /// Waits until the run is in a step that begins with one of these.
 fn at_step(node: &Node, namespace: &str, steps: &[&str]) {
     wait_until(&format!("one of the steps {steps:?}"), LIMIT, || {
-        let run = get(&mut node.kubectl(&[]), namespace, "runs")
-            .pop()
-            .unwrap_or_default();
+        let run = run(node, namespace);
         assert!(
             !run["status"]["finishedAt"].is_string(),
             "too late for {steps:?}: {run:#}"
@@ -544,23 +746,7 @@ fn at_step(node: &Node, namespace: &str, steps: &[&str]) {
 }
 
 /// A cluster of these hosts, the first one its control plane, in a namespace that admits confined pods only.
-fn objects(
-    namespace: &str,
-    hosts: &[&str],
-    source: &str,
-    key: &[u8],
-    known_hosts: &str,
-    volume: Option<&str>,
-) -> Value {
-    let mut spec = json!({
-        "kubespray": {"version": "2.30.0", "source": {"path": source}},
-        "kubernetesVersion": "1.34.4",
-        "runner": {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}},
-        "ssh": {"privateKeySecretRef": {"name": "ssh"}},
-    });
-    if !known_hosts.is_empty() {
-        spec["ssh"]["knownHosts"] = json!(known_hosts);
-    }
+fn objects(namespace: &str, hosts: &[&str], source: &str, key: &[u8]) -> Vec<Value> {
     let mut items = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
@@ -570,25 +756,17 @@ fn objects(
             "metadata": {"name": "ssh", "namespace": namespace},
             "data": {"ssh-privatekey": STANDARD.encode(key)},
         }),
-    ];
-    if let Some(path) = volume {
-        let modes = json!(["ReadWriteOnce"]);
-        spec["runner"]["volumeClaimTemplate"] = json!({"spec": {
-            "storageClassName": "none", "accessModes": modes,
-            "resources": {"requests": {"storage": "1Gi"}},
-        }});
-        items.push(json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "story"},
+        json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+            "metadata": {"name": "first", "namespace": namespace},
             "spec": {
-                "capacity": {"storage": "1Gi"}, "accessModes": modes, "storageClassName": "none",
-                "hostPath": {"path": path},
+                "kubespray": {"version": "2.30.0", "source": {"path": source}},
+                "kubernetesVersion": "1.34.4",
+                "runner": {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}},
+                "ssh": {"privateKeySecretRef": {"name": "ssh"}},
             },
-        }));
-    }
-    items.push(json!({
-        "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
-        "metadata": {"name": "first", "namespace": namespace}, "spec": spec,
-    }));
+        }),
+    ];
     for (number, host) in (1..).zip(hosts) {
         items.push(json!({
             "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
@@ -599,12 +777,23 @@ fn objects(
             },
         }));
     }
-    json!({"apiVersion": "v1", "kind": "List", "items": items})
+    items
 }
 
-fn apply(kubectl: &mut Command, directory: &Path, objects: &Value) {
+/// A field of the spec of the Cluster among these objects, as a JSON pointer whose last name may be new.
+fn spec_of<'a>(objects: &'a mut [Value], field: &str) -> &'a mut Value {
+    let cluster = objects
+        .iter_mut()
+        .find(|object| object["kind"] == "Cluster");
+    let (parent, name) = field.rsplit_once('/').unwrap();
+    let spec = &mut cluster.unwrap()["spec"];
+    &mut spec.pointer_mut(parent).unwrap()[name]
+}
+
+fn apply(kubectl: &mut Command, directory: &Path, objects: &[Value]) {
     let file = directory.join("objects.json");
-    fs::write(&file, objects.to_string()).unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    fs::write(&file, list.to_string()).unwrap();
     let arguments = [
         "apply",
         "--server-side",

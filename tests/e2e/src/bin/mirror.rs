@@ -1,4 +1,5 @@
-//! Serves a directory to the hosts of a lab, without any network beyond it: `mirror DIR ADDRESS:PORT`.
+//! Serves a directory to the hosts of a lab, without any network beyond it: `mirror DIR ADDRESS:PORT [USER:PASSWORD]`.
+//! With a user, nobody else gets anything.
 //!
 //! `DIR/files/PATH` is the file `/PATH`. `DIR/registry` is a registry of container images that can only be read:
 //! `manifests/NAME/TAG` holds the hex digest of a manifest, `blobs/HEX` are manifests, configurations and layers.
@@ -15,36 +16,62 @@ use axum::{
     Router,
     body::Body,
     extract::State,
-    http::{StatusCode, Uri, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::get,
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use tokio::{fs::File, net::TcpListener};
 use tokio_util::io::ReaderStream;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BYTES: &str = "application/octet-stream";
 
+const USAGE: &str = "usage: mirror DIR ADDRESS:PORT [USER:PASSWORD]";
+
+/// What is served, and to whom.
+struct Mirror {
+    directory: PathBuf,
+    /// The header that everybody must send; none: whoever asks is served.
+    authorization: Option<String>,
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = env::args_os().skip(1);
-    let directory = PathBuf::from(arguments.next().context("usage: mirror DIR ADDRESS:PORT")?);
-    let address = arguments.next().context("usage: mirror DIR ADDRESS:PORT")?;
-    let address = address.to_str().context("the address is not text")?;
-    let listener = TcpListener::bind(address)
+    let directory = PathBuf::from(arguments.next().context(USAGE)?);
+    let mut texts = arguments.map(|argument| argument.into_string().ok().context(USAGE));
+    let address = texts.next().context(USAGE)??;
+    let login = texts.next().transpose()?;
+    let mirror = Mirror {
+        directory,
+        authorization: login.map(|login| format!("Basic {}", STANDARD.encode(login))),
+    };
+    let listener = TcpListener::bind(&address)
         .await
         .with_context(|| format!("failed to listen on {address}"))?;
     println!("listening on {address}");
     std::io::stdout().flush()?;
     let router = Router::new()
         .fallback(get(serve))
-        .with_state(Arc::new(directory));
+        .with_state(Arc::new(mirror));
     axum::serve(listener, router)
         .await
         .context("failed to serve")
 }
 
-async fn serve(State(directory): State<Arc<PathBuf>>, uri: Uri) -> Response {
+async fn serve(State(mirror): State<Arc<Mirror>>, headers: HeaderMap, uri: Uri) -> Response {
+    let Mirror {
+        directory,
+        authorization,
+    } = mirror.as_ref();
+    let given = headers.get(header::AUTHORIZATION);
+    if let Some(wanted) = authorization
+        && given.is_none_or(|given| given != wanted.as_str())
+    {
+        let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"mirror\"")];
+        return (StatusCode::UNAUTHORIZED, challenge).into_response();
+    }
     let path = Path::new(uri.path().trim_start_matches('/'));
     if !path
         .components()
