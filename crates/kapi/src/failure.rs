@@ -4,7 +4,10 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::{registry::Resource, store::WriteError};
+use crate::{
+    registry::{Form, Resource},
+    store::WriteError,
+};
 
 /// A refused request.
 #[derive(Debug, Clone)]
@@ -119,7 +122,8 @@ impl Failure {
         if !name.is_empty() {
             details["name"] = json!(name);
         }
-        if !resource.group.is_empty() {
+        // Events of both groups are checked as those of the core.
+        if !resource.group.is_empty() && resource.form != Form::NewEvent {
             details["group"] = json!(resource.group);
         }
         Self {
@@ -138,14 +142,19 @@ impl Failure {
 
     /// Parameters of the request that are not allowed.
     pub fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
-        Self::invalid_body("meta.k8s.io", kind, causes)
+        let message = format!("{kind}.meta.k8s.io \"\" is invalid: {}", listed(causes));
+        let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        let details = json!({"group": "meta.k8s.io", "kind": kind, "causes": causes_json(causes)});
+        failure.details = Some(Box::new(details));
+        failure
     }
 
-    /// A body of a kind that is no resource, and so has no name.
-    pub fn invalid_body(group: &str, kind: &str, causes: &[Cause]) -> Self {
-        let message = format!("{kind}.{group} \"\" is invalid: {}", listed(causes));
+    /// A review of a group, whose kind Kubernetes does not name.
+    pub fn invalid_review(group: &str, cause: &Cause) -> Self {
+        let causes = std::slice::from_ref(cause);
+        let message = format!(".{group} \"\" is invalid: {}", listed(causes));
         let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
-        let details = json!({"group": group, "kind": kind, "causes": causes_json(causes)});
+        let details = json!({"group": group, "causes": causes_json(causes)});
         failure.details = Some(Box::new(details));
         failure
     }

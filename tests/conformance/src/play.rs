@@ -3,7 +3,8 @@
 //! A step is `VERB PATH: BODY`. A path begins with a resource, which stands for where it is served in the scenario's own
 //! namespace, or with a slash. `{rv:N}`, `{uid:N}` and `{continue:N}` are of the answer to step N, from 0; `NS` is the
 //! namespace. What controllers do in their own time is waited for: `gone PATH`, and `until PATH: PART OF THE BODY`. `forget
-//! PATH` drives the past out of the server until the path is too old for it.
+//! PATH` drives the past out of the server until the path is too old for it, `bookmark PATH` waits for
+//! a bookmark, and writes the object `a` there meanwhile.
 
 use std::{
     sync::LazyLock,
@@ -154,12 +155,33 @@ fn contains(seen: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Watches to the end. Returns the first bookmark: how many there are, and when, is each server's own.
+/// Watches until there is a bookmark, and returns the first. How many there are, and when, is each server's own: the real one
+/// has none to send where nothing was written, and may be too late with the one before the end.
 async fn bookmark(client: &Client, path: &str) -> Result<(u16, Value)> {
-    let (code, events) = send(client, "watch", path, &Value::Null).await?;
-    let mut events = events.as_array().into_iter().flatten();
-    let bookmark = events.find(|event| event["type"] == "BOOKMARK");
-    Ok((code, json!({"bookmark": bookmark})))
+    let deadline = Instant::now() + PATIENCE;
+    let object = format!("{}/a", path.split('?').next().unwrap_or_default());
+    loop {
+        let (code, events) = tokio::select! {
+            answer = send(client, "watch", path, &Value::Null) => answer?,
+            Err(error) = touch(client, &object) => return Err(error),
+        };
+        let mut events = events.as_array().into_iter().flatten();
+        let bookmark = events.find(|event| event["type"] == "BOOKMARK");
+        if bookmark.is_some() || Instant::now() > deadline {
+            return Ok((code, json!({"bookmark": bookmark})));
+        }
+    }
+}
+
+/// Writes an object over and over.
+async fn touch(client: &Client, path: &str) -> Result<()> {
+    for round in 0_u64.. {
+        let annotations = json!({"touched": round.to_string()});
+        let patch = json!({"metadata": {"annotations": annotations}});
+        send(client, "merge", path, &patch).await?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
 }
 
 /// Drives the past out of the server until a list of it is refused.

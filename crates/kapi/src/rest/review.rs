@@ -87,8 +87,8 @@ fn one_question(spec: &Value) -> Result<()> {
         message: format!("Invalid value: {rule}"),
         field: field.into(),
     };
-    let (group, kind, _) = RESOURCES[0];
-    Err(Failure::invalid_body(group, kind, &[cause]))
+    let (group, ..) = RESOURCES[0];
+    Err(Failure::invalid_review(group, &cause))
 }
 
 fn access(api: &Api, spec: &Value) -> Value {
