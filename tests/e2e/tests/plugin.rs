@@ -1,0 +1,158 @@
+//! `kubectl windlass`: kubectl of every minor version finds the program under its other name, which then talks to the API
+//! that kubectl talks to; here to that of `windlass up`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::{
+    env,
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use e2e::{root, wait_until, windlass};
+use lab::{command::output, progress::Terminal};
+use serde_json::json;
+
+/// An API that starts takes a second; a loaded machine may take much longer.
+const LIMIT: Duration = Duration::from_secs(90);
+
+#[test]
+fn kubectl_finds_windlass_and_windlass_finds_the_api() {
+    let mut kubectls = lab::kubectl::ensure(&Terminal::default()).unwrap();
+    let programs = lab::programs::ensure(&Terminal::default()).unwrap();
+    kubectls.push(programs.dir.join("kubectl"));
+    let up = Up::start(&programs.dir.join("kubectl"));
+    let plugin = up.directory.path().join("bin/kubectl-windlass");
+    fs::create_dir(plugin.parent().unwrap()).unwrap();
+    symlink(windlass().unwrap(), &plugin).unwrap();
+    let objects = up.directory.path().join("objects.json");
+    fs::write(&objects, cluster()).unwrap();
+    for kubectl in kubectls {
+        let say = |arguments: &[&str]| output(up.kubectl(&kubectl).args(arguments)).unwrap();
+        let own = |arguments: &[&str]| {
+            let words = [&["windlass", "--namespace", "plugin"], arguments].concat();
+            say(&words)
+        };
+        let listed = say(&["plugin", "list"]);
+        assert!(listed.contains(plugin.to_str().unwrap()), "{listed}");
+        own(&["apply", "--filename", objects.to_str().unwrap()]);
+        let status = own(&["status"]);
+        assert!(status.contains("first"), "{status}");
+        let plan = up
+            .kubectl(&kubectl)
+            .args(["windlass", "plan", "--filename"])
+            .arg(&objects)
+            .output()
+            .unwrap();
+        let plan = String::from_utf8(plan.stdout).unwrap();
+        assert!(plan.contains("cluster plugin/first"), "{plan}");
+        let help = own(&["logs", "--help"]);
+        assert!(help.contains("--follow"), "{help}");
+        for kind in ["clusters", "clusternodes"] {
+            let own = own(&["get", kind, "--output", "wide"]);
+            let kubectls = say(&["--namespace", "plugin", "get", kind, "--output", "wide"]);
+            assert_eq!(columns(&own), columns(&kubectls), "{kind}");
+        }
+    }
+}
+
+/// The words of the first line.
+fn columns(table: &str) -> Vec<&str> {
+    let head = table.lines().next().unwrap_or_default();
+    head.split_whitespace().collect()
+}
+
+/// A Cluster that waits for more nodes than there are, in a namespace of its own.
+fn cluster() -> String {
+    let metadata = |name| json!({"name": name, "namespace": "plugin"});
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "plugin"}},
+        {
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": metadata("first"),
+            "spec": {
+                "kubespray": {"version": "2.30.0", "source": {"path": "bundle"}},
+                "kubernetesVersion": "1.34.4",
+                "operations": {"creation": {"startConditions": {"nodes": {"minimum": 9}}}},
+            },
+        },
+        {
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+            "metadata": metadata("master-1"),
+            "spec": {"type": "master", "inventory": {"ansible_host": "127.0.1.1"}},
+        },
+    ]})
+    .to_string()
+}
+
+/// `windlass up` in a data directory of its own.
+struct Up {
+    directory: tempfile::TempDir,
+    child: Child,
+}
+
+impl Up {
+    fn start(kubectl: &Path) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let log = File::create(directory.path().join("log")).unwrap();
+        let mut command = Command::new(windlass().unwrap());
+        command
+            .arg("--data-dir")
+            .arg(directory.path().join("data"))
+            .arg("up")
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        let child = command.spawn().unwrap();
+        let mut up = Self { directory, child };
+        wait_until("the API to answer", LIMIT, || {
+            let ended = up.child.try_wait()?;
+            assert!(ended.is_none(), "it ended: {}", up.log());
+            let answer = up
+                .kubectl(kubectl)
+                .args(["get", "--raw=/readyz"])
+                .output()?;
+            Ok(answer.status.success().then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", up.log()));
+        up
+    }
+
+    /// kubectl of the user who has the plugin on the `PATH`.
+    fn kubectl(&self, program: &Path) -> Command {
+        let home = self.directory.path();
+        let inherited = env::var_os("PATH").unwrap_or_default();
+        let places = [home.join("bin")].into_iter();
+        let path = env::join_paths(places.chain(env::split_paths(&inherited))).unwrap();
+        let mut command = Command::new(program);
+        command
+            .env("PATH", path)
+            .env("HOME", home)
+            .env("KUBECONFIG", self.kubeconfig())
+            .current_dir(root())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("data/kubeconfig")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
