@@ -1,6 +1,6 @@
 //! Windlass in a real cluster: installed by its manifests, with the rights that they give and no others.
 //!
-//! The first story needs an API server alone; the second a node, and the images of `cargo xtask image` in the directory
+//! The first stories need an API server alone; the last a node, and the images of `cargo xtask image` in the directory
 //! that `WINDLASS_IMAGES` names (`cargo xtask test` makes them).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -143,15 +143,11 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     apply(&mut plane.kubectl(), plane.dir(), &described(b"no key"));
     // The Secret holds no key: the operator says so, and goes on as soon as it does.
     condition(&|| plane.kubectl(), NAMESPACE, "Stalled", "True");
-    let key = plane.dir().join("id");
-    output(
-        Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(&key),
-    )
-    .unwrap();
-    let key = fs::read(&key).unwrap();
-    apply(&mut plane.kubectl(), plane.dir(), &described(&key));
+    apply(
+        &mut plane.kubectl(),
+        plane.dir(),
+        &described(&new_key(&plane)),
+    );
     let job = wait_until("a Job for the run", LIMIT, || {
         Ok(get(&mut plane.kubectl(), NAMESPACE, "jobs").pop())
     })
@@ -296,11 +292,7 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
     let scope = ["--watch-namespace=windlass-system", "--runner-role="];
     let operator = Operator::start(&plane, &kubeconfig, "operator", &scope);
 
-    let key = plane.dir().join("id");
-    let mut keygen = Command::new("ssh-keygen");
-    keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
-    output(keygen.arg(&key)).unwrap();
-    let key = fs::read(&key).unwrap();
+    let key = new_key(&plane);
     let source = root().join("bundle");
     let namespace = "windlass-system";
     let objects = objects(namespace, &["10.77.0.12"], source.to_str().unwrap(), &key);
@@ -329,6 +321,77 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
     assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "no");
     let said = fs::read_to_string(&operator.log).unwrap();
     assert!(!said.contains("orbidden"), "{said}");
+}
+
+#[test]
+fn a_node_that_stays_away_keeps_its_runner_until_it_is_deleted() {
+    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
+    install_kinds(&plane);
+    let manifests = root().join("deploy/manifests/windlass.yaml");
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let kubeconfig = account(&plane);
+    let _operator = Operator::start(&plane, &kubeconfig, "operator", &[]);
+    let source = root().join("bundle");
+    let objects = objects(
+        NAMESPACE,
+        &["10.77.0.12"],
+        source.to_str().unwrap(),
+        &new_key(&plane),
+    );
+    apply(&mut plane.kubectl(), plane.dir(), &objects);
+
+    // No kubelet will ever speak of the pod: as of a machine that went down with it.
+    let pods = || get(&mut plane.kubectl(), NAMESPACE, "pods");
+    let lost = wait_until("the runner's pod", LIMIT, || Ok(pods().pop())).unwrap();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "lost"}});
+    apply(&mut plane.kubectl(), plane.dir(), &[node]);
+    bind(&plane, &name(&lost), "lost");
+    let running = json!({"status": {"phase": "Running"}}).to_string();
+    let told = ["patch", "pod", &name(&lost), "--subresource=status"];
+    let of = ["-n", NAMESPACE, "--type=merge", "-p", &running];
+    output(plane.kubectl().args(told).args(of)).unwrap();
+
+    // Kubernetes takes it away after five minutes by itself.
+    let delete = ["-n", NAMESPACE, "delete", "pod", "--all", "--wait=false"];
+    output(plane.kubectl().args(delete)).unwrap();
+    let job = wait_until("the Job to know that its pod is to end", LIMIT, || {
+        let job = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop();
+        Ok(job.filter(|job| job["status"]["terminating"] == 1))
+    })
+    .unwrap();
+    // It may still work.
+    assert_eq!(pods().len(), 1, "{job:#}");
+
+    output(plane.kubectl().args(["delete", "node", "lost"])).unwrap();
+    wait_until("the pod's successor", LIMIT, || {
+        let other = |pod: &Value| pod["metadata"]["uid"] != lost["metadata"]["uid"];
+        Ok(pods().iter().any(other).then_some(()))
+    })
+    .unwrap();
+    let job = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop().unwrap();
+    assert!(job["status"]["failed"].is_null(), "{job:#}");
+}
+
+/// Places a pod on a node, as a scheduler does.
+fn bind(plane: &ControlPlane, pod: &str, node: &str) {
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let file = plane.dir().join("binding.json");
+    fs::write(&file, binding.to_string()).unwrap();
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding");
+    let create = ["create", "--raw", &path, "-f"];
+    output(plane.kubectl().args(create).arg(&file)).unwrap();
+}
+
+/// A private key that no host knows.
+fn new_key(plane: &ControlPlane) -> Vec<u8> {
+    let key = plane.dir().join("id");
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
+    output(keygen.arg(&key)).unwrap();
+    fs::read(&key).unwrap()
 }
 
 /// Installs the kinds as the program prints them.
