@@ -601,7 +601,7 @@ fn serve(node: &Node, image: &Path) -> Registry {
 
     let mut mirror = Command::new(env!("CARGO_BIN_EXE_mirror"));
     mirror.arg(&directory).args([REGISTRY, LOGIN]);
-    let mut mirror = node.lab.enter_network(&mirror);
+    let mut mirror = node.lab.enter(&mirror);
     let mut registry = Registry(mirror.stdout(Stdio::piped()).spawn().unwrap());
     let mut said = String::new();
     BufReader::new(registry.0.stdout.take().unwrap())
@@ -760,8 +760,11 @@ fn assert_run(node: &Node, namespace: &str, starts: usize) {
         assert_eq!(count(&run, "StepSucceeded", id), 1, "{id}: {run:#}");
     }
     condition(&|| node.kubectl(&[]), namespace, "Ready", "True");
-    let job = format!("job/{}", name(&run));
-    let logs = output(&mut node.kubectl(&["-n", namespace, "logs", &job])).unwrap();
+    // Of the Job's pods kubectl shows one, which may have met its end before its first task.
+    let pods = get(&mut node.kubectl(&[]), namespace, "pods");
+    let done = |pod: &&Value| pod["status"]["phase"] == "Succeeded";
+    let last = name(pods.iter().find(done).unwrap());
+    let logs = output(&mut node.kubectl(&["-n", namespace, "logs", &last])).unwrap();
     assert!(logs.contains("TASK ["), "{logs}");
 }
 
