@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +14,8 @@ use lab::{Kubernetes, progress::Terminal};
 use regex::Regex;
 
 /// What is typed; `FILE` holds one ConfigMap and one Widget, `LIST` two ConfigMaps in a List, `KIND` a definition and
-/// `GADGET` an object of it, and `WINDLASS` Windlass's own objects with their statuses. `NS` is the namespace.
+/// `GADGET` an object of it, and `WINDLASS` Windlass's own objects with their statuses. `NS` is the namespace. What begins
+/// with `until` is typed again until it succeeds: Kubernetes publishes a schema some time after its kind is established.
 const COMMANDS: &[&str] = &[
     "create configmap m --from-literal=a=1 --from-literal=b=2",
     "create secret generic s --from-literal=k=v",
@@ -65,8 +67,8 @@ const COMMANDS: &[&str] = &[
     "get gadgets",
     "get gd g -o jsonpath={.spec}",
     "api-resources --api-group=NS.example.com -o name",
-    "explain gadget.spec",
-    "explain gadgets.NS.example.com.spec.size",
+    "until explain gadget.spec",
+    "until explain gadgets.NS.example.com.spec.size",
     "patch crd gadgets.NS.example.com --type=merge -p {\"spec\":{\"scope\":\"Cluster\"}}",
     "delete crd gadgets.NS.example.com --timeout=30s",
     "get crd gadgets.NS.example.com",
@@ -91,6 +93,9 @@ const COMMANDS: &[&str] = &[
     "patch run first-create --type=merge -p {\"spec\":{\"generation\":2}}",
     "patch clusternode worker-1 --type=merge -p {\"spec\":{\"type\":\"queen\"}}",
 ];
+
+/// How long a schema may take to be published.
+const LIMIT: Duration = Duration::from_mins(1);
 
 const FILE: &str = "
 apiVersion: v1
@@ -210,7 +215,10 @@ async fn type_all(
             let kubectl = Kubectl::new(program, &kubeconfig, format!("typed-{number}"))?;
             kubectl.say(&format!("create namespace {}", kubectl.namespace))?;
             for command in COMMANDS {
-                said.push(kubectl.say(command)?);
+                said.push(match command.strip_prefix("until ") {
+                    Some(command) => kubectl.say_until(command)?,
+                    None => kubectl.say(command)?,
+                });
             }
         }
         anyhow::Ok(said)
@@ -253,6 +261,18 @@ impl Kubectl {
             )?,
             revision: Regex::new("(resourceVersion\"?: |Resource Version: +)\"?[0-9]+\"?")?,
         })
+    }
+
+    /// What it says when it succeeds at last, or else in the end.
+    fn say_until(&self, command: &str) -> Result<String> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let said = self.say(command)?;
+            if said.contains(": exit status: 0\n") || Instant::now() > deadline {
+                return Ok(said);
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     fn say(&self, command: &str) -> Result<String> {
