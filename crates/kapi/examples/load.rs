@@ -3,6 +3,7 @@
 //! `load serve DIRECTORY` serves the embedded API over TLS until its standard input ends, and prints the kubeconfig.
 //! `load ready KUBECONFIG` ends when the API says that it is ready.
 //! `load measure KUBECONFIG` creates 10,000 objects of 4 KiB with 1 and 16 clients, lists and watches them, and prints JSON.
+//! `load list KUBECONFIG` lists them twenty times.
 //! `load create KUBECONFIG FILE` posts what the file's lines say: a path, a tab, a body.
 
 #![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
@@ -33,10 +34,13 @@ async fn main() {
         ["serve", directory] => serve(directory.as_ref()).await,
         ["ready", kubeconfig] => ready(kubeconfig.as_ref()).await,
         ["measure", kubeconfig] => measure(kubeconfig.as_ref()).await,
+        ["list", kubeconfig] => {
+            lists(&client(kubeconfig.as_ref()).await, 20).await;
+        }
         ["create", kubeconfig, file] => create(kubeconfig.as_ref(), file.as_ref()).await,
         _ => {
             eprintln!(
-                "load serve DIRECTORY | ready KUBECONFIG | measure KUBECONFIG | create KUBECONFIG FILE"
+                "load serve DIRECTORY | ready KUBECONFIG | measure KUBECONFIG | list KUBECONFIG | create KUBECONFIG FILE"
             );
             std::process::exit(2);
         }
@@ -77,19 +81,22 @@ async fn measure(kubeconfig: &Path) {
     let single = creates(kubeconfig, 1, 2_000).await;
     let sixteen = creates(kubeconfig, 16, 500).await;
     let client = client(kubeconfig).await;
-    let mut lists = Vec::new();
-    let mut size = 0;
-    for _ in 0..5 {
-        let start = Instant::now();
-        let request = Request::get(MAPS).body(Vec::new()).expect("a request");
-        size = client.request_text(request).await.expect("a list").len();
-        lists.push(start.elapsed());
-    }
-    let (list, _) = quantiles(lists);
+    let (list, _) = quantiles(lists(&client, 5).await);
     let (fan_out, fan_out_slow) = quantiles(fan_out(&client).await);
     println!(
-        r#"{{"single": {single:.1}, "sixteen": {sixteen:.1}, "list_ms": {list:.2}, "list_bytes": {size}, "fan_out_ms": {fan_out:.2}, "fan_out_p99_ms": {fan_out_slow:.2}}}"#
+        r#"{{"single": {single:.1}, "sixteen": {sixteen:.1}, "list_ms": {list:.2}, "fan_out_ms": {fan_out:.2}, "fan_out_p99_ms": {fan_out_slow:.2}}}"#
     );
+}
+
+async fn lists(client: &Client, count: usize) -> Vec<Duration> {
+    let mut durations = Vec::new();
+    for _ in 0..count {
+        let start = Instant::now();
+        let request = Request::get(MAPS).body(Vec::new()).expect("a request");
+        client.request_text(request).await.expect("a list");
+        durations.push(start.elapsed());
+    }
+    durations
 }
 
 /// The median and the 99th of a hundred, in milliseconds.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{
     Profile, Row, example, output,
-    process::{Guard, resident},
+    process::{Guard, cpu, resident},
 };
 
 pub(crate) fn measure() -> anyhow::Result<Vec<Row>> {
@@ -39,10 +39,12 @@ fn in_process(program: &Path, directory: &Path) -> anyhow::Result<Vec<Row>> {
         .collect())
 }
 
-/// What the client saw, how big the servers were after it, and how long they took to be ready.
+/// What the client saw, what the servers were after it, and how long they took to be ready.
 struct Seen {
     client: Value,
     resident: f64,
+    /// Their processor time for one list.
+    list_cpu: Duration,
     ready: Duration,
 }
 
@@ -95,6 +97,12 @@ fn compare(ours: &Seen, theirs: &Seen) -> Vec<Row> {
             "<= 0.2",
         ),
         row(
+            "the same, processor time of the server",
+            |seen| seen.list_cpu.as_secs_f64() * 1e3,
+            " ms",
+            "",
+        ),
+        row(
             "write to the last of 100 watchers, p50",
             |seen| seen.number("fan_out_ms"),
             " ms",
@@ -120,6 +128,17 @@ fn client(load: &Path, kubeconfig: &Path) -> anyhow::Result<Value> {
     let text = output(Command::new(load).arg("measure").arg(kubeconfig))?;
     serde_json::from_str(&text).context("the example printed no JSON")
 }
+
+/// What a list costs these processes.
+fn list_cpu(load: &Path, kubeconfig: &Path, servers: &[u32]) -> anyhow::Result<Duration> {
+    let used = || -> anyhow::Result<Duration> { servers.iter().map(|pid| cpu(*pid)).sum() };
+    let before = used()?;
+    output(Command::new(load).arg("list").arg(kubeconfig))?;
+    Ok(used()?.saturating_sub(before) / LISTS)
+}
+
+/// How many lists the example makes.
+const LISTS: u32 = 20;
 
 /// Until the API says that it is ready, whatever it says before.
 fn wait_ready(load: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
@@ -149,6 +168,7 @@ fn embedded(load: &Path, directory: &Path) -> anyhow::Result<Seen> {
     Ok(Seen {
         client,
         resident: resident(server.pid())?,
+        list_cpu: list_cpu(load, kubeconfig, &[server.pid()])?,
         ready,
     })
 }
@@ -208,6 +228,7 @@ fn real(load: &Path, scratch: &Path) -> anyhow::Result<Seen> {
     Ok(Seen {
         client,
         resident: resident(etcd.pid())? + resident(server.pid())?,
+        list_cpu: list_cpu(load, &files.kubeconfig, &[etcd.pid(), server.pid()])?,
         ready,
     })
 }
