@@ -1,0 +1,418 @@
+//! With an API server and no node: what the operator does there, and the rights that it needs for it.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use e2e::{root, wait_until, windlass};
+use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
+use serde_json::{Value, json};
+
+use super::{LIMIT, NAMESPACE, apply, condition, get, name, objects, spec_of};
+
+/// The Windlass of a control plane: a process with the rights of the ServiceAccount.
+struct Operator {
+    child: Child,
+    log: PathBuf,
+    port: u16,
+}
+
+impl Operator {
+    fn start(plane: &ControlPlane, kubeconfig: &Path, name: &str, scope: &[&str]) -> Self {
+        let data = plane.dir().join(name);
+        let log = plane.dir().join(format!("{name}.log"));
+        // Held until the process is about to start, so that two get different ones.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap()
+            .port();
+        let file = fs::File::create(&log).unwrap();
+        let child = Command::new(windlass().unwrap())
+            .arg("--data-dir")
+            .arg(data)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args([
+                "controller",
+                "--runners=job",
+                "--lease=windlass-system/windlass",
+            ])
+            .arg(format!("--listen=127.0.0.1:{port}"))
+            .args(scope)
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Self { child, log, port }
+    }
+
+    /// What it answers to a GET, or nothing while it does not.
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    fn stands(&self, standing: &str) -> bool {
+        self.get("/readyz")
+            .is_some_and(|answer| answer.ends_with(standing))
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
+    let mut plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
+    install_kinds(&plane);
+    let manifests = root().join("deploy/manifests/windlass.yaml");
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let namespaced = root().join("deploy/manifests/windlass-namespaced.yaml");
+    let checked = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "-f",
+    ];
+    output(plane.kubectl().args(checked).arg(namespaced)).unwrap();
+    let kubeconfig = account(&plane);
+
+    let first = Operator::start(&plane, &kubeconfig, "first", &[]);
+    wait_until("the first operator to lead", LIMIT, || {
+        Ok(first.stands("leading").then_some(()))
+    })
+    .unwrap();
+    let second = Operator::start(&plane, &kubeconfig, "second", &[]);
+    wait_until("the second operator to stand by", LIMIT, || {
+        Ok(second.stands("standing by").then_some(()))
+    })
+    .unwrap();
+
+    let source = root().join("bundle");
+    let described = |key: &[u8]| {
+        let mut objects = objects(NAMESPACE, &["10.77.0.12"], source.to_str().unwrap(), key);
+        *spec_of(&mut objects, "/runner/imagePullSecrets") = json!([{"name": "registry"}]);
+        objects
+    };
+    apply(&mut plane.kubectl(), plane.dir(), &described(b"no key"));
+    // The Secret holds no key: the operator says so, and goes on as soon as it does.
+    condition(&|| plane.kubectl(), NAMESPACE, "Stalled", "True");
+    apply(
+        &mut plane.kubectl(),
+        plane.dir(),
+        &described(&new_key(&plane)),
+    );
+    let job = wait_until("a Job for the run", LIMIT, || {
+        Ok(get(&mut plane.kubectl(), NAMESPACE, "jobs").pop())
+    })
+    .unwrap();
+    assert_eq!(
+        job["spec"]["template"]["spec"]["imagePullSecrets"],
+        json!([{"name": "registry"}])
+    );
+    let run = get(&mut plane.kubectl(), NAMESPACE, "runs").pop().unwrap();
+    assert!(
+        run["spec"]["plan"]["steps"].as_array().unwrap().len() > 5,
+        "{run:#}"
+    );
+    condition(&|| plane.kubectl(), NAMESPACE, "Reconciling", "True");
+    wait_until("the columns to show the state", LIMIT, || {
+        let table = output(plane.kubectl().args(["-n", NAMESPACE, "get", "clusters"]))?;
+        Ok((table.contains("STATE") && table.contains("Creating")).then_some(()))
+    })
+    .unwrap();
+    wait_until("the Event of the start", LIMIT, || {
+        let events = get(&mut plane.kubectl(), NAMESPACE, "events");
+        let told = events.iter().any(|event| event["reason"] == "Creating");
+        Ok(told.then_some(()))
+    })
+    .unwrap();
+
+    // Rules of the kinds, kept by the real server.
+    let change = json!({"spec": {"plan": {"digest": "other"}}}).to_string();
+    refused(
+        &plane,
+        &[
+            "patch",
+            "run",
+            &name(&run),
+            "--type=merge",
+            "--patch",
+            &change,
+        ],
+        "make another Run",
+    );
+    let change = json!({"spec": {"type": "worker"}}).to_string();
+    refused(
+        &plane,
+        &[
+            "patch",
+            "clusternode",
+            "host-1",
+            "--type=merge",
+            "--patch",
+            &change,
+        ],
+        "cannot change",
+    );
+    let change = json!({"spec": {"kubespray": {"source": {"image": "x"}}}}).to_string();
+    refused(
+        &plane,
+        &[
+            "patch",
+            "cluster",
+            "first",
+            "--type=merge",
+            "--patch",
+            &change,
+        ],
+        "exactly one of git, path and image",
+    );
+
+    // A Job that somebody deletes is made again: the run is not at its end.
+    let before = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop().unwrap();
+    output(
+        plane
+            .kubectl()
+            .args(["-n", NAMESPACE, "delete", "job", &name(&before)]),
+    )
+    .unwrap();
+    wait_until("another Job", LIMIT, || {
+        let jobs = get(&mut plane.kubectl(), NAMESPACE, "jobs");
+        Ok(jobs
+            .into_iter()
+            .find(|job| job["metadata"]["uid"] != before["metadata"]["uid"]))
+    })
+    .unwrap();
+
+    // The leader dies without a word: the other one takes over when the Lease has expired.
+    let of_the_first = first.log.clone();
+    drop(first);
+    wait_until("the second operator to lead", LIMIT, || {
+        Ok(second.stands("leading").then_some(()))
+    })
+    .unwrap();
+    wait_until("the metrics of the new leader", LIMIT, || {
+        let metrics = second.get("/metrics").unwrap_or_default();
+        let wanted = [
+            "windlass_clusters{state=\"Creating\"} 1",
+            "windlass_leader 1",
+        ];
+        Ok(wanted
+            .iter()
+            .all(|line| metrics.contains(line))
+            .then_some(()))
+    })
+    .unwrap();
+
+    // Before any crash: an API server that starts refuses everybody until it has read the roles.
+    for log in [&of_the_first, &second.log] {
+        let said = fs::read_to_string(log).unwrap();
+        assert!(!said.contains("orbidden"), "{said}");
+    }
+
+    // API server and etcd crash: watches come back, and what is written then is seen.
+    for part in [Part::ApiServer, Part::Etcd] {
+        plane.kill(part).unwrap();
+        plane.revive(part).unwrap();
+    }
+    let late = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": "late", "namespace": NAMESPACE},
+        "spec": {"type": "worker", "inventory": {"ansible_host": "10.77.0.13"}},
+    });
+    apply(&mut plane.kubectl(), plane.dir(), &[late]);
+    wait_until("the late host to be looked at", LIMIT, || {
+        let nodes = get(&mut plane.kubectl(), NAMESPACE, "clusternodes");
+        let late = nodes.iter().find(|node| name(node) == "late");
+        Ok(late
+            .is_some_and(|node| node["status"]["state"].is_string())
+            .then_some(()))
+    })
+    .unwrap();
+    wait_until("the leader to stay", LIMIT, || {
+        Ok(second.stands("leading").then_some(()))
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_operator_of_one_namespace_needs_rights_there_alone() {
+    let plane = ControlPlane::start(Kubernetes::Oldest, &Terminal::default()).unwrap();
+    install_kinds(&plane);
+    let manifests = root().join("deploy/manifests/windlass-namespaced.yaml");
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let kubeconfig = account(&plane);
+    let scope = ["--watch-namespace=windlass-system", "--runner-role="];
+    let operator = Operator::start(&plane, &kubeconfig, "operator", &scope);
+
+    let key = new_key(&plane);
+    let source = root().join("bundle");
+    let namespace = "windlass-system";
+    let objects = objects(namespace, &["10.77.0.12"], source.to_str().unwrap(), &key);
+    apply(&mut plane.kubectl(), plane.dir(), &objects);
+    let job = wait_until("a Job for the run", LIMIT, || {
+        Ok(get(&mut plane.kubectl(), namespace, "jobs").pop())
+    })
+    .unwrap();
+    let account = &job["spec"]["template"]["spec"]["serviceAccountName"];
+    assert_eq!(account, "windlass-runner");
+    condition(&|| plane.kubectl(), namespace, "Reconciling", "True");
+    let elsewhere = [
+        "auth",
+        "can-i",
+        "list",
+        "clusters.kubespray.k8s.io",
+        "--namespace=default",
+    ];
+    let mut kubectl = Command::new(plane.programs().join("kubectl"));
+    let answer = kubectl
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .args(elsewhere)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "no");
+    let said = fs::read_to_string(&operator.log).unwrap();
+    assert!(!said.contains("orbidden"), "{said}");
+}
+
+#[test]
+fn a_node_that_stays_away_keeps_its_runner_until_it_is_deleted() {
+    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
+    install_kinds(&plane);
+    let manifests = root().join("deploy/manifests/windlass.yaml");
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let kubeconfig = account(&plane);
+    let _operator = Operator::start(&plane, &kubeconfig, "operator", &[]);
+    let source = root().join("bundle");
+    let objects = objects(
+        NAMESPACE,
+        &["10.77.0.12"],
+        source.to_str().unwrap(),
+        &new_key(&plane),
+    );
+    apply(&mut plane.kubectl(), plane.dir(), &objects);
+
+    // No kubelet will ever speak of the pod: as of a machine that went down with it.
+    let pods = || get(&mut plane.kubectl(), NAMESPACE, "pods");
+    let lost = wait_until("the runner's pod", LIMIT, || Ok(pods().pop())).unwrap();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "lost"}});
+    apply(&mut plane.kubectl(), plane.dir(), &[node]);
+    bind(&plane, &name(&lost), "lost");
+    let running = json!({"status": {"phase": "Running"}}).to_string();
+    let told = ["patch", "pod", &name(&lost), "--subresource=status"];
+    let of = ["-n", NAMESPACE, "--type=merge", "-p", &running];
+    output(plane.kubectl().args(told).args(of)).unwrap();
+
+    // Kubernetes takes it away after five minutes by itself.
+    let delete = ["-n", NAMESPACE, "delete", "pod", "--all", "--wait=false"];
+    output(plane.kubectl().args(delete)).unwrap();
+    let job = wait_until("the Job to know that its pod is to end", LIMIT, || {
+        let job = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop();
+        Ok(job.filter(|job| job["status"]["terminating"] == 1))
+    })
+    .unwrap();
+    // It may still work.
+    assert_eq!(pods().len(), 1, "{job:#}");
+
+    output(plane.kubectl().args(["delete", "node", "lost"])).unwrap();
+    wait_until("the pod's successor", LIMIT, || {
+        let other = |pod: &Value| pod["metadata"]["uid"] != lost["metadata"]["uid"];
+        Ok(pods().iter().any(other).then_some(()))
+    })
+    .unwrap();
+    let job = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop().unwrap();
+    assert!(job["status"]["failed"].is_null(), "{job:#}");
+}
+
+/// Places a pod on a node, as a scheduler does.
+fn bind(plane: &ControlPlane, pod: &str, node: &str) {
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let file = plane.dir().join("binding.json");
+    fs::write(&file, binding.to_string()).unwrap();
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding");
+    let create = ["create", "--raw", &path, "-f"];
+    output(plane.kubectl().args(create).arg(&file)).unwrap();
+}
+
+/// A private key that no host knows.
+fn new_key(plane: &ControlPlane) -> Vec<u8> {
+    let key = plane.dir().join("id");
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
+    output(keygen.arg(&key)).unwrap();
+    fs::read(&key).unwrap()
+}
+
+/// Installs the kinds as the program prints them.
+fn install_kinds(plane: &ControlPlane) {
+    let crds = plane.dir().join("crds.yaml");
+    fs::write(
+        &crds,
+        output(Command::new(windlass().unwrap()).arg("crds")).unwrap(),
+    )
+    .unwrap();
+    output(
+        plane
+            .kubectl()
+            .args(["apply", "--server-side", "-f"])
+            .arg(&crds),
+    )
+    .unwrap();
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "crd",
+        "--all",
+        "--timeout=30s",
+    ];
+    output(plane.kubectl().args(established)).unwrap();
+}
+
+/// A kubeconfig of the operator's ServiceAccount.
+fn account(plane: &ControlPlane) -> PathBuf {
+    let create = ["-n", "windlass-system", "create", "token", "windlass"];
+    let token = output(plane.kubectl().args(create)).unwrap();
+    let text = fs::read_to_string(plane.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["users"][0]["user"] = json!({"token": token.trim()});
+    let file = plane.dir().join("account.kubeconfig");
+    fs::write(&file, config.to_string()).unwrap();
+    file
+}
+
+fn refused(plane: &ControlPlane, arguments: &[&str], words: &str) {
+    let answer = plane
+        .kubectl()
+        .args(["-n", NAMESPACE])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(
+        !answer.status.success() && said.contains(words),
+        "{arguments:?}: {said}"
+    );
+}
