@@ -341,10 +341,14 @@ fn assert_run(node: &Node, namespace: &str, starts: usize) {
         assert_eq!(count(&run, "StepSucceeded", id), 1, "{id}: {run:#}");
     }
     condition(&|| node.kubectl(&[]), namespace, "Ready", "True");
-    // Of the Job's pods kubectl shows one, which may have met its end before its first task.
-    let pods = get(&mut node.kubectl(&[]), namespace, "pods");
-    let done = |pod: &&Value| pod["status"]["phase"] == "Succeeded";
-    let last = name(pods.iter().find(done).unwrap());
+    // Of the Job's pods kubectl shows one, which may have met its end before its first task. The kubelet tells of the end
+    // after the run does.
+    let last = wait_until("the pod that ended the run", LIMIT, || {
+        let pods = get(&mut node.kubectl(&[]), namespace, "pods");
+        let done = |pod: &&Value| pod["status"]["phase"] == "Succeeded";
+        Ok(pods.iter().find(done).map(name))
+    })
+    .unwrap();
     let logs = output(&mut node.kubectl(&["-n", namespace, "logs", &last])).unwrap();
     assert!(logs.contains("TASK ["), "{logs}");
 }
