@@ -21,6 +21,7 @@ use crate::{
         FIELD_MANAGER,
         apply::Applied,
         converge,
+        observe::number,
         plan::{self, Built, Decision},
     },
     context::{Context, Error},
@@ -157,7 +158,9 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     conditions.summarise(&summary);
     if let Some(run) = view.run {
         reachable(&mut conditions, run);
-        status.last_operation = Some(last_operation(run));
+        if !is_earlier(run, status.last_operation.as_ref()) {
+            status.last_operation = Some(last_operation(run));
+        }
         // The order is state from the first run on; the object that this pass saw may be older than it.
         if let Ok(inputs) = Inputs::from_map(&run.spec.plan.inputs)
             && run.spec.operation == Operation::Create
@@ -395,6 +398,12 @@ fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
             ClusterState::Waiting
         }
     }
+}
+
+/// Whether a run came before the last one: that one's Run may have been deleted, and its name must not come again.
+fn is_earlier(run: &Run, last: Option<&LastOperation>) -> bool {
+    let last = last.and_then(|last| last.run.as_deref());
+    last.is_some_and(|last| number(&run.name_any()) < number(last))
 }
 
 fn last_operation(run: &Run) -> LastOperation {

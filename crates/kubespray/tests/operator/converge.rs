@@ -225,8 +225,8 @@ async fn a_failed_one_is_shown_until_the_next_and_no_name_comes_again() {
     assert!(is(&failed, "Stalled", "RunFailed"));
     // Its files on a machine must not be taken for those of another run.
     world.delete::<Run>("first-converge-2").await;
-    world.delete::<Run>("first-create-1").await;
     world.state(ClusterState::Created).await;
+    world.delete::<Run>("first-create-1").await;
     world.ask("2").await;
     assert_eq!(world.answer("2").await.run.unwrap(), "first-converge-3");
 }
