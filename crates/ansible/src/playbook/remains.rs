@@ -5,7 +5,7 @@
 //! and since ansible-core 2.18 each worker is a session of its own. Connections that ssh keeps open are left: they do
 //! nothing.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, thread, time::Duration};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -14,27 +14,40 @@ use nix::{
 
 use super::{Error, PlaybookRun};
 
-/// Kills the workers and local modules of the run; to be called when its ansible-playbook is gone.
+/// Kills the workers and local modules of the run; to be called when its ansible-playbook is gone. Looks again until nothing is
+/// left: a worker may have started a module while the others were killed, and only the worker tells whose that is.
 pub(super) fn end(run: &PlaybookRun) -> Result<(), Error> {
-    let ours = ours(run);
-    let workers = ours.iter().filter(|pid| is_playbook(**pid));
-    let sessions: BTreeSet<Pid> = workers.filter_map(|pid| getsid(Some(*pid)).ok()).collect();
-    for pid in ours {
-        if !getsid(Some(pid)).is_ok_and(|session| sessions.contains(&session)) {
-            continue;
+    let mut sessions = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let ours = ours(run);
+        let workers = ours.iter().filter(|pid| is_playbook(**pid));
+        sessions.extend(workers.filter_map(|pid| getsid(Some(*pid)).ok()));
+        let of_them = |pid: &Pid| getsid(Some(*pid)).is_ok_and(|sid| sessions.contains(&sid));
+        let left: Vec<Pid> = ours.into_iter().filter(of_them).collect();
+        if left.is_empty() {
+            break;
         }
-        match kill(pid, Signal::SIGKILL) {
-            Ok(()) | Err(nix::Error::ESRCH) => {}
-            Err(source) => {
-                return Err(Error::Signal {
-                    pid: pid.as_raw(),
-                    source,
-                });
-            }
+        for pid in left {
+            end_one(pid)?;
         }
+        thread::sleep(LOOK);
     }
     Ok(())
 }
+
+fn end_one(pid: Pid) -> Result<(), Error> {
+    match kill(pid, Signal::SIGKILL) {
+        Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
+        Err(source) => Err(Error::Signal {
+            pid: pid.as_raw(),
+            source,
+        }),
+    }
+}
+
+/// How often is looked, and how long a killed process may take to be gone in between: a second in all.
+const ROUNDS: u32 = 50;
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The processes with the run's control directory in their environment.
 fn ours(run: &PlaybookRun) -> Vec<Pid> {
