@@ -634,6 +634,20 @@ async fn a_dry_run_lists_the_objects_in_order_and_warns() {
     assert_eq!(ssh.private_key_secret_ref, None);
 }
 
+/// Takes the Lease of a runner that is at work.
+async fn claimed(here: &Server) -> controller::lease::Claim {
+    let claim = controller::lease::Claim {
+        name: kubespray::runner::lease_name("first"),
+        holder: "pod/first-converge-2/1".to_owned(),
+        generation: 2,
+        owner: None,
+    };
+    controller::lease::claim(&here.client(), TEAM, &claim, |_| false)
+        .await
+        .unwrap();
+    claim
+}
+
 #[tokio::test]
 async fn a_run_that_does_not_pause_is_named_and_a_later_try_goes_on() {
     let (here, there) = (Server::start().await, Server::start().await);
@@ -647,15 +661,7 @@ async fn a_run_that_does_not_pause_is_named_and_a_later_try_goes_on() {
         running,
     )
     .await;
-    let claim = controller::lease::Claim {
-        name: kubespray::runner::lease_name("first"),
-        holder: "pod/first-converge-2/1".to_owned(),
-        generation: 2,
-        owner: None,
-    };
-    controller::lease::claim(&here.client(), TEAM, &claim, |_| false)
-        .await
-        .unwrap();
+    let claim = claimed(&here).await;
     let (source, target) = (here.side(TEAM).await, there.side(TEAM).await);
     let mut wish = wish();
     wish.timeout = Duration::ZERO;

@@ -173,15 +173,7 @@ async fn a_move_that_is_still_at_work_cannot_pass_its_point_of_no_return_behind_
 async fn the_lease_of_a_runner_that_has_not_paused_stays_its_own() {
     let (here, there) = (Server::start().await, Server::start().await);
     populate(&here.client(), TEAM).await;
-    let claim = controller::lease::Claim {
-        name: kubespray::runner::lease_name("first"),
-        holder: "pod/first-converge-2/1".to_owned(),
-        generation: 2,
-        owner: None,
-    };
-    controller::lease::claim(&here.client(), TEAM, &claim, |_| false)
-        .await
-        .unwrap();
+    let claim = claimed(&here).await;
     let (source, target) = (here.side(TEAM).await, there.side(TEAM).await);
     let mut wish = wish();
     wish.timeout = Duration::ZERO;
