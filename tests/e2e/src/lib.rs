@@ -1,11 +1,13 @@
 //! A stage for end-to-end stories: throw-away hosts with Windlass among them. The demo and the suites use the same one.
 
+mod account;
 mod checkout;
 mod in_cluster;
 mod kubespray;
 mod stage;
 mod story;
 
+pub use account::account;
 pub use checkout::{root, windlass};
 pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use kubespray::Kubespray;

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use e2e::{root, wait_until, windlass};
+use e2e::{account, root, wait_until, windlass};
 use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
 use serde_json::{Value, json};
 
@@ -120,13 +120,7 @@ fn prepared() -> (ControlPlane, PathBuf) {
         "--timeout=30s",
     ];
     output(plane.kubectl().args(established)).unwrap();
-    let create = ["-n", "windlass-system", "create", "token", "windlass"];
-    let token = output(plane.kubectl().args(create)).unwrap();
-    let text = fs::read_to_string(plane.kubeconfig()).unwrap();
-    let mut config: Value = serde_json::from_str(&text).unwrap();
-    config["users"][0]["user"] = json!({"token": token.trim()});
-    let kubeconfig = plane.dir().join("account.kubeconfig");
-    fs::write(&kubeconfig, config.to_string()).unwrap();
+    let kubeconfig = account(&plane).unwrap();
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     let cluster = json!({

@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use e2e::{root, wait_until, windlass};
+use e2e::{account, root, wait_until, windlass};
 use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         "-f",
     ];
     output(plane.kubectl().args(checked).arg(namespaced)).unwrap();
-    let kubeconfig = account(&plane);
+    let kubeconfig = account(&plane).unwrap();
 
     let first = Operator::start(&plane, &kubeconfig, "first", &[]);
     wait_until("the first operator to lead", LIMIT, || {
@@ -259,7 +259,7 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
     install_kinds(&plane);
     let manifests = root().join("deploy/manifests/windlass-namespaced.yaml");
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
-    let kubeconfig = account(&plane);
+    let kubeconfig = account(&plane).unwrap();
     let scope = ["--watch-namespace=windlass-system", "--runner-role="];
     let operator = Operator::start(&plane, &kubeconfig, "operator", &scope);
 
@@ -300,7 +300,7 @@ fn a_node_that_stays_away_keeps_its_runner_until_it_is_deleted() {
     install_kinds(&plane);
     let manifests = root().join("deploy/manifests/windlass.yaml");
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
-    let kubeconfig = account(&plane);
+    let kubeconfig = account(&plane).unwrap();
     let _operator = Operator::start(&plane, &kubeconfig, "operator", &[]);
     let source = root().join("bundle");
     let objects = objects(
@@ -388,18 +388,6 @@ fn install_kinds(plane: &ControlPlane) {
         "--timeout=30s",
     ];
     output(plane.kubectl().args(established)).unwrap();
-}
-
-/// A kubeconfig of the operator's ServiceAccount.
-fn account(plane: &ControlPlane) -> PathBuf {
-    let create = ["-n", "windlass-system", "create", "token", "windlass"];
-    let token = output(plane.kubectl().args(create)).unwrap();
-    let text = fs::read_to_string(plane.kubeconfig()).unwrap();
-    let mut config: Value = serde_json::from_str(&text).unwrap();
-    config["users"][0]["user"] = json!({"token": token.trim()});
-    let file = plane.dir().join("account.kubeconfig");
-    fs::write(&file, config.to_string()).unwrap();
-    file
 }
 
 fn refused(plane: &ControlPlane, arguments: &[&str], words: &str) {
