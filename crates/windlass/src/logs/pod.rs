@@ -1,7 +1,7 @@
 //! What runners that are pods wrote. Their files went with them; what is left is the log of each pod that the API still
 //! knows: lines of the steps under a heading with the step's name, and lines of the runner itself.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context;
 use api::Run;
@@ -15,11 +15,16 @@ use kubespray::{
     job::{RUN_LABEL, job_name},
     runner::{heading, step_of_heading},
 };
+use tokio::time::Instant;
 
 use crate::{
     cli::{Global, Logs},
     logs::{LOOK, is_finished},
 };
+
+/// How long a pod may wait to start in the eyes of its kubelet although its run has ended: a kubelet looks at its
+/// containers about once a second, and a run that fails at once is quicker.
+const KUBELET_LAG: Duration = Duration::from_secs(10);
 
 /// Prints the logs of a run's pods, the oldest first; with `--follow` also of those that are still to come.
 pub(super) async fn print(global: &Global, options: &Logs, run: &Run) -> anyhow::Result<()> {
@@ -28,16 +33,26 @@ pub(super) async fn print(global: &Global, options: &Logs, run: &Run) -> anyhow:
     let mut read = BTreeSet::new();
     let name = run.name_any();
     let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
+    let mut lag_ends = None;
     loop {
         // Asked before the pods: a run that has ended gets none any more.
         let ended = is_finished(&runs, &name).await?;
+        let mut is_waiting = false;
         for pod in pods(&client, global, &name).await? {
             let uid = pod.uid().unwrap_or_default();
-            if !read.contains(&uid) && copy(&client, &pod, options, &mut printer).await? {
-                read.insert(uid);
+            if read.contains(&uid) {
+                continue;
+            }
+            match copy(&client, &pod, options, &mut printer).await? {
+                Copied::Whole => _ = read.insert(uid),
+                Copied::Waits => is_waiting = true,
+                Copied::Gone => {}
             }
         }
-        if ended || !options.follow {
+        let lags = is_waiting
+            && ended
+            && Instant::now() < *lag_ends.get_or_insert_with(|| Instant::now() + KUBELET_LAG);
+        if !lags && (ended || !options.follow) {
             break;
         }
         tokio::time::sleep(LOOK).await;
@@ -71,13 +86,23 @@ async fn pods(client: &Client, global: &Global, run: &str) -> anyhow::Result<Vec
     Ok(pods)
 }
 
-/// Prints the log of one pod; false: it has none yet.
+/// What became of a pod's log.
+enum Copied {
+    /// It is printed to its end.
+    Whole,
+    /// The pod's container waits to start.
+    Waits,
+    /// It went with the pod, after the pod was listed.
+    Gone,
+}
+
+/// Prints the log of one pod.
 async fn copy(
     client: &Client,
     pod: &Pod,
     options: &Logs,
     printer: &mut Printer<'_>,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Copied> {
     let name = pod.name_any();
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let parameters = LogParams {
@@ -86,8 +111,8 @@ async fn copy(
         ..LogParams::default()
     };
     let stream = match pods.log_stream(&name, &parameters).await {
-        // Its containers wait to start, or it has gone since it was listed.
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404) => return Ok(false),
+        Err(kube::Error::Api(status)) if status.code == 400 => return Ok(Copied::Waits),
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Copied::Gone),
         stream => stream.with_context(|| format!("failed to read the log of pod {name}"))?,
     };
     let mut lines = stream.lines();
@@ -100,7 +125,7 @@ async fn copy(
             println!("{line}");
         }
     }
-    Ok(true)
+    Ok(Copied::Whole)
 }
 
 /// Chooses the lines that were asked for.
