@@ -1,31 +1,17 @@
 //! The data directory: what was acknowledged is there after any end of the process, and nothing is overwritten.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-use std::{
-    io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt};
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kapi::{Options, Server, ServerError};
+use kapi::Server;
 use kube::{
     Api, Client,
-    api::{ListParams, PostParams, WatchEvent, WatchParams},
+    api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::json;
 
-async fn open(directory: &Path) -> Result<Server, ServerError> {
-    let options = Options {
-        data_dir: directory.to_path_buf(),
-        crds: api::custom_resource_definitions(),
-        listen: None,
-    };
-    Server::open(options).await
-}
+use crate::client::{closed, killed, open, reopen, tell, to_be_killed};
 
 fn maps(server: &Server) -> Api<ConfigMap> {
     Api::namespaced(Client::new(server.router(), "default"), "default")
@@ -48,12 +34,10 @@ async fn objects_and_watches_survive_a_restart() {
         maps.create(&PostParams::default(), &map("two"))
             .await
             .unwrap();
-        maps.delete("one", &kube::api::DeleteParams::default())
-            .await
-            .unwrap();
+        maps.delete("one", &DeleteParams::default()).await.unwrap();
         list.metadata.resource_version.unwrap()
     };
-    let server = reopen(directory.path()).await;
+    let server = reopen(directory.path()).await.unwrap();
     let maps = maps(&server);
     let names: Vec<_> = maps
         .list(&ListParams::default())
@@ -81,19 +65,6 @@ async fn objects_and_watches_survive_a_restart() {
     );
 }
 
-/// Opens again once the tasks of the server before have let go of the directory.
-async fn reopen(directory: &Path) -> Server {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    loop {
-        match open(directory).await {
-            Err(ServerError::InUse { .. }) if std::time::Instant::now() < deadline => {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-            result => return result.unwrap(),
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_sealed_on_disk() {
     let directory = tempfile::tempdir().unwrap();
@@ -110,7 +81,7 @@ async fn secrets_are_sealed_on_disk() {
             .await
             .unwrap();
         for file in ["state.db", "state.db-wal"] {
-            let bytes = std::fs::read(directory.path().join(file)).unwrap_or_default();
+            let bytes = fs::read(directory.path().join(file)).unwrap_or_default();
             let clear = b"Y29ycmVjdCBob3JzZSBiYXR0ZXJ5";
             assert!(
                 !bytes.windows(clear.len()).any(|window| window == clear),
@@ -118,12 +89,12 @@ async fn secrets_are_sealed_on_disk() {
             );
         }
     }
-    let mode = std::fs::metadata(directory.path().join("secrets.key"))
+    let mode = fs::metadata(directory.path().join("secrets.key"))
         .unwrap()
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    let server = reopen(directory.path()).await;
+    let server = reopen(directory.path()).await.unwrap();
     let secrets: Api<Secret> = Api::namespaced(Client::new(server.router(), "default"), "default");
     assert_eq!(
         secrets.get("s").await.unwrap().data.unwrap()["k"].0,
@@ -131,13 +102,8 @@ async fn secrets_are_sealed_on_disk() {
     );
     drop(secrets);
     drop(server);
-    std::fs::remove_file(directory.path().join("secrets.key")).unwrap();
-    let error = loop {
-        match open(directory.path()).await {
-            Err(ServerError::InUse { .. }) => tokio::task::yield_now().await,
-            result => break result.unwrap_err().to_string(),
-        }
-    };
+    fs::remove_file(directory.path().join("secrets.key")).unwrap();
+    let error = reopen(directory.path()).await.unwrap_err().to_string();
     assert!(error.contains("secrets.key"), "{error}");
 }
 
@@ -166,31 +132,24 @@ async fn a_broken_database_is_named_and_left_alone() {
                     .unwrap();
             }
         }
-        drop(reopen(directory.path()).await);
+        drop(reopen(directory.path()).await.unwrap());
         let file = directory.path().join("state.db");
-        // Both are written back when the last connection closes; wait for that.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while directory.path().join("state.db-wal").exists() {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "the write-ahead log stays"
-            );
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        std::fs::File::options()
+        // Both are written back when the last connection closes.
+        closed(directory.path()).await;
+        fs::File::options()
             .write(true)
             .open(&file)
             .unwrap()
             .set_len(damage)
             .unwrap();
-        let before = std::fs::read(&file).unwrap();
+        let before = fs::read(&file).unwrap();
         let error = open(directory.path()).await.unwrap_err().to_string();
         assert!(
             error.contains("state.db") && error.contains("backup"),
             "{damage}: {error}"
         );
         assert_eq!(
-            std::fs::read(&file).unwrap(),
+            fs::read(&file).unwrap(),
             before,
             "{damage}: the file was changed"
         );
@@ -201,7 +160,7 @@ async fn a_broken_database_is_named_and_left_alone() {
 async fn a_database_of_another_windlass_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()).await.unwrap());
-    drop(reopen(directory.path()).await);
+    drop(reopen(directory.path()).await.unwrap());
     let database = rusqlite::Connection::open(directory.path().join("state.db")).unwrap();
     database.pragma_update(None, "user_version", 99).unwrap();
     drop(database);
@@ -213,32 +172,13 @@ async fn a_database_of_another_windlass_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_by_a_kill() {
     let directory = tempfile::tempdir().unwrap();
-    let mut acknowledged = Vec::new();
-    for round in 0..5 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "writer_process", "--nocapture", "--ignored"])
-            .env("KAPI_WRITER", directory.path())
-            .env("KAPI_ROUND", round.to_string())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let names = lines
-            .map_while(Result::ok)
-            .filter_map(|line| line.strip_prefix("stored ").map(str::to_owned));
-        let stop_after = 60 + round * 37;
-        for (count, name) in names.enumerate() {
-            acknowledged.push(name);
-            if count == stop_after {
-                child.kill().unwrap();
-            }
-        }
-        child.wait().unwrap();
-    }
+    let acknowledged = killed("durable::writer_process", directory.path(), 5, |round| {
+        61 + round * 37
+    })
+    .concat();
     assert!(acknowledged.len() > 300, "{}", acknowledged.len());
     let server = open(directory.path()).await.unwrap();
-    let stored: std::collections::HashSet<String> = maps(&server)
+    let stored: HashSet<String> = maps(&server)
         .list(&ListParams::default())
         .await
         .unwrap()
@@ -257,11 +197,10 @@ async fn nothing_acknowledged_is_lost_by_a_kill() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "started by nothing_acknowledged_is_lost_by_a_kill"]
 async fn writer_process() {
-    let Ok(directory) = std::env::var("KAPI_WRITER") else {
+    let Some((directory, round)) = to_be_killed() else {
         return;
     };
-    let round = std::env::var("KAPI_ROUND").unwrap();
-    let server = open(Path::new(&directory)).await.unwrap();
+    let server = open(&directory).await.unwrap();
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..4 {
         let maps = maps(&server);
@@ -272,7 +211,7 @@ async fn writer_process() {
                 maps.create(&PostParams::default(), &map(&name))
                     .await
                     .unwrap();
-                println!("stored {name}");
+                tell(&name);
             }
         });
     }

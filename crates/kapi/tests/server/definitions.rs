@@ -1,25 +1,13 @@
 //! Definitions of other people: registered, served, changed and removed while the server runs, and after it was started again.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
-use std::{
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
-
-use axum::body::Body;
-use futures::StreamExt;
-use http::{Method, Request, StatusCode, header};
-use http_body_util::BodyExt;
-use kapi::{Options, Server, ServerError};
+use http::StatusCode;
 use serde_json::{Value, json};
-use tower::ServiceExt;
+
+use crate::client::{Api, MAPS, closed, killed, tell, to_be_killed};
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_served_as_soon_as_it_is_registered() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     let (code, created) = api.post(DEFINITIONS, gadgets()).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
     assert_eq!(created["metadata"]["generation"], 1);
@@ -78,7 +66,7 @@ async fn a_kind_is_served_as_soon_as_it_is_registered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_may_be_applied() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     let (code, created) = api.apply(GADGETS_DEFINITION, gadgets()).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
     let (code, again) = api.apply(GADGETS_DEFINITION, gadgets()).await;
@@ -94,7 +82,7 @@ async fn a_definition_may_be_applied() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_schema_holds_at_once_and_for_what_is_there() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     api.post(DEFINITIONS, gadgets()).await;
     api.post(GADGETS, gadget("a", json!({"size": 1}))).await;
     let (_, before) = api.get(&format!("{GADGETS}/a")).await;
@@ -151,7 +139,7 @@ async fn a_changed_schema_holds_at_once_and_for_what_is_there() {
 /// Reading prunes and fills in, and writes nothing: the next schema reads what was written.
 #[tokio::test(start_paused = true)]
 async fn what_a_schema_leaves_out_comes_back_with_it() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     api.post(DEFINITIONS, gadgets()).await;
     api.post(GADGETS, gadget("a", json!({"size": 1, "mode": "fast"})))
         .await;
@@ -183,7 +171,7 @@ async fn what_a_schema_leaves_out_comes_back_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_definition_go_its_objects_and_then_the_kind() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     api.post(DEFINITIONS, gadgets()).await;
     api.post(GADGETS, gadget("a", json!({}))).await;
     let mut held = gadget("held", json!({}));
@@ -256,7 +244,7 @@ async fn with_a_definition_go_its_objects_and_then_the_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn all_definitions_of_clients_may_be_deleted_at_once() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     api.post(DEFINITIONS, gadgets()).await;
     api.post(GADGETS, gadget("a", json!({}))).await;
     let (code, answer) = api.delete(DEFINITIONS).await;
@@ -271,7 +259,7 @@ async fn all_definitions_of_clients_may_be_deleted_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_waits_until_a_name_of_another_is_free() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     api.post(DEFINITIONS, gadgets()).await;
     let mut second = renamed("gizmos", "Gizmo");
     second["spec"]["names"]["shortNames"] = json!(["gd"]);
@@ -295,7 +283,7 @@ async fn a_definition_waits_until_a_name_of_another_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn names_that_change_are_served_and_a_conflict_keeps_those_before() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     api.post(DEFINITIONS, gadgets()).await;
     api.post(DEFINITIONS, renamed("gizmos", "Gizmo")).await;
     let short = |name: &str| json!({"spec": {"names": {"shortNames": [name]}}});
@@ -325,7 +313,7 @@ async fn names_that_change_are_served_and_a_conflict_keeps_those_before() {
 
 #[tokio::test(start_paused = true)]
 async fn versions_differ_as_without_a_webhook() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     let mut definition = gadgets();
     let mut second = definition["spec"]["versions"][0].clone();
     second["name"] = json!("v2");
@@ -409,7 +397,7 @@ async fn versions_differ_as_without_a_webhook() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_names_the_field() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     let version = "/spec/versions/0";
     let schema = "/spec/versions/0/schema/openAPIV3Schema";
     let table: &[(&str, Value, &[&str])] = &[
@@ -548,10 +536,7 @@ async fn what_is_refused_names_the_field() {
 
 #[tokio::test(start_paused = true)]
 async fn the_definitions_of_the_program_are_not_for_clients() {
-    let server = Server::in_memory(&api::custom_resource_definitions())
-        .await
-        .unwrap();
-    let api = Api(server.router());
+    let api = Api::new().await;
     let path = format!("{DEFINITIONS}/clusters.kubespray.k8s.io");
     let (_, definition) = api.get(&path).await;
     assert_eq!(condition(&definition, "Established").0, "True");
@@ -561,7 +546,7 @@ async fn the_definitions_of_the_program_are_not_for_clients() {
         api.merge(&format!("{path}/status"), json!({"status": {}}))
             .await,
         api.apply(&path, definition.clone()).await,
-        api.send(Method::PUT, &path, JSON, definition.clone()).await,
+        api.put(&path, definition.clone()).await,
         api.delete(&path).await,
         api.delete(DEFINITIONS).await,
     ] {
@@ -607,10 +592,10 @@ async fn definitions_and_their_objects_survive_a_restart() {
         assert_eq!(code, StatusCode::CREATED);
         let patch = json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/color", "value": {"type": "string", "default": "red"}}]);
         api.json_patch(GADGETS_DEFINITION, patch).await;
-        api.state().await
+        state(&api).await
     };
     let api = Api::open(directory.path()).await;
-    assert_eq!(api.state().await, before);
+    assert_eq!(state(&api).await, before);
     let from = before[2]["metadata"]["resourceVersion"].as_str().unwrap();
     api.merge(&format!("{GADGETS}/a"), json!({"spec": {"size": 2}}))
         .await;
@@ -705,7 +690,7 @@ async fn a_stored_definition_that_cannot_be_served_says_why() {
 /// Kinds come and go while others read, write and watch: no request fails otherwise than by the kind being there or not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn kinds_come_and_go_beside_other_requests() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     let writers = tokio::spawn({
         let api = api.clone();
         async move {
@@ -742,7 +727,7 @@ async fn kinds_come_and_go_beside_other_requests() {
 /// The objects of a kind that is gone cannot be looked up any more; what they owned goes all the same.
 #[tokio::test(start_paused = true)]
 async fn what_the_objects_of_a_kind_owned_goes_with_them() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     api.post(DEFINITIONS, gadgets()).await;
     let (_, owner) = api.post(GADGETS, gadget("a", json!({}))).await;
     let reference = json!({
@@ -762,7 +747,7 @@ async fn what_the_objects_of_a_kind_owned_goes_with_them() {
 /// A client that goes away right after its write leaves a definition that is served all the same.
 #[tokio::test(start_paused = true)]
 async fn a_definition_of_a_client_that_went_away_is_served() {
-    let api = Api::in_memory().await;
+    let api = Api::without_definitions().await;
     let polls = 1..40;
     for polls in polls {
         let mut request = Box::pin(api.post(DEFINITIONS, gadgets()));
@@ -785,43 +770,34 @@ async fn a_definition_of_a_client_that_went_away_is_served() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_by_a_kill() {
     let directory = tempfile::tempdir().unwrap();
-    let mut said: Vec<(String, String)> = Vec::new();
-    let mut cut_off = Vec::new();
-    for round in 0..3 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "registering_process", "--nocapture", "--ignored"])
-            .env("KAPI_REGISTER", directory.path())
-            .env("KAPI_ROUND", round.to_string())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let stop_after = 14 + round * 7;
-        let words = lines.map_while(Result::ok).filter_map(|line| {
-            let (word, name) = line.strip_prefix("did ")?.split_once(' ')?;
-            Some((word.to_owned(), name.to_owned()))
-        });
-        for (count, word) in words.enumerate() {
-            said.push(word);
-            if count == stop_after {
-                child.kill().unwrap();
-            }
-        }
-        child.wait().unwrap();
-        // What was done with the last one was perhaps not told.
-        cut_off.extend(said.last().map(|(_, plural)| plural.clone()));
-    }
+    let lives = killed(
+        "definitions::registering_process",
+        directory.path(),
+        3,
+        |round| 15 + round * 7,
+    );
+    // What was done with the last one was perhaps not told.
+    let cut_off: Vec<_> = lives
+        .iter()
+        .filter_map(|told| Some(told.last()?.split_once(' ')?.1))
+        .collect();
+    let said: Vec<_> = lives
+        .iter()
+        .flatten()
+        .filter_map(|told| told.split_once(' '))
+        .collect();
     let api = Api::open(directory.path()).await;
-    let was = |word: &str, name: &str| said.iter().any(|(w, n)| w == word && n == name);
     let mut kept = 0;
-    for (word, plural) in &said {
+    for &(word, plural) in &said {
         let definition = format!("{DEFINITIONS}/{plural}.example.org");
         let objects = format!("/apis/example.org/v1/namespaces/default/{plural}");
         if word == "delete" {
             api.gone(&definition).await;
             api.gone(&objects).await;
-        } else if word == "create" && !was("delete", plural) && !cut_off.contains(plural) {
+        } else if word == "create"
+            && !said.contains(&("delete", plural))
+            && !cut_off.contains(&plural)
+        {
             let (_, stored) = api.get(&definition).await;
             assert_eq!(condition(&stored, "Established").0, "True", "{stored}");
             let (code, answer) = api.get(&format!("{objects}/a")).await;
@@ -836,202 +812,45 @@ async fn nothing_acknowledged_is_lost_by_a_kill() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "started by nothing_acknowledged_is_lost_by_a_kill"]
 async fn registering_process() {
-    let Ok(directory) = std::env::var("KAPI_REGISTER") else {
+    let Some((directory, round)) = to_be_killed() else {
         return;
     };
-    let round = std::env::var("KAPI_ROUND").unwrap();
-    let api = Api::open(Path::new(&directory)).await;
+    let api = Api::open(&directory).await;
     for index in 0..1000 {
         let plural = format!("k{round}x{index}s");
         let kind = format!("K{round}x{index}");
         let (code, answer) = api.post(DEFINITIONS, renamed(&plural, &kind)).await;
         assert_eq!(code, StatusCode::CREATED, "{answer}");
-        println!("did define {plural}");
+        tell(&format!("define {plural}"));
         let object = json!({"apiVersion": "example.org/v1", "kind": kind, "metadata": {"name": "a"}, "spec": {}});
         let objects = format!("/apis/example.org/v1/namespaces/default/{plural}");
         let (code, answer) = api.post(&objects, object).await;
         assert_eq!(code, StatusCode::CREATED, "{answer}");
-        println!("did create {plural}");
+        tell(&format!("create {plural}"));
         if index % 2 == 0 {
             let path = format!("{DEFINITIONS}/{plural}.example.org");
             assert_eq!(api.delete(&path).await.0, StatusCode::OK);
-            println!("did delete {plural}");
+            tell(&format!("delete {plural}"));
         }
     }
 }
 
-#[derive(Clone)]
-struct Api(axum::Router);
-
-impl Api {
-    async fn in_memory() -> Self {
-        Self(Server::in_memory(&[]).await.unwrap().router())
+/// What a restart must not change.
+async fn state(api: &Api) -> Vec<Value> {
+    let mut state = Vec::new();
+    for path in [
+        DEFINITIONS,
+        "/apis/example.org/v1",
+        &format!("{GADGETS}/a"),
+        "/apis/example.org/v1/gizmos/g",
+    ] {
+        let (code, value) = api.get(path).await;
+        assert_eq!(code, StatusCode::OK, "{path}: {value}");
+        state.push(value);
     }
-
-    /// Opens a directory, once the tasks of the server before have let go of it.
-    async fn open(directory: &Path) -> Self {
-        let options = || Options {
-            data_dir: directory.to_path_buf(),
-            crds: api::custom_resource_definitions(),
-            listen: None,
-        };
-        let opened = async {
-            loop {
-                match Server::open(options()).await {
-                    Err(ServerError::InUse { .. }) => tokio::task::yield_now().await,
-                    result => return result.unwrap(),
-                }
-            }
-        };
-        Self(within("opened", opened).await.router())
-    }
-
-    async fn respond(&self, request: Request<Body>) -> (StatusCode, Value) {
-        let response = self.0.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        (
-            status,
-            serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-        )
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        media: &str,
-        body: Value,
-    ) -> (StatusCode, Value) {
-        let body = if body.is_null() {
-            Body::empty()
-        } else {
-            Body::from(body.to_string())
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::CONTENT_TYPE, media);
-        self.respond(request.body(body).unwrap()).await
-    }
-
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
-        self.send(Method::GET, path, JSON, Value::Null).await
-    }
-
-    async fn table(&self, path: &str) -> (StatusCode, Value) {
-        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let request = Request::get(path).header(header::ACCEPT, accept);
-        self.respond(request.body(Body::empty()).unwrap()).await
-    }
-
-    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.send(Method::POST, path, JSON, body).await
-    }
-
-    async fn delete(&self, path: &str) -> (StatusCode, Value) {
-        self.send(Method::DELETE, path, JSON, Value::Null).await
-    }
-
-    async fn merge(&self, path: &str, patch: Value) -> (StatusCode, Value) {
-        self.send(Method::PATCH, path, "application/merge-patch+json", patch)
-            .await
-    }
-
-    async fn json_patch(&self, path: &str, patch: Value) -> (StatusCode, Value) {
-        self.send(Method::PATCH, path, "application/json-patch+json", patch)
-            .await
-    }
-
-    async fn apply(&self, path: &str, object: Value) -> (StatusCode, Value) {
-        let path = format!("{path}?fieldManager=me&force=true");
-        self.send(Method::PATCH, &path, "application/apply-patch+yaml", object)
-            .await
-    }
-
-    async fn watch(&self, path: &str) -> Watch {
-        let sign = if path.contains('?') { '&' } else { '?' };
-        let request = Request::get(format!("{path}{sign}watch=true")).body(Body::empty());
-        let response = self.0.clone().oneshot(request.unwrap()).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-        Watch {
-            lines: response.into_body().into_data_stream(),
-            rest: String::new(),
-        }
-    }
-
-    async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) {
-        let reached = async {
-            while !wanted(&self.get(path).await.1) {
-                tokio::task::yield_now().await;
-            }
-        };
-        within("reached", reached).await;
-    }
-
-    async fn gone(&self, path: &str) {
-        let gone = async {
-            while self.get(path).await.0 != StatusCode::NOT_FOUND {
-                tokio::task::yield_now().await;
-            }
-        };
-        within("gone", gone).await;
-    }
-
-    /// What a restart must not change.
-    async fn state(&self) -> Vec<Value> {
-        let mut state = Vec::new();
-        for path in [
-            DEFINITIONS,
-            "/apis/example.org/v1",
-            &format!("{GADGETS}/a"),
-            "/apis/example.org/v1/gizmos/g",
-        ] {
-            let (code, value) = self.get(path).await;
-            assert_eq!(code, StatusCode::OK, "{path}: {value}");
-            state.push(value);
-        }
-        let list = &mut state[0]["metadata"];
-        list["resourceVersion"] = Value::Null;
-        state
-    }
-}
-
-struct Watch {
-    lines: axum::body::BodyDataStream,
-    rest: String,
-}
-
-impl Watch {
-    async fn next(&mut self) -> Option<Value> {
-        loop {
-            if let Some((line, rest)) = self.rest.split_once('\n') {
-                let event = serde_json::from_str(line).unwrap();
-                self.rest = rest.into();
-                return Some(event);
-            }
-            let chunk = within("an event or the end", self.lines.next()).await?;
-            self.rest
-                .push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
-        }
-    }
-}
-
-async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), work)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: not within 20 s"))
-}
-
-/// Waits until no server has a directory, and its write-ahead log is written back.
-async fn closed(directory: &Path) {
-    let log = directory.join("state.db-wal");
-    let gone = async {
-        while log.exists() {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("closed", gone).await;
+    let list = &mut state[0]["metadata"];
+    list["resourceVersion"] = Value::Null;
+    state
 }
 
 fn gadgets() -> Value {
@@ -1111,8 +930,6 @@ fn put(value: &mut Value, pointer: &str, new: Value) {
     }
 }
 
-const JSON: &str = "application/json";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GADGETS_DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.example.org";

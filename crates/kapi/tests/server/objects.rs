@@ -23,92 +23,12 @@
 //! | the crypto provider of rustls is named | `tls.rs: kubeconfig_works_and_anonymous_is_refused` |
 //! | watch start is atomic with the list | `no_event_between_list_and_watch_is_lost` |
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-use axum::body::Body;
-use http::{Method, Request, StatusCode, header};
-use http_body_util::BodyExt;
+use http::{Method, StatusCode};
 use kapi::Server;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
-struct Api(axum::Router);
+use crate::client::{Api, JSON, MAPS};
 
-impl Api {
-    async fn new() -> Self {
-        let server = Server::in_memory(&api::custom_resource_definitions())
-            .await
-            .unwrap();
-        Self(server.router())
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        media: &str,
-        body: Value,
-    ) -> (StatusCode, Value) {
-        let body = if body.is_null() {
-            Body::empty()
-        } else {
-            Body::from(body.to_string())
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::CONTENT_TYPE, media)
-            .body(body)
-            .unwrap();
-        let response = self.0.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        (
-            status,
-            serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-        )
-    }
-
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
-        self.send(Method::GET, path, JSON, Value::Null).await
-    }
-
-    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.send(Method::POST, path, JSON, body).await
-    }
-
-    async fn put(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.send(Method::PUT, path, JSON, body).await
-    }
-
-    async fn merge(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.send(Method::PATCH, path, "application/merge-patch+json", body)
-            .await
-    }
-
-    async fn delete(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.send(Method::DELETE, path, JSON, body).await
-    }
-
-    /// Everything a watch sends until its timeout of one second; the clock is paused, so that is no wait.
-    async fn watch(&self, path: &str, accept: &str) -> Vec<Value> {
-        let separator = if path.contains('?') { '&' } else { '?' };
-        let request = Request::builder()
-            .uri(format!("{path}{separator}watch=true&timeoutSeconds=1"))
-            .header(header::ACCEPT, accept)
-            .body(Body::empty())
-            .unwrap();
-        let response = self.0.clone().oneshot(request).await.unwrap();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        serde_json::Deserializer::from_slice(&bytes)
-            .into_iter()
-            .map(Result::unwrap)
-            .collect()
-    }
-}
-
-const JSON: &str = "application/json";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const CLUSTERS: &str = "/apis/kubespray.k8s.io/v1/namespaces/default/clusters";
 
 fn map(name: &str) -> Value {
@@ -166,7 +86,7 @@ async fn objects_are_created_read_changed_and_deleted() {
         (code, status["reason"].as_str()),
         (StatusCode::CONFLICT, Some("Conflict"))
     );
-    let (code, status) = api.delete(&format!("{MAPS}/one"), Value::Null).await;
+    let (code, status) = api.delete(&format!("{MAPS}/one")).await;
     assert_eq!(
         (code, status["status"].as_str()),
         (StatusCode::OK, Some("Success"))
@@ -234,7 +154,7 @@ async fn the_last_finalizer_deletes_in_one_write() {
     let mut held = map("held");
     held["metadata"]["finalizers"] = json!(["example.org/hold"]);
     api.post(MAPS, held).await;
-    let (code, marked) = api.delete(&format!("{MAPS}/held"), Value::Null).await;
+    let (code, marked) = api.delete(&format!("{MAPS}/held")).await;
     assert_eq!(code, StatusCode::OK);
     assert!(
         marked["metadata"]["deletionTimestamp"].is_string(),
@@ -251,7 +171,7 @@ async fn the_last_finalizer_deletes_in_one_write() {
         StatusCode::NOT_FOUND
     );
     let events = api
-        .watch(
+        .watched(
             &format!("{MAPS}?resourceVersion={}", revision(&marked)),
             JSON,
         )
@@ -273,7 +193,7 @@ async fn leaving_a_selector_is_a_deletion() {
         .await;
     let from = revision(&created);
     let watch = format!("{MAPS}?resourceVersion={from}&labelSelector=tier%3Dfront");
-    let events = api.watch(&watch, JSON).await;
+    let events = api.watched(&watch, JSON).await;
     assert_eq!(kinds(&events), ["ADDED", "MODIFIED", "DELETED"]);
     assert_eq!(events[2]["object"]["metadata"]["labels"]["tier"], "front");
     assert_eq!(revision(&events[2]["object"]), from + 3);
@@ -298,7 +218,7 @@ async fn no_event_between_list_and_watch_is_lost() {
     let (_, list) = api.get(MAPS).await;
     api.post(MAPS, map("after")).await;
     let events = api
-        .watch(&format!("{MAPS}?resourceVersion={}", revision(&list)), JSON)
+        .watched(&format!("{MAPS}?resourceVersion={}", revision(&list)), JSON)
         .await;
     assert_eq!(kinds(&events), ["ADDED"]);
     assert_eq!(events[0]["object"]["metadata"]["name"], "after");
@@ -316,7 +236,7 @@ async fn an_old_watch_is_expired() {
         .await;
     }
     let events = api
-        .watch(
+        .watched(
             &format!("{MAPS}?resourceVersion={}", revision(&created)),
             JSON,
         )
@@ -333,7 +253,7 @@ async fn pages_come_from_the_first_snapshot() {
     }
     let (_, first) = api.get(&format!("{MAPS}?limit=4")).await;
     assert_eq!(first["metadata"]["remainingItemCount"], 6);
-    api.delete(&format!("{MAPS}/m7"), Value::Null).await;
+    api.delete(&format!("{MAPS}/m7")).await;
     api.post(MAPS, map("m9z")).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
     // At once from what is kept for next pages, later from the history.
@@ -364,7 +284,7 @@ async fn a_list_of_the_past_is_as_it_was() {
     let (_, two) = api.post(MAPS, map("two")).await;
     let change = json!({"data": {"n": "changed"}});
     let (_, changed) = api.merge(&format!("{MAPS}/one"), change).await;
-    api.delete(&format!("{MAPS}/two"), Value::Null).await;
+    api.delete(&format!("{MAPS}/two")).await;
     let at = async |object: &Value| {
         let exact = "resourceVersionMatch=Exact";
         let path = format!("{MAPS}?{exact}&resourceVersion={}", revision(object));
@@ -388,14 +308,14 @@ async fn delete_takes_any_body() {
     let path = format!("{MAPS}/one");
     let wrong =
         json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "other"}});
-    assert_eq!(api.delete(&path, wrong).await.0, StatusCode::CONFLICT);
+    assert_eq!(api.delete_with(&path, wrong).await.0, StatusCode::CONFLICT);
     let dry = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]});
-    assert_eq!(api.delete(&path, dry).await.0, StatusCode::OK);
+    assert_eq!(api.delete_with(&path, dry).await.0, StatusCode::OK);
     assert_eq!(api.get(&path).await.0, StatusCode::OK);
     let right = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": one["metadata"]["uid"]}, "propagationPolicy": "Background"});
-    assert_eq!(api.delete(&path, right).await.0, StatusCode::OK);
+    assert_eq!(api.delete_with(&path, right).await.0, StatusCode::OK);
     api.post(MAPS, map("two")).await;
-    assert_eq!(api.delete(MAPS, Value::Null).await.0, StatusCode::OK);
+    assert_eq!(api.delete(MAPS).await.0, StatusCode::OK);
     assert_eq!(api.get(MAPS).await.1["items"], json!([]));
 }
 
@@ -468,10 +388,10 @@ async fn events_are_converted_both_ways() {
     let (_, patched) = api.get(path).await;
     assert_eq!(patched["note"], "again");
     let events = api
-        .watch("/apis/events.k8s.io/v1/namespaces/default/events", JSON)
+        .watched("/apis/events.k8s.io/v1/namespaces/default/events", JSON)
         .await;
     assert_eq!(events[0]["object"]["note"], "again");
-    let events = api.watch("/api/v1/namespaces/default/events", JSON).await;
+    let events = api.watched("/api/v1/namespaces/default/events", JSON).await;
     assert_eq!(events[0]["object"]["message"], "again");
 }
 
@@ -481,7 +401,7 @@ async fn tables_also_in_watches() {
     api.post(MAPS, map("one")).await;
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let events = api
-        .watch(&format!("{MAPS}?includeObject=Object"), accept)
+        .watched(&format!("{MAPS}?includeObject=Object"), accept)
         .await;
     assert_eq!(events[0]["object"]["kind"], "Table");
     assert_eq!(events[0]["object"]["rows"][0]["cells"][0], "one");
@@ -662,7 +582,7 @@ async fn dependents_follow_their_owner() {
     child["metadata"]["ownerReferences"] = reference(true);
     api.post(MAPS, child).await;
     let (_, marked) = api
-        .delete(
+        .delete_with(
             &format!("{MAPS}/owner"),
             json!({"propagationPolicy": "Foreground"}),
         )
@@ -671,7 +591,7 @@ async fn dependents_follow_their_owner() {
         marked["metadata"]["finalizers"],
         json!(["foregroundDeletion"])
     );
-    gone(&api, &format!("{MAPS}/owner")).await;
+    api.gone(&format!("{MAPS}/owner")).await;
     assert_eq!(
         api.get(&format!("{MAPS}/child")).await.0,
         StatusCode::NOT_FOUND
@@ -686,18 +606,18 @@ async fn orphans_stay_and_background_dependents_go() {
         let mut child = map("child");
         child["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
         api.post(MAPS, child).await;
-        api.delete(
+        api.delete_with(
             &format!("{MAPS}/owner"),
             json!({"propagationPolicy": policy}),
         )
         .await;
-        gone(&api, &format!("{MAPS}/owner")).await;
+        api.gone(&format!("{MAPS}/owner")).await;
         if stays {
             let (_, child) = api.get(&format!("{MAPS}/child")).await;
             assert_eq!(child["metadata"].get("ownerReferences"), None);
-            api.delete(&format!("{MAPS}/child"), Value::Null).await;
+            api.delete(&format!("{MAPS}/child")).await;
         } else {
-            gone(&api, &format!("{MAPS}/child")).await;
+            api.gone(&format!("{MAPS}/child")).await;
         }
     }
 }
@@ -715,9 +635,9 @@ async fn a_deleted_namespace_is_emptied() {
     let mut held = map("held");
     held["metadata"]["finalizers"] = json!(["example.org/hold"]);
     api.post("/api/v1/namespaces/team/configmaps", held).await;
-    let (_, namespace) = api.delete("/api/v1/namespaces/team", Value::Null).await;
+    let (_, namespace) = api.delete("/api/v1/namespaces/team").await;
     assert_eq!(namespace["status"]["phase"], "Terminating", "{namespace}");
-    gone(&api, "/api/v1/namespaces/team/configmaps/one").await;
+    api.gone("/api/v1/namespaces/team/configmaps/one").await;
     let (code, status) = api
         .post("/api/v1/namespaces/team/configmaps", map("late"))
         .await;
@@ -731,17 +651,5 @@ async fn a_deleted_namespace_is_emptied() {
         json!({"metadata": {"finalizers": null}}),
     )
     .await;
-    gone(&api, "/api/v1/namespaces/team").await;
-}
-
-/// Waits until a path answers 404.
-async fn gone(api: &Api, path: &str) {
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
-    while api.get(path).await.0 != StatusCode::NOT_FOUND {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "{path} is still there"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
+    api.gone("/api/v1/namespaces/team").await;
 }
