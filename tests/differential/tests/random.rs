@@ -111,14 +111,7 @@ impl Pair {
                 [Side::prepare(ours).await?, Side::prepare(real).await?],
             ))
         })?;
-        let established = [
-            "wait",
-            "--for=condition=Established",
-            "crd",
-            "--all",
-            "--timeout=30s",
-        ];
-        lab::command::output(plane.kubectl().args(established))?;
+        plane.await_definitions()?;
         Ok(Self {
             runtime,
             sides,

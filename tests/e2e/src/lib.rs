@@ -4,6 +4,7 @@ mod account;
 mod checkout;
 mod in_cluster;
 mod kubespray;
+mod operator;
 mod stage;
 mod story;
 
@@ -11,4 +12,5 @@ pub use account::account;
 pub use checkout::{root, windlass};
 pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use kubespray::Kubespray;
-pub use stage::{NAMESPACE, Options, Signal, Stage, wait_until};
+pub use operator::{Operator, Replica};
+pub use stage::{NAMESPACE, Options, Stage, wait_until};

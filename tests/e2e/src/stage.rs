@@ -13,6 +13,10 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lab::{Lab, LabOptions, Progress, base::Base, command::output, programs};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 
 use crate::Kubespray;
@@ -33,15 +37,6 @@ pub struct Options {
     pub directory: PathBuf,
     /// The playbooks that the objects name.
     pub playbooks: PathBuf,
-}
-
-/// How a process is ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Signal {
-    /// At once, without a chance to clean up.
-    Kill,
-    /// As Ctrl-C does.
-    Interrupt,
 }
 
 /// Hosts of a lab, and a `windlass up` that reaches them. All of it ends with the value, and with its process.
@@ -225,15 +220,16 @@ impl Stage {
         .with_context(|| format!("the end of its log:\n{}", self.log_tail()))
     }
 
-    /// Ends `windlass up`, and waits for it. The runner that it started goes on.
+    /// Kills `windlass up`, and waits for its end. The runner that it started goes on.
     ///
     /// # Errors
     ///
     /// It does not run, or cannot be ended.
-    pub fn down(&mut self, signal: Signal) -> anyhow::Result<()> {
+    pub fn down(&mut self) -> anyhow::Result<()> {
         let mut up = self.up.take().context("windlass up does not run")?;
         let inner = Lab::inner(&up).context("windlass up has no process")?;
-        kill(inner, signal)?;
+        kill(Pid::from_raw(inner.try_into()?), Signal::SIGKILL)
+            .context("failed to kill windlass up")?;
         up.wait().context("failed to wait for windlass up")?;
         Ok(())
     }
@@ -394,7 +390,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if self.up.is_some()
-            && let Err(error) = self.down(Signal::Kill)
+            && let Err(error) = self.down()
         {
             eprintln!("failed to end windlass up: {error:#}");
         }
@@ -424,15 +420,6 @@ fn sandboxes(options: &Options, progress: &dyn Progress) -> anyhow::Result<PathB
     output(&mut command)?;
     progress.end();
     Ok(shared.join("sandboxes"))
-}
-
-fn kill(pid: u32, signal: Signal) -> anyhow::Result<()> {
-    let name = match signal {
-        Signal::Kill => "-KILL",
-        Signal::Interrupt => "-INT",
-    };
-    output(Command::new("kill").args([name, &pid.to_string()]))?;
-    Ok(())
 }
 
 /// Asks again and again until there is an answer.

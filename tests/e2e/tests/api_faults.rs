@@ -7,15 +7,13 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
-    net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use e2e::{account, root, wait_until, windlass};
+use e2e::{Replica, account, root, wait_until};
 use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// A loaded machine may take long; nothing here takes longer than a Lease.
@@ -26,100 +24,12 @@ const NAMESPACE: &str = "story";
 /// The namespace of a cluster with a run that is at work.
 const AT_WORK: &str = "work";
 
-/// A `windlass controller` with the rights of the ServiceAccount.
-struct Operator {
-    child: Child,
-    log: PathBuf,
-    port: u16,
-}
-
-impl Operator {
-    fn start(plane: &ControlPlane, kubeconfig: &Path, name: &str) -> Self {
-        let log = plane.dir().join(format!("{name}.log"));
-        let file = fs::File::create(&log).unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let child = Command::new(windlass().unwrap())
-            .arg("--data-dir")
-            .arg(plane.dir().join(name))
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args([
-                "controller",
-                "--runners=job",
-                "--lease=windlass-system/windlass",
-            ])
-            .arg(format!("--listen=127.0.0.1:{port}"))
-            .current_dir(root())
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().unwrap())
-            .stderr(file)
-            .spawn()
-            .unwrap();
-        Self { child, log, port }
-    }
-
-    fn signal(&self, signal: &str) {
-        output(
-            Command::new("kill")
-                .arg(signal)
-                .arg(self.child.id().to_string()),
-        )
-        .unwrap();
-    }
-
-    fn stands(&self, standing: &str) -> bool {
-        let ask = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-            write!(stream, "GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        ask().is_ok_and(|answer| answer.ends_with(standing))
-    }
-
-    fn await_standing(&self, standing: &str) {
-        wait_until(standing, LIMIT, || Ok(self.stands(standing).then_some(()))).unwrap();
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap()
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
-        }
-    }
-}
-
 /// A control plane with Windlass' kinds, rights and a Cluster, and the kubeconfig of the ServiceAccount.
 fn prepared() -> (ControlPlane, PathBuf) {
     let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
-    for file in ["crds.yaml", "windlass.yaml"] {
-        let file = root().join("deploy/manifests").join(file);
-        output(
-            plane
-                .kubectl()
-                .args(["apply", "--server-side", "-f"])
-                .arg(file),
-        )
-        .unwrap();
-    }
-    let established = [
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-        "--timeout=30s",
-    ];
-    output(plane.kubectl().args(established)).unwrap();
+    let manifests = root().join("deploy/manifests");
+    plane.define(&manifests.join("crds.yaml")).unwrap();
+    apply_file(&plane, &manifests.join("windlass.yaml"));
     let kubeconfig = account(&plane).unwrap();
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
@@ -142,6 +52,10 @@ fn prepared() -> (ControlPlane, PathBuf) {
 fn apply(plane: &ControlPlane, object: &Value) {
     let file = plane.dir().join("objects.json");
     fs::write(&file, object.to_string()).unwrap();
+    apply_file(plane, &file);
+}
+
+fn apply_file(plane: &ControlPlane, file: &Path) {
     output(plane.kubectl().args(["apply", "-f"]).arg(file)).unwrap();
 }
 
@@ -261,12 +175,12 @@ fn metric(plane: &ControlPlane, name: &str, labels: &[&str]) -> f64 {
 #[test]
 fn an_expired_watch_is_begun_anew() {
     let (mut plane, kubeconfig) = prepared();
-    let operator = Operator::start(&plane, &kubeconfig, "operator");
+    let operator = Replica::start(&plane, &kubeconfig, "operator", &[]).unwrap();
     node(&plane, "a");
     counted(&plane, 1);
 
     // While it sleeps the world goes on and forgets what was: its revision is older than all that the server has.
-    operator.signal("-STOP");
+    operator.process.signal(Signal::SIGSTOP).unwrap();
     node(&plane, "bb");
     node(&plane, "ccc");
     let newest = output(
@@ -294,21 +208,21 @@ fn an_expired_watch_is_begun_anew() {
     )
     .unwrap();
     plane.revive(Part::ApiServer).unwrap();
-    operator.signal("-CONT");
+    operator.process.signal(Signal::SIGCONT).unwrap();
 
     counted(&plane, 3);
     node(&plane, "dddd");
     counted(&plane, 4);
-    operator.await_standing("leading");
+    operator.await_standing("leading", LIMIT).unwrap();
     // Otherwise the server still had what the operator asked for, and nothing was shown.
-    let said = operator.log();
+    let said = operator.process.said();
     assert!(said.contains("too old resource version"), "{said}");
 }
 
 #[test]
 fn a_storm_of_refusals_passes() {
     let (plane, kubeconfig) = prepared();
-    let operator = Operator::start(&plane, &kubeconfig, "operator");
+    let operator = Replica::start(&plane, &kubeconfig, "operator", &[]).unwrap();
     node(&plane, "a");
     counted(&plane, 1);
 
@@ -374,17 +288,17 @@ fn a_storm_of_refusals_passes() {
 #[test]
 fn a_leader_that_slept_past_its_lease_leads_no_more() {
     let (plane, kubeconfig) = prepared();
-    let mut first = Operator::start(&plane, &kubeconfig, "first");
-    first.await_standing("leading");
-    let second = Operator::start(&plane, &kubeconfig, "second");
-    second.await_standing("standing by");
+    let mut first = Replica::start(&plane, &kubeconfig, "first", &[]).unwrap();
+    first.await_standing("leading", LIMIT).unwrap();
+    let second = Replica::start(&plane, &kubeconfig, "second", &[]).unwrap();
+    second.await_standing("standing by", LIMIT).unwrap();
     node(&plane, "a");
     counted(&plane, 1);
     begin_work(&plane);
     let (runs, jobs) = (uids(&plane, "runs"), uids(&plane, "jobs"));
 
-    first.signal("-STOP");
-    second.await_standing("leading");
+    first.process.signal(Signal::SIGSTOP).unwrap();
+    second.await_standing("leading", LIMIT).unwrap();
     // What the sleeper has not seen: on waking it must leave this to the other.
     node(&plane, "bb");
     counted(&plane, 2);
@@ -395,13 +309,13 @@ fn a_leader_that_slept_past_its_lease_leads_no_more() {
     )
     .unwrap();
     let jobs = job_other_than(&plane, &jobs);
-    first.signal("-CONT");
+    first.process.signal(Signal::SIGCONT).unwrap();
     wait_until("the first to end or to stand by", LIMIT, || {
-        let ended = first.child.try_wait()?.is_some();
+        let ended = first.process.has_ended()?;
         Ok((ended || first.stands("standing by")).then_some(()))
     })
     .unwrap();
-    assert!(second.stands("leading"), "{}", second.log());
+    assert!(second.stands("leading"), "the second leads no more");
     node(&plane, "ccc");
     counted(&plane, 3);
     let told = told(&plane);
@@ -413,5 +327,5 @@ fn a_leader_that_slept_past_its_lease_leads_no_more() {
     await_state(&plane, "Created");
     assert_eq!(uids(&plane, "runs"), runs);
     assert_eq!(uids(&plane, "jobs"), jobs);
-    assert!(second.stands("leading"), "{}", second.log());
+    assert!(second.stands("leading"), "the second leads no more");
 }

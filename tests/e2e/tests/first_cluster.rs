@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use e2e::{Kubespray, NAMESPACE, Options, Signal, Stage, root, wait_until, windlass};
+use e2e::{Kubespray, NAMESPACE, Options, Stage, root, wait_until, windlass};
 use serde_json::{Value, json};
 
 #[test]
@@ -27,7 +27,7 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
 
     // `windlass up` dies while a play is at work: the runner goes on, and is found again.
     wait_until("a play to be at work", stage.patience(), || running(&stage)).unwrap();
-    stage.down(Signal::Kill).unwrap();
+    stage.down().unwrap();
     stage.up().unwrap();
 
     // The runner dies while a later play is at work: another one takes the run up.

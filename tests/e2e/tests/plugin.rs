@@ -1,22 +1,17 @@
 //! `kubectl windlass`: kubectl of every minor version finds the program under its other name, which then talks to the API
 //! that kubectl talks to; here to that of `windlass up`.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    env,
-    fs::{self, File},
+    env, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use e2e::{root, wait_until, windlass};
+use e2e::{Operator, root, wait_until, windlass};
 use lab::{command::output, progress::Terminal};
 use serde_json::json;
 
@@ -93,35 +88,30 @@ fn cluster() -> String {
 
 /// `windlass up` in a data directory of its own.
 struct Up {
+    operator: Operator,
     directory: tempfile::TempDir,
-    child: Child,
 }
 
 impl Up {
     fn start(kubectl: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let log = File::create(directory.path().join("log")).unwrap();
+        let data = directory.path().join("data");
         let mut command = Command::new(windlass().unwrap());
-        command
-            .arg("--data-dir")
-            .arg(directory.path().join("data"))
-            .arg("up")
-            .current_dir(root())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        let child = command.spawn().unwrap();
-        let mut up = Self { directory, child };
+        command.arg("--data-dir").arg(data).arg("up");
+        let operator = Operator::start(&mut command, directory.path().join("log")).unwrap();
+        let mut up = Self {
+            operator,
+            directory,
+        };
         wait_until("the API to answer", LIMIT, || {
-            let ended = up.child.try_wait()?;
-            assert!(ended.is_none(), "it ended: {}", up.log());
-            let answer = up
+            assert!(!up.operator.has_ended()?, "windlass up ended");
+            let ready = up
                 .kubectl(kubectl)
                 .args(["get", "--raw=/readyz"])
                 .output()?;
-            Ok(answer.status.success().then_some(()))
+            Ok(ready.status.success().then_some(()))
         })
-        .unwrap_or_else(|error| panic!("{error:#}\n{}", up.log()));
+        .unwrap();
         up
     }
 
@@ -143,16 +133,5 @@ impl Up {
 
     fn kubeconfig(&self) -> PathBuf {
         self.directory.path().join("data/kubeconfig")
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -8,11 +8,11 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use e2e::{root, wait_until, windlass};
+use e2e::{Operator, root, wait_until, windlass};
 use lab::{ControlPlane, Kubernetes, command::output, progress::Terminal};
 use serde_json::Value;
 
@@ -20,33 +20,6 @@ const NAMESPACE: &str = "story";
 
 /// What a loaded machine may take for anything here.
 const LIMIT: Duration = Duration::from_mins(3);
-
-/// A Windlass that works until the value is dropped.
-struct Operator(Child, PathBuf);
-
-impl Operator {
-    fn start(command: &mut Command, log: PathBuf) -> Self {
-        let file = fs::File::create(&log).unwrap();
-        let child = command
-            .current_dir(root())
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().unwrap())
-            .stderr(file)
-            .spawn()
-            .unwrap();
-        Self(child, log)
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        if std::thread::panicking() {
-            eprintln!("{}", fs::read_to_string(&self.1).unwrap_or_default());
-        }
-    }
-}
 
 fn program(data: &Path, kubeconfig: &Path) -> Command {
     let mut command = Command::new(windlass().unwrap());
@@ -151,7 +124,7 @@ fn a_half_done_run_goes_on_behind_a_real_api_server() {
     let own = data.join("kubeconfig");
     let mut up = Command::new(windlass().unwrap());
     up.arg("--data-dir").arg(&data).arg("up");
-    let _laptop = Operator::start(&mut up, directory.path().join("up.log"));
+    let _laptop = Operator::start(&mut up, directory.path().join("up.log")).unwrap();
     wait_until("the embedded API", LIMIT, || Ok(own.exists().then_some(()))).unwrap();
     let files = manifests(directory.path());
     wait_until("the objects to be applied", LIMIT, || {
@@ -186,15 +159,7 @@ fn a_half_done_run_goes_on_behind_a_real_api_server() {
     refused(&["nothing was changed", "get namespaces", "Namespace default"]);
     grant(&plane, directory.path(), "default");
     refused(&["nothing was changed", "windlass crds"]);
-    output(
-        plane
-            .kubectl()
-            .args(["apply", "--server-side", "-f"])
-            .arg(crds),
-    )
-    .unwrap();
-    let established = ["wait", "--for=condition=Established", "crd", "--all"];
-    output(plane.kubectl().args(established)).unwrap();
+    plane.define(&crds).unwrap();
     refused(&[
         "nothing was changed",
         "right there (--to-kubeconfig) is \"create runs.workflow.windlass.dev\"",
@@ -256,7 +221,7 @@ fn a_half_done_run_goes_on_behind_a_real_api_server() {
 
     let mut controller = program(&there, &to);
     controller.args(["controller", "--runners=process"]);
-    let operator = Operator::start(&mut controller, directory.path().join("there.log"));
+    let operator = Operator::start(&mut controller, directory.path().join("there.log")).unwrap();
     // That it waits stands in the history already: what shows that it is at work is that it was taken up.
     let goes_on = wait_until("the run to be taken up", LIMIT, || {
         let run = run_in(&there, &to, "Waiting");

@@ -121,6 +121,32 @@ impl ControlPlane {
         self.programs.kubectl(&self.kubeconfig())
     }
 
+    /// Applies the definitions in a file, and waits until these and all others are served.
+    ///
+    /// # Errors
+    ///
+    /// They are refused, or not served within half a minute.
+    pub fn define(&self, file: &Path) -> Result<()> {
+        command::output(
+            self.kubectl()
+                .args(["apply", "--server-side", "-f"])
+                .arg(file),
+        )?;
+        self.await_definitions()
+    }
+
+    /// Waits until every definition is served.
+    ///
+    /// # Errors
+    ///
+    /// One is not within half a minute.
+    pub fn await_definitions(&self) -> Result<()> {
+        let established = ["--for=condition=Established", "crd", "--all"];
+        let mut wait = self.kubectl();
+        command::output(wait.arg("wait").args(established).arg("--timeout=30s"))?;
+        Ok(())
+    }
+
     /// etcdctl for this etcd.
     pub fn etcdctl(&self) -> Command {
         let mut etcdctl = Command::new(self.programs.dir.join("etcdctl"));

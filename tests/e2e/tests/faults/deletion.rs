@@ -1,6 +1,6 @@
 //! Deletion that is disturbed: killed in the middle, asked for twice, and of a whole namespace.
 
-use e2e::{NAMESPACE, Signal};
+use e2e::NAMESPACE;
 use serde_json::json;
 
 use crate::story::{LIMIT, Story};
@@ -18,7 +18,7 @@ fn a_disturbed_deletion_resets_each_host_once() {
     story.delete("cluster", "first").unwrap();
     story.release("beta", "host-2");
     story.until_held("reset");
-    story.down(Signal::Kill).unwrap();
+    story.down().unwrap();
     story.up().unwrap();
     story.delete("cluster", "first").unwrap();
     story.release("reset", "host-2");

@@ -41,7 +41,7 @@ fn a_full_disk_holds_the_run_until_there_is_room() {
     assert_ne!(step(&held, "/beta")["phase"], "Succeeded");
 
     // The operator finds a sound database and a sound journal, full as the disk is.
-    story.down(e2e::Signal::Kill).unwrap();
+    story.down().unwrap();
     story.up().unwrap();
     assert!(inside(&story, &format!("rm {ballast}")));
     let run = story.until_phase("Succeeded");

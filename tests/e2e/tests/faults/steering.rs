@@ -1,6 +1,6 @@
 //! Gates and controls: every word that a person has for a run, on real hosts.
 
-use e2e::{Signal, wait_until};
+use e2e::wait_until;
 use serde_json::json;
 
 use crate::story::{LIMIT, Story, assert_each_step_once, name, step};
@@ -104,7 +104,7 @@ fn finished_without_a_host_and_without_the_api(story: &mut Story) {
     story.until_held("gamma");
 
     // Nobody answers; the runner goes on.
-    story.down(Signal::Kill).unwrap();
+    story.down().unwrap();
     let run = name(&first);
     let before = story.journal(&run).len();
     story.release("gamma", "host-2");

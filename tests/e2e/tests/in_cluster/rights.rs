@@ -2,80 +2,14 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use e2e::{account, root, wait_until, windlass};
+use e2e::{Replica, account, root, wait_until, windlass};
 use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{LIMIT, NAMESPACE, apply, condition, get, name, objects, spec_of};
-
-/// The Windlass of a control plane: a process with the rights of the ServiceAccount.
-struct Operator {
-    child: Child,
-    log: PathBuf,
-    port: u16,
-}
-
-impl Operator {
-    fn start(plane: &ControlPlane, kubeconfig: &Path, name: &str, scope: &[&str]) -> Self {
-        let data = plane.dir().join(name);
-        let log = plane.dir().join(format!("{name}.log"));
-        // Held until the process is about to start, so that two get different ones.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .unwrap()
-            .port();
-        let file = fs::File::create(&log).unwrap();
-        let child = Command::new(windlass().unwrap())
-            .arg("--data-dir")
-            .arg(data)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args([
-                "controller",
-                "--runners=job",
-                "--lease=windlass-system/windlass",
-            ])
-            .arg(format!("--listen=127.0.0.1:{port}"))
-            .args(scope)
-            .current_dir(root())
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().unwrap())
-            .stderr(file)
-            .spawn()
-            .unwrap();
-        Self { child, log, port }
-    }
-
-    /// What it answers to a GET, or nothing while it does not.
-    fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
-    }
-
-    fn stands(&self, standing: &str) -> bool {
-        self.get("/readyz")
-            .is_some_and(|answer| answer.ends_with(standing))
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
-        }
-    }
-}
 
 #[test]
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
@@ -94,16 +28,10 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     output(plane.kubectl().args(checked).arg(namespaced)).unwrap();
     let kubeconfig = account(&plane).unwrap();
 
-    let first = Operator::start(&plane, &kubeconfig, "first", &[]);
-    wait_until("the first operator to lead", LIMIT, || {
-        Ok(first.stands("leading").then_some(()))
-    })
-    .unwrap();
-    let second = Operator::start(&plane, &kubeconfig, "second", &[]);
-    wait_until("the second operator to stand by", LIMIT, || {
-        Ok(second.stands("standing by").then_some(()))
-    })
-    .unwrap();
+    let first = Replica::start(&plane, &kubeconfig, "first", &[]).unwrap();
+    first.await_standing("leading", LIMIT).unwrap();
+    let second = Replica::start(&plane, &kubeconfig, "second", &[]).unwrap();
+    second.await_standing("standing by", LIMIT).unwrap();
 
     let source = root().join("bundle");
     let described = |key: &[u8]| {
@@ -203,12 +131,9 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     .unwrap();
 
     // The leader dies without a word: the other one takes over when the Lease has expired.
-    let of_the_first = first.log.clone();
+    let of_the_first = first.process.said();
     drop(first);
-    wait_until("the second operator to lead", LIMIT, || {
-        Ok(second.stands("leading").then_some(()))
-    })
-    .unwrap();
+    second.await_standing("leading", LIMIT).unwrap();
     wait_until("the metrics of the new leader", LIMIT, || {
         let metrics = second.get("/metrics").unwrap_or_default();
         let wanted = [
@@ -223,8 +148,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     .unwrap();
 
     // Before any crash: an API server that starts refuses everybody until it has read the roles.
-    for log in [&of_the_first, &second.log] {
-        let said = fs::read_to_string(log).unwrap();
+    for said in [of_the_first, second.process.said()] {
         assert!(!said.contains("orbidden"), "{said}");
     }
 
@@ -247,10 +171,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
             .then_some(()))
     })
     .unwrap();
-    wait_until("the leader to stay", LIMIT, || {
-        Ok(second.stands("leading").then_some(()))
-    })
-    .unwrap();
+    second.await_standing("leading", LIMIT).unwrap();
 }
 
 #[test]
@@ -261,7 +182,7 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
     let kubeconfig = account(&plane).unwrap();
     let scope = ["--watch-namespace=windlass-system", "--runner-role="];
-    let operator = Operator::start(&plane, &kubeconfig, "operator", &scope);
+    let operator = Replica::start(&plane, &kubeconfig, "operator", &scope).unwrap();
 
     let key = new_key(&plane);
     let source = root().join("bundle");
@@ -290,7 +211,7 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "no");
-    let said = fs::read_to_string(&operator.log).unwrap();
+    let said = operator.process.said();
     assert!(!said.contains("orbidden"), "{said}");
 }
 
@@ -301,7 +222,7 @@ fn a_node_that_stays_away_keeps_its_runner_until_it_is_deleted() {
     let manifests = root().join("deploy/manifests/windlass.yaml");
     output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
     let kubeconfig = account(&plane).unwrap();
-    let _operator = Operator::start(&plane, &kubeconfig, "operator", &[]);
+    let _operator = Replica::start(&plane, &kubeconfig, "operator", &[]).unwrap();
     let source = root().join("bundle");
     let objects = objects(
         NAMESPACE,
@@ -368,26 +289,9 @@ fn new_key(plane: &ControlPlane) -> Vec<u8> {
 /// Installs the kinds as the program prints them.
 fn install_kinds(plane: &ControlPlane) {
     let crds = plane.dir().join("crds.yaml");
-    fs::write(
-        &crds,
-        output(Command::new(windlass().unwrap()).arg("crds")).unwrap(),
-    )
-    .unwrap();
-    output(
-        plane
-            .kubectl()
-            .args(["apply", "--server-side", "-f"])
-            .arg(&crds),
-    )
-    .unwrap();
-    let established = [
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-        "--timeout=30s",
-    ];
-    output(plane.kubectl().args(established)).unwrap();
+    let text = output(Command::new(windlass().unwrap()).arg("crds")).unwrap();
+    fs::write(&crds, text).unwrap();
+    plane.define(&crds).unwrap();
 }
 
 fn refused(plane: &ControlPlane, arguments: &[&str], words: &str) {

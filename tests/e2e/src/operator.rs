@@ -1,0 +1,143 @@
+//! A Windlass that works beside the test, as a process of its own.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use lab::ControlPlane;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::{root, wait_until, windlass};
+
+/// Ended when it is dropped; what it said is shown if the test fails.
+pub struct Operator {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts a command of `windlass` in the repository.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written, or the program cannot be started.
+    pub fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
+        let file = fs::File::create(&log).context("make the log")?;
+        let child = command
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().context("share the log")?)
+            .stderr(file)
+            .spawn()
+            .context("start windlass")?;
+        Ok(Self { child, log })
+    }
+
+    /// What it said up to now.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Sends a signal to the process.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let id = Pid::from_raw(self.child.id().try_into()?);
+        kill(id, signal).context("send a signal to windlass")
+    }
+
+    /// Whether the process has ended.
+    ///
+    /// # Errors
+    ///
+    /// The system does not say.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait().context("ask for its end")?.is_some())
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
+    }
+}
+
+/// One of the operators of a control plane; of several, one leads.
+pub struct Replica {
+    /// The process.
+    pub process: Operator,
+    port: u16,
+}
+
+impl Replica {
+    /// Starts `windlass controller` with runners as Jobs, and with more arguments.
+    ///
+    /// # Errors
+    ///
+    /// There is no free port, or the program cannot be started.
+    pub fn start(
+        plane: &ControlPlane,
+        kubeconfig: &Path,
+        name: &str,
+        more: &[&str],
+    ) -> Result<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
+        let port = free.local_addr().context("read the port")?.port();
+        drop(free);
+        let mut command = Command::new(windlass()?);
+        command.arg("--data-dir").arg(plane.dir().join(name));
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.args([
+            "controller",
+            "--runners=job",
+            "--lease=windlass-system/windlass",
+        ]);
+        command.arg(format!("--listen=127.0.0.1:{port}")).args(more);
+        let log = plane.dir().join(format!("{name}.log"));
+        Ok(Self {
+            process: Operator::start(&mut command, log)?,
+            port,
+        })
+    }
+
+    /// What it answers to a GET, or nothing while it does not.
+    pub fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// Whether it says that it is "leading" or "standing by".
+    pub fn stands(&self, standing: &str) -> bool {
+        self.get("/readyz")
+            .is_some_and(|answer| answer.ends_with(standing))
+    }
+
+    /// Waits until it stands so.
+    ///
+    /// # Errors
+    ///
+    /// It does not in this time.
+    pub fn await_standing(&self, standing: &str, limit: Duration) -> Result<()> {
+        wait_until(&format!("windlass to be {standing}"), limit, || {
+            Ok(self.stands(standing).then_some(()))
+        })
+    }
+}
