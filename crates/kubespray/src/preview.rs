@@ -1,7 +1,7 @@
 //! What would be done: about objects that nobody applied yet (`windlass plan -f DIR`), or about a request to converge
 //! (`windlass converge --dry-run`). Nothing is touched.
 
-use api::{Cluster, ClusterNode, Run, run::Plan};
+use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef, run::Plan};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 use crate::{
     cluster::{
         converge,
-        observe::{self, Observed, Unreadable},
+        observe::{self, Observed},
         plan::{self, Decision},
         resolve,
     },
@@ -31,6 +31,13 @@ pub struct Objects {
     pub nodes: Vec<ClusterNode>,
     /// Secrets that they refer to, if the files hold them.
     pub secrets: Vec<Secret>,
+}
+
+impl Objects {
+    fn secret(&self, reference: &SecretKeyRef) -> Option<&Secret> {
+        let mut secrets = self.secrets.iter();
+        secrets.find(|secret| secret.name_any() == reference.name)
+    }
 }
 
 /// What would be done about one cluster.
@@ -113,46 +120,23 @@ async fn observed_in(
     playbooks: Playbooks,
 ) -> Result<Observed, Error> {
     let own = namespace(cluster);
-    let ssh = cluster.spec.ssh.as_ref();
-    let key = ssh.and_then(|ssh| ssh.private_key_secret_ref.as_ref());
-    let key = secret::look(client, &own, key)
-        .await
-        .map_err(|source| Error::api("read the ssh Secret", source))?;
-    let host_keys = ssh.and_then(|ssh| ssh.known_hosts_secret_ref.as_ref());
-    let host_keys = host_keys::look(client, &own, host_keys)
-        .await
-        .map_err(|source| Error::api("read the Secret with the hosts' keys", source))?;
-    let (mut nodes, mut unreadable) = (Vec::new(), Vec::new());
-    let listed = Api::<DeserializeGuard<ClusterNode>>::namespaced(client.clone(), &own)
+    let (key, host_keys) = observe::secrets(cluster, client, &own).await?;
+    let found = Api::<DeserializeGuard<ClusterNode>>::namespaced(client.clone(), &own)
         .list(&ListParams::default())
         .await
         .map_err(|source| Error::api("list the ClusterNodes", source))?;
-    for node in listed {
-        match node.0 {
-            Ok(node) => nodes.push(node),
-            Err(invalid) => unreadable.push(Unreadable {
-                name: invalid.metadata.name.unwrap_or_default(),
-                error: invalid.error,
-            }),
-        }
-    }
-    nodes.sort_by_key(observe::joined);
-    let listed = Api::<DeserializeGuard<Run>>::namespaced(client.clone(), &own)
+    let (nodes, unreadable) = observe::nodes(&found);
+    let found = Api::<DeserializeGuard<Run>>::namespaced(client.clone(), &own)
         .list(&ListParams::default())
         .await
         .map_err(|source| Error::api("list the Runs", source))?;
-    let readable = listed.into_iter().filter_map(|run| run.0.ok());
-    let mut runs: Vec<_> = readable
-        .filter(|run| observe::is_of(run, cluster))
-        .collect();
-    runs.sort_by_key(observe::age);
     Ok(Observed {
         now: Timestamp::now(),
         // A second Cluster of a namespace is never built.
         older_cluster: None,
         nodes,
         unreadable,
-        runs,
+        runs: observe::runs(cluster, &found),
         key,
         host_keys,
         playbooks,
@@ -221,40 +205,24 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
     }
 }
 
-/// The Secret may be applied by other means; only one that is among the files is looked at.
+/// A Secret may be applied by other means; only one that is among the files is looked at.
 fn key(cluster: &Cluster, objects: &Objects) -> SshKey {
-    let reference = cluster
-        .spec
-        .ssh
-        .as_ref()
-        .and_then(|ssh| ssh.private_key_secret_ref.as_ref());
-    let Some(reference) = reference else {
-        return SshKey::NotReferred;
-    };
-    let secret = objects
-        .secrets
-        .iter()
-        .find(|secret| secret.name_any() == reference.name);
-    secret.map_or(SshKey::Usable, |secret| {
-        secret::judge(Some(secret), secret::key_of(reference))
+    let (reference, _) = observe::references(cluster);
+    reference.map_or(SshKey::NotReferred, |reference| {
+        objects.secret(reference).map_or(SshKey::Usable, |secret| {
+            secret::judge(Some(secret), secret::key_of(reference))
+        })
     })
 }
 
 fn host_keys(cluster: &Cluster, objects: &Objects) -> HostKeys {
-    let reference = cluster
-        .spec
-        .ssh
-        .as_ref()
-        .and_then(|ssh| ssh.known_hosts_secret_ref.as_ref());
-    let Some(reference) = reference else {
-        return HostKeys::NotReferred;
-    };
-    let secret = objects
-        .secrets
-        .iter()
-        .find(|secret| secret.name_any() == reference.name);
-    secret.map_or(HostKeys::Usable, |secret| {
-        host_keys::judge(Some(secret), host_keys::key_of(reference))
+    let (_, reference) = observe::references(cluster);
+    reference.map_or(HostKeys::NotReferred, |reference| {
+        objects
+            .secret(reference)
+            .map_or(HostKeys::Usable, |secret| {
+                host_keys::judge(Some(secret), host_keys::key_of(reference))
+            })
     })
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use api::{Cluster, ClusterNode, Run};
+use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
 
 use crate::{
     cluster::resolve,
@@ -51,15 +51,8 @@ pub struct Observed {
 /// Reads what there is.
 pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, Error> {
     let namespace = cluster.namespace().unwrap_or_default();
-    let ssh = cluster.spec.ssh.as_ref();
-    let reference = ssh.and_then(|ssh| ssh.private_key_secret_ref.as_ref());
-    let key = secret::look(&context.client, &namespace, reference)
-        .await
-        .map_err(|source| Error::api("read the ssh Secret", source))?;
-    let keys_reference = ssh.and_then(|ssh| ssh.known_hosts_secret_ref.as_ref());
-    let host_keys = host_keys::look(&context.client, &namespace, keys_reference)
-        .await
-        .map_err(|source| Error::api("read the Secret with the hosts' keys", source))?;
+    let (key, host_keys) = secrets(cluster, &context.client, &namespace).await?;
+    let (reference, keys_reference) = references(cluster);
     let awaited = [
         reference.filter(|_| !key.is_usable()),
         keys_reference.filter(|_| !host_keys.is_usable()),
@@ -72,8 +65,10 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         &(namespace.clone(), cluster.name_any()),
         &awaited.collect::<Vec<_>>(),
     );
-    let (nodes, unreadable) = nodes(context, &namespace);
-    let runs = runs(context, cluster, &namespace);
+    let found = controller::stream::in_namespace(&context.stores.nodes, &namespace);
+    let (nodes, unreadable) = nodes(found.iter().map(AsRef::as_ref));
+    let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
+    let runs = runs(cluster, found.iter().map(AsRef::as_ref));
     let playbooks = match resolve::source(cluster) {
         Ok(wish) => context.playbooks.get(cluster, wish),
         Err(_) => Playbooks::Unwanted,
@@ -91,10 +86,38 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
     })
 }
 
-fn nodes(context: &Context, namespace: &str) -> (Vec<ClusterNode>, Vec<Unreadable>) {
+/// The keys of Secrets with the ssh key and with the hosts' keys that a cluster refers to.
+pub fn references(cluster: &Cluster) -> (Option<&SecretKeyRef>, Option<&SecretKeyRef>) {
+    let ssh = cluster.spec.ssh.as_ref();
+    (
+        ssh.and_then(|ssh| ssh.private_key_secret_ref.as_ref()),
+        ssh.and_then(|ssh| ssh.known_hosts_secret_ref.as_ref()),
+    )
+}
+
+/// Reads the Secrets that a cluster refers to.
+pub async fn secrets(
+    cluster: &Cluster,
+    client: &Client,
+    namespace: &str,
+) -> Result<(SshKey, HostKeys), Error> {
+    let (key, host_keys) = references(cluster);
+    let key = secret::look(client, namespace, key)
+        .await
+        .map_err(|source| Error::api("read the ssh Secret", source))?;
+    let host_keys = host_keys::look(client, namespace, host_keys)
+        .await
+        .map_err(|source| Error::api("read the Secret with the hosts' keys", source))?;
+    Ok((key, host_keys))
+}
+
+/// The hosts that can be read, in their order, and those that cannot.
+pub fn nodes<'a>(
+    found: impl IntoIterator<Item = &'a DeserializeGuard<ClusterNode>>,
+) -> (Vec<ClusterNode>, Vec<Unreadable>) {
     let mut valid = Vec::new();
     let mut unreadable = Vec::new();
-    for node in controller::stream::in_namespace(&context.stores.nodes, namespace) {
+    for node in found {
         match &node.0 {
             Ok(node) => valid.push(node.clone()),
             Err(invalid) => unreadable.push(Unreadable {
@@ -113,10 +136,13 @@ pub fn joined(node: &ClusterNode) -> (Option<Time>, String) {
     (crate::moving::created(node.meta()), node.name_any())
 }
 
-fn runs(context: &Context, cluster: &Cluster, namespace: &str) -> Vec<Run> {
-    let mut runs: Vec<_> = controller::stream::in_namespace(&context.stores.runs, namespace)
-        .iter()
-        .filter_map(|run| run.0.as_ref().ok())
+/// The runs of a cluster among these, oldest first.
+pub fn runs<'a>(
+    cluster: &Cluster,
+    found: impl IntoIterator<Item = &'a DeserializeGuard<Run>>,
+) -> Vec<Run> {
+    let readable = found.into_iter().filter_map(|run| run.0.as_ref().ok());
+    let mut runs: Vec<_> = readable
         .filter(|run| is_of(run, cluster))
         .cloned()
         .collect();

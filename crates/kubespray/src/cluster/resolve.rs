@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::{
-    cluster::observe::Observed,
+    cluster::observe::{self, Observed},
     control::START_AGAIN,
     host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
@@ -105,10 +105,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         |wish| wish.release,
     );
     let spec = &cluster.spec;
-    let reference = spec
-        .ssh
-        .as_ref()
-        .and_then(|ssh| ssh.private_key_secret_ref.as_ref());
+    let (reference, _) = observe::references(cluster);
     problems.extend(secret::problem(reference, &observed.key));
     problems.extend(host_keys::problems(spec.ssh.as_ref(), &observed.host_keys));
     problems.extend(job::problems(spec));
