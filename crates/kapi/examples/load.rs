@@ -6,7 +6,11 @@
 //! `load list KUBECONFIG` lists them twenty times.
 //! `load create KUBECONFIG FILE` posts what the file's lines say: a path, a tab, a body.
 
-#![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a measurement that fails shall stop"
+)]
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -15,14 +19,21 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use futures::{AsyncBufReadExt, StreamExt, stream};
-use http::Request;
-use http_body_util::BodyExt;
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use kube::{
     Client, Config,
-    client::Body,
+    client::{Body, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use rustls_pki_types::ServerName;
+use secrecy::ExposeSecret;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -166,31 +177,90 @@ async fn creates(kubeconfig: &Path, clients: usize, each: usize) -> f64 {
     let payload: Arc<str> = "x".repeat(3_700).into();
     let mut connected = Vec::new();
     for _ in 0..clients {
-        let client = client(kubeconfig).await;
         // The handshake is not what is measured.
-        let request = Request::get("/version")
-            .body(Vec::new())
-            .expect("a request");
-        client.request_text(request).await.expect("an answer");
-        connected.push(client);
+        connected.push(Connection::open(kubeconfig).await);
     }
     let start = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
-    for (number, client) in connected.into_iter().enumerate() {
-        let payload = Arc::clone(&payload);
-        tasks.spawn(async move {
-            for index in 0..each {
-                let body = format!(
+    for (number, connection) in connected.into_iter().enumerate() {
+        let bodies = (0..each).map({
+            let payload = Arc::clone(&payload);
+            move |index| {
+                format!(
                     r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c{clients}-{number}-{index}"}},"data":{{"d":"{payload}"}}}}"#
-                );
-                post(&client, MAPS, body).await.expect("it is created");
+                )
             }
         });
+        tasks.spawn(connection.post_all(MAPS, bodies));
     }
     tasks.join_all().await;
     #[expect(clippy::cast_precision_loss, reason = "a figure to read")]
     let rate = (clients * each) as f64 / start.elapsed().as_secs_f64();
     rate
+}
+
+/// One connection and nothing around it: the clients share the processor with the servers that are compared.
+struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    driver: http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>,
+    host: String,
+    authorization: Option<HeaderValue>,
+}
+
+impl Connection {
+    async fn open(kubeconfig: &Path) -> Self {
+        let config = config(kubeconfig).await;
+        let host = config.cluster_url.authority().expect("a host").clone();
+        let name = host.host().to_owned();
+        let name = ServerName::try_from(name).expect("a name for TLS");
+        let tls = config.rustls_client_config().expect("settings for TLS");
+        let stream = TcpStream::connect(host.as_str()).await.expect("it accepts");
+        stream.set_nodelay(true).expect("a socket");
+        let stream = TlsConnector::from(Arc::new(tls))
+            .connect(name, stream)
+            .await;
+        let stream = TokioIo::new(stream.expect("it agrees on TLS"));
+        let (sender, driver) = http1::handshake(stream).await.expect("it speaks HTTP");
+        let token = config.auth_info.token;
+        let authorization = token.map(|token| {
+            let text = format!("Bearer {}", token.expose_secret());
+            HeaderValue::from_str(&text).expect("a token")
+        });
+        Self {
+            sender,
+            driver,
+            host: host.to_string(),
+            authorization,
+        }
+    }
+
+    /// Posts one after the other; each must be created.
+    async fn post_all(mut self, path: &str, bodies: impl Iterator<Item = String>) {
+        let work = async {
+            for body in bodies {
+                let mut request = Request::post(path)
+                    .header(header::HOST, &self.host)
+                    .header(header::CONTENT_TYPE, "application/json");
+                if let Some(authorization) = &self.authorization {
+                    request = request.header(header::AUTHORIZATION, authorization);
+                }
+                let request = request.body(Full::from(body)).expect("a request");
+                let response = self.sender.send_request(request).await.expect("an answer");
+                assert_eq!(response.status(), StatusCode::CREATED);
+                let answer = response
+                    .into_body()
+                    .collect()
+                    .await
+                    .expect("a whole answer");
+                assert!(answer.to_bytes().len() > 3_700);
+            }
+        };
+        // Both in one task, so that no request has to wake another.
+        tokio::select! {
+            ended = self.driver => panic!("the server ended the connection: {ended:?}"),
+            () = work => {}
+        }
+    }
 }
 
 async fn create(kubeconfig: &Path, file: &Path) {
@@ -218,10 +288,14 @@ async fn post(client: &Client, path: &str, body: String) -> Result<(), kube::Err
 }
 
 async fn client(kubeconfig: &Path) -> Client {
+    Client::try_from(config(kubeconfig).await).expect("a client")
+}
+
+async fn config(kubeconfig: &Path) -> Config {
     let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await
         .expect("a kubeconfig that can be used");
     config.read_timeout = Some(Duration::from_mins(1));
-    Client::try_from(config).expect("a client")
+    config
 }
