@@ -137,7 +137,7 @@ fn windlass(options: &Bench) -> anyhow::Result<PathBuf> {
     if let Some(program) = &options.windlass {
         return Ok(std::path::absolute(program)?);
     }
-    eprintln!("windlass: a release build, about six minutes the first time");
+    eprintln!("windlass: a release build, about ten minutes the first time");
     tools::run(&mut tools::cargo(&[
         "build",
         "--quiet",

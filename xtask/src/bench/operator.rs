@@ -151,7 +151,11 @@ fn requests(metrics: &str) -> BTreeMap<String, f64> {
             .and_then(|text| text.parse::<f64>().ok());
         if let (Some(verb), Some(resource), Some(value)) = (label("verb"), label("resource"), value)
         {
-            *counts.entry(format!("{verb} {resource}")).or_default() += value;
+            let part = label("subresource").filter(|part| !part.is_empty());
+            let part = part.map(|part| format!("/{part}")).unwrap_or_default();
+            *counts
+                .entry(format!("{verb} {resource}{part}"))
+                .or_default() += value;
         }
     }
     counts
