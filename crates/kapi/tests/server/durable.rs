@@ -21,6 +21,13 @@ fn map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
 }
 
+/// Of the ConfigMaps that there are.
+async fn names(server: &Server) -> Vec<String> {
+    let list = maps(server).list(&ListParams::default()).await.unwrap();
+    let names = list.items.into_iter().map(|map| map.metadata.name);
+    names.map(Option::unwrap).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_and_watches_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -38,18 +45,9 @@ async fn objects_and_watches_survive_a_restart() {
         list.metadata.resource_version.unwrap()
     };
     let server = reopen(directory.path()).await.unwrap();
-    let maps = maps(&server);
-    let names: Vec<_> = maps
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
-        .into_iter()
-        .filter_map(|m| m.metadata.name)
-        .collect();
-    assert_eq!(names, ["two"]);
+    assert_eq!(names(&server).await, ["two"]);
     let parameters = WatchParams::default().timeout(1);
-    let events: Vec<_> = maps
+    let events: Vec<_> = maps(&server)
         .watch(&parameters, &revision)
         .await
         .unwrap()
@@ -178,14 +176,7 @@ async fn nothing_acknowledged_is_lost_by_a_kill() {
     .concat();
     assert!(acknowledged.len() > 300, "{}", acknowledged.len());
     let server = open(directory.path()).await.unwrap();
-    let stored: HashSet<String> = maps(&server)
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
-        .into_iter()
-        .filter_map(|m| m.metadata.name)
-        .collect();
+    let stored: HashSet<String> = names(&server).await.into_iter().collect();
     let lost: Vec<_> = acknowledged
         .iter()
         .filter(|name| !stored.contains(*name))
