@@ -5,6 +5,8 @@
 
 #![allow(clippy::expect_used, reason = "a measurement that fails shall stop")]
 
+mod payload;
+
 use std::{
     path::PathBuf,
     time::{Duration, Instant},
@@ -76,12 +78,11 @@ async fn start(what: &str, directory: &std::path::Path) {
 }
 
 async fn creates(server: &Server, clients: usize, each: usize) {
-    let payload = "x".repeat(3_700);
     let start = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for client in 0..clients {
         let router = server.router();
-        let payload = payload.clone();
+        let payload = payload::inventory(client);
         tasks.spawn(async move {
             for index in 0..each {
                 let body = format!(

@@ -3,6 +3,7 @@
 //! `load serve DIRECTORY` serves the embedded API over TLS until its standard input ends, and prints the kubeconfig.
 //! `load ready KUBECONFIG` ends when the API says that it is ready.
 //! `load measure KUBECONFIG` creates 10,000 objects of 4 KiB with 1 and 16 clients, lists and watches them, and prints JSON.
+//! `load rate KUBECONFIG CLIENTS EACH` only creates, as many as it is told, for a profiler.
 //! `load list KUBECONFIG` lists them twenty times.
 //! `load create KUBECONFIG FILE` posts what the file's lines say: a path, a tab, a body.
 
@@ -11,6 +12,8 @@
     clippy::panic,
     reason = "a measurement that fails shall stop"
 )]
+
+mod payload;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -47,13 +50,18 @@ async fn main() {
         ["serve", directory] => serve(directory.as_ref()).await,
         ["ready", kubeconfig] => ready(kubeconfig.as_ref()).await,
         ["measure", kubeconfig] => measure(kubeconfig.as_ref()).await,
+        ["rate", kubeconfig, clients, each] => {
+            let number = |text: &str| text.parse().expect("a number");
+            let rate = creates(kubeconfig.as_ref(), number(clients), number(each)).await;
+            println!("{rate:.0}/s");
+        }
         ["list", kubeconfig] => {
             lists(&client(kubeconfig.as_ref()).await, 20).await;
         }
         ["create", kubeconfig, file] => create(kubeconfig.as_ref(), file.as_ref()).await,
         _ => {
             eprintln!(
-                "load serve DIRECTORY | ready KUBECONFIG | measure KUBECONFIG | list KUBECONFIG | create KUBECONFIG FILE"
+                "load serve DIRECTORY | ready KUBECONFIG | measure KUBECONFIG | rate KUBECONFIG CLIENTS EACH | list KUBECONFIG | create KUBECONFIG FILE"
             );
             std::process::exit(2);
         }
@@ -174,7 +182,6 @@ async fn fan_out(client: &Client) -> Vec<Duration> {
 
 /// Creates per second.
 async fn creates(kubeconfig: &Path, clients: usize, each: usize) -> f64 {
-    let payload: Arc<str> = "x".repeat(3_700).into();
     let mut connected = Vec::new();
     for _ in 0..clients {
         // The handshake is not what is measured.
@@ -183,13 +190,11 @@ async fn creates(kubeconfig: &Path, clients: usize, each: usize) -> f64 {
     let start = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for (number, connection) in connected.into_iter().enumerate() {
-        let bodies = (0..each).map({
-            let payload = Arc::clone(&payload);
-            move |index| {
-                format!(
-                    r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c{clients}-{number}-{index}"}},"data":{{"d":"{payload}"}}}}"#
-                )
-            }
+        let payload = payload::inventory(number);
+        let bodies = (0..each).map(move |index| {
+            format!(
+                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c{clients}-{number}-{index}"}},"data":{{"d":"{payload}"}}}}"#
+            )
         });
         tasks.spawn(connection.post_all(MAPS, bodies));
     }
