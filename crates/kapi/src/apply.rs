@@ -156,7 +156,7 @@ pub fn track_update(old: Option<&Value>, new: &mut Value, options: &Options<'_>,
     };
     managers::remove(new);
     managers::tidy(new);
-    if walk::check(root, new, "", Twice::Allowed).is_err() {
+    if walk::check(root, new, Twice::Allowed).is_err() {
         // As Kubernetes does when it cannot tell what the fields are: nobody owns any.
         return;
     }
@@ -188,7 +188,7 @@ fn check(applied: &Value, options: &Options<'_>, shape: &Schema) -> Result<(), E
     if managers::entries(applied).is_some_and(|entries| !entries.is_null()) {
         return Err(Error::ManagedFields);
     }
-    walk::check(Shape::Known(&shape.root), applied, "", Twice::Refused).map_err(|detail| {
+    walk::check(Shape::Known(&shape.root), applied, Twice::Refused).map_err(|detail| {
         Error::Configuration {
             object: described(applied, options.api_version),
             detail,
@@ -224,7 +224,7 @@ fn before_apply(
     };
     let mut managers = Managers::decode(managers::entries(live)).map_err(Error::Decode)?;
     let object = without_managers(live);
-    walk::check(root, &object, "", Twice::Allowed).map_err(|detail| Error::Configuration {
+    walk::check(root, &object, Twice::Allowed).map_err(|detail| Error::Configuration {
         object: described(&object, options.api_version),
         detail,
     })?;

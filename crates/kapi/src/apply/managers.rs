@@ -155,7 +155,8 @@ impl Managers {
         let comparison = walk::compare(root, before, after).map(relevant);
         let identity = Identity::new(options, Operation::Update);
         self.retain_left(None, &comparison);
-        let set = stripped(&comparison.set());
+        let mut set = comparison.into_set();
+        set.remove(&UNOWNED);
         if !set.is_empty() {
             let time = Some(seconds(options.time));
             let entry = self.0.entry(identity).or_insert_with(|| Entry {
@@ -163,7 +164,7 @@ impl Managers {
                 time: None,
                 set: Set::default(),
             });
-            entry.set = entry.set.union(&set);
+            entry.set.extend(set);
             entry.time = time;
         }
     }
@@ -189,7 +190,7 @@ impl Managers {
     /// Takes the fields that every object has out of a manager's entry.
     pub fn strip(&mut self, identity: &Identity) {
         if let Some(entry) = self.0.get_mut(identity) {
-            entry.set = stripped(&entry.set);
+            entry.set.remove(&UNOWNED);
         }
         self.0.retain(|_, entry| !entry.set.is_empty());
     }
@@ -205,8 +206,8 @@ impl Managers {
         }
         let set = comparison.set();
         for (_, entry) in self.0.iter_mut().filter(|(other, _)| Some(*other) != but) {
-            entry.set = entry.set.difference(&entry.set.intersection(&set));
-            entry.set = entry.set.difference(&comparison.removed);
+            entry.set.remove(&entry.set.intersection(&set));
+            entry.set.remove(&comparison.removed);
         }
         self.0.retain(|_, entry| !entry.set.is_empty());
     }
@@ -247,7 +248,7 @@ impl Managers {
                 && let Some(merged) = self.0.remove(&identity)
                 && let Some(entry) = self.0.get_mut(&bucket)
             {
-                entry.set = entry.set.union(&merged.set);
+                entry.set.extend(merged.set);
                 entry.time = time;
                 left -= 1;
             }
@@ -345,24 +346,20 @@ pub(super) fn tidy(object: &mut Value) {
     }
 }
 
-fn stripped(set: &Set) -> Set {
-    static TAKEN: LazyLock<Set> = LazyLock::new(|| {
-        let mut taken = Set::default();
-        for names in UNOWNED {
-            taken.insert(&path(names));
-        }
-        taken
-    });
-    set.difference(&TAKEN)
-}
-
 /// Kubernetes' times have whole seconds.
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// What nobody owns, because the server sets it or the request needs it.
-const UNOWNED: [&[&str]; 12] = [
+static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
+    let mut unowned = Set::default();
+    for names in UNOWNED_FIELDS {
+        unowned.insert(&path(names));
+    }
+    unowned
+});
+const UNOWNED_FIELDS: [&[&str]; 12] = [
     &["apiVersion"],
     &["kind"],
     &["metadata"],

@@ -51,12 +51,16 @@ impl Set {
 
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
-        union.members.extend(other.members.iter().cloned());
-        for (element, set) in &other.children {
-            let child = union.children.entry(element.clone()).or_default();
-            *child = child.union(set);
-        }
+        union.extend(other.clone());
         union
+    }
+
+    /// Takes in the fields of `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.members.extend(other.members);
+        for (element, set) in other.children {
+            self.children.entry(element).or_default().extend(set);
+        }
     }
 
     pub fn intersection(&self, other: &Self) -> Self {
@@ -70,19 +74,22 @@ impl Set {
         }
     }
 
-    /// Takes away the fields of `other`, not what is below them.
     pub fn difference(&self, other: &Self) -> Self {
-        let left = |(element, set): (&Element, &Self)| {
-            let left = match other.children.get(element) {
-                Some(taken) => set.difference(taken),
-                None => set.clone(),
-            };
-            (!left.is_empty()).then(|| (element.clone(), left))
-        };
-        Self {
-            members: self.members.difference(&other.members).cloned().collect(),
-            children: self.children.iter().filter_map(left).collect(),
-        }
+        let mut difference = self.clone();
+        difference.remove(other);
+        difference
+    }
+
+    /// Takes away the fields of `other`, not what is below them.
+    pub fn remove(&mut self, other: &Self) {
+        self.members
+            .retain(|member| !other.members.contains(member));
+        self.children.retain(|element, set| {
+            if let Some(taken) = other.children.get(element) {
+                set.remove(taken);
+            }
+            !set.is_empty()
+        });
     }
 
     /// Only what is at or below one field of the root; or all but that.

@@ -1,6 +1,6 @@
 //! The four walks over values: which fields there are, what differs, merging, and removing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde_json::{Map, Value};
 
@@ -16,24 +16,51 @@ pub(super) enum Twice {
     Refused,
 }
 
+/// Where a walk is. It becomes text only where something is wrong.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Root,
+    At(&'a Place<'a>, Step<'a>),
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Item(&'a Element),
+    Index(usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::At(parent, step) = self else {
+            return Ok(());
+        };
+        parent.fmt(f)?;
+        match step {
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Item(element) => write!(f, "{element}"),
+            Step::Index(at) => write!(f, "[{at}]"),
+        }
+    }
+}
+
 /// Checks a configuration: no unknown fields, nothing of another type, no item twice.
-pub(super) fn check(
-    shape: Shape<'_>,
-    value: &Value,
-    path: &str,
-    twice: Twice,
-) -> Result<(), String> {
+pub(super) fn check(shape: Shape<'_>, value: &Value, twice: Twice) -> Result<(), String> {
+    check_at(Place::Root, shape, value, twice)
+}
+
+fn check_at(path: Place<'_>, shape: Shape<'_>, value: &Value, twice: Twice) -> Result<(), String> {
     if let Some(wanted) = shape.refuses(value) {
         return Err(format!("{path}: expected {wanted}, got {value}"));
     }
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
-                let place = format!("{path}.{name}");
+                let place = Place::At(&path, Step::Field(name));
                 if !shape.allows(name) {
                     return Err(format!("{place}: field not declared in schema"));
                 }
-                check(shape.field(name), field, &place, twice)?;
+                check_at(place, shape.field(name), field, twice)?;
             }
         }
         Value::Array(items) if !shape.atomic_list() => {
@@ -42,19 +69,18 @@ pub(super) fn check(
                 let element = shape
                     .identify(item)
                     .map_err(|why| format!("{path}: element {at}: {why}"))?;
-                let place = format!("{path}{element}");
-                if !seen.insert(element) && twice == Twice::Refused {
-                    return Err(format!(
-                        "{path}: duplicate entries for key {}",
-                        &place[path.len()..]
-                    ));
+                if twice == Twice::Refused && seen.contains(&element) {
+                    return Err(format!("{path}: duplicate entries for key {element}"));
                 }
-                check(shape.items(), item, &place, twice)?;
+                let place = Place::At(&path, Step::Item(&element));
+                check_at(place, shape.items(), item, twice)?;
+                seen.insert(element);
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                check(shape.items(), item, &format!("{path}[{at}]"), twice)?;
+                let place = Place::At(&path, Step::Index(at));
+                check_at(place, shape.items(), item, twice)?;
             }
         }
         _ => {}
@@ -128,6 +154,11 @@ impl Comparison {
     /// The fields that have a new value.
     pub fn set(&self) -> Set {
         self.added.union(&self.modified)
+    }
+
+    pub fn into_set(mut self) -> Set {
+        self.added.extend(self.modified);
+        self.added
     }
 }
 

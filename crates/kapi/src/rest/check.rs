@@ -82,7 +82,10 @@ pub(crate) fn undecodable(resource: &Resource, value: &Value) -> Option<String> 
 
 /// What an apply has merged must be decodable too.
 pub(crate) fn convertible(resource: &Resource, value: &Value, operation: Operation) -> Result<()> {
-    match undecodable(resource, value).filter(|_| operation == Operation::Apply) {
+    if operation != Operation::Apply {
+        return Ok(());
+    }
+    match undecodable(resource, value) {
         None => Ok(()),
         Some(why) => Err(Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
