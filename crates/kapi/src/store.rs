@@ -10,11 +10,12 @@
 //! revision" can neither lose nor repeat an event.
 //!
 //! Kinds may be opened at any time and keep their number. One that is opened again with another form is read anew as a
-//! whole: so objects are always kept as they are served, and a list is their bytes.
+//! whole: so objects are always kept as they are served, and a list is their JSON.
 
 pub(crate) mod backend;
 mod history;
 pub(crate) mod object;
+pub(crate) mod packed;
 pub(crate) mod seal;
 pub(crate) mod sqlite;
 
@@ -199,13 +200,12 @@ impl Store {
                 move || write_batches(&shared, &desk, &jobs)
             })
             .map_err(|error| BackendError::Failed(error.to_string()))?;
-        let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
         Ok(Self::with(
             shared,
             Writer::Thread {
                 desk,
-                sender,
-                thread,
+                sender: Some(sender),
+                thread: Some(thread),
             },
             directory,
         ))
@@ -260,7 +260,7 @@ impl Store {
                 if let Some(mut backend) = desk.take_if_lone() {
                     desk.commit(&self.shared, backend.as_mut(), vec![job]);
                 } else {
-                    let sender = lock(sender).clone().ok_or(WriteError::Closed)?;
+                    let sender = sender.as_ref().ok_or(WriteError::Closed)?;
                     sender.send(job).map_err(|_| WriteError::Closed)?;
                 }
             }
@@ -356,9 +356,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Writer::Thread { sender, thread, .. } = &self.writer {
-            lock(sender).take();
-            if let Some(thread) = lock(thread).take() {
+        if let Writer::Thread { sender, thread, .. } = &mut self.writer {
+            sender.take();
+            if let Some(thread) = thread.take() {
                 // The backend is closed when this returns, so that the directory can be opened again at once.
                 let _ = thread.join();
             }
@@ -370,8 +370,9 @@ enum Writer {
     Inline(Mutex<Box<dyn Backend>>),
     Thread {
         desk: Arc<Desk>,
-        sender: Mutex<Option<mpsc::Sender<Job>>>,
-        thread: Mutex<Option<JoinHandle<()>>>,
+        /// Both are there until the store is dropped.
+        sender: Option<mpsc::Sender<Job>>,
+        thread: Option<JoinHandle<()>>,
     },
 }
 

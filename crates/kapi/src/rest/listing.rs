@@ -36,9 +36,9 @@ pub(crate) fn respond(
         return bytes_response(StatusCode::OK, Body::from_stream(parts(head, objects)));
     }
     let commas = objects.len().saturating_sub(1);
-    let size: usize = objects.iter().map(|object| object.bytes.len()).sum();
+    let size: usize = objects.iter().map(|object| object.json_len()).sum();
     let length = head.len() + size + commas + END.len();
-    let objects = objects.into_iter().map(|object| object.bytes.clone());
+    let objects = objects.into_iter().map(|object| object.json());
     let mut response = bytes_response(StatusCode::OK, Body::from_stream(parts(head, objects)));
     response
         .headers_mut()

@@ -61,7 +61,7 @@ pub(crate) fn include(call: &Call, view: View) -> Result<Include> {
 /// One object in the form asked for.
 pub(crate) fn present(resource: &Resource, object: &Object, view: View, include: Include) -> Bytes {
     if view == View::Plain && resource.serves_as_kept() {
-        return object.bytes.clone();
+        return object.json();
     }
     present_value(resource, object.value(), view, include)
         .to_string()

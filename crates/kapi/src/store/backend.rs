@@ -2,9 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use bytes::Bytes;
-
-use super::{Edge, Key};
+use super::{Edge, Key, packed::Packed};
 
 /// A durable place for objects. Called by one thread at a time.
 pub(crate) trait Backend: Send {
@@ -25,7 +23,7 @@ pub(crate) struct Record {
     pub edge: Edge,
     /// The revision of the version before, which this one makes superfluous.
     pub replaces: Option<u64>,
-    pub bytes: Bytes,
+    pub object: Packed,
 }
 
 /// Writes that become durable together, in order of revision.

@@ -39,7 +39,9 @@ pub(super) struct History {
     layout: Arc<Layout>,
     pub objects: Objects,
     pub ring: VecDeque<Arc<Event>>,
+    /// What the ring holds.
     bytes: usize,
+    fresh: Fresh,
     /// The oldest revision after which every event is in the ring.
     pub floor: u64,
     pub changed: watch::Sender<u64>,
@@ -62,15 +64,36 @@ enum Creation {
 }
 
 impl Layout {
-    fn read(&self, object: &Object) -> Arc<Object> {
+    fn read(&self, object: &Arc<Object>) -> Arc<Object> {
         let read = Object::read(
             object.key.clone(),
             object.revision,
-            object.written().clone(),
+            object.written(),
             &self.kind,
         );
         // What is kept was parsed or written by us before.
-        Arc::new(read.unwrap_or_else(|_| object.clone()))
+        read.map_or_else(|_| Arc::clone(object), Arc::new)
+    }
+}
+
+/// The newest objects, which are kept as they are sent, beside as they are stored.
+#[derive(Default)]
+struct Fresh {
+    objects: VecDeque<Arc<Object>>,
+    bytes: usize,
+}
+
+impl Fresh {
+    fn push(&mut self, object: &Arc<Object>) {
+        self.bytes += object.json_len();
+        self.objects.push_back(Arc::clone(object));
+        while self.objects.len() > FRESH_OBJECTS || self.bytes > FRESH_BYTES {
+            let Some(object) = self.objects.pop_front() else {
+                return;
+            };
+            self.bytes -= object.json_len();
+            object.settle();
+        }
     }
 }
 
@@ -86,17 +109,31 @@ impl History {
             objects: Objects::default(),
             ring: VecDeque::new(),
             bytes: 0,
+            fresh: Fresh::default(),
             floor,
             changed: watch::Sender::new(revision),
         }
     }
 
+    /// Lets readers see an event. Where nobody holds a snapshot, the map is changed in place.
+    fn publish(&mut self, event: &Arc<Event>) {
+        let object = &event.object;
+        if event.edge == Edge::Deleted {
+            self.objects.remove_mut(&object.key);
+        } else {
+            self.objects
+                .insert_mut(object.key.clone(), Arc::clone(object));
+        }
+        self.push(Arc::clone(event));
+    }
+
     fn push(&mut self, event: Arc<Event>) {
-        self.bytes += event.object.bytes.len();
+        self.bytes += event.object.size();
+        self.fresh.push(&event.object);
         self.ring.push_back(event);
         while self.ring.len() > RING_EVENTS || (self.bytes > RING_BYTES && self.ring.len() > 1) {
             if let Some(event) = self.ring.pop_front() {
-                self.bytes -= event.object.bytes.len();
+                self.bytes -= event.object.size();
                 self.floor = event.object.revision;
             }
         }
@@ -108,15 +145,10 @@ impl History {
             namespace: record.namespace.clone(),
             name: record.name.clone(),
         };
-        let object = Object::read(
-            key,
-            record.revision,
-            record.bytes.clone(),
-            &self.layout.kind,
-        )
-        .map_err(|error| {
-            BackendError::Corrupt(format!("{}/{}: {error}", record.kind, record.name))
-        })?;
+        let object = Object::read(key, record.revision, &record.object, &self.layout.kind)
+            .map_err(|error| {
+                BackendError::Corrupt(format!("{}/{}: {error}", record.kind, record.name))
+            })?;
         let object = Arc::new(object);
         let previous = match self.objects.get(&object.key) {
             Some(previous) => Previous::Known(Arc::clone(previous)),
@@ -165,7 +197,8 @@ impl History {
             })
             .collect();
         Self {
-            bytes: ring.iter().map(|event| event.object.bytes.len()).sum(),
+            bytes: ring.iter().map(|event| event.object.size()).sum(),
+            fresh: Fresh::default(),
             layout: Arc::new(layout),
             objects,
             ring,
@@ -270,98 +303,99 @@ impl Shared {
 
     /// Commits the jobs as one batch, publishes them, and replies. Only one caller at a time.
     pub fn commit(&self, backend: &mut dyn Backend, jobs: Vec<Job>) {
-        let (mut revision, mut kinds) = {
-            let inner = self.read();
-            let kinds = inner.kinds.iter().map(|history| Working {
-                objects: history.objects.clone(),
-                layout: Arc::clone(&history.layout),
-            });
-            (inner.revision, kinds.collect::<Vec<_>>())
-        };
-        let mut done = Vec::with_capacity(jobs.len());
-        let mut batch = Batch::default();
-        for job in jobs {
-            let kind = job.write.kind;
-            let staged = match kinds.get_mut(kind) {
-                Some(working) => working.stage(job.write, revision + 1),
-                None => Err(WriteError::Conflict),
-            };
-            match staged {
-                Ok(event) => {
-                    revision += 1;
-                    batch.revision = revision;
-                    batch.records.push(Record {
-                        kind: kinds[kind].layout.name.clone(),
-                        namespace: event.object.key.namespace.clone(),
-                        name: event.object.key.name.clone(),
-                        revision,
-                        edge: event.edge,
-                        replaces: event.replaces(),
-                        bytes: event.object.written().clone(),
-                    });
-                    done.push((kind, event, job.reply));
-                }
-                Err(error) => {
-                    let _ = job.reply.send(Err(error));
+        let staged = Staged::new(&self.read(), jobs);
+        if staged.done.is_empty() {
+            return;
+        }
+        match backend.commit(&staged.batch) {
+            Ok(()) => self.publish(staged),
+            Err(error) => {
+                tracing::error!(error = %error, "the store did not commit");
+                for done in staged.done {
+                    let _ = done.reply.send(Err(match &error {
+                        BackendError::Full => WriteError::Full,
+                        error => WriteError::Failed(error.to_string()),
+                    }));
                 }
             }
         }
-        if done.is_empty() {
-            return;
-        }
-        if let Err(error) = backend.commit(&batch) {
-            tracing::error!(error = %error, "the store did not commit");
-            for (_, _, reply) in done {
-                let _ = reply.send(Err(match &error {
-                    BackendError::Full => WriteError::Full,
-                    error => WriteError::Failed(error.to_string()),
-                }));
-            }
-            return;
-        }
-        self.publish(revision, kinds, done);
     }
 
-    fn publish(&self, revision: u64, kinds: Vec<Working>, done: Vec<Done>) {
+    fn publish(&self, staged: Staged) {
+        let revision = staged.batch.revision;
+        let mut touched: Vec<usize> = staged.done.iter().map(|done| done.kind).collect();
+        touched.sort_unstable();
+        touched.dedup();
         {
             let mut inner = self.inner_mut();
             inner.revision = revision;
-            for (history, working) in inner.kinds.iter_mut().zip(kinds) {
-                history.objects = working.objects;
-            }
-            for (kind, event, _) in &done {
-                if let Some(history) = inner.kinds.get_mut(*kind) {
-                    history.push(Arc::clone(event));
+            for done in &staged.done {
+                if let Some(history) = inner.kinds.get_mut(done.kind) {
+                    history.publish(&done.event);
                 }
             }
         }
-        let mut touched: Vec<usize> = done.iter().map(|(kind, ..)| *kind).collect();
-        touched.sort_unstable();
-        touched.dedup();
         let inner = self.read();
         for history in touched.iter().filter_map(|kind| inner.kinds.get(*kind)) {
             history.changed.send_replace(revision);
         }
         drop(inner);
         self.any.send_replace(revision);
-        for (_, event, reply) in done {
-            let _ = reply.send(Ok(Arc::clone(&event.object)));
+        for done in staged.done {
+            let _ = done.reply.send(Ok(Arc::clone(&done.event.object)));
         }
     }
 }
 
-/// One kind while a batch is put together.
-struct Working {
-    objects: Objects,
-    layout: Arc<Layout>,
+/// A batch before it is committed: nobody sees anything of it yet.
+struct Staged {
+    done: Vec<Done>,
+    batch: Batch,
+    /// What the batch itself has made of objects.
+    newest: HashMap<(usize, Key), Option<Arc<Object>>>,
 }
 
-impl Working {
-    /// Checks one write against the working copy and puts it there.
-    fn stage(&mut self, write: Write, revision: u64) -> Result<Arc<Event>, WriteError> {
-        let current = self.objects.get(&write.key).cloned();
+/// A write that only has to be committed.
+struct Done {
+    kind: usize,
+    event: Arc<Event>,
+    reply: oneshot::Sender<Result<Arc<Object>, WriteError>>,
+}
+
+impl Staged {
+    /// Stages what can be done, and refuses the rest.
+    fn new(inner: &Inner, jobs: Vec<Job>) -> Self {
+        let mut staged = Self {
+            done: Vec::with_capacity(jobs.len()),
+            batch: Batch {
+                revision: inner.revision,
+                records: Vec::with_capacity(jobs.len()),
+            },
+            newest: HashMap::with_capacity(jobs.len()),
+        };
+        for Job { write, reply } in jobs {
+            let kind = write.kind;
+            match staged.stage(inner, write) {
+                Ok(event) => staged.done.push(Done { kind, event, reply }),
+                Err(error) => {
+                    let _ = reply.send(Err(error));
+                }
+            }
+        }
+        staged
+    }
+
+    /// Checks one write against what there is by then.
+    fn stage(&mut self, inner: &Inner, write: Write) -> Result<Arc<Event>, WriteError> {
+        let history = inner.kinds.get(write.kind).ok_or(WriteError::Conflict)?;
+        let layout = &history.layout;
+        let place = (write.kind, write.key.clone());
+        let current = match self.newest.get(&place) {
+            Some(newest) => newest.clone(),
+            None => history.objects.get(&write.key).cloned(),
+        };
         match (write.expect, &current) {
-            (Expect::Absent, None) if self.layout.creation == Creation::Closed => {
+            (Expect::Absent, None) if layout.creation == Creation::Closed => {
                 return Err(WriteError::Terminating);
             }
             (Expect::Absent, None) => {}
@@ -369,38 +403,42 @@ impl Working {
             (Expect::Revision(expected), Some(current)) if current.revision == expected => {}
             (Expect::Revision(_), _) => return Err(WriteError::Conflict),
         }
-        let fits = write.draft.epoch() == self.layout.epoch;
-        let mut object = Arc::new(write.draft.finish(write.key.clone(), revision));
+        let revision = self.batch.revision + 1;
+        let fits = write.draft.epoch() == layout.epoch;
+        let mut object = Arc::new(write.draft.finish(write.key, revision));
         if !fits {
             // The kind was changed after the request had begun.
-            object = self.layout.read(&object);
+            object = layout.read(&object);
         }
-        if write.delete {
-            self.objects.remove_mut(&write.key);
-        } else {
-            self.objects.insert_mut(write.key, Arc::clone(&object));
-        }
-        let edge = match (&current, write.delete) {
-            (_, true) => Edge::Deleted,
-            (None, false) => Edge::Added,
-            (Some(_), false) => Edge::Modified,
+        let (edge, newest) = match (&current, write.delete) {
+            (_, true) => (Edge::Deleted, None),
+            (None, false) => (Edge::Added, Some(Arc::clone(&object))),
+            (Some(_), false) => (Edge::Modified, Some(Arc::clone(&object))),
         };
-        let previous = current.map_or(Previous::Absent, Previous::Known);
-        Ok(Arc::new(Event {
+        self.newest.insert(place, newest);
+        let event = Event {
             edge,
             object,
-            previous,
-        }))
+            previous: current.map_or(Previous::Absent, Previous::Known),
+        };
+        self.batch.revision = revision;
+        self.batch.records.push(Record {
+            kind: layout.name.clone(),
+            namespace: event.object.key.namespace.clone(),
+            name: event.object.key.name.clone(),
+            revision,
+            edge,
+            replaces: event.replaces(),
+            object: event.object.written().clone(),
+        });
+        Ok(Arc::new(event))
     }
 }
-
-type Done = (
-    usize,
-    Arc<Event>,
-    oneshot::Sender<Result<Arc<Object>, WriteError>>,
-);
 
 /// History per kind; a watcher that is further behind must list again.
 const RING_EVENTS: usize = 4096;
 /// Old versions are pinned by the history: bound them by size as well.
 const RING_BYTES: usize = 32 << 20;
+/// Of each kind: enough for the watchers that keep up.
+const FRESH_OBJECTS: usize = 64;
+const FRESH_BYTES: usize = 1 << 20;

@@ -1,11 +1,17 @@
-//! One stored object: its JSON as bytes, and the metadata that reads decide by.
+//! One stored object: its JSON, and the metadata that reads decide by.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::StoredKind;
+use super::{
+    StoredKind, lock,
+    packed::{Damaged, Packed, Text},
+};
 
 /// Where an object is: its namespace (empty for cluster-scoped kinds) and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +39,7 @@ pub(crate) struct Owner {
 }
 
 /// The part of the metadata that is kept parsed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Meta {
     pub uid: Box<str>,
     pub labels: BTreeMap<Box<str>, Box<str>>,
@@ -45,14 +51,26 @@ pub(crate) struct Meta {
 }
 
 /// One version of an object; immutable and shared.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Object {
     pub key: Key,
     pub revision: u64,
     pub meta: Meta,
-    pub bytes: Bytes,
+    packed: Packed,
     /// As it was written, where reading made something else of it. It is what the next change of its kind reads.
-    pub written: Option<Bytes>,
+    written: Option<Packed>,
+    /// As it is sent, while it is new: then whoever wrote it and all who watch want it at once.
+    fresh: Mutex<Fresh>,
+}
+
+/// What is kept of an object beside its packed form.
+#[derive(Debug, Default)]
+enum Fresh {
+    #[default]
+    Settled,
+    /// Nobody has wanted it yet: the writer has more urgent things to do.
+    Text(Text),
+    Json(Bytes),
 }
 
 impl Object {
@@ -60,76 +78,83 @@ impl Object {
     pub fn read(
         key: Key,
         revision: u64,
-        bytes: Bytes,
+        stored: &Packed,
         kind: &StoredKind,
-    ) -> Result<Self, serde_json::Error> {
-        let mut value: Value = serde_json::from_slice(&bytes)?;
-        let (mut bytes, mut written) = (bytes, None);
+    ) -> Result<Self, Damaged> {
+        let mut value: Value = serde_json::from_slice(&stored.json(revision)?)?;
+        let (mut packed, mut written) = (stored.clone(), None);
         if let Some(read) = &kind.read {
             let before = value.clone();
             read.0(&mut value);
             if value != before {
-                written = Some(bytes);
-                bytes = serde_json::to_vec(&value)?.into();
+                written = Some(packed);
+                packed = Text::new(&value).pack();
             }
         }
         Ok(Self {
             key,
             revision,
             meta: meta(&value, &kind.fields),
-            bytes,
+            packed,
             written,
+            fresh: Mutex::default(),
         })
     }
 
     /// As the backend has it.
-    pub fn written(&self) -> &Bytes {
-        self.written.as_ref().unwrap_or(&self.bytes)
+    pub fn written(&self) -> &Packed {
+        self.written.as_ref().unwrap_or(&self.packed)
     }
 
-    /// The object as a value. What is stored was written by [`Draft`], so it is JSON.
+    /// The object as it is sent.
+    pub fn json(&self) -> Bytes {
+        let mut fresh = lock(&self.fresh);
+        if let Fresh::Text(text) = &*fresh {
+            *fresh = Fresh::Json(text.at(self.revision).into());
+        }
+        if let Fresh::Json(json) = &*fresh {
+            return json.clone();
+        }
+        drop(fresh);
+        // It was packed here, or read as a whole when it was loaded.
+        self.packed.json(self.revision).unwrap_or_default().into()
+    }
+
+    /// How long [`Self::json`] is.
+    pub fn json_len(&self) -> usize {
+        self.packed.len_at(self.revision)
+    }
+
+    /// How much is kept of it.
+    pub fn size(&self) -> usize {
+        self.packed.as_bytes().len()
+    }
+
+    /// From now on it is unpacked for whoever wants it.
+    pub fn settle(&self) {
+        *lock(&self.fresh) = Fresh::Settled;
+    }
+
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
+        serde_json::from_slice(&self.json()).unwrap_or(Value::Null)
     }
 }
 
-/// An object that only lacks its revision: serialised around the place where it goes.
+/// An object that only lacks its revision.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    head: Vec<u8>,
-    tail: Vec<u8>,
+    text: Text,
+    packed: Packed,
     meta: Meta,
     epoch: u64,
 }
 
 impl Draft {
     pub fn new(value: &Value, fields: &[String]) -> Self {
-        let empty = Map::new();
-        let object = value.as_object().unwrap_or(&empty);
-        let mut head = b"{".to_vec();
-        for name in ["apiVersion", "kind"] {
-            if let Some(value) = object.get(name) {
-                head.extend_from_slice(format!("\"{name}\":{value},").as_bytes());
-            }
-        }
-        head.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
-        let mut tail = b"\"".to_vec();
-        let metadata = object.get("metadata").and_then(Value::as_object);
-        for (name, value) in metadata.unwrap_or(&empty) {
-            if name != "resourceVersion" {
-                member(&mut tail, name, value);
-            }
-        }
-        tail.push(b'}');
-        for (name, value) in object {
-            if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-                member(&mut tail, name, value);
-            }
-        }
-        tail.push(b'}');
+        let text = Text::new(value);
         Self {
-            head,
-            tail,
+            packed: text.pack(),
+            text,
             meta: meta(value, fields),
             epoch: 0,
         }
@@ -146,31 +171,19 @@ impl Draft {
     }
 
     pub fn len(&self) -> usize {
-        self.head.len() + self.tail.len()
+        self.text.len()
     }
 
     pub fn finish(self, key: Key, revision: u64) -> Object {
-        let revision_text = revision.to_string();
-        let mut bytes = Vec::with_capacity(self.len() + revision_text.len());
-        bytes.extend_from_slice(&self.head);
-        bytes.extend_from_slice(revision_text.as_bytes());
-        bytes.extend_from_slice(&self.tail);
         Object {
             key,
             revision,
             meta: self.meta,
-            bytes: bytes.into(),
+            packed: self.packed,
             written: None,
+            fresh: Mutex::new(Fresh::Text(self.text)),
         }
     }
-}
-
-fn member(out: &mut Vec<u8>, name: &str, value: &Value) {
-    out.push(b',');
-    // Writing JSON into a vector cannot fail: there is no I/O, and keys of a value are strings.
-    let _ = serde_json::to_writer(&mut *out, name);
-    out.push(b':');
-    let _ = serde_json::to_writer(&mut *out, value);
 }
 
 fn meta(value: &Value, fields: &[String]) -> Meta {
@@ -204,16 +217,13 @@ fn meta(value: &Value, fields: &[String]) -> Meta {
 
 fn owner(reference: &Value) -> Owner {
     let text = |name: &str| {
-        reference
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .into()
+        let value = reference.get(name).and_then(Value::as_str);
+        value.unwrap_or_default()
     };
     Owner {
-        uid: text("uid"),
-        api_version: text("apiVersion"),
-        kind: text("kind"),
+        uid: text("uid").into(),
+        api_version: text("apiVersion").into(),
+        kind: text("kind").into(),
         block: reference.get("blockOwnerDeletion") == Some(&Value::Bool(true)),
     }
 }

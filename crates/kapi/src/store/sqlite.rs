@@ -6,19 +6,20 @@
 
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
-use rusqlite::{Connection, ErrorCode, Row, Transaction, params};
+use rusqlite::{Connection, ErrorCode, Row, params};
 
 use super::{
     Edge,
     backend::{Backend, BackendError, Batch, Loaded, Record, Superseded},
+    packed::Packed,
     seal::Sealer,
 };
 
 /// The tables were never made.
 const NO_FORMAT: i64 = 0;
 
-/// Counts up when the tables are laid out in another way.
-const FORMAT: i64 = 1;
+/// Counts up when what is written cannot be read by an older version: since 2, objects are compressed.
+const FORMAT: i64 = 2;
 
 pub(crate) struct Sqlite {
     connection: Connection,
@@ -37,7 +38,7 @@ impl Sqlite {
         };
         let connection = Connection::open(path).map_err(|e| unreadable(e.to_string()))?;
         let format = format_of(&connection).map_err(|error| unreadable(error.to_string()))?;
-        if !matches!(format, NO_FORMAT | FORMAT) {
+        if !(NO_FORMAT..=FORMAT).contains(&format) {
             return Err(unreadable(format!(
                 "its format is {format} and this windlass knows {FORMAT}: use the windlass that wrote it"
             )));
@@ -78,12 +79,14 @@ impl Sqlite {
             ))
         };
         let (kind, namespace, name, revision, edge, data) = read().map_err(failed)?;
+        let place = place(&kind, &namespace, &name);
         let bytes = if sealed(&kind) {
-            self.sealer
-                .unseal(&place(&kind, &namespace, &name), &data)?
+            self.sealer.unseal(&place, &data)?
         } else {
             data
         };
+        let object = Packed::stored(&bytes)
+            .map_err(|error| BackendError::Corrupt(format!("{place}: {error}")))?;
         Ok(Record {
             kind: kind.into(),
             namespace: namespace.into(),
@@ -95,7 +98,7 @@ impl Sqlite {
                 _ => Edge::Deleted,
             },
             replaces: None,
-            bytes: bytes.into(),
+            object,
         })
     }
 
@@ -110,6 +113,60 @@ impl Sqlite {
     }
 }
 
+impl Sqlite {
+    fn run(&self, statement: &str) -> Result<(), BackendError> {
+        let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
+        statement.execute([]).map(drop).map_err(failed)
+    }
+
+    /// Does the work of a transaction that has begun. Returns how many superseded versions are gone.
+    fn write(&self, batch: &Batch) -> Result<usize, BackendError> {
+        let mut put = self
+            .connection
+            .prepare_cached(
+                "INSERT INTO history (revision, kind, namespace, name, edge, data) VALUES (?, ?, ?, ?, ?, ?)",
+            )
+            .map_err(failed)?;
+        for record in &batch.records {
+            let sealed_bytes;
+            let data: &[u8] = if sealed(&record.kind) {
+                let place = place(&record.kind, &record.namespace, &record.name);
+                sealed_bytes = self.sealer.seal(&place, record.object.as_bytes())?;
+                &sealed_bytes
+            } else {
+                record.object.as_bytes()
+            };
+            let (kind, namespace, name) = (&*record.kind, &*record.namespace, &*record.name);
+            let (revision, edge) = (signed(record.revision), number_of(record.edge));
+            put.execute(params![revision, kind, namespace, name, edge, data])
+                .map_err(failed)?;
+        }
+        let trimmed = if self.commits_since_trim + 1 >= TRIM_EVERY {
+            self.trim(batch.revision)?
+        } else {
+            0
+        };
+        self.run("COMMIT")?;
+        Ok(trimmed)
+    }
+
+    /// Deletes the versions that no watch may ask for any more. Returns how many entries of the queue are done with.
+    fn trim(&self, revision: u64) -> Result<usize, BackendError> {
+        let oldest = revision.saturating_sub(LOG_EVENTS);
+        let mut delete = self
+            .connection
+            .prepare_cached("DELETE FROM history WHERE revision = ?")
+            .map_err(failed)?;
+        let mut done = 0;
+        let old = |entry: &&Superseded| entry.since <= oldest;
+        for entry in self.superseded.iter().take_while(old) {
+            delete.execute([signed(entry.revision)]).map_err(failed)?;
+            done += 1;
+        }
+        Ok(done)
+    }
+}
+
 impl Backend for Sqlite {
     fn load(&mut self) -> Result<Loaded, BackendError> {
         let records = self.records(
@@ -121,34 +178,15 @@ impl Backend for Sqlite {
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), BackendError> {
-        let transaction = self.connection.transaction().map_err(failed)?;
-        {
-            let mut put = transaction
-                .prepare_cached(
-                    "INSERT INTO history (revision, kind, namespace, name, edge, data) VALUES (?, ?, ?, ?, ?, ?)",
-                )
-                .map_err(failed)?;
-            for record in &batch.records {
-                let sealed_bytes;
-                let data: &[u8] = if sealed(&record.kind) {
-                    let place = place(&record.kind, &record.namespace, &record.name);
-                    sealed_bytes = self.sealer.seal(&place, &record.bytes)?;
-                    &sealed_bytes
-                } else {
-                    &record.bytes
-                };
-                let (kind, namespace, name) = (&*record.kind, &*record.namespace, &*record.name);
-                let (revision, edge) = (signed(record.revision), number_of(record.edge));
-                put.execute(params![revision, kind, namespace, name, edge, data])
-                    .map_err(failed)?;
+        self.run("BEGIN")?;
+        let trimmed = match self.write(batch) {
+            Ok(trimmed) => trimmed,
+            Err(error) => {
+                // Some errors have rolled it back already.
+                let _ = self.run("ROLLBACK");
+                return Err(error);
             }
-        }
-        let trimmed = if self.commits_since_trim + 1 >= TRIM_EVERY {
-            trim(&transaction, &self.superseded, batch.revision)?
-        } else {
-            0
         };
-        transaction.commit().map_err(failed)?;
         self.superseded.drain(..trimmed);
         self.superseded
             .extend(batch.records.iter().flat_map(Superseded::by));
@@ -157,30 +195,14 @@ impl Backend for Sqlite {
     }
 }
 
-/// Deletes the versions that no watch may ask for any more. Returns how many entries of the queue are done with.
-fn trim(
-    transaction: &Transaction<'_>,
-    superseded: &VecDeque<Superseded>,
-    revision: u64,
-) -> Result<usize, BackendError> {
-    let oldest = revision.saturating_sub(LOG_EVENTS);
-    let mut delete = transaction
-        .prepare_cached("DELETE FROM history WHERE revision = ?")
-        .map_err(failed)?;
-    let mut done = 0;
-    for entry in superseded.iter().take_while(|entry| entry.since <= oldest) {
-        delete.execute([signed(entry.revision)]).map_err(failed)?;
-        done += 1;
-    }
-    Ok(done)
-}
-
 /// How the tables are laid out. Reads only.
 fn format_of(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    // Nobody else may write here in any case, and then no commit has to ask for locks.
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.execute_batch(&format!(
@@ -244,7 +266,7 @@ mod tests {
                 revision,
                 edge,
                 replaces,
-                bytes: bytes::Bytes::from_static(b"{}"),
+                object: Packed::stored(b"{}").unwrap(),
             })
             .collect();
         Batch {

@@ -221,6 +221,37 @@ pub(crate) async fn closed(directory: &Path) {
     within("closed", gone).await;
 }
 
+/// Rewrites the stored objects of a kind as versions before format 2 wrote them: as JSON.
+pub(crate) fn rewrite(directory: &Path, kind: &str, edit: impl Fn(String) -> String) {
+    let database = rusqlite::Connection::open(directory.join("state.db")).unwrap();
+    let rows: Vec<(i64, Vec<u8>)> = database
+        .prepare("SELECT revision, data FROM history WHERE kind = ?1")
+        .unwrap()
+        .query_map([kind], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert!(!rows.is_empty());
+    for (revision, data) in rows {
+        let data = edit(json_of(&data, revision)).into_bytes();
+        let sql = "UPDATE history SET data = ?1 WHERE revision = ?2";
+        database.execute(sql, (data, revision)).unwrap();
+    }
+    database.pragma_update(None, "user_version", 1).unwrap();
+}
+
+/// The JSON of what is stored: as it is, or a mark, the place of the revision, the length, and a block of LZ4.
+fn json_of(stored: &[u8], revision: i64) -> String {
+    if stored[0] == b'{' {
+        return String::from_utf8(stored.to_vec()).unwrap();
+    }
+    let number = |at: usize| u32::from_le_bytes(stored[at..at + 4].try_into().unwrap()) as usize;
+    let text = lz4_flex::block::decompress(&stored[9..], number(5)).unwrap();
+    let mut text = String::from_utf8(text).unwrap();
+    text.insert_str(number(1), &revision.to_string());
+    text
+}
+
 /// The variables that tell a killed process its directory, and which of its lives this is.
 const DIRECTORY: &str = "KAPI_DIRECTORY";
 const ROUND: &str = "KAPI_ROUND";

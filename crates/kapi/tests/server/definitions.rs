@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::client::{Api, MAPS, closed, killed, tell, to_be_killed};
+use crate::client::{Api, MAPS, closed, killed, rewrite, tell, to_be_killed};
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_served_as_soon_as_it_is_registered() {
@@ -643,15 +643,8 @@ async fn a_stored_definition_that_cannot_be_served_says_why() {
     }
     drop(Api::open(directory.path()).await);
     let replace = |from: &str, to: &str| {
-        let database = rusqlite::Connection::open(directory.path().join("state.db")).unwrap();
-        let changed = database
-            .execute(
-                "UPDATE history SET data = CAST(REPLACE(CAST(data AS TEXT), ?1, ?2) AS BLOB) \
-                 WHERE kind = 'customresourcedefinitions.apiextensions.k8s.io' AND name = 'gadgets.example.org'",
-                [from, to],
-            )
-            .unwrap();
-        assert!(changed > 0);
+        let kind = "customresourcedefinitions.apiextensions.k8s.io";
+        rewrite(directory.path(), kind, |json| json.replace(from, to));
     };
     let (good, bad) = ("\"integer\",\"minimum\"", "\"quantum\",\"minimum\"");
     closed(directory.path()).await;

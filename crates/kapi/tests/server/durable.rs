@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::client::{closed, killed, open, reopen, tell, to_be_killed};
+use crate::client::{closed, killed, open, reopen, rewrite, tell, to_be_killed};
 
 fn maps(server: &Server) -> Api<ConfigMap> {
     Api::namespaced(Client::new(server.router(), "default"), "default")
@@ -103,6 +103,31 @@ async fn secrets_are_sealed_on_disk() {
     fs::remove_file(directory.path().join("secrets.key")).unwrap();
     let error = reopen(directory.path()).await.unwrap_err().to_string();
     assert!(error.contains("secrets.key"), "{error}");
+}
+
+/// Until format 2 objects were stored as JSON.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_of_an_older_windlass_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = {
+        let server = open(directory.path()).await.unwrap();
+        let maps = maps(&server);
+        for name in ["one", "two"] {
+            maps.create(&PostParams::default(), &map(name))
+                .await
+                .unwrap();
+        }
+        maps.list(&ListParams::default()).await.unwrap()
+    };
+    drop(reopen(directory.path()).await.unwrap());
+    closed(directory.path()).await;
+    rewrite(directory.path(), "configmaps", |json| {
+        assert!(json.starts_with(r#"{"apiVersion":"v1","kind":"ConfigMap""#));
+        json
+    });
+    let server = open(directory.path()).await.unwrap();
+    let after = maps(&server).list(&ListParams::default()).await.unwrap();
+    assert_eq!(after.items, before.items);
 }
 
 #[tokio::test(flavor = "multi_thread")]
