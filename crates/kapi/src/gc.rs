@@ -52,10 +52,10 @@ struct Collector {
     position: u64,
     /// How many kinds there were.
     kinds: usize,
-    existing: HashMap<Box<str>, Place>,
-    dependents: HashMap<Box<str>, HashSet<Place>>,
+    existing: HashMap<Arc<str>, Place>,
+    dependents: HashMap<Arc<str>, HashSet<Place>>,
     /// Owners that were seen to go: so they are known to be gone, even when their kind is not served any more.
-    gone: HashSet<Box<str>>,
+    gone: HashSet<Arc<str>>,
     marked: BTreeSet<Place>,
 }
 
@@ -100,7 +100,10 @@ impl Collector {
         }
         events.retain(|(_, event)| event.object.revision <= revision);
         events.sort_by_key(|(_, event)| event.object.revision);
+        // Many objects have one namespace.
+        let mut touched = HashSet::new();
         for (kind, event) in events {
+            touched.insert((kind, event.object.key.namespace.clone()));
             let place = (kind, event.object.key.clone());
             if event.edge == Edge::Deleted {
                 self.forget(api, &place, &event.object);
@@ -108,6 +111,7 @@ impl Collector {
                 self.learn(api, place, &event.object);
             }
         }
+        self.mark_all_holders(api, touched);
         self.position = revision;
     }
 
@@ -115,11 +119,14 @@ impl Collector {
         *self = Self::default();
         self.position = api.store.revision();
         self.kinds = api.store.kinds();
+        let mut touched = HashSet::new();
         for kind in 0..self.kinds {
             for object in api.store.snapshot(kind).objects.values() {
+                touched.insert((kind, object.key.namespace.clone()));
                 self.learn(api, (kind, object.key.clone()), object);
             }
         }
+        self.mark_all_holders(api, touched);
     }
 
     fn learn(&mut self, api: &Api, place: Place, object: &Object) {
@@ -128,7 +135,6 @@ impl Collector {
             let dependents = self.dependents.entry(owner.uid.clone()).or_default();
             dependents.insert(place.clone());
         }
-        self.mark_holders(api, &place);
         if !object.meta.owners.is_empty() || object.meta.deleting || is_definition(api, &place) {
             self.marked.insert(place);
         }
@@ -153,15 +159,20 @@ impl Collector {
             self.marked.extend(dependents.iter().cloned());
             self.gone.insert(object.meta.uid.clone());
         }
-        self.mark_holders(api, place);
         if is_definition(api, place) {
             self.marked.insert(place.clone());
         }
     }
 
+    fn mark_all_holders(&mut self, api: &Api, touched: HashSet<(usize, Arc<str>)>) {
+        for (kind, namespace) in touched {
+            self.mark_holders(api, kind, &namespace);
+        }
+    }
+
     /// What goes when its objects are gone: a namespace, and the definition of a kind.
-    fn mark_holders(&mut self, api: &Api, place: &Place) {
-        let custom = api.registry.of_stored(place.0);
+    fn mark_holders(&mut self, api: &Api, kind: usize, namespace: &str) {
+        let custom = api.registry.of_stored(kind);
         if let Some(resource) = custom.filter(|resource| resource.terminating)
             && let Some(definitions) = api.registry.of_form(Form::Definition)
         {
@@ -171,7 +182,7 @@ impl Collector {
         let Some(namespaces) = api.registry.of_form(Form::Namespace) else {
             return;
         };
-        let key = Key::new("", &place.1.namespace);
+        let key = Key::new("", namespace);
         let found = api.store.object(namespaces.stored, &key);
         if found.is_some_and(|namespace| namespace.meta.deleting) {
             self.marked.insert((namespaces.stored, key));

@@ -19,7 +19,7 @@ pub(crate) struct Served {
     pub name: String,
     /// It is part of this program.
     pub own: bool,
-    uid: Box<str>,
+    uid: Arc<str>,
     spec: Value,
     names: Value,
     /// Why nothing is.

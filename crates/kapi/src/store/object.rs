@@ -32,7 +32,7 @@ impl Key {
 /// A reference to the owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
-    pub uid: Box<str>,
+    pub uid: Arc<str>,
     pub api_version: Box<str>,
     pub kind: Box<str>,
     pub block: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Owner {
 /// The part of the metadata that is kept parsed.
 #[derive(Debug, Clone)]
 pub(crate) struct Meta {
-    pub uid: Box<str>,
+    pub uid: Arc<str>,
     pub labels: BTreeMap<Box<str>, Box<str>>,
     /// Values of the kind's selectable fields, in its order; an absent field is empty.
     pub fields: Box<[Box<str>]>,
