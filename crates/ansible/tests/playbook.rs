@@ -57,10 +57,12 @@ impl Place {
             home: at("home"),
             events: at("events.jsonl"),
             log: at("log"),
-            environment: [(
-                "ANSIBLE_PYTHON_INTERPRETER".to_owned(),
-                "/usr/bin/python3".to_owned(),
-            )]
+            environment: [
+                ("ANSIBLE_PYTHON_INTERPRETER", "/usr/bin/python3".to_owned()),
+                // What a killed module leaves goes with the directory.
+                ("TMPDIR", directory.path().display().to_string()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
             .into(),
             ..PlaybookRun::default()
         };

@@ -26,6 +26,8 @@ struct Network {
     host: Sshd,
     /// Its files; its name has a blank, as a person's directory may have.
     directory: tempfile::TempDir,
+    /// The bastion's own.
+    _files: tempfile::TempDir,
     port: u16,
 }
 
@@ -71,12 +73,12 @@ impl Network {
                     .spawn();
                 let mut served = served.expect("nsenter");
                 thread::spawn(move || served.wait());
-                let _ = &files;
             }
         });
         Self {
             host,
             directory,
+            _files: files,
             port,
         }
     }

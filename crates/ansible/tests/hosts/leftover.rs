@@ -18,10 +18,11 @@ const PLAYBOOK: &str = "
   tasks: [{name: Hang, shell: 'echo $$ > {{ playbook_dir }}/pid; exec sleep 600'}]
 ";
 
-/// The host has processes of its own: other tests run modules on this machine.
+/// The host has processes of its own: other tests run modules on this machine. What a killed module leaves goes with it.
 async fn host() -> Sshd {
     Sshd::with(Setup {
         namespaces: &["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"],
+        prepare: "echo SetEnv TMPDIR=$1 >> $1/conf".to_owned(),
         ..Setup::default()
     })
     .await
