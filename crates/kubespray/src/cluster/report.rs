@@ -153,6 +153,9 @@ pub async fn publish_invalid(invalid: &InvalidObject, context: &Context) -> Resu
 pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
     let generation = cluster.metadata.generation;
+    if matches!(view.decision, Decision::AwaitPlaybooks(None)) && was_told(&status, generation) {
+        return status;
+    }
     let summary = summary(view);
     let mut conditions = Conditions::new(&status.conditions, generation, view.now);
     conditions.summarise(&summary);
@@ -186,6 +189,16 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     status.observed_generation =
         conditions::observed_generation(status.observed_generation, generation, summary.standing);
     status
+}
+
+/// Whether the playbooks were there once, and it was said of this generation what is missing since. Who takes over has to
+/// bring them again, which changes nothing of that.
+fn was_told(status: &ClusterStatus, generation: Option<i64>) -> bool {
+    status.conditions.iter().any(|condition| {
+        condition.type_ == conditions::READY
+            && condition.observed_generation == generation
+            && matches!(&*condition.reason, "WaitingForHosts" | "InvalidSpec")
+    })
 }
 
 fn failing(cluster: &Cluster, error: &Error) -> ClusterStatus {

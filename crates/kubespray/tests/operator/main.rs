@@ -56,6 +56,26 @@ async fn a_cluster_with_its_hosts_gets_a_run() {
     assert_eq!(world.events("Creating").await.len(), 1);
 }
 
+/// A new leader brings the playbooks again. What it waits for was told by the one before.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_over_does_not_tell_again_what_was_told() {
+    let mut world = World::start().await;
+    world.cluster("first", json!({})).await;
+    let waits = |c: &Cluster| is(c, "Reconciling", "WaitingForHosts");
+    world.until("first", "waits", waits).await;
+    world.take_over().await;
+    world.node("worker-1", "worker", "10.0.0.2").await;
+    let counts = |c: &Cluster| {
+        let nodes = c.status.as_ref().and_then(|status| status.nodes.as_ref());
+        nodes.is_some_and(|nodes| nodes.total == 1)
+    };
+    world.until("first", "counts", counts).await;
+    for reason in ["FetchingPlaybooks", "WaitingForHosts"] {
+        let told = world.events(reason).await;
+        assert_eq!(told.len(), 1, "{reason}: {told:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_and_failure_of_the_run_are_shown_on_the_cluster() {
     let world = World::start().await;

@@ -1,6 +1,6 @@
 //! The reconcilers, the embedded API, and a runner that does nothing.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use api::{Cluster, ClusterNode, Run};
 use controller::Shutdown;
@@ -13,6 +13,7 @@ use kube::{
 };
 use kubespray::{Options, supervisor::Command};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tower::Layer;
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
@@ -23,6 +24,7 @@ pub struct World {
     /// As the operator reaches the API.
     pub faulty: Client,
     shutdown: Shutdown,
+    operator: JoinHandle<()>,
     pub data: tempfile::TempDir,
 }
 
@@ -46,25 +48,22 @@ impl World {
             .await
             .unwrap();
         let shutdown = Shutdown::default();
-        let options = Options {
-            data_dir: data.path().to_owned(),
-            runner: Command {
-                program: "/bin/sleep".into(),
-                arguments: vec!["0".into()],
-            },
-            concurrency: 4,
-        };
-        tokio::spawn(kubespray::operate(
-            faulty.clone(),
-            options,
-            shutdown.clone(),
-        ));
+        let operator = operate(&faulty, data.path(), &shutdown);
         Self {
             client,
             faulty,
             shutdown,
+            operator,
             data,
         }
+    }
+
+    /// Ends the operator, and starts another one.
+    pub async fn take_over(&mut self) {
+        self.shutdown.trigger();
+        (&mut self.operator).await.unwrap();
+        self.shutdown = Shutdown::default();
+        self.operator = operate(&self.faulty, self.data.path(), &self.shutdown);
     }
 
     pub async fn apply<K>(&self, name: &str, object: Value)
@@ -210,6 +209,22 @@ impl World {
             .filter_map(|event| event.note)
             .collect()
     }
+}
+
+fn operate(client: &Client, data: &Path, shutdown: &Shutdown) -> JoinHandle<()> {
+    let options = Options {
+        data_dir: data.to_owned(),
+        runner: Command {
+            program: "/bin/sleep".into(),
+            arguments: vec!["0".into()],
+        },
+        concurrency: 4,
+    };
+    tokio::spawn(kubespray::operate(
+        client.clone(),
+        options,
+        shutdown.clone(),
+    ))
 }
 
 impl Drop for World {
