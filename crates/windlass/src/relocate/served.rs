@@ -3,12 +3,16 @@
 use anyhow::Context;
 use kubespray::Problem;
 use serde_json::Value;
+use tokio::time::{Duration, Instant, sleep};
 
 use super::{
     graph::Graph,
     side::{Item, Kind, Side},
 };
 
+/// How far the schemas that an API server tells may lag behind those that it serves.
+const LAG: Duration = Duration::from_secs(3);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// What installs them.
 const INSTALL: &str = "windlass crds | kubectl apply --server-side -f -";
 
@@ -28,11 +32,23 @@ pub(super) async fn missing(target: &Side) -> anyhow::Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// The fields that are not there, and the kinds of which nobody tells.
+/// The fields that are not there, and the kinds of which nobody tells. Who has just installed the newer kinds is not
+/// refused: an API server takes a moment to tell their fields.
 pub(super) async fn older(
     target: &Side,
     graph: &Graph,
 ) -> anyhow::Result<(Vec<Problem>, Vec<String>)> {
+    let deadline = Instant::now() + LAG;
+    loop {
+        let found = told(target, graph).await?;
+        if found.0.is_empty() || Instant::now() >= deadline {
+            return Ok(found);
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn told(target: &Side, graph: &Graph) -> anyhow::Result<(Vec<Problem>, Vec<String>)> {
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     for kind in ours() {
         match schema(target, kind).await? {

@@ -156,6 +156,41 @@ async fn kinds_there_that_lack_a_field_are_refused_before_anything_is_written() 
     }
 }
 
+/// An API server serves new fields a moment before it tells of them.
+#[tokio::test]
+async fn kinds_there_that_were_just_renewed_are_taken() {
+    let (here, there) = (Server::start().await, Server::start().await);
+    populate(&here.client(), TEAM).await;
+    make_namespace(&there.client(), TEAM).await;
+    let stale = Arc::new(AtomicUsize::new(2));
+    let tell = {
+        let stale = Arc::clone(&stale);
+        move |request: Request, next: Next| {
+            let is_asked = request.uri().path().starts_with("/openapi/v3/apis/");
+            let left = |left: usize| left.checked_sub(1);
+            let is_stale = is_asked
+                && stale
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left)
+                    .is_ok();
+            async move {
+                let answer = next.run(request).await;
+                if !is_stale {
+                    return answer;
+                }
+                let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+                let text = String::from_utf8(body.to_vec()).unwrap();
+                text.replace("\"user\":", "\"login\":").into_response()
+            }
+        }
+    };
+    let router = there.api.router().layer(axum::middleware::from_fn(tell));
+    let client = Client::new(router, "default");
+    let target = Side::find(client, TEAM).await.unwrap();
+    let planned = plan(&here.side(TEAM).await, &target, &wish()).await;
+    assert_eq!(planned.unwrap().outcome, Outcome::Planned);
+    assert_eq!(stale.load(Ordering::SeqCst), 0);
+}
+
 /// A kubeconfig for a server, with an authority and a token instead of what the server's own one has.
 fn kubeconfig(directory: &Path, server: &str, authority: &Value) -> PathBuf {
     let file = directory.join("kubeconfig");
