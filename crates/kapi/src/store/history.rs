@@ -41,7 +41,7 @@ pub(super) struct History {
     pub ring: VecDeque<Arc<Event>>,
     /// What the ring holds.
     bytes: usize,
-    fresh: Fresh,
+    newest: Newest,
     /// The oldest revision after which every event is in the ring.
     pub floor: u64,
     pub changed: watch::Sender<u64>,
@@ -76,18 +76,18 @@ impl Layout {
     }
 }
 
-/// The newest objects, which are kept as they are sent, beside as they are stored.
+/// The newest objects: those that are kept as they are sent, beside as they are stored.
 #[derive(Default)]
-struct Fresh {
+struct Newest {
     objects: VecDeque<Arc<Object>>,
     bytes: usize,
 }
 
-impl Fresh {
+impl Newest {
     fn push(&mut self, object: &Arc<Object>) {
         self.bytes += object.json_len();
         self.objects.push_back(Arc::clone(object));
-        while self.objects.len() > FRESH_OBJECTS || self.bytes > FRESH_BYTES {
+        while self.objects.len() > NEWEST_OBJECTS || self.bytes > NEWEST_BYTES {
             let Some(object) = self.objects.pop_front() else {
                 return;
             };
@@ -109,7 +109,7 @@ impl History {
             objects: Objects::default(),
             ring: VecDeque::new(),
             bytes: 0,
-            fresh: Fresh::default(),
+            newest: Newest::default(),
             floor,
             changed: watch::Sender::new(revision),
         }
@@ -129,7 +129,7 @@ impl History {
 
     fn push(&mut self, event: Arc<Event>) {
         self.bytes += event.object.size();
-        self.fresh.push(&event.object);
+        self.newest.push(&event.object);
         self.ring.push_back(event);
         while self.ring.len() > RING_EVENTS || (self.bytes > RING_BYTES && self.ring.len() > 1) {
             if let Some(event) = self.ring.pop_front() {
@@ -198,7 +198,7 @@ impl History {
             .collect();
         Self {
             bytes: ring.iter().map(|event| event.object.size()).sum(),
-            fresh: Fresh::default(),
+            newest: Newest::default(),
             layout: Arc::new(layout),
             objects,
             ring,
@@ -352,7 +352,7 @@ struct Staged {
     done: Vec<Done>,
     batch: Batch,
     /// What the batch itself has made of objects.
-    newest: HashMap<(usize, Key), Option<Arc<Object>>>,
+    objects: HashMap<(usize, Key), Option<Arc<Object>>>,
 }
 
 /// A write that only has to be committed.
@@ -371,7 +371,7 @@ impl Staged {
                 revision: inner.revision,
                 records: Vec::with_capacity(jobs.len()),
             },
-            newest: HashMap::with_capacity(jobs.len()),
+            objects: HashMap::with_capacity(jobs.len()),
         };
         for Job { write, reply } in jobs {
             let kind = write.kind;
@@ -390,8 +390,8 @@ impl Staged {
         let history = inner.kinds.get(write.kind).ok_or(WriteError::Conflict)?;
         let layout = &history.layout;
         let place = (write.kind, write.key.clone());
-        let current = match self.newest.get(&place) {
-            Some(newest) => newest.clone(),
+        let current = match self.objects.get(&place) {
+            Some(staged) => staged.clone(),
             None => history.objects.get(&write.key).cloned(),
         };
         match (write.expect, &current) {
@@ -410,12 +410,12 @@ impl Staged {
             // The kind was changed after the request had begun.
             object = layout.read(&object);
         }
-        let (edge, newest) = match (&current, write.delete) {
+        let (edge, left) = match (&current, write.delete) {
             (_, true) => (Edge::Deleted, None),
             (None, false) => (Edge::Added, Some(Arc::clone(&object))),
             (Some(_), false) => (Edge::Modified, Some(Arc::clone(&object))),
         };
-        self.newest.insert(place, newest);
+        self.objects.insert(place, left);
         let event = Event {
             edge,
             object,
@@ -440,5 +440,5 @@ const RING_EVENTS: usize = 4096;
 /// Old versions are pinned by the history: bound them by size as well.
 const RING_BYTES: usize = 32 << 20;
 /// Of each kind: enough for the watchers that keep up.
-const FRESH_OBJECTS: usize = 64;
-const FRESH_BYTES: usize = 1 << 20;
+const NEWEST_OBJECTS: usize = 64;
+const NEWEST_BYTES: usize = 1 << 20;

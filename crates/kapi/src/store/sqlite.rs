@@ -324,4 +324,26 @@ mod tests {
         let since = u64::try_from(loaded.history.len() - old.len()).unwrap();
         assert_eq!(since, last - loaded.floor, "no gap since the floor");
     }
+
+    #[test]
+    fn a_commit_that_does_not_fit_is_undone_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name| directory.path().join(name);
+        let mut backend = Sqlite::open(&path("state.db"), &path("secrets.key")).unwrap();
+        backend.load().unwrap();
+        let pages = |backend: &Sqlite, most: u32| {
+            let set = |_: &Row<'_>| Ok(());
+            let pragma = format!("PRAGMA max_page_count = {most}");
+            backend.connection.query_row(&pragma, [], set).unwrap();
+        };
+        let versions = |from: u64, to: u64| {
+            batch((from..=to).map(|revision| (revision, "one", Edge::Modified, None)))
+        };
+        pages(&backend, 4);
+        let error = backend.commit(&versions(2, 2000)).unwrap_err();
+        assert!(matches!(error, BackendError::Full), "{error}");
+        pages(&backend, 1000);
+        backend.commit(&versions(2, 3)).unwrap();
+        assert_eq!(backend.load().unwrap().revision, 3);
+    }
 }
