@@ -170,8 +170,10 @@ async fn crowd(client: &Client) -> Result<()> {
         change("a", json!({"size": 1 + round % 2})).await?;
         send(client, "get", &format!("{path}?limit=1"), &Value::Null).await?;
     }
-    for round in 0..CHANGES {
-        let filling = round.to_string().repeat(CHANGE_BYTES);
+    for _ in 0..CHANGES {
+        // What is kept is compressed: only what never repeats fills it.
+        let digits = std::iter::repeat_with(|| uuid::Uuid::new_v4().simple().to_string());
+        let filling: String = digits.take(CHANGE_BYTES / 32).collect();
         change("b", json!({"free": {"filling": filling}})).await?;
     }
     let path = format!("/api/v1/namespaces/{namespace}");
