@@ -22,7 +22,7 @@ use crate::{
         update::finished,
         write::draft,
     },
-    store::{Edge, Events, Expect, Key, Object, Write},
+    store::{Edge, Events, Expect, Key, Object, Owner, Previous, Write},
 };
 
 type Place = (usize, Key);
@@ -107,9 +107,12 @@ impl Collector {
             let place = (kind, event.object.key.clone());
             if event.edge == Edge::Deleted {
                 self.forget(api, &place, &event.object);
-            } else {
-                self.learn(api, place, &event.object);
+                continue;
             }
+            if let Previous::Known(previous) = &event.previous {
+                self.compare(&place, previous, &event.object);
+            }
+            self.learn(api, place, &event.object);
         }
         self.mark_all_holders(api, touched);
         self.position = revision;
@@ -144,16 +147,7 @@ impl Collector {
         // The same name may have been made anew with another uid.
         self.existing.remove(&object.meta.uid);
         for owner in &object.meta.owners {
-            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
-                dependents.remove(place);
-                if dependents.is_empty() {
-                    self.dependents.remove(&owner.uid);
-                    self.gone.remove(&owner.uid);
-                }
-            }
-            if let Some(owner) = self.existing.get(&owner.uid) {
-                self.marked.insert(owner.clone());
-            }
+            self.release(place, &owner.uid);
         }
         if let Some(dependents) = self.dependents.get(&object.meta.uid) {
             self.marked.extend(dependents.iter().cloned());
@@ -161,6 +155,36 @@ impl Collector {
         }
         if is_definition(api, place) {
             self.marked.insert(place.clone());
+        }
+    }
+
+    /// Notes which owners an object does not have any more, or does not block any more.
+    fn compare(&mut self, place: &Place, before: &Object, now: &Object) {
+        for owner in &before.meta.owners {
+            let kept = now.meta.owners.iter().find(|kept| kept.uid == owner.uid);
+            match kept {
+                None => self.release(place, &owner.uid),
+                Some(kept) if kept.block != owner.block => self.mark_owner(&owner.uid),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// An object depends no longer on an owner, which may have waited for that.
+    fn release(&mut self, place: &Place, owner: &str) {
+        if let Some(dependents) = self.dependents.get_mut(owner) {
+            dependents.remove(place);
+            if dependents.is_empty() {
+                self.dependents.remove(owner);
+                self.gone.remove(owner);
+            }
+        }
+        self.mark_owner(owner);
+    }
+
+    fn mark_owner(&mut self, uid: &str) {
+        if let Some(owner) = self.existing.get(uid) {
+            self.marked.insert(owner.clone());
         }
     }
 
@@ -202,10 +226,9 @@ impl Collector {
             return Ok(());
         };
         if object.meta.deleting {
-            let has = |wanted: &str| object.meta.finalizers.iter().any(|f| **f == *wanted);
-            if has(ORPHAN) {
+            if has_finalizer(&object, ORPHAN) {
                 self.orphan(api, kind, &object).await?;
-            } else if has(FOREGROUND) {
+            } else if has_finalizer(&object, FOREGROUND) {
                 self.foreground(api, kind, &object).await?;
             }
             return match form {
@@ -214,28 +237,61 @@ impl Collector {
                 _ => Ok(()),
             };
         }
-        if self.abandoned(api, &object) {
-            tracing::debug!(object = %key.name, "the owners are gone");
-            delete_place(api, kind, key, None).await?;
-        }
-        Ok(())
+        self.settle_owned(api, kind, &object).await
     }
 
-    /// Whether an object has owners and none of them is there.
-    fn abandoned(&self, api: &Api, object: &Object) -> bool {
-        let owners = &object.meta.owners;
-        !owners.is_empty()
-            && owners.iter().all(|owner| {
-                // Of a kind that is not served nothing is known: leave its dependents alone.
-                let Some(resource) = api.registry.by_kind(&owner.api_version, &owner.kind) else {
-                    return self.gone.contains(&owner.uid);
-                };
-                match self.existing.get(&owner.uid) {
-                    // A namespaced owner must be in the namespace of its dependent.
-                    Some((_, key)) => resource.namespaced && key.namespace != object.key.namespace,
-                    None => true,
+    /// Deletes an object that no owner holds any more. One that is held loses the owners that do not, as in Kubernetes.
+    async fn settle_owned(
+        &mut self,
+        api: &Api,
+        kind: usize,
+        object: &Object,
+    ) -> Result<(), Failure> {
+        // The owners that the object names are older than it, so they are known then.
+        self.follow(api);
+        let (held, lost): (Vec<_>, Vec<_>) = object
+            .meta
+            .owners
+            .iter()
+            .map(|owner| (self.hold(api, owner, object), &owner.uid))
+            .partition(|(hold, _)| *hold == Hold::Firm);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        if !held.is_empty() {
+            return change(api, kind, &object.key, |value| {
+                for (_, uid) in &lost {
+                    take_owner(value, uid);
                 }
             })
+            .await;
+        }
+        tracing::debug!(object = %object.key.name, "the owners are gone");
+        let waited_for = lost.iter().any(|(hold, _)| *hold == Hold::Waiting);
+        let has_dependents = self.dependents.contains_key(&object.meta.uid);
+        let policy = (waited_for && has_dependents).then_some("Foreground");
+        delete_place(api, kind, &object.key, policy).await
+    }
+
+    fn hold(&self, api: &Api, owner: &Owner, dependent: &Object) -> Hold {
+        // Of a kind that is not served nothing is known: leave its dependents alone.
+        let Some(resource) = api.registry.by_kind(&owner.api_version, &owner.kind) else {
+            let is_gone = self.gone.contains(&owner.uid);
+            return if is_gone { Hold::Gone } else { Hold::Firm };
+        };
+        let Some((kind, key)) = self.existing.get(&owner.uid) else {
+            return Hold::Gone;
+        };
+        // A namespaced owner must be in the namespace of its dependent.
+        if resource.namespaced && key.namespace != dependent.key.namespace {
+            return Hold::Gone;
+        }
+        match api.store.object(*kind, key) {
+            Some(owner) if owner.meta.deleting && has_finalizer(&owner, FOREGROUND) => {
+                Hold::Waiting
+            }
+            _ => Hold::Firm,
+        }
     }
 
     fn dependents_of(&self, object: &Object) -> Vec<Place> {
@@ -248,18 +304,7 @@ impl Collector {
     /// Takes the owner out of its dependents, then lets it go.
     async fn orphan(&self, api: &Api, kind: usize, owner: &Object) -> Result<(), Failure> {
         for (kind, key) in self.dependents_of(owner) {
-            let uid = &owner.meta.uid;
-            change(api, kind, &key, |value| {
-                if let Some(owners) = value["metadata"]["ownerReferences"].as_array_mut() {
-                    owners.retain(|reference| reference["uid"].as_str() != Some(uid));
-                    let is_last = owners.is_empty();
-                    if is_last {
-                        remove(&mut value["metadata"], "ownerReferences");
-                    }
-                    disown(value, uid, is_last);
-                }
-            })
-            .await?;
+            change(api, kind, &key, |value| take_owner(value, &owner.meta.uid)).await?;
         }
         change(api, kind, &owner.key, |value| {
             drop_finalizer(value, ORPHAN);
@@ -267,23 +312,16 @@ impl Collector {
         .await
     }
 
-    /// Deletes the dependents, and lets the owner go when none is left that blocks it.
-    async fn foreground(&self, api: &Api, kind: usize, owner: &Object) -> Result<(), Failure> {
+    /// Settles the dependents, and lets the owner go when none is left that blocks it.
+    async fn foreground(&mut self, api: &Api, kind: usize, owner: &Object) -> Result<(), Failure> {
         let mut blocked = false;
         for (kind, key) in self.dependents_of(owner) {
-            let Some(dependent) = api.store.object(kind, &key) else {
-                continue;
-            };
-            let mine = dependent
-                .meta
-                .owners
-                .iter()
-                .find(|reference| reference.uid == owner.meta.uid);
-            blocked |= mine.is_some_and(|reference| reference.block);
-            if !dependent.meta.deleting {
-                delete_place(api, kind, &key, Some("Foreground")).await?;
-                blocked &= api.store.object(kind, &key).is_some();
+            let dependent = || api.store.object(kind, &key);
+            if let Some(dependent) = dependent().filter(|dependent| !dependent.meta.deleting) {
+                self.settle_owned(api, kind, &dependent).await?;
             }
+            let blocks = |reference: &Owner| reference.uid == owner.meta.uid && reference.block;
+            blocked |= dependent().is_some_and(|left| left.meta.owners.iter().any(blocks));
         }
         if blocked {
             return Ok(());
@@ -293,6 +331,20 @@ impl Collector {
         })
         .await
     }
+}
+
+/// How an owner holds its dependent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Firm,
+    /// It is deleted in the foreground, and goes when its dependents have gone.
+    Waiting,
+    Gone,
+}
+
+fn has_finalizer(object: &Object, wanted: &str) -> bool {
+    let mut finalizers = object.meta.finalizers.iter();
+    finalizers.any(|finalizer| **finalizer == *wanted)
 }
 
 fn is_definition(api: &Api, place: &Place) -> bool {
@@ -426,6 +478,20 @@ async fn change(
     written
         .map(|_| ())
         .map_err(|error| Failure::of_write(&error, resource, &key.name))
+}
+
+/// Takes an owner out of its dependent.
+fn take_owner(dependent: &mut Value, uid: &str) {
+    let owners = dependent["metadata"]["ownerReferences"].as_array_mut();
+    let Some(owners) = owners else {
+        return;
+    };
+    owners.retain(|reference| reference["uid"].as_str() != Some(uid));
+    let is_last = owners.is_empty();
+    if is_last {
+        remove(&mut dependent["metadata"], "ownerReferences");
+    }
+    disown(dependent, uid, is_last);
 }
 
 /// Takes a reference that is gone out of what managers own; the last one goes with the list.

@@ -39,7 +39,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::object::{Draft, Key, Object};
+pub(crate) use self::object::{Draft, Key, Object, Owner};
 use self::{
     backend::{Backend, BackendError},
     history::{Job, Shared},
