@@ -18,7 +18,7 @@ use crate::{
     rest::{
         Api,
         check::remove,
-        delete::{self, FOREGROUND, ORPHAN, Options},
+        delete::{self, FOREGROUND, ORPHAN, Options, Preconditions},
         update::finished,
         write::draft,
     },
@@ -269,8 +269,17 @@ impl Collector {
         tracing::debug!(object = %object.key.name, "the owners are gone");
         let waited_for = lost.iter().any(|(hold, _)| *hold == Hold::Waiting);
         let has_dependents = self.dependents.contains_key(&object.meta.uid);
-        let policy = (waited_for && has_dependents).then_some("Foreground");
-        delete_place(api, kind, &object.key, policy).await
+        let policy = (waited_for && has_dependents).then(|| "Foreground".to_owned());
+        let options = Options {
+            propagation_policy: policy,
+            // One that was changed meanwhile may be held again: its event marks it.
+            preconditions: Some(Preconditions {
+                uid: Some(object.meta.uid.to_string()),
+                resource_version: Some(object.revision.to_string()),
+            }),
+            ..Options::default()
+        };
+        delete_place(api, kind, &object.key, &options).await
     }
 
     fn hold(&self, api: &Api, owner: &Owner, dependent: &Object) -> Hold {
@@ -417,32 +426,23 @@ async fn empty(api: &Api, kind: usize, namespace: Option<&str>) -> Result<bool, 
     let mut left = false;
     for object in crate::rest::read::within(&snapshot, namespace, None) {
         if !object.meta.deleting {
-            delete_place(api, kind, &object.key, None).await?;
+            delete_place(api, kind, &object.key, &Options::default()).await?;
         }
         left |= api.store.object(kind, &object.key).is_some();
     }
     Ok(left)
 }
 
-async fn delete_place(
-    api: &Api,
-    kind: usize,
-    key: &Key,
-    policy: Option<&str>,
-) -> Result<(), Failure> {
+async fn delete_place(api: &Api, kind: usize, key: &Key, options: &Options) -> Result<(), Failure> {
     let Some(resource) = api.registry.of_stored(kind) else {
         return Ok(());
-    };
-    let options = Options {
-        propagation_policy: policy.map(str::to_owned),
-        ..Options::default()
     };
     let current = || {
         api.store
             .object(kind, key)
             .ok_or_else(|| Failure::not_found(resource, &key.name))
     };
-    match delete::delete(api, resource, &options, current).await {
+    match delete::delete(api, resource, options, current).await {
         Err(failure) if failure.code != http::StatusCode::NOT_FOUND => Err(failure),
         _ => Ok(()),
     }
