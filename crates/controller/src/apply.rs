@@ -91,20 +91,21 @@ where
     })
 }
 
-/// Applies the status of an object by its subresource, unless it is equal to the existing one.
+/// Applies the status of an object by its subresource, unless it is equal to the existing one. Returns the version that the
+/// object has then, if it was written.
 pub async fn apply_status<K, S>(
     api: &Api<K>,
     manager: &str,
     name: &str,
     wanted: &S,
     existing: Option<&S>,
-) -> Result<Written, Error>
+) -> Result<Option<String>, Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     S: Serialize + PartialEq,
 {
     if existing == Some(wanted) {
-        return Ok(Written::No);
+        return Ok(None);
     }
     let kind = K::kind(&()).into_owned();
     let body = json!({
@@ -119,7 +120,7 @@ where
         &Patch::Apply(&body),
     )
     .await
-    .map(|_| Written::Yes)
+    .map(|object| object.meta().resource_version.clone())
     .map_err(|source| Error::Api {
         kind,
         name: name.to_owned(),

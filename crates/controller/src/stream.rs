@@ -18,14 +18,18 @@ use kube::{
     core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
-        reflector::{self, ReflectHandle, Store},
+        reflector::{self, ObjectRef, ReflectHandle, Store},
         watcher,
     },
 };
 use serde::de::DeserializeOwned;
+use tokio::time::{Duration, Instant, sleep};
 
 /// How many events wait for a slow subscriber before the watch waits for it.
 const BUFFER: usize = 1024;
+/// How long a pass waits for its own write to be seen.
+const LAG: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A kind's objects as one watch delivers them.
 pub struct Shared<K>
@@ -161,6 +165,36 @@ where
     })
 }
 
+/// Waits until a store shows an object in this version or a newer one. A pass that began with an older one would take what the
+/// pass before it wrote for never written.
+///
+/// Not longer than [`LAG`]: a watch that is further behind is broken.
+pub async fn await_version<K>(
+    store: &Store<DeserializeGuard<K>>,
+    object: &ObjectRef<DeserializeGuard<K>>,
+    version: &str,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + 'static,
+{
+    let deadline = Instant::now() + LAG;
+    let is_behind = || {
+        let seen = store.get(object)?;
+        let seen = seen.meta().resource_version.as_deref()?;
+        Some(is_older(seen, version))
+    };
+    while is_behind() == Some(true) && Instant::now() < deadline {
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Versions are numbers that grow, by the rule of Kubernetes since 1.35 and before it by what every API server does.
+fn is_older(seen: &str, version: &str) -> bool {
+    match (seen.parse::<u64>(), version.parse::<u64>()) {
+        (Ok(seen), Ok(version)) => seen < version,
+        _ => seen != version,
+    }
+}
+
 /// The valid objects of one namespace.
 pub fn in_namespace<K>(
     store: &Store<DeserializeGuard<K>>,
@@ -170,4 +204,36 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + 'static,
 {
     store.state_filter(|object| object.meta().namespace.as_deref() == Some(namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn event(version: &str) -> watcher::Event<DeserializeGuard<ConfigMap>> {
+        let meta = ObjectMeta {
+            name: Some("one".to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        };
+        watcher::Event::Apply(DeserializeGuard(Ok(ConfigMap {
+            metadata: meta,
+            ..ConfigMap::default()
+        })))
+    }
+
+    #[tokio::test]
+    async fn a_pass_ends_when_its_own_write_is_seen() {
+        let (store, mut writer) = reflector::store();
+        let object = ObjectRef::new("one");
+        writer.apply_watcher_event(&event("9"));
+        let mut wait = Box::pin(await_version(&store, &object, "10"));
+        assert_eq!((&mut wait).now_or_never(), None);
+        writer.apply_watcher_event(&event("11"));
+        wait.await;
+        await_version(&store, &ObjectRef::new("gone"), "10").await;
+    }
 }

@@ -9,7 +9,7 @@ use api::Cluster;
 use controller::Outcome;
 use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
-use crate::context::{Context, Error};
+use crate::context::{Context, Error, UNTIL_READ};
 
 pub mod apply;
 pub mod compile;
@@ -39,6 +39,9 @@ pub async fn reconcile(
     if let Some(mark) = crate::moving::mark(cluster.meta()) {
         crate::moving::rest(cluster, mark, &context).await?;
         return Ok(Action::await_change());
+    }
+    if !context.stores.are_read() {
+        return Ok(Action::requeue(UNTIL_READ));
     }
     let outcome = converge(cluster, &context).await;
     report::publish(cluster, &outcome, &context).await?;

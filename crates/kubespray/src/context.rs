@@ -9,7 +9,13 @@ use std::{
 
 use api::{Cluster, ClusterNode, Run};
 use controller::{BackOff, Events};
-use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
+use futures::FutureExt;
+use kube::{
+    Client, Resource, ResourceExt,
+    api::ObjectMeta,
+    core::DeserializeGuard,
+    runtime::reflector::{ObjectRef, Store},
+};
 
 use crate::{
     health_book::HealthBook, launcher::Launcher, layout::Layout, playbooks::PlaybookCache,
@@ -24,6 +30,27 @@ pub struct Stores {
     pub nodes: Store<DeserializeGuard<ClusterNode>>,
     /// Runs.
     pub runs: Store<DeserializeGuard<Run>>,
+}
+
+impl Stores {
+    /// Whether each has been read once. Before that a cluster looks as if it had lost its hosts, or its runs.
+    pub fn are_read(&self) -> bool {
+        self.clusters.wait_until_ready().now_or_never().is_some()
+            && self.nodes.wait_until_ready().now_or_never().is_some()
+            && self.runs.wait_until_ready().now_or_never().is_some()
+    }
+}
+
+/// How soon a pass is tried again that began before the stores were read.
+pub const UNTIL_READ: Duration = Duration::from_millis(50);
+
+/// An object in its store.
+pub fn reference<K>(meta: &ObjectMeta) -> ObjectRef<DeserializeGuard<K>>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let name = meta.name.clone().unwrap_or_default();
+    ObjectRef::new(&name).within(&meta.namespace.clone().unwrap_or_default())
 }
 
 /// What the reconcilers share.

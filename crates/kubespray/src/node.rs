@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::ClusterNode;
 use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
-use crate::context::{Context, Error};
+use crate::context::{Context, Error, UNTIL_READ};
 
 pub mod observe;
 pub mod report;
@@ -24,6 +24,9 @@ pub async fn reconcile(
     };
     if crate::moving::mark(node.meta()).is_some() {
         return Ok(Action::await_change());
+    }
+    if !context.stores.are_read() {
+        return Ok(Action::requeue(UNTIL_READ));
     }
     let observed = observe::observe(node, &context);
     report::publish(node, &observed, &context).await?;

@@ -10,7 +10,7 @@ use api::{
     node::Health,
     run::{Operation, RunPhase},
 };
-use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
+use controller::{Conditions, Outcome, Standing, Status, Summary, conditions, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Resource, ResourceExt, core::error_boundary::InvalidObject};
@@ -24,7 +24,7 @@ use crate::{
         observe::number,
         plan::{self, Built, Decision},
     },
-    context::{Context, Error},
+    context::{Context, Error, reference},
     control::START_AGAIN,
     health::Check,
     health_book::Checked,
@@ -90,7 +90,7 @@ pub async fn publish(
         context.client.clone(),
         &cluster.namespace().unwrap_or_default(),
     );
-    controller::apply::apply_status(
+    let written = controller::apply::apply_status(
         &api,
         FIELD_MANAGER,
         &cluster.name_any(),
@@ -98,8 +98,12 @@ pub async fn publish(
         cluster.status.as_ref(),
     )
     .await
-    .map(drop)
-    .map_err(Error::Apply)
+    .map_err(Error::Apply)?;
+    if let Some(version) = written {
+        let object = reference(cluster.meta());
+        stream::await_version(&context.stores.clusters, &object, &version).await;
+    }
+    Ok(())
 }
 
 /// Says on a Cluster that cannot be read why it cannot.

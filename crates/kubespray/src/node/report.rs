@@ -5,15 +5,15 @@ use api::{
     node::{Health, NodeHealth, NodeState},
     run::{Failure, FailureClass, Operation, RunPhase, StepPhase},
 };
-use controller::{Conditions, Standing, Summary, conditions};
+use controller::{Conditions, Standing, Summary, conditions, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 
 use super::{FIELD_MANAGER, observe::Observed};
 use crate::{
     cluster::{compile::PROBE, plan::phase},
-    context::{Context, Error},
+    context::{Context, Error, reference},
     health::Member,
 };
 
@@ -31,7 +31,7 @@ pub async fn publish(
         context.client.clone(),
         &node.namespace().unwrap_or_default(),
     );
-    controller::apply::apply_status(
+    let written = controller::apply::apply_status(
         &api,
         FIELD_MANAGER,
         &node.name_any(),
@@ -39,8 +39,12 @@ pub async fn publish(
         node.status.as_ref(),
     )
     .await
-    .map(drop)
-    .map_err(Error::Apply)
+    .map_err(Error::Apply)?;
+    if let Some(version) = written {
+        let object = reference(node.meta());
+        stream::await_version(&context.stores.nodes, &object, &version).await;
+    }
+    Ok(())
 }
 
 /// The status of a host. Pure.

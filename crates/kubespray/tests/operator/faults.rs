@@ -5,7 +5,10 @@
 use std::{
     collections::BTreeMap,
     env,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -35,6 +38,8 @@ use crate::world::{NAMESPACE, World, condition};
 
 /// Of hundred requests, so many meet a fault.
 const OFTEN: u8 = 25;
+/// How much longer the list of the hosts takes than that of the clusters.
+const SLOW: Duration = Duration::from_millis(300);
 
 /// What is left of a creation, without what differs from day to day.
 #[derive(Debug, PartialEq)]
@@ -45,6 +50,37 @@ struct End {
     events: BTreeMap<(String, String), usize>,
     /// The steps that succeeded, in order.
     done: Vec<String>,
+}
+
+/// A cluster that has begun must not look as if it had lost its hosts, because their list takes longer than its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_decided_before_all_is_read() {
+    let slow = Arc::new(AtomicBool::new(false));
+    let faults = Faults::when({
+        let slow = Arc::clone(&slow);
+        move |request| {
+            let hosts = request.uri.path().ends_with("/clusternodes");
+            (hosts && slow.load(Ordering::SeqCst)).then_some(Fault::Latency(SLOW))
+        }
+    });
+    let mut world = World::behind(faults).await;
+    world.three_nodes().await;
+    world.cluster("first", json!({})).await;
+    let run = world.run_until(1).await.remove(0);
+    let status = json!({"phase": "Running", "message": "at work"});
+    world.run_status(&run, status).await;
+    let says = |text: &'static str| {
+        move |cluster: &Cluster| {
+            condition(cluster, "Ready").is_some_and(|(_, _, message)| message == text)
+        }
+    };
+    world.until("first", "works", says("at work")).await;
+    slow.store(true, Ordering::SeqCst);
+    world.take_over().await;
+    let status = json!({"phase": "Running", "message": "further"});
+    world.run_status(&run, status).await;
+    world.until("first", "goes on", says("further")).await;
+    assert_eq!(world.events("InvalidSpec").await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
