@@ -168,7 +168,7 @@ where
 /// Waits until a store shows an object in this version or a newer one. A pass that began with an older one would take what the
 /// pass before it wrote for never written.
 ///
-/// Not longer than [`LAG`]: a watch that is further behind is broken.
+/// Not longer than a second: a watch that is further behind is broken.
 pub async fn await_version<K>(
     store: &Store<DeserializeGuard<K>>,
     object: &ObjectRef<DeserializeGuard<K>>,
