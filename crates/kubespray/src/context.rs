@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Debug,
     path::PathBuf,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -11,11 +12,11 @@ use api::{Cluster, ClusterNode, Run};
 use controller::{BackOff, Events};
 use futures::FutureExt;
 use kube::{
-    Client, Resource, ResourceExt,
-    api::ObjectMeta,
-    core::DeserializeGuard,
+    Api, Client, Resource, ResourceExt,
+    core::{DeserializeGuard, NamespaceResourceScope},
     runtime::reflector::{ObjectRef, Store},
 };
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     health_book::HealthBook, launcher::Launcher, layout::Layout, playbooks::PlaybookCache,
@@ -44,13 +45,32 @@ impl Stores {
 /// How soon a pass is tried again that began before the stores were read.
 pub const UNTIL_READ: Duration = Duration::from_millis(50);
 
-/// An object in its store.
-pub fn reference<K>(meta: &ObjectMeta) -> ObjectRef<DeserializeGuard<K>>
+/// Writes the status of an object if it changed, and waits until the store shows it, so that the next pass begins with it.
+pub async fn write_status<K, S>(
+    client: &Client,
+    store: &Store<DeserializeGuard<K>>,
+    manager: &str,
+    (object, existing): (&K, Option<&S>),
+    wanted: &S,
+) -> Result<(), Error>
 where
-    K: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + 'static,
+    S: Serialize + PartialEq,
 {
-    let name = meta.name.clone().unwrap_or_default();
-    ObjectRef::new(&name).within(&meta.namespace.clone().unwrap_or_default())
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let api = Api::<K>::namespaced(client.clone(), &namespace);
+    let written = controller::apply::apply_status(&api, manager, &name, wanted, existing)
+        .await
+        .map_err(Error::Apply)?;
+    if let Some(version) = written {
+        let object = ObjectRef::new(&name).within(&namespace);
+        controller::stream::await_version(store, &object, &version).await;
+    }
+    Ok(())
 }
 
 /// What the reconcilers share.

@@ -10,7 +10,7 @@ use api::{
     node::Health,
     run::{Operation, RunPhase},
 };
-use controller::{Conditions, Outcome, Standing, Status, Summary, conditions, stream};
+use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Resource, ResourceExt, core::error_boundary::InvalidObject};
@@ -24,7 +24,7 @@ use crate::{
         observe::number,
         plan::{self, Built, Decision},
     },
-    context::{Context, Error, reference},
+    context::{Context, Error, write_status},
     control::START_AGAIN,
     health::Check,
     health_book::Checked,
@@ -86,24 +86,14 @@ pub async fn publish(
             .await
             .map_err(|source| Error::api("publish an Event", source))?;
     }
-    let api = Api::<Cluster>::namespaced(
-        context.client.clone(),
-        &cluster.namespace().unwrap_or_default(),
-    );
-    let written = controller::apply::apply_status(
-        &api,
+    write_status(
+        &context.client,
+        &context.stores.clusters,
         FIELD_MANAGER,
-        &cluster.name_any(),
+        (cluster, cluster.status.as_ref()),
         &status,
-        cluster.status.as_ref(),
     )
     .await
-    .map_err(Error::Apply)?;
-    if let Some(version) = written {
-        let object = reference(cluster.meta());
-        stream::await_version(&context.stores.clusters, &object, &version).await;
-    }
-    Ok(())
 }
 
 /// Says on a Cluster that cannot be read why it cannot.

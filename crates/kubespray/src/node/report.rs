@@ -5,15 +5,15 @@ use api::{
     node::{Health, NodeHealth, NodeState},
     run::{Failure, FailureClass, Operation, RunPhase, StepPhase},
 };
-use controller::{Conditions, Standing, Summary, conditions, stream};
+use controller::{Conditions, Standing, Summary, conditions};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, Resource, ResourceExt};
+use kube::ResourceExt;
 
 use super::{FIELD_MANAGER, observe::Observed};
 use crate::{
     cluster::{compile::PROBE, plan::phase},
-    context::{Context, Error, reference},
+    context::{Context, Error, write_status},
     health::Member,
 };
 
@@ -27,24 +27,14 @@ pub async fn publish(
     context: &Context,
 ) -> Result<(), Error> {
     let status = status(node, observed, Timestamp::now());
-    let api = Api::<ClusterNode>::namespaced(
-        context.client.clone(),
-        &node.namespace().unwrap_or_default(),
-    );
-    let written = controller::apply::apply_status(
-        &api,
+    write_status(
+        &context.client,
+        &context.stores.nodes,
         FIELD_MANAGER,
-        &node.name_any(),
+        (node, node.status.as_ref()),
         &status,
-        node.status.as_ref(),
     )
     .await
-    .map_err(Error::Apply)?;
-    if let Some(version) = written {
-        let object = reference(node.meta());
-        stream::await_version(&context.stores.nodes, &object, &version).await;
-    }
-    Ok(())
 }
 
 /// The status of a host. Pure.
