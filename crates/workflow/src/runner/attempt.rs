@@ -96,7 +96,8 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
     ) -> Result<(), RunError> {
         let steps = attempt.batch.iter().map(|(_, step)| step.clone()).collect();
         let ledger = &mut self.ledger;
-        attempt.steer(ledger, &self.controls.borrow_and_update().clone())?;
+        let steering = self.controls.borrow_and_update().clone();
+        attempt.steer(ledger, &steering)?;
         let mut work = pin!(self.executor.execute(steps, context));
         loop {
             let timer = attempt.drop_at.or(attempt.deadline);
@@ -104,13 +105,13 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
                 biased;
                 Some(report) = reports.recv() => {
                     let answer = attempt.take(ledger, &report.step, report.kind)?;
-                    attempt.steer(ledger, &self.controls.borrow().clone())?;
+                    attempt.steer(ledger, &current(&self.controls))?;
                     // An executor that does not wait for the answer has none to get.
                     let _ = report.answer.send(answer);
                 }
                 changed = self.controls.changed(), if self.steerable => {
                     self.steerable = changed.is_ok();
-                    attempt.steer(ledger, &self.controls.borrow().clone())?;
+                    attempt.steer(ledger, &current(&self.controls))?;
                 }
                 () = &mut work => return Ok(()),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {
@@ -119,7 +120,7 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
                     }
                     attempt.timed_out = true;
                     attempt.drop_at = Some(Instant::now() + self.stop_grace);
-                    attempt.steer(ledger, &self.controls.borrow().clone())?;
+                    attempt.steer(ledger, &current(&self.controls))?;
                 }
             }
         }
@@ -258,6 +259,12 @@ impl Attempt {
         };
         self.finish(ledger, at, &step, outcome)
     }
+}
+
+/// What the controls say now. Whoever steers waits while the channel is looked at, so nothing is written meanwhile: not
+/// to the journal, and to no observer, who may steer in turn.
+fn current(controls: &watch::Receiver<Steering>) -> Steering {
+    controls.borrow().clone()
 }
 
 /// The step at this place and those that can share its process: they follow it, have its batch and were not tried yet.

@@ -91,6 +91,9 @@ stories! {
         vec![(RecordEvent::StepStarted, wanting(DesiredState::Cancelled))];
     pause_at_a_task_and_resume: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
         vec![(RecordEvent::StepStarted, wanting(DesiredState::Paused)), (RecordEvent::RunPaused, wanting(DesiredState::Running))];
+    pause_again_as_it_resumes: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
+        vec![(RecordEvent::StepStarted, wanting(DesiredState::Paused)), (RecordEvent::RunPaused, wanting(DesiredState::Running)),
+            (RecordEvent::RunResumed, wanting(DesiredState::Paused)), (RecordEvent::RunPaused, wanting(DesiredState::Running))];
     leave_at_a_task: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
         vec![(RecordEvent::StepStarted, Steering { left: Some("it goes on elsewhere".into()), ..Steering::default() })];
     leave_a_paused_step: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
