@@ -39,22 +39,13 @@ pub enum Error {
     },
 }
 
-/// Whether something was written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Written {
-    /// It was.
-    Yes,
-    /// It was there already.
-    No,
-}
-
 /// Applies `wanted` unless `existing` holds all of it already.
 pub async fn apply<K>(
     api: &Api<K>,
     manager: &str,
     wanted: &K,
     existing: Option<&K>,
-) -> Result<Written, Error>
+) -> Result<(), Error>
 where
     K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
 {
@@ -71,7 +62,7 @@ where
     if let Some(existing) = existing
         && contains(&json(existing)?, &wanted)
     {
-        return Ok(Written::No);
+        return Ok(());
     }
     if let Some(fields) = wanted.as_object_mut() {
         fields.insert("apiVersion".to_owned(), json!(K::api_version(&())));
@@ -83,7 +74,7 @@ where
         &Patch::Apply(&wanted),
     )
     .await
-    .map(|_| Written::Yes)
+    .map(drop)
     .map_err(|source| Error::Api {
         kind: kind.clone(),
         name: name.clone(),

@@ -179,9 +179,7 @@ async fn store(job: &Job, name: &str, text: String) -> Result<(), controller::ap
         ..Secret::default()
     };
     let api = Api::<Secret>::namespaced(job.client.clone(), &job.namespace());
-    controller::apply::apply(&api, "windlass-runner", &secret, None)
-        .await
-        .map(drop)
+    controller::apply::apply(&api, "windlass-runner", &secret, None).await
 }
 
 /// Waits until the cluster is healthy, without the hosts that were left out.
