@@ -350,7 +350,7 @@ impl Lab {
             .keep();
         let hosts = declare(options, &dir)?;
         // The owner holds the lock by its standard output, so the lock tells for certain whether it lives.
-        let lock = File::create(dir.join("lock")).context("make the lab's lock")?;
+        let lock = File::create(dir.join(sweep::LOCK)).context("make the lab's lock")?;
         lock.lock().context("lock the lab")?;
         let addresses = |presence| {
             let chosen = hosts.iter().filter(|host| host.presence == presence);
@@ -505,7 +505,7 @@ pub(crate) fn default_dir() -> PathBuf {
 
 /// Whether the owner of the lab in this directory lives: it holds the lock.
 fn is_alive(dir: &Path) -> bool {
-    File::open(dir.join("lock")).is_ok_and(|lock| lock.try_lock().is_err())
+    File::open(dir.join(sweep::LOCK)).is_ok_and(|lock| lock.try_lock().is_err())
 }
 
 const OWNER: &str = include_str!("scripts/owner.sh");

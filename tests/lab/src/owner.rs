@@ -30,7 +30,7 @@ impl Owner {
         sweep::dead(&area)?;
         fs::create_dir_all(&area).with_context(|| format!("make {}", area.display()))?;
         let dir = tempfile::Builder::new().prefix("env-").tempdir_in(&area)?;
-        let lock = File::create(dir.path().join("lock")).context("make the lock")?;
+        let lock = File::create(dir.path().join(sweep::LOCK)).context("make the lock")?;
         lock.lock().context("lock the directory")?;
         let mut unshare = Command::new("unshare")
             .args(["--pid", "--mount-proc", "--fork", "--kill-child"])
@@ -81,7 +81,7 @@ impl Drop for Owner {
         if let Err(error) = self.unshare.wait() {
             eprintln!("wait for an owner: {error}");
         }
-        if let Err(error) = cache::remove(&self.dir) {
+        if let Err(error) = sweep::remove(&self.dir) {
             eprintln!("{}: {error:#}", self.dir.display());
         }
     }

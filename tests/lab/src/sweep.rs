@@ -7,6 +7,9 @@ use anyhow::{Context, Result};
 
 use crate::cache;
 
+/// The file in a directory that its owner holds locked.
+pub(crate) const LOCK: &str = "lock";
+
 /// Removes the labs below `labs` whose owner is gone. One that is alive holds its lock.
 pub(crate) fn dead(labs: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(labs) else {
@@ -14,7 +17,7 @@ pub(crate) fn dead(labs: &Path) -> Result<()> {
     };
     for entry in entries.flatten() {
         let directory = entry.path();
-        let Ok(lock) = File::open(directory.join("lock")) else {
+        let Ok(lock) = File::open(directory.join(LOCK)) else {
             continue;
         };
         if lock.try_lock().is_ok() {
@@ -24,14 +27,20 @@ pub(crate) fn dead(labs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a lab's directory and control groups. Its processes are gone.
+/// Removes a lab's directory and control groups. Its processes are gone. The lock goes last, for a later start to find by
+/// it what this one leaves when it is killed.
 pub(crate) fn remove(directory: &Path) -> Result<()> {
     if let Some(name) = directory.file_name() {
         for group in groups(&control_group(&name.to_string_lossy())) {
             remove_group(&group);
         }
     }
-    cache::remove(directory).context("remove the lab's directory")
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            cache::remove(&entry.path())?;
+        }
+    }
+    cache::remove(directory).context("remove what a lab left")
 }
 
 /// The name of a lab's control group, in every hierarchy.
