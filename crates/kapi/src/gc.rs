@@ -228,7 +228,7 @@ impl Collector {
         if object.meta.deleting {
             if has_finalizer(&object, ORPHAN) {
                 self.orphan(api, kind, &object).await?;
-            } else if has_finalizer(&object, FOREGROUND) {
+            } else if is_waiting(&object) {
                 self.foreground(api, kind, &object).await?;
             }
             return match form {
@@ -266,9 +266,16 @@ impl Collector {
             })
             .await;
         }
-        tracing::debug!(object = %object.key.name, "the owners are gone");
         let waited_for = lost.iter().any(|(hold, _)| *hold == Hold::Waiting);
         let has_dependents = self.dependents.contains_key(&object.meta.uid);
+        if waited_for && self.is_in_a_circle(api, object) {
+            change(api, kind, &object.key, unblock).await?;
+            return match api.store.object(kind, &object.key) {
+                Some(object) => Box::pin(self.settle_owned(api, kind, &object)).await,
+                None => Ok(()),
+            };
+        }
+        tracing::debug!(object = %object.key.name, "the owners are gone");
         let policy = (waited_for && has_dependents).then(|| "Foreground".to_owned());
         let options = Options {
             propagation_policy: policy,
@@ -296,11 +303,20 @@ impl Collector {
             return Hold::Gone;
         }
         match api.store.object(*kind, key) {
-            Some(owner) if owner.meta.deleting && has_finalizer(&owner, FOREGROUND) => {
-                Hold::Waiting
-            }
+            Some(owner) if is_waiting(&owner) => Hold::Waiting,
             _ => Hold::Firm,
         }
+    }
+
+    /// Whether an object blocks an owner and has a dependent that waits for its own dependents, so that both could wait for
+    /// each other. As in Kubernetes, it is not looked whether they really do.
+    fn is_in_a_circle(&self, api: &Api, object: &Object) -> bool {
+        let waits = |(kind, key): &Place| {
+            let dependent = api.store.object(*kind, key);
+            dependent.is_some_and(|dependent| is_waiting(&dependent))
+        };
+        object.meta.owners.iter().any(|owner| owner.block)
+            && self.dependents_of(object).iter().any(waits)
     }
 
     fn dependents_of(&self, object: &Object) -> Vec<Place> {
@@ -349,6 +365,11 @@ enum Hold {
     /// It is deleted in the foreground, and goes when its dependents have gone.
     Waiting,
     Gone,
+}
+
+/// Whether an object is deleted in the foreground, and waits for its dependents to go.
+fn is_waiting(object: &Object) -> bool {
+    object.meta.deleting && has_finalizer(object, FOREGROUND)
 }
 
 fn has_finalizer(object: &Object, wanted: &str) -> bool {
@@ -492,6 +513,16 @@ fn take_owner(dependent: &mut Value, uid: &str) {
         remove(&mut dependent["metadata"], "ownerReferences");
     }
     disown(dependent, uid, is_last);
+}
+
+/// Has an object hold none of its owners back.
+fn unblock(dependent: &mut Value) {
+    let owners = dependent["metadata"]["ownerReferences"].as_array_mut();
+    for owner in owners.into_iter().flatten() {
+        if owner["blockOwnerDeletion"] == true {
+            owner["blockOwnerDeletion"] = json!(false);
+        }
+    }
 }
 
 /// Takes a reference that is gone out of what managers own; the last one goes with the list.
