@@ -53,6 +53,18 @@ impl Stage {
         .with_context(|| format!("the end of the log:\n{}", self.log_tail()))
     }
 
+    /// Changes what a merge patch names in an object of the stage's namespace.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses, or does not answer.
+    pub fn merge(&self, kind: &str, name: &str, patch: &Value) -> anyhow::Result<()> {
+        let merge = ["patch", kind, name, "--type=merge", "--patch"];
+        let mut kubectl = self.kubectl(&["--namespace", NAMESPACE]);
+        kubectl.args(merge).arg(patch.to_string());
+        output(kubectl.stdin(Stdio::null())).map(drop)
+    }
+
     /// Deletes an object of the stage's namespace, or that namespace, and does not wait for its end.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use e2e::{Kubespray, NAMESPACE, Options, Stage, root, wait_until, windlass};
+use e2e::{Kubespray, Options, Stage, root, wait_until, windlass};
 use serde_json::{Value, json};
 
 #[test]
@@ -137,18 +137,8 @@ fn assert_each_step_succeeded_once(run: &Value) {
 
 /// With `deletionPolicy: Reset`, deleting the Cluster removes Kubernetes from the hosts.
 fn assert_reset_leaves_nothing(stage: &Stage) {
-    let patch = json!({"spec": {"deletionPolicy": "Reset"}}).to_string();
-    let arguments = [
-        "--namespace",
-        NAMESPACE,
-        "patch",
-        "cluster",
-        "first",
-        "--type=merge",
-        "--patch",
-        &patch,
-    ];
-    assert!(stage.kubectl(&arguments).status().unwrap().success());
+    let wish = json!({"spec": {"deletionPolicy": "Reset"}});
+    stage.merge("cluster", "first", &wish).unwrap();
     stage.delete("cluster", "first").unwrap();
     stage
         .until_gone("cluster", "first", Duration::from_mins(10))

@@ -46,18 +46,8 @@ fn a_disturbed_deletion_resets_each_host_once() {
         "InvalidSpec",
         &["no host was reset", "write Retain to forget"],
     );
-    let patch = json!({"spec": {"deletionPolicy": "Retain"}}).to_string();
-    let arguments = [
-        "--namespace",
-        NAMESPACE,
-        "patch",
-        "cluster",
-        "first",
-        "--type=merge",
-        "--patch",
-        &patch,
-    ];
-    assert!(story.kubectl(&arguments).status().unwrap().success());
+    let wish = json!({"spec": {"deletionPolicy": "Retain"}});
+    story.merge("cluster", "first", &wish).unwrap();
     story.until_gone("namespace", NAMESPACE, LIMIT).unwrap();
     for host in ["host-1", "host-2"] {
         assert_eq!(story.done(host), ["alpha", "reset", "alpha"], "{host}");
