@@ -96,8 +96,8 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
     ) -> Result<(), RunError> {
         let steps = attempt.batch.iter().map(|(_, step)| step.clone()).collect();
         let ledger = &mut self.ledger;
-        let steering = self.controls.borrow_and_update().clone();
-        attempt.steer(ledger, &steering)?;
+        self.controls.mark_unchanged();
+        attempt.steer(ledger, &self.controls)?;
         let mut work = pin!(self.executor.execute(steps, context));
         loop {
             let timer = attempt.drop_at.or(attempt.deadline);
@@ -105,13 +105,13 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
                 biased;
                 Some(report) = reports.recv() => {
                     let answer = attempt.take(ledger, &report.step, report.kind)?;
-                    attempt.steer(ledger, &current(&self.controls))?;
+                    attempt.steer(ledger, &self.controls)?;
                     // An executor that does not wait for the answer has none to get.
                     let _ = report.answer.send(answer);
                 }
                 changed = self.controls.changed(), if self.steerable => {
                     self.steerable = changed.is_ok();
-                    attempt.steer(ledger, &current(&self.controls))?;
+                    attempt.steer(ledger, &self.controls)?;
                 }
                 () = &mut work => return Ok(()),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {
@@ -120,7 +120,7 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
                     }
                     attempt.timed_out = true;
                     attempt.drop_at = Some(Instant::now() + self.stop_grace);
-                    attempt.steer(ledger, &current(&self.controls))?;
+                    attempt.steer(ledger, &self.controls)?;
                 }
             }
         }
@@ -222,9 +222,12 @@ impl Attempt {
     fn steer<J: JournalStore, C: Clock, O: Observer>(
         &mut self,
         ledger: &mut Ledger<'_, J, C, O>,
-        steering: &Steering,
+        controls: &watch::Receiver<Steering>,
     ) -> Result<(), RunError> {
-        let intent = control::intent(ledger.plan, &ledger.state, steering);
+        // A copy: whoever steers waits while the channel is looked at, and what is written below is told to observers, who may
+        // steer in turn.
+        let steering = controls.borrow().clone();
+        let intent = control::intent(ledger.plan, &ledger.state, &steering);
         self.reason.clone_from(&steering.held);
         let never = ledger
             .running()
@@ -259,12 +262,6 @@ impl Attempt {
         };
         self.finish(ledger, at, &step, outcome)
     }
-}
-
-/// What the controls say now. Whoever steers waits while the channel is looked at, so nothing is written meanwhile: not
-/// to the journal, and to no observer, who may steer in turn.
-fn current(controls: &watch::Receiver<Steering>) -> Steering {
-    controls.borrow().clone()
 }
 
 /// The step at this place and those that can share its process: they follow it, have its batch and were not tried yet.
