@@ -77,11 +77,32 @@ impl Node {
     pub fn cut_power(&self) -> Result<()> {
         self.lab.kill_host(HOST)?;
         self.lab.start_host(HOST)?;
+        self.await_api().context("after a power cut")
+    }
+
+    /// Kills the API server and its database at once, as a crash would, and waits until the API answers again. The kubelet
+    /// starts both.
+    ///
+    /// # Errors
+    ///
+    /// They do not run, or the API does not answer within five minutes.
+    pub fn crash_api(&self) -> Result<()> {
+        let kill = "pkill -KILL -x etcd && pkill -KILL -x kube-apiserver";
+        let killed = self.lab.ssh(HOST, kill)?;
+        ensure!(
+            killed.status.success(),
+            "kill the API: {}",
+            String::from_utf8_lossy(&killed.stderr)
+        );
+        self.await_api().context("after a crash")
+    }
+
+    fn await_api(&self) -> Result<()> {
         let deadline = Instant::now() + API_RETURNS;
         let ready = ["get", "--raw", "/readyz", "--request-timeout=5s"];
         while let Err(error) = command::output(&mut self.kubectl(&ready)) {
             if Instant::now() > deadline {
-                return Err(error.context("the API did not come back after the power cut"));
+                return Err(error.context("the API did not come back"));
             }
             thread::sleep(Duration::from_millis(200));
         }

@@ -77,6 +77,11 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
         assert!(job["status"]["failed"].is_null(), "{job:#}");
     }
 
+    // The API and its database crash under both runners, and come back.
+    let before = [BARE, NAMESPACE].map(|namespace| run(&node, namespace));
+    assert!(before.iter().all(|run| run["status"]["phase"] == "Running"));
+    node.crash_api().unwrap();
+
     // Then one of them loses its Job, and both their operator.
     let late = [
         "etcd/",
