@@ -6,6 +6,7 @@ mod in_cluster;
 mod kubespray;
 mod operator;
 mod stage;
+mod storm;
 mod story;
 
 pub use account::account;
@@ -14,3 +15,4 @@ pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use kubespray::Kubespray;
 pub use operator::{Operator, Replica};
 pub use stage::{NAMESPACE, Options, Stage, wait_until};
+pub use storm::Storm;

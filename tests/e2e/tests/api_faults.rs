@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use e2e::{Replica, account, root, wait_until};
+use e2e::{Replica, Storm, account, root, wait_until};
 use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -162,16 +162,6 @@ fn await_state(plane: &ControlPlane, state: &str) {
     .unwrap();
 }
 
-fn metric(plane: &ControlPlane, name: &str, labels: &[&str]) -> f64 {
-    let text = output(plane.kubectl().args(["get", "--raw", "/metrics"])).unwrap();
-    let lines = text.lines().filter(|line| {
-        line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label))
-    });
-    lines
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum()
-}
-
 #[test]
 fn an_expired_watch_is_begun_anew() {
     let (mut plane, kubeconfig) = prepared();
@@ -226,63 +216,20 @@ fn a_storm_of_refusals_passes() {
     node(&plane, "a");
     counted(&plane, 1);
 
-    // No seats at all for what the operator asks of its own kinds: the server answers 429 with Retry-After.
-    let level = json!({
-        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
-        "metadata": {"name": "storm"},
-        "spec": {"type": "Limited", "limited": {
-            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
-            "limitResponse": {"type": "Reject"},
-        }},
-    });
-    let account = json!({"name": "windlass", "namespace": "windlass-system"});
-    let schema = json!({
-        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
-        "metadata": {"name": "storm"},
-        "spec": {
-            "priorityLevelConfiguration": {"name": "storm"}, "matchingPrecedence": 10,
-            "rules": [{
-                "subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
-                "resourceRules": [{
-                    "verbs": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true,
-                    "apiGroups": ["kubespray.k8s.io", "workflow.windlass.dev", "events.k8s.io"],
-                }],
-            }],
-        },
-    });
-    apply(
-        &plane,
-        &json!({"apiVersion": "v1", "kind": "List", "items": [level, schema]}),
-    );
-    let rejected = || {
-        metric(
-            &plane,
-            "apiserver_flowcontrol_rejected_requests_total",
-            &["priority_level=\"storm\""],
-        )
-    };
-    let mut nodes = 0;
-    wait_until("refusals", LIMIT, || {
-        // Each node is a reason to write.
-        nodes += 1;
-        node(&plane, &"b".repeat(nodes));
-        Ok((rejected() >= 5.0).then_some(()))
-    })
-    .unwrap();
-    assert!(
-        operator.stands("leading"),
-        "a Lease is no part of the storm"
-    );
-    let before = rejected();
-    output(plane.kubectl().args([
-        "delete",
-        "flowschema/storm",
-        "prioritylevelconfiguration/storm",
-    ]))
-    .unwrap();
-    counted(&plane, u64::try_from(nodes + 1).unwrap());
+    let kubectl = || plane.kubectl();
+    let accounts = [("windlass-system", "windlass")];
+    let mut storm = Storm::over(&accounts, &kubectl, plane.dir()).unwrap();
+    // Each node is a reason to write.
+    for name in ["bb", "ccc"] {
+        node(&plane, name);
+    }
+    storm.await_refusals("windlass-system", 5).unwrap();
+    assert!(operator.stands("leading"), "a Lease outlives a short storm");
+    let refusals = storm.refusals("windlass-system").unwrap();
+    storm.pass().unwrap();
+    counted(&plane, 3);
     // It heeds Retry-After and backs off: a storm does not become one of its own.
-    assert!(before < 500.0, "{before} refusals");
+    assert!(refusals < 100.0, "{refusals} refusals");
 }
 
 #[test]

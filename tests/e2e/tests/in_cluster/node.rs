@@ -8,7 +8,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use e2e::{root, wait_until, windlass};
+use e2e::{SYSTEM, Storm, root, wait_until, windlass};
 use lab::{LabOptions, Node, command::output, progress::Terminal};
 use serde_json::{Value, json};
 
@@ -77,7 +77,8 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
         assert!(job["status"]["failed"].is_null(), "{job:#}");
     }
 
-    // The API and its database crash under both runners, and come back.
+    // The API refuses both runners and their operator whatever they ask, then it crashes with its database.
+    refuse(&node);
     let before = [BARE, NAMESPACE].map(|namespace| run(&node, namespace));
     assert!(before.iter().all(|run| run["status"]["phase"] == "Running"));
     node.crash_api().unwrap();
@@ -304,6 +305,18 @@ fn drain(node: &Node) {
     let evicted = said.lines().filter(|line| line.ends_with(" evicted"));
     assert_eq!(evicted.count(), 2, "{said}");
     output(&mut node.kubectl(&["uncordon", "host-1"])).unwrap();
+}
+
+/// Has the API answer 429 to the runners and to their operator, until each of them has met that.
+fn refuse(node: &Node) {
+    let runner = "windlass-runner";
+    let accounts = [(BARE, runner), (NAMESPACE, runner), (SYSTEM, "windlass")];
+    let kubectl = || node.kubectl(&[]);
+    let mut storm = Storm::over(&accounts, &kubectl, node.lab.dir()).unwrap();
+    for (namespace, _) in accounts {
+        storm.await_refusals(namespace, 3).unwrap();
+    }
+    storm.pass().unwrap();
 }
 
 /// The newest run of a namespace; null where there is none, or the API does not answer.
