@@ -178,6 +178,11 @@ impl Failure {
         failure
     }
 
+    /// [`Failure::method_not_allowed`] of a custom resource.
+    pub fn method_not_supported(resource: &Resource) -> Self {
+        Self::method_not_allowed().about(resource, "")
+    }
+
     pub fn unsupported_media(accepted: &str) -> Self {
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -205,11 +210,14 @@ impl Failure {
     }
 
     pub fn internal(message: impl std::fmt::Display) -> Self {
-        Self::new(
+        let mut failure = Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "InternalError",
             format!("Internal error occurred: {message}"),
-        )
+        );
+        let cause = json!({"message": message.to_string()});
+        failure.details = Some(Box::new(json!({"causes": [cause]})));
+        failure
     }
 
     /// The failure of a write on which no retry is left.
@@ -274,7 +282,11 @@ impl IntoResponse for Failure {
 }
 
 fn details(resource: &Resource, name: &str) -> Value {
-    let mut details = json!({"name": name, "kind": resource.plural});
+    let mut details = json!({});
+    if !name.is_empty() {
+        details["name"] = json!(name);
+    }
+    details["kind"] = json!(resource.plural);
     if !resource.group.is_empty() {
         details["group"] = json!(resource.group);
     }

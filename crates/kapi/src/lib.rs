@@ -10,7 +10,7 @@
 //! - `events.k8s.io/v1`: events (the same objects)
 //! - `coordination.k8s.io/v1`: leases
 //! - `apiextensions.k8s.io/v1`: customresourcedefinitions; those given at start cannot be changed or deleted by clients
-//! - the resources of those definitions, in every served version, with `/status` where they declare it, without `/scale`;
+//! - the resources of those definitions, in every served version, with `/status` and `/scale` where they declare them;
 //!   versions differ as with the conversion strategy `None`, and webhooks are refused
 //! - `authorization.k8s.io/v1` selfsubjectaccessreviews, `authentication.k8s.io/v1` selfsubjectreviews
 //! - `/version`, `/healthz`, `/livez`, `/readyz`, discovery (legacy and aggregated), `/openapi/v3`
@@ -33,6 +33,7 @@ mod gc;
 mod pipeline;
 mod registry;
 mod rest;
+mod scale;
 mod selector;
 mod server;
 mod store;

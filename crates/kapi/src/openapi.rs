@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::schema::metadata;
+use crate::{scale, schema::metadata};
 
 /// One served kind.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Resource<'a> {
     pub namespaced: bool,
     /// Whether it has the status subresource.
     pub status: bool,
+    /// The schema of its scale subresource, if it has one.
+    pub scale: Option<&'a Value>,
     /// Its schema, as [`crate::schema::Schema::source`] has it.
     pub schema: &'a Value,
 }
@@ -52,6 +54,21 @@ pub fn group_version(group: &str, version: &str, resources: &[Resource<'_>]) -> 
         schemas.insert(place.component(), place.schema());
         schemas.insert(format!("{}List", place.component()), place.list());
         place.add_paths(&mut paths);
+        if let Some(schema) = resource.scale {
+            let scale = Resource {
+                kind: scale::KIND,
+                schema,
+                ..*resource
+            };
+            let scale = Place {
+                group: scale::GROUP,
+                version: "v1",
+                resource: &scale,
+            };
+            schemas.insert(scale.component(), scale.schema());
+            let path = format!("{}/{{name}}/scale", place.collection());
+            paths.insert(path, place.object(&scale.component()));
+        }
     }
     json!({
         "openapi": "3.0.0",
@@ -71,10 +88,10 @@ struct Place<'a> {
 impl Place<'_> {
     /// `com.example.v1.Widget`.
     fn component(&self) -> String {
-        let group = if self.group.is_empty() {
-            "core.api.k8s.io"
-        } else {
-            self.group
+        let group = match self.group {
+            "" => "core.api.k8s.io",
+            scale::GROUP => "autoscaling.api.k8s.io",
+            group => group,
         };
         let reversed: Vec<_> = group.rsplit('.').collect();
         format!(
@@ -134,67 +151,75 @@ impl Place<'_> {
         })
     }
 
-    fn add_paths(&self, paths: &mut Map<String, Value>) {
-        let Resource {
-            plural,
-            namespaced,
-            status,
-            ..
-        } = *self.resource;
-        let root = match self.group {
+    /// The path of the API's version.
+    fn root(&self) -> String {
+        match self.group {
             "" => format!("/api/{}", self.version),
             group => format!("/apis/{group}/{}", self.version),
-        };
-        let collection = if namespaced {
-            paths.insert(
-                format!("{root}/{plural}"),
-                json!({"get": self.operation("list", &[])}),
-            );
-            format!("{root}/namespaces/{{namespace}}/{plural}")
-        } else {
-            format!("{root}/{plural}")
-        };
-        let within: &[&str] = if namespaced { &["namespace"] } else { &[] };
-        let named: &[&str] = if namespaced {
-            &["name", "namespace"]
-        } else {
-            &["name"]
-        };
-        paths.insert(
-            collection.clone(),
-            json!({
-                "get": self.operation("list", &[]),
-                "post": self.operation("post", WRITE),
-                "delete": self.operation("deletecollection", &["dryRun"]),
-                "parameters": in_path(within),
-            }),
-        );
-        let object = json!({
-            "get": self.operation("get", &[]),
-            "put": self.operation("put", WRITE),
-            "patch": self.operation("patch", PATCH),
-            "delete": self.operation("delete", &["dryRun"]),
-            "parameters": in_path(named),
-        });
-        paths.insert(format!("{collection}/{{name}}"), object);
-        if status {
-            let object = json!({
-                "get": self.operation("get", &[]),
-                "put": self.operation("put", WRITE),
-                "patch": self.operation("patch", PATCH),
-                "parameters": in_path(named),
-            });
-            paths.insert(format!("{collection}/{{name}}/status"), object);
         }
     }
 
-    fn operation(&self, action: &str, parameters: &[&str]) -> Value {
-        let parameters: Vec<_> = parameters.iter().map(|name| query(name)).collect();
-        let component = match action {
-            "list" => format!("{}List", self.component()),
-            _ => self.component(),
+    /// The path of the objects, in one namespace if they are in any.
+    fn collection(&self) -> String {
+        let namespace = if self.resource.namespaced {
+            "/namespaces/{namespace}"
+        } else {
+            ""
         };
-        let content = json!({"application/json": {"schema": {"$ref": reference(&component)}}});
+        format!("{}{namespace}/{}", self.root(), self.resource.plural)
+    }
+
+    /// The parameters in the path of an object.
+    fn named(&self) -> &'static [&'static str] {
+        if self.resource.namespaced {
+            &["name", "namespace"]
+        } else {
+            &["name"]
+        }
+    }
+
+    fn add_paths(&self, paths: &mut Map<String, Value>) {
+        let (component, list) = (self.component(), format!("{}List", self.component()));
+        if self.resource.namespaced {
+            paths.insert(
+                format!("{}/{}", self.root(), self.resource.plural),
+                json!({"get": self.operation("list", &list, &[])}),
+            );
+        }
+        let collection = self.collection();
+        paths.insert(
+            collection.clone(),
+            json!({
+                "get": self.operation("list", &list, &[]),
+                "post": self.operation("post", &component, WRITE),
+                "delete": self.operation("deletecollection", &component, &["dryRun"]),
+                "parameters": in_path(&self.named()[1..]),
+            }),
+        );
+        let mut object = self.object(&component);
+        object["delete"] = self.operation("delete", &component, &["dryRun"]);
+        paths.insert(format!("{collection}/{{name}}"), object);
+        if self.resource.status {
+            paths.insert(
+                format!("{collection}/{{name}}/status"),
+                self.object(&component),
+            );
+        }
+    }
+
+    /// What can be done with an object or a part of it, which is read and written as this component.
+    fn object(&self, component: &str) -> Value {
+        json!({
+            "get": self.operation("get", component, &[]),
+            "put": self.operation("put", component, WRITE),
+            "patch": self.operation("patch", component, PATCH),
+            "parameters": in_path(self.named()),
+        })
+    }
+
+    fn operation(&self, action: &str, component: &str, parameters: &[&str]) -> Value {
+        let parameters: Vec<_> = parameters.iter().map(|name| query(name)).collect();
+        let content = json!({"application/json": {"schema": {"$ref": reference(component)}}});
         let mut operation = json!({
             "parameters": parameters,
             "responses": {"200": {"description": "OK", "content": content.clone()}},

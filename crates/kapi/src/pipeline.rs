@@ -243,6 +243,10 @@ pub(crate) fn openapi(registry: &Registry, group: &str, version: &str) -> Option
             kind: &resource.kind,
             namespaced: resource.namespaced,
             status: resource.status,
+            scale: resource
+                .scale
+                .as_ref()
+                .map(|scale| scale.resource.schema.source()),
             schema: published_schema(resource).source(),
         })
         .collect();

@@ -12,6 +12,7 @@ use crate::{
     events,
     pipeline::{Column, Schema, Shape},
     rest::review,
+    scale::Scale,
     store::StoredKind,
     table,
 };
@@ -33,6 +34,7 @@ pub(crate) struct Resource {
     /// Which time of the stored kind this is; see [`crate::store::Opened`].
     pub epoch: u64,
     pub status: bool,
+    pub scale: Option<Arc<Scale>>,
     pub form: Form,
     pub schema: Shape,
     pub columns: Vec<Column>,
@@ -270,6 +272,7 @@ impl Registry {
             stored,
             epoch: 0,
             status: matches!(built_in.form, Form::Namespace | Form::Definition),
+            scale: None,
             form: built_in.form,
             schema: crate::pipeline::built_in_schema(built_in.kind).map_err(|problems| {
                 DefinitionError {

@@ -12,6 +12,7 @@ pub(crate) mod options;
 pub(crate) mod read;
 pub(crate) mod request;
 pub(crate) mod review;
+pub(crate) mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
 pub(crate) mod write;
@@ -26,7 +27,10 @@ use axum::{
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use self::{negotiate::View, request::Call};
+use self::{
+    negotiate::View,
+    request::{Call, Sub},
+};
 use crate::{
     definitions::Live,
     failure::{Failure, Result},
@@ -100,6 +104,9 @@ fn guard(api: &Api, resource: &Resource, definition: &str) -> Result<()> {
 async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Response> {
     let method = request.method().clone();
     let view = View::of(request.headers());
+    if let (Some(Sub::Scale), Some(scale)) = (call.sub, &call.resource(&api).scale) {
+        return scale::route(&api, &call, scale, view, request).await;
+    }
     match (method, call.name.is_some()) {
         (Method::GET, _) if call.flag("watch") => watch::watch(api, &call, view),
         (Method::GET, false) => read::list(&api, &call, view),
@@ -111,6 +118,9 @@ async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Respons
             delete::one(&api, &call, view, request).await
         }
         (Method::DELETE, false) => delete::collection(&api, &call, request).await,
+        _ if call.resource(&api).form == Form::Custom => {
+            Err(Failure::method_not_supported(call.resource(&api)))
+        }
         _ => Err(Failure::method_not_allowed()),
     }
 }

@@ -368,11 +368,12 @@ pub(crate) fn pattern(text: &str) -> Regex {
 /// How long controllers are waited for: they take some tenths of a second on a machine at rest.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     include_str!("../scenarios/basics.yaml"),
     include_str!("../scenarios/kinds.yaml"),
     include_str!("../scenarios/apply.yaml"),
     include_str!("../scenarios/lifecycle.yaml"),
     // Last: what controllers do to a namespace waits for kinds that come and go.
+    include_str!("../scenarios/scale.yaml"),
     include_str!("../scenarios/definitions.yaml"),
 ];

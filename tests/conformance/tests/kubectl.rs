@@ -66,6 +66,14 @@ const COMMANDS: &[&str] = &[
     "apply --server-side -f GADGET",
     "get gadgets",
     "get gd g -o jsonpath={.spec}",
+    "scale gadget g --replicas=4",
+    "scale gadget g --replicas=5 --current-replicas=1",
+    "scale gadget/g gd/g --replicas=6 --current-replicas=4",
+    "scale gadgets --all --replicas=2 --dry-run=server",
+    "get gadget g --subresource=scale",
+    "get gadget g --subresource=scale -o jsonpath={.spec.replicas}",
+    "patch gadget g --subresource=scale --type=merge -p {\"spec\":{\"replicas\":-1}}",
+    "scale configmap f --replicas=2",
     "api-resources --api-group=NS.example.com -o name",
     "until explain gadget.spec",
     "until explain gadgets.NS.example.com.spec.size",
@@ -129,6 +137,7 @@ spec:
   - name: v1
     served: true
     storage: true
+    subresources: {scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}
     additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
     schema:
       openAPIV3Schema:

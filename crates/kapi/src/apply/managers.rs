@@ -158,7 +158,8 @@ impl Managers {
         let mut set = comparison.into_set();
         set.remove(&UNOWNED);
         if !set.is_empty() {
-            let time = Some(seconds(options.time));
+            // As in Kubernetes, which forgets when somebody scaled.
+            let time = (options.subresource != Some("scale")).then(|| seconds(options.time));
             let entry = self.0.entry(identity).or_insert_with(|| Entry {
                 api_version: options.api_version.to_owned(),
                 time: None,

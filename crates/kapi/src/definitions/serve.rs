@@ -9,6 +9,7 @@ use crate::{
     pipeline::{Schema, Shape},
     registry::{Author, Form, Kept, Resource},
     rest::check::name_of,
+    scale::Scale,
     store::{Opened, Reader, Store, StoredKind},
     table,
 };
@@ -38,6 +39,7 @@ struct Version {
     columns: Vec<table::Column>,
     selectable: Vec<String>,
     status: bool,
+    scale: Value,
 }
 
 /// What is served of a definition under the names that it was given.
@@ -163,6 +165,7 @@ fn versions(spec: &Value) -> Result<Vec<Version>, Vec<String>> {
                 columns: table::crd_columns(version),
                 selectable: selectable(version),
                 status: version["subresources"]["status"].is_object(),
+                scale: version["subresources"]["scale"].clone(),
             }),
             Err(more) => {
                 let place = format!("spec.versions[{index}].schema");
@@ -246,7 +249,7 @@ fn resource(
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect();
     let place = |path: &String| Some((path.clone(), fields.iter().position(|f| f == path)?));
-    Resource {
+    let mut resource = Resource {
         group: text(&spec["group"]),
         version: version.name.clone(),
         kind: text(&names["kind"]),
@@ -259,6 +262,7 @@ fn resource(
         stored: opened.index,
         epoch: opened.epoch,
         status: version.status,
+        scale: None,
         form: Form::Custom,
         schema: Shape::Defined(Arc::clone(&version.schema)),
         columns: version.columns.clone(),
@@ -271,5 +275,7 @@ fn resource(
         } else {
             Author::Client
         },
-    }
+    };
+    resource.scale = Scale::new(&version.scale, &resource).map(Arc::new);
+    resource
 }

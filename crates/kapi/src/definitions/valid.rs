@@ -30,17 +30,6 @@ pub(crate) fn causes(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     wrong.0
 }
 
-/// What is taken, and not served.
-pub(crate) fn warnings(definition: &Value) -> Vec<String> {
-    let versions = definition["spec"]["versions"].as_array();
-    let each = versions.into_iter().flatten().enumerate();
-    each.filter(|(_, version)| version["subresources"]["scale"].is_object())
-        .map(|(at, _)| {
-            format!("spec.versions[{at}].subresources.scale: this server does not serve the scale subresource")
-        })
-        .collect()
-}
-
 /// Why a definition cannot be served, beside its schemas.
 pub(super) fn unusable(spec: &Value) -> Vec<String> {
     let mut wrong = Wrong(Vec::new());
@@ -238,6 +227,13 @@ fn versions(spec: &Value, wrong: &mut Wrong) {
         if let Some(place) = place("schema") {
             schema(version, &place, wrong);
         }
+        if let Some(place) = place("subresources") {
+            scale(
+                &version["subresources"]["scale"],
+                &format!("{place}.subresources.scale"),
+                wrong,
+            );
+        }
         if let Some(place) = place("additionalPrinterColumns") {
             columns(version, &format!("{place}.additionalPrinterColumns"), wrong);
         }
@@ -268,6 +264,37 @@ fn storage(spec: &Value, wrong: &mut Wrong) -> bool {
         wrong.invalid("spec.versions", &spec["versions"], why);
     }
     is_one
+}
+
+fn scale(scale: &Value, path: &str, wrong: &mut Wrong) {
+    if scale.is_null() {
+        return;
+    }
+    for (name, under, is_required) in [
+        ("specReplicasPath", &[".spec."][..], true),
+        ("statusReplicasPath", &[".status."], true),
+        ("labelSelectorPath", &[".spec.", ".status."], false),
+    ] {
+        let field = format!("{path}.{name}");
+        let place = scale[name].as_str().unwrap_or_default();
+        if place.is_empty() {
+            if is_required {
+                wrong.required(field, "");
+            }
+        } else if !place.starts_with('.') {
+            wrong.invalid(
+                field,
+                &scale[name],
+                "must be a simple json path starting with .",
+            );
+        } else if !under.iter().any(|start| place.starts_with(start)) {
+            let why = match under {
+                [only] => format!("should be a json path under {}", only.trim_end_matches('.')),
+                _ => "should be a json path under either .spec or .status".to_owned(),
+            };
+            wrong.invalid(field, &scale[name], &why);
+        }
+    }
 }
 
 fn columns(version: &Value, path: &str, wrong: &mut Wrong) {

@@ -112,7 +112,7 @@ pub(crate) fn prepare(
 ) -> Result<Vec<String>> {
     normalise(resource, value)?;
     let unknown = resource.schema.prune(value);
-    let mut warnings = match call.field_validation()? {
+    let warnings = match call.field_validation()? {
         FieldValidation::Ignore => Vec::new(),
         _ if unknown.is_empty() => Vec::new(),
         FieldValidation::Warn => unknown
@@ -133,9 +133,6 @@ pub(crate) fn prepare(
             )));
         }
     };
-    if resource.form == Form::Definition {
-        warnings.extend(definitions::valid::warnings(value));
-    }
     resource.schema.tidy(value, typed(resource));
     match operation {
         Operation::Update => resource.schema.default(value),
@@ -161,6 +158,7 @@ pub(crate) fn validate(
     // What a definition lacks was named above, in the words of Kubernetes.
     errors.retain(|error| resource.form != Form::Definition || error.reason != Reason::Required);
     causes.extend(errors.iter().map(pipeline::cause));
+    causes.extend(resource.scale.iter().flat_map(|scale| scale.causes(value)));
     if !causes.is_empty() {
         return Err(Failure::invalid(resource, name_of(value), &causes));
     }

@@ -12,6 +12,7 @@ use crate::{
     failure::{Failure, Result},
     pipeline,
     registry::Resource,
+    scale,
 };
 
 pub(crate) fn route(api: &Api, parts: &[&str], request: &Request) -> Result<Response> {
@@ -128,6 +129,12 @@ fn resources(api: &Api, group: &str, version: &str) -> Result<Value> {
                 "kind": resource.kind, "verbs": ["get", "patch", "update"],
             }));
         }
+        if resource.scale.is_some() {
+            list.push(json!({
+                "name": format!("{}/scale", resource.plural), "singularName": "", "namespaced": resource.namespaced,
+                "group": scale::GROUP, "version": "v1", "kind": scale::KIND, "verbs": ["get", "patch", "update"],
+            }));
+        }
     }
     for (_, kind, plural) in review::RESOURCES
         .iter()
@@ -204,8 +211,18 @@ fn resource_v2(resource: &Resource, kind: &Value) -> Value {
     if !resource.categories.is_empty() {
         entry["categories"] = json!(resource.categories);
     }
-    if resource.status {
-        entry["subresources"] = json!([{"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}]);
+    let scale = json!({"group": scale::GROUP, "version": "v1", "kind": scale::KIND});
+    let subresources = [
+        ("status", kind, resource.status),
+        ("scale", &scale, resource.scale.is_some()),
+    ];
+    let subresources: Vec<Value> = subresources
+        .into_iter()
+        .filter(|(_, _, is_served)| *is_served)
+        .map(|(name, kind, _)| json!({"subresource": name, "responseKind": kind, "verbs": ["get", "patch", "update"]}))
+        .collect();
+    if !subresources.is_empty() {
+        entry["subresources"] = json!(subresources);
     }
     entry
 }

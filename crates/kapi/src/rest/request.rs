@@ -34,6 +34,8 @@ pub(crate) enum Sub {
     Status,
     /// Of a Namespace: its `spec.finalizers`.
     Finalize,
+    /// The replicas of a custom object.
+    Scale,
 }
 
 impl Sub {
@@ -42,6 +44,7 @@ impl Sub {
         match self {
             Self::Status => "status",
             Self::Finalize => "finalize",
+            Self::Scale => "scale",
         }
     }
 }
@@ -99,7 +102,11 @@ impl Call {
         let sub = match sub {
             None => None,
             Some("status") if resource.status => Some(Sub::Status),
+            Some("scale") if resource.scale.is_some() => Some(Sub::Scale),
             Some("finalize") if resource.form == Form::Namespace => Some(Sub::Finalize),
+            Some(_) if resource.form == Form::Custom => {
+                return Err(Failure::not_found(resource, name.unwrap_or_default()));
+            }
             Some(_) => return Err(Failure::no_route()),
         };
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())

@@ -55,6 +55,21 @@ pub(crate) async fn patch(
     if media == "application/apply-patch+yaml" {
         return apply(api, call, view, &bytes).await;
     }
+    let kind = kind_of_patch(call, resource, &media)?;
+    let patch: Value = body::yaml(&bytes)?;
+    let stored = modify(api, call, Operation::Update, |old| {
+        change(call, resource, kind, old, &patch)
+    })
+    .await?;
+    Ok(stored.response(resource, view, StatusCode::OK))
+}
+
+/// Which kind of patch a media type is: `json`, `merge` or `strategic-merge`.
+pub(crate) fn kind_of_patch<'a>(
+    call: &Call,
+    resource: &Resource,
+    media: &'a str,
+) -> Result<&'a str> {
     let accepted: &[&str] = match resource.form {
         Form::Custom => &["json", "merge"],
         _ => &["json", "merge", "strategic-merge"],
@@ -64,14 +79,14 @@ pub(crate) async fn patch(
         .and_then(|media| media.strip_suffix("-patch+json"))
         .filter(|kind| accepted.contains(kind))
         .ok_or_else(|| {
-            let list: Vec<String> = accepted
+            let mut list: Vec<String> = accepted
                 .iter()
                 .map(|kind| format!("application/{kind}-patch+json"))
                 .collect();
-            Failure::unsupported_media(&format!(
-                "{}, application/apply-patch+yaml",
-                list.join(", ")
-            ))
+            if call.sub != Some(Sub::Scale) {
+                list.push("application/apply-patch+yaml".to_owned());
+            }
+            Failure::unsupported_media(&list.join(", "))
         })?;
     if call.query("force").is_some() {
         let cause = Cause {
@@ -81,28 +96,34 @@ pub(crate) async fn patch(
         };
         return Err(Failure::invalid_option(call.options, &cause));
     }
-    let patch: Value = body::yaml(&bytes)?;
-    let stored = modify(api, call, Operation::Update, |old| {
-        let new = match kind {
-            "json" => pipeline::json_patch(old, &patch),
-            "merge" => Ok(pipeline::merge_patch(old, &patch)),
-            _ => pipeline::strategic_patch(resource, old, &patch),
-        }?;
-        if !new.is_object() {
-            return Err(Failure::bad_request("the patched object is not an object"));
-        }
-        if let Some(why) = undecodable(resource, &new) {
-            return Err(Failure::undecodable_patch(&why));
-        }
-        named(call, &new)?;
-        Ok(new)
-    })
-    .await?;
-    Ok(stored.response(resource, view, StatusCode::OK))
+    Ok(kind)
+}
+
+/// What a patch makes of an object.
+pub(crate) fn change(
+    call: &Call,
+    resource: &Resource,
+    kind: &str,
+    old: &Value,
+    patch: &Value,
+) -> Result<Value> {
+    let new = match kind {
+        "json" => pipeline::json_patch(old, patch),
+        "merge" => Ok(pipeline::merge_patch(old, patch)),
+        _ => pipeline::strategic_patch(resource, old, patch),
+    }?;
+    if !new.is_object() {
+        return Err(Failure::bad_request("the patched object is not an object"));
+    }
+    if let Some(why) = undecodable(resource, &new) {
+        return Err(Failure::undecodable_patch(&why));
+    }
+    named(call, &new)?;
+    Ok(new)
 }
 
 /// A replaced or patched object says its name; one that is applied may leave it to the path.
-fn named(call: &Call, new: &Value) -> Result<()> {
+pub(crate) fn named(call: &Call, new: &Value) -> Result<()> {
     if new["metadata"]["name"]
         .as_str()
         .is_some_and(|name| !name.is_empty())
@@ -241,7 +262,7 @@ pub(crate) async fn modify(
 }
 
 /// The object in the version of the request.
-fn converted(resource: &Resource, old: &Value) -> Value {
+pub(crate) fn converted(resource: &Resource, old: &Value) -> Value {
     let mut value = old.clone();
     resource.to_served(&mut value);
     value

@@ -47,6 +47,14 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
+    /// The object as it is kept, and the warnings.
+    pub fn into_parts(self) -> (Value, Vec<String>) {
+        match self {
+            Self::Object(object, warnings) => (object.value(), warnings),
+            Self::Shown(value, warnings) => (value, warnings),
+        }
+    }
+
     pub fn response(&self, resource: &Resource, view: View, code: StatusCode) -> Response {
         let (mut response, warnings) = match self {
             Self::Object(object, warnings) => (

@@ -53,6 +53,7 @@ static SCHEMAS: LazyLock<BTreeMap<&str, Schema>> = LazyLock::new(|| {
         ("Event", core_event()),
         ("events.k8s.io/Event", event()),
         ("Lease", lease()),
+        ("Scale", scale()),
         ("ServiceAccount", service_account()),
         ("CustomResourceDefinition", definition()),
     ];
@@ -188,6 +189,13 @@ fn lease() -> Value {
             "renewTime": time(),
             "strategy": pointer(),
         })),
+    }))
+}
+
+fn scale() -> Value {
+    whole(json!({
+        "spec": object(json!({"replicas": integer()})),
+        "status": object(json!({"replicas": integer(), "selector": string()})),
     }))
 }
 
