@@ -24,7 +24,7 @@ use self::{
     shape::Shape,
     walk::Twice,
 };
-use crate::schema::Schema;
+use crate::{events, schema::Schema};
 
 /// Who writes, how and when.
 #[derive(Clone, Debug)]
@@ -163,6 +163,7 @@ pub fn track_update(old: Option<&Value>, new: &mut Value, options: &Options<'_>,
     if managers.is_empty() && old.is_some() {
         return;
     }
+    managers.keep_group(options.api_version);
     let before = old.map_or_else(|| empty(new, shape), without_managers);
     managers.update(root, &before, new, options, &|set| {
         reset_fields(set, options, shape)
@@ -235,6 +236,7 @@ fn before_apply(
         };
         managers.update(root, &empty(live, shape), &object, &first, relevant);
     }
+    managers.keep_group(options.api_version);
     Ok((managers, object))
 }
 
@@ -324,6 +326,9 @@ fn without_managers(object: &Value) -> Value {
 
 /// An object before anybody wrote to it. The structs of kinds that are built in are there from the beginning.
 fn empty(object: &Value, shape: &Schema) -> Value {
+    if let Some(event) = events::blank(&object["apiVersion"], &object["kind"]) {
+        return event;
+    }
     let fields = ["apiVersion", "kind"].into_iter();
     let fields = fields.filter_map(|name| Some((name.to_owned(), object.get(name)?.clone())));
     let structs = shape

@@ -96,8 +96,19 @@ pub(crate) fn cause(error: &FieldError) -> Cause {
 
 /// Notes who owns the fields of an object that is about to be stored.
 pub(crate) fn track(old: Option<&Value>, new: &mut Value, call: &Call, resource: &Resource) {
-    let version = stored_version(resource);
-    ssa::track_update(old, new, &ownership(call, &version), &resource.schema);
+    let version = resource.api_version();
+    let options = ownership(call, &version);
+    if resource.form != Form::NewEvent {
+        return ssa::track_update(old, new, &options, &resource.schema);
+    }
+    let old = old.cloned().map(|mut old| {
+        events::to_events(&mut old);
+        old
+    });
+    events::to_events(new);
+    ssa::track_update(old.as_ref(), new, &options, published_schema(resource));
+    events::to_core(new);
+    events::fill(new);
 }
 
 /// Server-side apply. Both values and the result are in the stored form, except a live Event of the newer API.
@@ -107,20 +118,20 @@ pub(crate) fn apply(
     call: &Call,
     resource: &Resource,
 ) -> Result<Value> {
-    let mut live = live.cloned();
-    if resource.form == Form::NewEvent
-        && let Some(live) = &mut live
-    {
-        events::to_core(live);
-    }
-    let version = stored_version(resource);
-    ssa::apply(
-        live.as_ref(),
-        applied,
-        &ownership(call, &version),
-        &resource.schema,
-    )
-    .map_err(|error| apply_failure(&error))
+    let version = resource.api_version();
+    let options = ownership(call, &version);
+    let result = if resource.form == Form::NewEvent {
+        let mut applied = applied.clone();
+        events::to_events(&mut applied);
+        let result = ssa::apply(live, &applied, &options, published_schema(resource));
+        result.map(|mut result| {
+            events::to_core(&mut result);
+            result
+        })
+    } else {
+        ssa::apply(live, applied, &options, &resource.schema)
+    };
+    result.map_err(|error| apply_failure(&error))
 }
 
 fn apply_failure(error: &ssa::Error) -> Failure {
@@ -152,13 +163,6 @@ fn ownership<'a>(call: &'a Call, api_version: &'a str) -> ssa::Options<'a> {
         subresource: call.sub.map(Sub::name),
         api_version,
         time: jiff::Timestamp::now(),
-    }
-}
-
-fn stored_version(resource: &Resource) -> String {
-    match resource.form {
-        Form::NewEvent => "v1".into(),
-        _ => resource.api_version(),
     }
 }
 

@@ -143,6 +143,14 @@ impl Managers {
         }
     }
 
+    /// Forgets whoever spoke a version of another group: of Events, which two groups have, Kubernetes does not translate
+    /// what is owned in the one to the other.
+    pub fn keep_group(&mut self, api_version: &str) {
+        let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
+        let kept = group(api_version);
+        self.0.retain(|_, entry| group(&entry.api_version) == kept);
+    }
+
     /// Notes the changes of an update under its manager.
     pub fn update(
         &mut self,

@@ -138,6 +138,9 @@ pub(crate) fn prepare(
         Operation::Update => resource.schema.default(value),
         Operation::Apply => resource.schema.default_keeping_nulls(value),
     }
+    if matches!(resource.form, Form::Event | Form::NewEvent) {
+        events::fill(value);
+    }
     Ok(warnings)
 }
 
