@@ -146,9 +146,8 @@ impl Managers {
     /// Forgets whoever spoke a version of another group: of Events, which two groups have, Kubernetes does not translate
     /// what is owned in the one to the other.
     pub fn keep_group(&mut self, api_version: &str) {
-        let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
-        let kept = group(api_version);
-        self.0.retain(|_, entry| group(&entry.api_version) == kept);
+        self.0
+            .retain(|_, entry| group(&entry.api_version) == group(api_version));
     }
 
     /// Notes the changes of an update under its manager.
@@ -353,6 +352,11 @@ pub(super) fn tidy(object: &mut Value) {
             _ => true,
         });
     }
+}
+
+/// The group of a version; none of `v1`.
+fn group(api_version: &str) -> Option<&str> {
+    api_version.split_once('/').map(|(group, _)| group)
 }
 
 /// Kubernetes' times have whole seconds.
