@@ -92,7 +92,7 @@ impl Scale {
         if let Some(wanted) = wanted.filter(|wanted| *wanted != 0) {
             scale["spec"]["replicas"] = json!(wanted);
         }
-        let selector = self.selector.as_ref().map(|place| place.get(object));
+        let selector = self.selector.as_ref().and_then(|place| place.find(object));
         if let Some(text) = selector
             .and_then(Value::as_str)
             .filter(|text| !text.is_empty())
@@ -152,18 +152,22 @@ impl Place {
         self.0.trim_start_matches('.').split('.')
     }
 
-    /// Null where there is nothing.
-    fn get<'a>(&self, object: &'a Value) -> &'a Value {
-        self.steps().fold(object, |value, step| &value[step])
+    /// Null where there is nothing; none where something else is in the way.
+    fn find<'a>(&self, object: &'a Value) -> Option<&'a Value> {
+        self.steps().try_fold(object, |value, step| match value {
+            Value::Object(fields) => Some(fields.get(step).unwrap_or(&Value::Null)),
+            Value::Null => Some(value),
+            _ => None,
+        })
     }
 
     fn integer(&self, object: &Value) -> Result<Option<i64>> {
-        match self.get(object) {
-            Value::Null => Ok(None),
+        match self.find(object) {
+            Some(Value::Null) => Ok(None),
             value => value
-                .as_i64()
+                .and_then(Value::as_i64)
                 .map(Some)
-                .ok_or_else(|| Failure::internal(format!("{}: {value} is not an integer", self.0))),
+                .ok_or_else(|| Failure::internal(format!("{} is not an integer", self.0))),
         }
     }
 
@@ -183,9 +187,9 @@ impl Place {
     }
 
     fn cause(&self, object: &Value) -> Option<Cause> {
-        let value = self.get(object);
-        let (shown, rule) = match value.as_i64() {
-            None if value.is_null() => return None,
+        let value = self.find(object);
+        let (shown, rule) = match value.and_then(Value::as_i64) {
+            None if value.is_some_and(Value::is_null) => return None,
             None => (0, "should be an integer".to_owned()),
             Some(number) if number < 0 => (number, "should be a non-negative integer".to_owned()),
             Some(number) if number > MOST => {
