@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use self::{
     negotiate::View,
     request::{Call, Sub},
+    scale::Scaling,
 };
 use crate::{
     definitions::Live,
@@ -105,7 +106,13 @@ async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Respons
     let method = request.method().clone();
     let view = View::of(request.headers());
     if let (Some(Sub::Scale), Some(scale)) = (call.sub, &call.resource(&api).scale) {
-        return scale::route(&api, &call, scale, view, request).await;
+        let scaling = Scaling {
+            api: &api,
+            call: &call,
+            scale,
+            view,
+        };
+        return scaling.answer(request).await;
     }
     match (method, call.name.is_some()) {
         (Method::GET, _) if call.flag("watch") => watch::watch(api, &call, view),

@@ -17,94 +17,88 @@ use super::{
 use crate::{
     failure::{Failure, Result},
     pipeline::Operation,
+    registry::Resource,
     scale::Scale,
 };
 
-pub(crate) async fn route(
-    api: &Api,
-    call: &Call,
-    scale: &Scale,
-    view: View,
-    request: Request,
-) -> Result<Response> {
-    match *request.method() {
-        Method::GET => get(api, call, scale, view),
-        Method::PUT => replace(api, call, scale, view, request).await,
-        Method::PATCH => patch(api, call, scale, view, request).await,
-        _ => Err(Failure::method_not_supported(call.resource(api))),
-    }
+/// A request for the Scale of an object.
+pub(crate) struct Scaling<'a> {
+    pub api: &'a Api,
+    pub call: &'a Call,
+    pub scale: &'a Scale,
+    pub view: View,
 }
 
-fn get(api: &Api, call: &Call, scale: &Scale, view: View) -> Result<Response> {
-    let include = include(call, view)?;
-    let (shown, is_wanted) = scale.of(&converted(call.resource(api), &find(api, call)?.value()))?;
-    if !is_wanted {
-        return Err(scale.unknown());
-    }
-    let shown = present_value(&scale.resource, shown, view, include);
-    Ok(json_response(StatusCode::OK, &shown))
-}
-
-async fn replace(
-    api: &Api,
-    call: &Call,
-    scale: &Scale,
-    view: View,
-    request: Request,
-) -> Result<Response> {
-    let mut new = body::object(request).await?;
-    if let Some(why) = undecodable(&scale.resource, &new) {
-        return Err(Failure::undecodable(&scale.resource, &why));
-    }
-    named(call, &new)?;
-    let warnings = settle(call, scale, &mut new)?;
-    let uid = new["metadata"]["uid"].clone();
-    let stored = modify(api, call, Operation::Update, |old| {
-        let mut object = scale.put(old, &new)?;
-        if uid.as_str().is_some_and(|uid| !uid.is_empty()) {
-            object["metadata"]["uid"] = uid.clone();
+impl Scaling<'_> {
+    pub async fn answer(&self, request: Request) -> Result<Response> {
+        match *request.method() {
+            Method::GET => self.get(),
+            Method::PUT => self.replace(request).await,
+            Method::PATCH => self.patch(request).await,
+            _ => Err(Failure::method_not_supported(self.resource())),
         }
-        Ok(object)
-    })
-    .await?;
-    respond(api, call, scale, view, stored, warnings)
-}
+    }
 
-async fn patch(
-    api: &Api,
-    call: &Call,
-    scale: &Scale,
-    view: View,
-    request: Request,
-) -> Result<Response> {
-    let media = body::media_type(&request);
-    let bytes = body::read(request).await?;
-    let kind = kind_of_patch(call, call.resource(api), &media)?;
-    let patch: Value = body::yaml(&bytes)?;
-    let stored = modify(api, call, Operation::Update, |old| {
-        let mut new = change(call, &scale.resource, kind, &scale.before(old)?, &patch)?;
-        settle(call, scale, &mut new)?;
-        scale.put(old, &new)
-    })
-    .await?;
-    respond(api, call, scale, view, stored, Vec::new())
-}
+    fn get(&self) -> Result<Response> {
+        let include = include(self.call, self.view)?;
+        let object = find(self.api, self.call)?.value();
+        let (shown, is_wanted) = self.scale.of(&converted(self.resource(), &object))?;
+        if !is_wanted {
+            return Err(self.scale.unknown());
+        }
+        let shown = present_value(&self.scale.resource, shown, self.view, include);
+        Ok(json_response(StatusCode::OK, &shown))
+    }
 
-fn settle(call: &Call, scale: &Scale, new: &mut Value) -> Result<Vec<String>> {
-    accept(call, &scale.resource, new)?;
-    prepare(call, &scale.resource, new, Operation::Update)
-}
+    async fn replace(&self, request: Request) -> Result<Response> {
+        let mut new = body::object(request).await?;
+        if let Some(why) = undecodable(&self.scale.resource, &new) {
+            return Err(Failure::undecodable(&self.scale.resource, &why));
+        }
+        named(self.call, &new)?;
+        let warnings = self.settle(&mut new)?;
+        let uid = new["metadata"]["uid"].clone();
+        let stored = modify(self.api, self.call, Operation::Update, |old| {
+            let mut object = self.scale.put(old, &new)?;
+            if uid.as_str().is_some_and(|uid| !uid.is_empty()) {
+                object["metadata"]["uid"] = uid.clone();
+            }
+            Ok(object)
+        })
+        .await?;
+        self.respond(stored, warnings)
+    }
 
-fn respond(
-    api: &Api,
-    call: &Call,
-    scale: &Scale,
-    view: View,
-    stored: Stored,
-    mut warnings: Vec<String>,
-) -> Result<Response> {
-    let (object, more) = stored.into_parts();
-    let (shown, _) = scale.of(&converted(call.resource(api), &object))?;
-    warnings.extend(more);
-    Ok(Stored::Shown(shown, warnings).response(&scale.resource, view, StatusCode::OK))
+    async fn patch(&self, request: Request) -> Result<Response> {
+        let media = body::media_type(&request);
+        let bytes = body::read(request).await?;
+        let kind = kind_of_patch(self.call, self.resource(), &media)?;
+        let patch: Value = body::yaml(&bytes)?;
+        let stored = modify(self.api, self.call, Operation::Update, |old| {
+            let before = self.scale.before(old)?;
+            let mut new = change(self.call, &self.scale.resource, kind, &before, &patch)?;
+            self.settle(&mut new)?;
+            self.scale.put(old, &new)
+        })
+        .await?;
+        self.respond(stored, Vec::new())
+    }
+
+    /// The scaled resource.
+    fn resource(&self) -> &Resource {
+        self.call.resource(self.api)
+    }
+
+    fn settle(&self, new: &mut Value) -> Result<Vec<String>> {
+        accept(self.call, &self.scale.resource, new)?;
+        prepare(self.call, &self.scale.resource, new, Operation::Update)
+    }
+
+    fn respond(&self, stored: Stored, mut warnings: Vec<String>) -> Result<Response> {
+        let (object, more) = stored.into_parts();
+        let (shown, _) = self.scale.of(&converted(self.resource(), &object))?;
+        warnings.extend(more);
+        let shown = Stored::Shown(shown, warnings);
+        Ok(shown.response(&self.scale.resource, self.view, StatusCode::OK))
+    }
 }
