@@ -83,8 +83,8 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
     assert!(before.iter().all(|run| run["status"]["phase"] == "Running"));
     node.crash_api().unwrap();
 
-    // Then one of them loses its Job, and both their operator. Its pod is deleted too: the controller manager, which would
-    // do that, has lost its own lease in the crash, and until it is back the run could end.
+    // Then one of them loses its Job, and both their operator. Its pod is deleted too: the garbage collector, which would do
+    // that, may be late after the crash, and the run could end before.
     let late = [
         "etcd/",
         "kubelet/",
