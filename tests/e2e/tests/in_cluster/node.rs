@@ -84,7 +84,7 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
     node.crash_api().unwrap();
 
     // Then one of them loses its Job, and both their operator. Its pod is deleted too: the garbage collector, which would do
-    // that, may be late after the crash, and the run could end before.
+    // that, starts anew some 20 s after the crash, and the run could end before.
     let late = [
         "etcd/",
         "kubelet/",
