@@ -12,7 +12,6 @@ use crate::{
     failure::{Failure, Result},
     pipeline,
     registry::Resource,
-    scale,
 };
 
 pub(crate) fn route(api: &Api, parts: &[&str], request: &Request) -> Result<Response> {
@@ -123,17 +122,16 @@ fn resources(api: &Api, group: &str, version: &str) -> Result<Value> {
             entry["categories"] = json!(resource.categories);
         }
         list.push(entry);
-        if resource.status {
-            list.push(json!({
-                "name": format!("{}/status", resource.plural), "singularName": "", "namespaced": resource.namespaced,
-                "kind": resource.kind, "verbs": ["get", "patch", "update"],
-            }));
-        }
-        if resource.scale.is_some() {
-            list.push(json!({
-                "name": format!("{}/scale", resource.plural), "singularName": "", "namespaced": resource.namespaced,
-                "group": scale::GROUP, "version": "v1", "kind": scale::KIND, "verbs": ["get", "patch", "update"],
-            }));
+        for (name, of) in subresources(resource) {
+            let mut entry = json!({
+                "name": format!("{}/{name}", resource.plural), "singularName": "", "namespaced": resource.namespaced,
+                "kind": of.kind, "verbs": SUBRESOURCE_VERBS,
+            });
+            if of.group != resource.group {
+                entry["group"] = json!(of.group);
+                entry["version"] = json!(of.version);
+            }
+            list.push(entry);
         }
     }
     for (_, kind, plural) in review::RESOURCES
@@ -184,24 +182,24 @@ fn groups_v2(api: &Api, core: bool) -> Response {
 }
 
 fn resources_v2(api: &Api, group: &str, version: &str) -> Vec<Value> {
-    let kind = |kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut list: Vec<Value> = api
         .registry
         .of_version(group, version)
-        .map(|resource| resource_v2(resource, &kind(&resource.kind)))
+        .map(resource_v2)
         .collect();
     for (_, name, plural) in review::RESOURCES.iter().filter(|(g, _, _)| *g == group) {
         list.push(json!({
-            "resource": plural, "responseKind": kind(name), "scope": "Cluster",
+            "resource": plural, "responseKind": response_kind(group, version, name), "scope": "Cluster",
             "singularResource": name.to_lowercase(), "verbs": ["create"],
         }));
     }
     list
 }
 
-fn resource_v2(resource: &Resource, kind: &Value) -> Value {
+fn resource_v2(resource: &Resource) -> Value {
+    let kind = |of: &Resource| response_kind(&of.group, &of.version, &of.kind);
     let mut entry = json!({
-        "resource": resource.plural, "responseKind": kind,
+        "resource": resource.plural, "responseKind": kind(resource),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular, "verbs": resource.verbs(),
     });
@@ -211,20 +209,27 @@ fn resource_v2(resource: &Resource, kind: &Value) -> Value {
     if !resource.categories.is_empty() {
         entry["categories"] = json!(resource.categories);
     }
-    let scale = json!({"group": scale::GROUP, "version": "v1", "kind": scale::KIND});
-    let subresources = [
-        ("status", kind, resource.status),
-        ("scale", &scale, resource.scale.is_some()),
-    ];
-    let subresources: Vec<Value> = subresources
-        .into_iter()
-        .filter(|(_, _, is_served)| *is_served)
-        .map(|(name, kind, _)| json!({"subresource": name, "responseKind": kind, "verbs": ["get", "patch", "update"]}))
+    let subresources: Vec<Value> = subresources(resource)
+        .map(|(name, of)| json!({"subresource": name, "responseKind": kind(of), "verbs": SUBRESOURCE_VERBS}))
         .collect();
     if !subresources.is_empty() {
         entry["subresources"] = json!(subresources);
     }
     entry
+}
+
+fn response_kind(group: &str, version: &str, kind: &str) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
+}
+
+const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// The subresources of a resource, each with that of which it shows an object.
+fn subresources(resource: &Resource) -> impl Iterator<Item = (&'static str, &Resource)> {
+    let status = resource.status.then_some(("status", resource));
+    let scale = resource.scale.as_ref();
+    let scale = scale.map(|scale| ("scale", &scale.resource));
+    status.into_iter().chain(scale)
 }
 
 /// The older description, without definitions. kubectl asks for it when a file holds a `List`, which no version of the newer one
