@@ -216,7 +216,7 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
 }
 
 #[test]
-fn a_node_that_stays_away_keeps_its_runner_until_it_is_deleted() {
+fn a_node_that_stays_away_keeps_its_runner_until_it_is_given_up() {
     let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
     install_kinds(&plane);
     let manifests = root().join("deploy/manifests/windlass.yaml");
@@ -232,36 +232,57 @@ fn a_node_that_stays_away_keeps_its_runner_until_it_is_deleted() {
     );
     apply(&mut plane.kubectl(), plane.dir(), &objects);
 
-    // No kubelet will ever speak of the pod: as of a machine that went down with it.
+    let out_of_service = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+    for given_up in [
+        ["delete", "node", "lost"].as_slice(),
+        &["taint", "node", "lost", out_of_service],
+    ] {
+        let lost = lose_the_node(&plane);
+        output(plane.kubectl().args(given_up)).unwrap();
+        wait_until("the pod's successor", LIMIT, || {
+            let pods = get(&mut plane.kubectl(), NAMESPACE, "pods");
+            Ok((!pods.is_empty() && !pods.iter().any(|pod| name(pod) == lost)).then_some(()))
+        })
+        .unwrap();
+        assert!(job(&plane)["status"]["failed"].is_null(), "{given_up:?}");
+    }
+}
+
+/// The one Job of the cluster.
+fn job(plane: &ControlPlane) -> Value {
+    get(&mut plane.kubectl(), NAMESPACE, "jobs").pop().unwrap()
+}
+
+/// Has the runner's pod be on a node `lost`, of which no kubelet will ever speak, as of a machine that went down with it. It is
+/// to end, and Kubernetes waits for that. Its name is returned.
+fn lose_the_node(plane: &ControlPlane) -> String {
     let pods = || get(&mut plane.kubectl(), NAMESPACE, "pods");
-    let lost = wait_until("the runner's pod", LIMIT, || Ok(pods().pop())).unwrap();
+    let pod = wait_until("the runner's pod", LIMIT, || Ok(pods().pop())).unwrap();
+    let pod = name(&pod);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "lost"}});
     apply(&mut plane.kubectl(), plane.dir(), &[node]);
-    bind(&plane, &name(&lost), "lost");
+    bind(plane, &pod, "lost");
     let running = json!({"status": {"phase": "Running"}}).to_string();
-    let told = ["patch", "pod", &name(&lost), "--subresource=status"];
+    let told = ["patch", "pod", &pod, "--subresource=status"];
     let of = ["-n", NAMESPACE, "--type=merge", "-p", &running];
     output(plane.kubectl().args(told).args(of)).unwrap();
+    await_job(plane, "active");
 
-    // Kubernetes takes it away after five minutes by itself.
-    let delete = ["-n", NAMESPACE, "delete", "pod", "--all", "--wait=false"];
+    // Kubernetes does it after five minutes by itself.
+    let delete = ["-n", NAMESPACE, "delete", "pod", &pod, "--wait=false"];
     output(plane.kubectl().args(delete)).unwrap();
-    let job = wait_until("the Job to know that its pod is to end", LIMIT, || {
-        let job = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop();
-        Ok(job.filter(|job| job["status"]["terminating"] == 1))
-    })
-    .unwrap();
+    await_job(plane, "terminating");
     // It may still work.
-    assert_eq!(pods().len(), 1, "{job:#}");
+    assert_eq!(pods().len(), 1, "{:#}", job(plane));
+    pod
+}
 
-    output(plane.kubectl().args(["delete", "node", "lost"])).unwrap();
-    wait_until("the pod's successor", LIMIT, || {
-        let other = |pod: &Value| pod["metadata"]["uid"] != lost["metadata"]["uid"];
-        Ok(pods().iter().any(other).then_some(()))
+/// Waits until the Job counts its one pod as this.
+fn await_job(plane: &ControlPlane, state: &str) {
+    wait_until(&format!("the Job's pod to be {state}"), LIMIT, || {
+        Ok((job(plane)["status"][state] == 1).then_some(()))
     })
     .unwrap();
-    let job = get(&mut plane.kubectl(), NAMESPACE, "jobs").pop().unwrap();
-    assert!(job["status"]["failed"].is_null(), "{job:#}");
 }
 
 /// Places a pod on a node, as a scheduler does.
