@@ -59,6 +59,15 @@ pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
     Ok([widgets].into_iter().chain(own).collect())
 }
 
+/// What a server answers.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub code: u16,
+    pub body: Value,
+    /// What it has to say beside the body: kubectl prints it.
+    pub warnings: Vec<String>,
+}
+
 /// Plays a scenario. Returns each step with its answer.
 ///
 /// # Errors
@@ -70,7 +79,7 @@ pub async fn play(target: &Target, scenario: &Scenario) -> Result<Vec<Value>> {
     let metadata =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     send(client, "post", "/api/v1/namespaces", &metadata).await?;
-    let mut answers: Vec<(u16, Value)> = Vec::new();
+    let mut answers: Vec<Answer> = Vec::new();
     let mut patience = PATIENCE;
     for (step, body) in scenario.steps.iter().flatten() {
         let answer = answer(target, step, body, &namespace, &answers, patience)
@@ -81,7 +90,7 @@ pub async fn play(target: &Target, scenario: &Scenario) -> Result<Vec<Value>> {
             .any(|verb| step.starts_with(verb));
         if !waits {
             // Nothing comes of what was refused.
-            patience = if answer.0 < 400 {
+            patience = if answer.code < 400 {
                 PATIENCE
             } else {
                 Duration::ZERO
@@ -94,7 +103,11 @@ pub async fn play(target: &Target, scenario: &Scenario) -> Result<Vec<Value>> {
     let steps = scenario.steps.iter().flat_map(Map::keys);
     Ok(steps
         .zip(answers)
-        .map(|(step, (code, body))| json!({"step": step, "code": code, "body": normal(body, &namespace)}))
+        .map(|(step, answer)| {
+            let Answer { code, body, warnings } = answer;
+            let warnings = normal(json!(warnings), &namespace);
+            json!({"step": step, "code": code, "body": normal(body, &namespace), "warnings": warnings})
+        })
         .collect())
 }
 
@@ -103,9 +116,9 @@ async fn answer(
     step: &str,
     body: &Value,
     namespace: &str,
-    answers: &[(u16, Value)],
+    answers: &[Answer],
     patience: Duration,
-) -> Result<(u16, Value)> {
+) -> Result<Answer> {
     let client = &target.client;
     let (verb, path) = step.split_once(' ').context("no verb and path")?;
     let path = filled(&located(path), namespace, answers);
@@ -114,9 +127,11 @@ async fn answer(
         "gone" => wait(client, &path, patience, |code, _| code == 404).await,
         "until" => {
             let wanted = |_, seen: &Value| contains(seen, &body);
-            let (code, seen) = wait(client, &path, patience, wanted).await?;
-            let reached = contains(&seen, &body);
-            Ok((code, if reached { body } else { seen }))
+            let mut seen = wait(client, &path, patience, wanted).await?;
+            if contains(&seen.body, &body) {
+                seen.body = body;
+            }
+            Ok(seen)
         }
         "pick" => pick(client, &path, &body).await,
         "bookmark" => bookmark(client, &path).await,
@@ -131,12 +146,12 @@ async fn wait(
     path: &str,
     patience: Duration,
     wanted: impl Fn(u16, &Value) -> bool,
-) -> Result<(u16, Value)> {
+) -> Result<Answer> {
     let deadline = Instant::now() + patience;
     loop {
-        let (code, body) = send(client, "get", path, &Value::Null).await?;
-        if wanted(code, &body) || Instant::now() > deadline {
-            return Ok((code, body));
+        let answer = send(client, "get", path, &Value::Null).await?;
+        if wanted(answer.code, &answer.body) || Instant::now() > deadline {
+            return Ok(answer);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -157,18 +172,19 @@ fn contains(seen: &Value, wanted: &Value) -> bool {
 
 /// Watches until there is a bookmark, and returns the first. How many there are, and when, is each server's own: the real one
 /// has none to send where nothing was written, and may be too late with the one before the end.
-async fn bookmark(client: &Client, path: &str) -> Result<(u16, Value)> {
+async fn bookmark(client: &Client, path: &str) -> Result<Answer> {
     let deadline = Instant::now() + PATIENCE;
     let object = format!("{}/a", path.split('?').next().unwrap_or_default());
     loop {
-        let (code, events) = tokio::select! {
+        let mut answer = tokio::select! {
             answer = send(client, "watch", path, &Value::Null) => answer?,
             Err(error) = touch(client, &object) => return Err(error),
         };
-        let mut events = events.as_array().into_iter().flatten();
+        let mut events = answer.body.as_array().into_iter().flatten();
         let bookmark = events.find(|event| event["type"] == "BOOKMARK");
         if bookmark.is_some() || Instant::now() > deadline {
-            return Ok((code, json!({"bookmark": bookmark})));
+            answer.body = json!({"bookmark": bookmark});
+            return Ok(answer);
         }
     }
 }
@@ -185,30 +201,30 @@ async fn touch(client: &Client, path: &str) -> Result<()> {
 }
 
 /// Drives the past out of the server until a list of it is refused.
-async fn forget(target: &Target, path: &str) -> Result<(u16, Value)> {
+async fn forget(target: &Target, path: &str) -> Result<Answer> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         target.forget().await?;
-        let (code, body) = send(&target.client, "get", path, &Value::Null).await?;
-        if code == 410 || Instant::now() > deadline {
-            return Ok((code, body));
+        let answer = send(&target.client, "get", path, &Value::Null).await?;
+        if answer.code == 410 || Instant::now() > deadline {
+            return Ok(answer);
         }
     }
 }
 
 /// Parts of a large document. A part is a path of names; `NAME=VALUE` is the item of a list that has it.
-async fn pick(client: &Client, path: &str, parts: &Value) -> Result<(u16, Value)> {
+async fn pick(client: &Client, path: &str, parts: &Value) -> Result<Answer> {
     let (verb, path) = match path.strip_prefix("/aggregated") {
         Some(path) => ("aggregated", path),
         None => ("get", path),
     };
-    let (code, body) = send(client, verb, path, &Value::Null).await?;
+    let mut answer = send(client, verb, path, &Value::Null).await?;
     let mut picked = Map::new();
     for part in parts.as_array().into_iter().flatten() {
         let part = part.as_str().context("a part is a string")?;
         let found = part
             .split(' ')
-            .try_fold(&body, |at, name| match name.split_once('=') {
+            .try_fold(&answer.body, |at, name| match name.split_once('=') {
                 Some((name, value)) => at.as_array()?.iter().find(|item| {
                     let pointer = format!("/{}", name.replace('.', "/"));
                     item.pointer(&pointer).is_some_and(|field| field == value)
@@ -217,7 +233,8 @@ async fn pick(client: &Client, path: &str, parts: &Value) -> Result<(u16, Value)
             });
         picked.insert(part.to_owned(), found.cloned().unwrap_or_default());
     }
-    Ok((code, Value::Object(picked)))
+    answer.body = Value::Object(picked);
+    Ok(answer)
 }
 
 /// Where a resource is served.
@@ -235,7 +252,7 @@ fn located(path: &str) -> String {
     format!("{prefix}/namespaces/NS/{path}")
 }
 
-fn filled(text: &str, namespace: &str, answers: &[(u16, Value)]) -> String {
+fn filled(text: &str, namespace: &str, answers: &[Answer]) -> String {
     let text = text.replace("NS", namespace);
     let text = REFERENCE.replace_all(&text, |found: &regex::Captures<'_>| {
         let field = match &found[1] {
@@ -244,7 +261,7 @@ fn filled(text: &str, namespace: &str, answers: &[(u16, Value)]) -> String {
         };
         let answer = found[2].parse().ok().and_then(|at: usize| answers.get(at));
         answer
-            .and_then(|(_, body)| body["metadata"][field].as_str())
+            .and_then(|answer| answer.body["metadata"][field].as_str())
             .unwrap_or_default()
             .to_owned()
     });
@@ -277,12 +294,7 @@ fn typed(verb: &str, path: &str, body: Value) -> Value {
     Value::Object(typed)
 }
 
-pub(crate) async fn send(
-    client: &Client,
-    verb: &str,
-    path: &str,
-    body: &Value,
-) -> Result<(u16, Value)> {
+pub(crate) async fn send(client: &Client, verb: &str, path: &str, body: &Value) -> Result<Answer> {
     let (method, content, accept) = match verb {
         "get" | "watch" => ("GET", "", "application/json"),
         "aggregated" => (
@@ -334,19 +346,27 @@ pub(crate) async fn send(
         .send(request.body(Body::from(text.into_bytes()))?)
         .await?;
     let code = response.status().as_u16();
+    let warnings = response.headers().get_all(header::WARNING).iter();
+    let warnings = warnings
+        .map(|warning| String::from_utf8_lossy(warning.as_bytes()).into_owned())
+        .collect();
     let bytes = response.into_body().collect_bytes().await?;
     let text = String::from_utf8_lossy(&bytes);
-    if let Ok(value) = serde_json::from_str(&text) {
+    let body = match serde_json::from_str(&text) {
         // A watch may also have one line.
-        let value = if verb == "watch" && code == 200 {
-            json!([value])
-        } else {
-            value
-        };
-        return Ok((code, value));
-    }
-    let lines: serde_json::Result<Vec<Value>> = text.lines().map(serde_json::from_str).collect();
-    Ok((code, lines.map_or_else(|_| json!(text), Value::Array)))
+        Ok(value) if verb == "watch" && code == 200 => json!([value]),
+        Ok(value) => value,
+        Err(_) => {
+            let lines: serde_json::Result<Vec<Value>> =
+                text.lines().map(serde_json::from_str).collect();
+            lines.map_or_else(|_| json!(text), Value::Array)
+        }
+    };
+    Ok(Answer {
+        code,
+        body,
+        warnings,
+    })
 }
 
 pub(crate) fn suffix() -> String {

@@ -1,5 +1,7 @@
 //! Bodies: JSON, YAML, and the protobuf that kubectl sends since 1.32.
 
+mod repeated;
+
 use axum::extract::Request;
 use http::header;
 use http_body_util::{BodyExt, Limited};
@@ -39,18 +41,24 @@ pub(crate) fn media_type(request: &Request) -> String {
         .to_ascii_lowercase()
 }
 
+/// What a body says, and what a strict decoder would not take of it.
+pub(crate) struct Body {
+    pub value: Value,
+    pub faults: Vec<String>,
+}
+
 /// Reads and decodes an object.
-pub(crate) async fn object(request: Request) -> Result<Value> {
+pub(crate) async fn object(request: Request) -> Result<Body> {
     let media = media_type(&request);
     let bytes = read(request).await?;
     decode(&media, &bytes)
 }
 
-pub(crate) fn decode(media: &str, bytes: &[u8]) -> Result<Value> {
-    let value = match media {
-        "application/vnd.kubernetes.protobuf" => pipeline::protobuf(bytes)?,
+pub(crate) fn decode(media: &str, bytes: &[u8]) -> Result<Body> {
+    let body = match media {
+        "application/vnd.kubernetes.protobuf" => pipeline::protobuf(bytes)?.into(),
         "application/yaml" => yaml(bytes)?,
-        "application/json" | "" => serde_json::from_slice(bytes).map_err(|error| {
+        "application/json" | "" => json(bytes).map_err(|error| {
             Failure::bad_request(format!("the body is not valid JSON: {error}"))
         })?,
         _ => {
@@ -59,22 +67,39 @@ pub(crate) fn decode(media: &str, bytes: &[u8]) -> Result<Value> {
             ));
         }
     };
-    if value.is_object() {
-        Ok(value)
+    if body.value.is_object() {
+        Ok(body)
     } else {
         Err(Failure::bad_request("the body is not an object"))
     }
 }
 
+fn json(bytes: &[u8]) -> serde_json::Result<Body> {
+    let (value, repeated) = repeated::json(bytes)?;
+    let faults = repeated
+        .iter()
+        .map(|path| format!("duplicate field \"{path}\""))
+        .collect();
+    Ok(Body { value, faults })
+}
+
 /// YAML, which is JSON most of the time.
-pub(crate) fn yaml(bytes: &[u8]) -> Result<Value> {
-    if let Ok(value) = serde_json::from_slice(bytes) {
-        return Ok(value);
+pub(crate) fn yaml(bytes: &[u8]) -> Result<Body> {
+    if let Ok(body) = json(bytes) {
+        return Ok(body);
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Failure::bad_request(format!("the body is not UTF-8: {error}")))?;
     serde_saphyr::from_str(text)
+        .map(Value::into)
         .map_err(|error| Failure::bad_request(format!("the body is not valid YAML: {error}")))
+}
+
+impl From<Value> for Body {
+    fn from(value: Value) -> Self {
+        let faults = Vec::new();
+        Self { value, faults }
+    }
 }
 
 /// What Kubernetes reads at most.

@@ -2,6 +2,8 @@
 
 mod kinds;
 
+use std::collections::BTreeSet;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -103,6 +105,46 @@ fn typed(resource: &Resource) -> Fields {
     }
 }
 
+/// What strict decoding has against a body: warnings, or a refusal where the client wants that.
+pub(crate) fn strictly(
+    call: &Call,
+    resource: &Resource,
+    faults: Vec<String>,
+) -> Result<Vec<String>> {
+    match call.field_validation()? {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Strict if !faults.is_empty() => Err(Failure::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+            resource.kind,
+            resource.version,
+            resource.kind,
+            faults.join(", ")
+        ))),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(faults),
+    }
+}
+
+/// Warnings of new finalizers of a custom object that anybody else may also choose.
+pub(crate) fn unqualified(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let named = |object: &Value| -> BTreeSet<String> {
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        let names = finalizers.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
+    };
+    if resource.form != Form::Custom {
+        return Vec::new();
+    }
+    let added = &named(new) - &old.map(named).unwrap_or_default();
+    let plain = added.iter().filter(|name| !name.contains('/'));
+    plain
+        .map(|name| {
+            format!(
+                "metadata.finalizers: \"{name}\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+            )
+        })
+        .collect()
+}
+
 /// Brings an object into the form in which it is stored. Returns warnings.
 pub(crate) fn prepare(
     call: &Call,
@@ -112,27 +154,9 @@ pub(crate) fn prepare(
 ) -> Result<Vec<String>> {
     normalise(resource, value)?;
     let unknown = resource.schema.prune(value);
-    let warnings = match call.field_validation()? {
-        FieldValidation::Ignore => Vec::new(),
-        _ if unknown.is_empty() => Vec::new(),
-        FieldValidation::Warn => unknown
-            .iter()
-            .map(|path| format!("unknown field \"{path}\""))
-            .collect(),
-        FieldValidation::Strict => {
-            let list: Vec<String> = unknown
-                .iter()
-                .map(|path| format!("unknown field \"{path}\""))
-                .collect();
-            return Err(Failure::bad_request(format!(
-                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-                resource.kind,
-                resource.version,
-                resource.kind,
-                list.join(", ")
-            )));
-        }
-    };
+    let unknown = unknown.iter();
+    let faults = unknown.map(|path| format!("unknown field \"{path}\""));
+    let warnings = strictly(call, resource, faults.collect())?;
     resource.schema.tidy(value, typed(resource));
     match operation {
         Operation::Update => resource.schema.default(value),

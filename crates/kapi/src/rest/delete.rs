@@ -242,7 +242,7 @@ async fn options(call: &Call, request: Request) -> Result<Options> {
     let mut options = if bytes.is_empty() {
         Options::default()
     } else {
-        let value = body::decode(&media, &bytes)?;
+        let value = body::decode(&media, &bytes)?.value;
         serde_json::from_value(value)
             .map_err(|error| Failure::bad_request(format!("invalid DeleteOptions: {error}")))?
     };

@@ -54,7 +54,7 @@ pub(crate) async fn answer(api: &Api, review: Review, request: Request) -> Resul
         .get::<Identity>()
         .cloned()
         .unwrap_or_default();
-    let mut value = body::object(request).await?;
+    let mut value = body::object(request).await?.value;
     if let Review::Access = review {
         one_question(&value["spec"])?;
     }

@@ -5,13 +5,14 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::{
-    Api, body,
-    check::{accept, prepare, undecodable},
+    Api,
+    body::{self, Body},
+    check::{accept, prepare, strictly, undecodable},
     json_response,
     negotiate::{View, include, present_value},
     read::find,
     request::Call,
-    update::{change, converted, kind_of_patch, modify, named},
+    update::{change, converted, modify, named, read_patch},
     write::Stored,
 };
 use crate::{
@@ -51,12 +52,16 @@ impl Scaling<'_> {
     }
 
     async fn replace(&self, request: Request) -> Result<Response> {
-        let mut new = body::object(request).await?;
+        let Body {
+            value: mut new,
+            faults,
+        } = body::object(request).await?;
         if let Some(why) = undecodable(&self.scale.resource, &new) {
             return Err(Failure::undecodable(&self.scale.resource, &why));
         }
         named(self.call, &new)?;
-        let warnings = self.settle(&mut new)?;
+        let mut warnings = strictly(self.call, &self.scale.resource, faults)?;
+        warnings.extend(self.settle(&mut new)?);
         let uid = new["metadata"]["uid"].clone();
         let stored = modify(self.api, self.call, Operation::Update, |old| {
             let mut object = self.scale.put(old, &new)?;
@@ -72,16 +77,17 @@ impl Scaling<'_> {
     async fn patch(&self, request: Request) -> Result<Response> {
         let media = body::media_type(&request);
         let bytes = body::read(request).await?;
-        let kind = kind_of_patch(self.call, self.resource(), &media)?;
-        let patch: Value = body::yaml(&bytes)?;
+        let (kind, patch, mut warnings) = read_patch(self.call, self.resource(), &media, &bytes)?;
+        let mut more = Vec::new();
         let stored = modify(self.api, self.call, Operation::Update, |old| {
             let before = self.scale.before(old)?;
             let mut new = change(self.call, &self.scale.resource, kind, &before, &patch)?;
-            self.settle(&mut new)?;
+            more = self.settle(&mut new)?;
             self.scale.put(old, &new)
         })
         .await?;
-        self.respond(stored, Vec::new())
+        warnings.extend(more);
+        self.respond(stored, warnings)
     }
 
     /// The scaled resource.

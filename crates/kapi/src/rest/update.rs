@@ -5,10 +5,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    Api, body,
+    Api,
+    body::{self, Body},
     check::{
-        accept, convertible, drop_repeated_owners, name_of, prepare, remove, settle_kind,
-        undecodable, validate,
+        accept, convertible, drop_repeated_owners, name_of, prepare, remove, settle_kind, strictly,
+        undecodable, unqualified, validate,
     },
     negotiate::View,
     read::find,
@@ -30,16 +31,21 @@ pub(crate) async fn replace(
     request: Request,
 ) -> Result<Response> {
     let resource = call.resource(api);
-    let mut new = body::object(request).await?;
+    let Body {
+        value: mut new,
+        faults,
+    } = body::object(request).await?;
     if let Some(why) = undecodable(resource, &new) {
         return Err(Failure::undecodable(resource, &why));
     }
+    let warnings = strictly(call, resource, faults)?;
     named(call, &new)?;
     accept(call, resource, &mut new)?;
     drop_repeated_owners(&mut new);
     find(api, call)?;
     require_revision(resource, &new)?;
     let stored = modify(api, call, Operation::Update, |_| Ok(new.clone())).await?;
+    let stored = stored.warned(warnings);
     Ok(stored.response(resource, view, StatusCode::OK))
 }
 
@@ -55,21 +61,34 @@ pub(crate) async fn patch(
     if media == "application/apply-patch+yaml" {
         return apply(api, call, view, &bytes).await;
     }
-    let kind = kind_of_patch(call, resource, &media)?;
-    let patch: Value = body::yaml(&bytes)?;
+    let (kind, patch, warnings) = read_patch(call, resource, &media, &bytes)?;
     let stored = modify(api, call, Operation::Update, |old| {
         change(call, resource, kind, old, &patch)
     })
     .await?;
+    let stored = stored.warned(warnings);
     Ok(stored.response(resource, view, StatusCode::OK))
 }
 
-/// Which kind of patch a media type is: `json`, `merge` or `strategic-merge`.
-pub(crate) fn kind_of_patch<'a>(
+/// A patch that is no apply: its kind, itself, and warnings.
+pub(crate) fn read_patch<'a>(
     call: &Call,
     resource: &Resource,
     media: &'a str,
-) -> Result<&'a str> {
+    bytes: &[u8],
+) -> Result<(&'a str, Value, Vec<String>)> {
+    let kind = kind_of_patch(call, resource, media)?;
+    let Body { value, mut faults } = body::yaml(bytes)?;
+    if kind == "json" {
+        for fault in &mut faults {
+            fault.insert_str(0, "json patch ");
+        }
+    }
+    Ok((kind, value, strictly(call, resource, faults)?))
+}
+
+/// Which kind of patch a media type is: `json`, `merge` or `strategic-merge`.
+fn kind_of_patch<'a>(call: &Call, resource: &Resource, media: &'a str) -> Result<&'a str> {
     let accepted: &[&str] = match resource.form {
         Form::Custom => &["json", "merge"],
         _ => &["json", "merge", "strategic-merge"],
@@ -149,7 +168,11 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
     if call.sub.is_some() {
         find(api, call)?;
     }
-    let mut applied = body::yaml(bytes)?;
+    let Body {
+        value: mut applied,
+        faults,
+    } = body::yaml(bytes)?;
+    let warnings = strictly(call, resource, faults)?;
     for field in ["apiVersion", "kind"] {
         if applied.get(field).and_then(Value::as_str).is_none() {
             return Err(Failure::bad_request(format!(
@@ -183,7 +206,10 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
             match result {
                 // Deleted meanwhile: then this is a creation.
                 Err(failure) if failure.code == StatusCode::NOT_FOUND => continue,
-                result => return Ok(result?.response(resource, view, StatusCode::OK)),
+                result => {
+                    let applied = result?.warned(warnings);
+                    return Ok(applied.response(resource, view, StatusCode::OK));
+                }
             }
         }
         if call.sub.is_some() {
@@ -205,7 +231,10 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
         let new = pipeline::apply(None, &applied, call, resource)?;
         match insert(api, call, new, Operation::Apply).await {
             Err(failure) if failure.reason == "AlreadyExists" => {}
-            result => return Ok(result?.response(resource, view, StatusCode::CREATED)),
+            result => {
+                let created = result?.warned(warnings);
+                return Ok(created.response(resource, view, StatusCode::CREATED));
+            }
         }
     }
 }
@@ -215,7 +244,7 @@ pub(crate) async fn modify(
     api: &Api,
     call: &Call,
     operation: Operation,
-    change: impl Fn(&Value) -> Result<Value>,
+    mut change: impl FnMut(&Value) -> Result<Value>,
 ) -> Result<Stored> {
     let resource = call.resource(api);
     let mut attempts = 0;
@@ -346,7 +375,8 @@ fn settle(
     operation: Operation,
 ) -> Result<Vec<String>> {
     convertible(resource, new, operation)?;
-    let warnings = prepare(call, resource, new, operation)?;
+    let mut warnings = prepare(call, resource, new, operation)?;
+    warnings.extend(unqualified(resource, Some(old), new));
     if operation == Operation::Update {
         // Before what the request may not change is put back, as Kubernetes does.
         pipeline::track(Some(old), new, call, resource);

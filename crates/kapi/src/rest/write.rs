@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Api, body, bytes_response,
+    Api,
+    body::{self, Body},
+    bytes_response,
     check::{
-        accept, check_name, convertible, name_of, prepare, remove, settle_kind, undecodable,
-        validate,
+        accept, check_name, convertible, name_of, prepare, remove, settle_kind, strictly,
+        undecodable, unqualified, validate,
     },
     json_response,
     negotiate::{View, present, present_value},
@@ -30,12 +32,14 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response> {
     let resource = call.resource(api);
-    let mut value = body::object(request).await?;
+    let Body { mut value, faults } = body::object(request).await?;
     if let Some(why) = undecodable(resource, &value) {
         return Err(Failure::undecodable(resource, &why));
     }
+    let warnings = strictly(call, resource, faults)?;
     accept(call, resource, &mut value)?;
     let created = insert(api, call, value, Operation::Update).await?;
+    let created = created.warned(warnings);
     Ok(created.response(call.resource(api), view, StatusCode::CREATED))
 }
 
@@ -53,6 +57,14 @@ impl Stored {
             Self::Object(object, warnings) => (object.value(), warnings),
             Self::Shown(value, warnings) => (value, warnings),
         }
+    }
+
+    /// With warnings before those that there are.
+    pub fn warned(mut self, mut first: Vec<String>) -> Self {
+        let (Self::Object(_, warnings) | Self::Shown(_, warnings)) = &mut self;
+        first.append(warnings);
+        *warnings = first;
+        self
     }
 
     pub fn response(&self, resource: &Resource, view: View, code: StatusCode) -> Response {
@@ -120,7 +132,8 @@ async fn insert_once(
     }
     // What the server itself sets is nobody's: owners are noted before.
     convertible(resource, &value, operation)?;
-    let warnings = prepare(call, resource, &mut value, operation)?;
+    let mut warnings = prepare(call, resource, &mut value, operation)?;
+    warnings.extend(unqualified(resource, None, &value));
     if operation == Operation::Update {
         pipeline::track(None, &mut value, call, resource);
     }
