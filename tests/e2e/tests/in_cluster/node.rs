@@ -22,6 +22,9 @@ const BUNDLE: &str = "/opt/windlass/bundle";
 /// A registry that asks everybody to log in, at the lab's gateway.
 const REGISTRY: &str = "10.77.0.1:5000";
 
+/// What keeps pods from the node that do not tolerate it.
+const TAINT: &str = "dedicated=elsewhere:NoSchedule";
+
 /// Who may pull from the registry.
 const LOGIN: &str = "windlass:secret";
 
@@ -44,15 +47,21 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
     let address = node.lab.host("host-3").unwrap().address.to_string();
     let mut bare = objects(BARE, &[&address], BUNDLE, &key);
     *spec_of(&mut bare, "/ssh/knownHostsSecretRef") = json!({"name": "hosts"});
+    place(&mut bare);
     // As of a host that was made anew since.
     let (_, another) = known[1].split_once(' ').unwrap();
     bare.push(host_keys(&format!("{address} {another}")));
+    let taint =
+        |taint: &str| output(&mut node.kubectl(&["taint", "node", "host-1", taint])).unwrap();
+    taint(TAINT);
     for objects in [&bare, &story] {
         apply(&mut node.kubectl(&[]), node.lab.dir(), objects);
     }
 
     // The run fails for what the Secret says of its host, and goes on when somebody has mended that.
     fails_for_a_host_key(&node);
+    assert_placed(&node);
+    taint(&format!("{TAINT}-"));
     let mended = [host_keys(&known[2])];
     apply(&mut node.kubectl(&[]), node.lab.dir(), &mended);
     retry(&node);
@@ -113,6 +122,39 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
     for (namespace, starts) in [(NAMESPACE, 4), (BARE, 3)] {
         assert_run(&node, namespace, starts);
         assert_raised(&node, namespace);
+    }
+}
+
+/// Has the runners of a cluster work in their node's network, on no other node, and on it although it is tainted.
+fn place(objects: &mut [Value]) {
+    // Neither of the stricter Pod Security Standards lets a pod into its node's network.
+    let namespace = objects
+        .iter_mut()
+        .find(|object| object["kind"] == "Namespace");
+    namespace.unwrap()["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] =
+        json!("privileged");
+    let hostname = "kubernetes.io/hostname";
+    let here = json!({"key": hostname, "operator": "In", "values": ["host-1"]});
+    let terms = json!([{"matchExpressions": [here]}]);
+    *spec_of(objects, "/runner/hostNetwork") = json!(true);
+    *spec_of(objects, "/runner/placement") = json!({
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+        }},
+    });
+}
+
+/// The runner that was placed by [`place`] is where it should be; the other one waits for a node without a taint.
+fn assert_placed(node: &Node) {
+    let pods = |namespace| get(&mut node.kubectl(&[]), namespace, "pods");
+    let placed = pods(BARE).pop().unwrap();
+    let status = &placed["status"];
+    assert!(status["podIP"].is_string(), "{placed:#}");
+    assert_eq!(status["podIP"], status["hostIP"], "{placed:#}");
+    for pod in pods(NAMESPACE) {
+        assert!(pod["spec"]["nodeName"].is_null(), "{pod:#}");
     }
 }
 
