@@ -105,7 +105,7 @@ pub fn merge(local: &[Record], remote: &[Record]) -> Result<Vec<Record>, MergeEr
     Ok(merged)
 }
 
-/// A journal in memory, for tests and dry runs. Its clones share the records, as runners of one machine share a file.
+/// A journal in memory: of what is kept elsewhere, for tests and dry runs. Its clones share the records, as runners of one machine share a file.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal(Arc<Mutex<Vec<Record>>>);
 

@@ -19,7 +19,7 @@ use crate::{
     control::{self, Intent, Steering, record},
     executor::{Executor, StepProgress},
     gate::{AfterFailure, after_failure},
-    journal::{JournalError, JournalStore},
+    journal::{JournalError, JournalStore, MemoryJournal},
     plan::CheckedPlan,
     state::{IllegalTransition, State},
 };
@@ -121,6 +121,44 @@ pub async fn run<J: JournalStore, E: Executor, C: Clock, O: Observer>(
     .await
 }
 
+/// Ends a run that nobody executes, if its controls want its end: the state after the end, with the records that lead there.
+///
+/// For a run whose runner cannot be had: it would never be told of its end. A runner that does come finds the run over.
+///
+/// # Errors
+///
+/// The records tell what cannot have happened.
+pub fn end_without_runner(
+    plan: &CheckedPlan,
+    records: &[Record],
+    steering: &Steering,
+    clock: &impl Clock,
+) -> Result<Option<State>, RunError> {
+    let state = State::replay(plan, records).map_err(RunError::Illegal)?;
+    let intent = control::intent(plan, &state, steering);
+    let end = ending(intent, steering).filter(|_| !state.is_over());
+    let Some(end) = end else {
+        return Ok(None);
+    };
+    let mut ledger = Ledger {
+        plan,
+        state,
+        journal: &mut MemoryJournal::default(),
+        clock,
+        observer: &mut Nobody,
+    };
+    ledger.interrupt()?;
+    ledger.append(end)?;
+    Ok(Some(ledger.state))
+}
+
+/// An observer of what nobody else need know at once.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn recorded(&mut self, _: &Record, _: &State) {}
+}
+
 struct Drive<'a, J, E, C, O> {
     ledger: Ledger<'a, J, C, O>,
     executor: &'a E,
@@ -187,16 +225,7 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
             }
         }
         self.ledger.append(record(RecordEvent::RunStarted))?;
-        if let Some(at) = self.ledger.state.first(StepPhase::Running) {
-            let detail = Some("its runner ended before it did".to_owned());
-            self.ledger.append_step(
-                at,
-                Record {
-                    detail,
-                    ..record(RecordEvent::StepInterrupted)
-                },
-            )?;
-        }
+        self.ledger.interrupt()?;
         Ok(None)
     }
 

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Observer, RunError};
-use crate::{clock::Clock, journal::JournalStore, plan::CheckedPlan, state::State};
+use crate::{
+    clock::Clock, control::record, journal::JournalStore, plan::CheckedPlan, state::State,
+};
 
 pub(super) struct Ledger<'a, J, C, O> {
     pub(super) plan: &'a CheckedPlan,
@@ -42,6 +44,21 @@ impl<J: JournalStore, C: Clock, O: Observer> Ledger<'_, J, C, O> {
             .map_err(RunError::Illegal)?;
         self.observer.recorded(&record, &self.state);
         Ok(())
+    }
+
+    /// Records that a step was left in the middle, if one was.
+    pub(super) fn interrupt(&mut self) -> Result<(), RunError> {
+        let Some(at) = self.state.first(StepPhase::Running) else {
+            return Ok(());
+        };
+        let detail = Some("its runner ended before it did".to_owned());
+        self.append_step(
+            at,
+            Record {
+                detail,
+                ..record(RecordEvent::StepInterrupted)
+            },
+        )
     }
 
     /// The step being executed, and where it stands.

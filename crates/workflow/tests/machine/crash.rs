@@ -1,10 +1,12 @@
 //! Kills at every journal edge: nothing runs twice to success, nothing is lost, the order holds.
 
-use api::run::{FailureClass, Record, RecordEvent, RequestAction};
+use api::run::{DesiredState, FailureClass, Record, RecordEvent, RequestAction, RunPhase};
 use proptest::prelude::*;
-use workflow::{CheckedPlan, MemoryJournal, Outcome, State, Steering};
+use workflow::{
+    CheckedPlan, JournalStore, MemoryJournal, Outcome, State, Steering, runner::end_without_runner,
+};
 
-use crate::world::{Act, Mortal, Person, World, asking, life, plan, request};
+use crate::world::{Act, Epoch, Mortal, Person, World, asking, life, plan, request, wanting};
 
 /// Lives of one run: each but the last is killed at its n-th append, the record lost or kept.
 async fn survives(
@@ -195,4 +197,47 @@ async fn a_failed_run_goes_on_by_a_request_that_is_carried_out_once() {
     assert_eq!(take_up(retry.clone()).await, Outcome::Succeeded);
     assert_eq!(take_up(retry).await, Outcome::Succeeded);
     prove(&plan, &journal.records());
+}
+
+/// Wherever a run is left, its end needs no runner, and one that comes after it finds the run over.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_nobody_executes_ends_where_it_was_left() {
+    let steps = r#"[{"id":"a","retry":{"limit":1}},{"id":"ok","action":{"approve":{"question":"go on?"}}},{"id":"b"}]"#;
+    let plan = plan(steps);
+    let world = World::default().script("a", &[Act::Fail(FailureClass::Transient)]);
+    let records = survives(&plan, world, &[], Steering::default())
+        .await
+        .records();
+    let cancelled = wanting(DesiredState::Cancelled);
+    for left in 0..records.len() {
+        let records = &records[..left];
+        let end =
+            |steering: &Steering| end_without_runner(&plan, records, steering, &Epoch).unwrap();
+        assert_eq!(end(&Steering::default()), None, "nobody wants its end");
+        let ended = end(&cancelled).unwrap();
+        assert_eq!(ended.phase(), RunPhase::Cancelled);
+        assert!(ended.records().starts_with(records));
+        prove(&plan, ended.records());
+
+        let again = end_without_runner(&plan, ended.records(), &cancelled, &Epoch).unwrap();
+        assert_eq!(again, None, "it has ended");
+        let mut journal = MemoryJournal::default();
+        for record in ended.records() {
+            journal.append(record).unwrap();
+        }
+        let late = Mortal {
+            journal: journal.clone(),
+            lives: 0,
+            lost: true,
+        };
+        let world = World::default();
+        let outcome = life(&plan, &world, late, Person::default(), cancelled.clone()).await;
+        assert_eq!(outcome.unwrap(), Outcome::Cancelled);
+        assert_eq!(world.done(), [""; 0]);
+    }
+    // A run that is over is left as it is.
+    assert_eq!(
+        end_without_runner(&plan, &records, &cancelled, &Epoch).unwrap(),
+        None
+    );
 }

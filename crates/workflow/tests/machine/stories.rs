@@ -5,7 +5,7 @@ use std::fmt::Write;
 use api::run::{Control, DesiredState, FailureClass, RecordEvent, RequestAction};
 use workflow::{MemoryJournal, Steering};
 
-use crate::world::{Act, Mortal, Person, World, asking, life, plan, request};
+use crate::world::{Act, Mortal, Person, World, asking, life, plan, request, wanting};
 
 async fn story(
     steps: &str,
@@ -51,16 +51,6 @@ async fn story(
     }
     writeln!(text, "=> {outcome:?}").unwrap();
     text
-}
-
-fn wanting(state: DesiredState) -> Steering {
-    Steering {
-        control: Control {
-            state: Some(state),
-            ..Control::default()
-        },
-        ..Steering::default()
-    }
 }
 
 const HOSTS: &str = r#"[{"id":"probe","hosts":["a","b","c"],"gate":{"unreachable":1,"onBreach":"Pause"}},{"id":"next","hosts":["a","b","c"]}]"#;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::run::{
-    Control, ExcludedHost, Failure, FailureClass, Plan, Record, RecordEvent, Request,
+    Control, DesiredState, ExcludedHost, Failure, FailureClass, Plan, Record, RecordEvent, Request,
     RequestAction, Results, Step,
 };
 use jiff::Timestamp;
@@ -248,6 +248,16 @@ pub fn request(
         step: step.map(Into::into),
         reason: reason.map(Into::into),
         by: Some("jo".into()),
+    }
+}
+
+pub fn wanting(state: DesiredState) -> Steering {
+    Steering {
+        control: Control {
+            state: Some(state),
+            ..Control::default()
+        },
+        ..Steering::default()
     }
 }
 
