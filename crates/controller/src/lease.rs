@@ -1,7 +1,8 @@
 //! A Lease on what only one process may touch.
 //!
 //! A runner holds the Lease of its cluster while it works. It is fenced by a generation: whoever planned from an older
-//! generation than the Lease has seen is refused for good, also when the Lease is free. A Lease is taken over when its
+//! generation than the Lease has seen is refused for good, also when the Lease is free. Generations of another owner, as of a
+//! deleted cluster that had the name before, fence nobody. A Lease is taken over when its
 //! holder gave it up, when it was not renewed for its duration, or at once when the caller knows that the holder is dead
 //! (a process of the same machine that is gone). Writes carry the revision that was read, so two takers cannot both win.
 
@@ -91,7 +92,11 @@ pub fn judge(
     let Some(lease) = lease else {
         return Verdict::Take;
     };
-    let latest = generation(lease);
+    let latest = if is_anothers(lease, claim) {
+        0
+    } else {
+        generation(lease)
+    };
     if latest > claim.generation {
         return Verdict::Fenced(latest);
     }
@@ -104,6 +109,13 @@ pub fn judge(
         Some(holder) if is_dead(holder) || has_expired(spec, now) => Verdict::Take,
         Some(_) => Verdict::Held,
     }
+}
+
+/// Whether a Lease went with something else of the same name. Kubernetes removes it some time after that is gone.
+fn is_anothers(lease: &Lease, claim: &Claim) -> bool {
+    let owners = lease.metadata.owner_references.iter().flatten();
+    let owner = claim.owner.as_ref();
+    owner.is_some_and(|own| owners.into_iter().any(|owner| owner.uid != own.uid))
 }
 
 fn generation(lease: &Lease) -> i64 {
@@ -293,6 +305,43 @@ mod tests {
         ] {
             let verdict = judge(lease.as_ref(), &own(2), now, |_| is_dead);
             assert_eq!(verdict, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_generations_of_another_owner_fence_nobody() {
+        let of = |uid: &str, generation| Claim {
+            owner: Some(OwnerReference {
+                uid: uid.to_owned(),
+                ..OwnerReference::default()
+            }),
+            ..own(generation)
+        };
+        let lease = held(None, &of("old", 7), Timestamp::from_second(990).unwrap());
+        for (now, uid, expected) in [
+            (1000, "old", Verdict::Fenced(7)),
+            // Whoever holds it may still work.
+            (1000, "new", Verdict::Held),
+            (1021, "new", Verdict::Take),
+        ] {
+            let now = Timestamp::from_second(now).unwrap();
+            let claim = Claim {
+                holder: "another".to_owned(),
+                ..of(uid, 2)
+            };
+            let verdict = judge(Some(&lease), &claim, now, |_| false);
+            assert_eq!(verdict, expected, "{uid} at {now}");
+            if verdict == Verdict::Take {
+                let taken = held(Some(&lease), &claim, now);
+                let older = Claim {
+                    generation: 1,
+                    ..claim
+                };
+                assert_eq!(
+                    judge(Some(&taken), &older, now, |_| true),
+                    Verdict::Fenced(2)
+                );
+            }
         }
     }
 

@@ -10,10 +10,9 @@ use api::{
     run::{ClusterRef, RunSpec},
 };
 use controller::{Outcome, Until};
-use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -27,7 +26,6 @@ use crate::{
     control::{self, CONVERGE, SUPERSEDED_BY, Wish},
     inputs::Inputs,
     playbooks,
-    runner::lease_name,
 };
 
 /// What was done. Only [`apply`] makes it.
@@ -286,26 +284,6 @@ pub(crate) async fn let_go(cluster: &Cluster, context: &Context) -> Result<(), E
 }
 
 async fn release(cluster: &Cluster, context: &Context) -> Result<(), Error> {
-    let namespace = cluster.namespace().unwrap_or_default();
-    let name = cluster.name_any();
-    // Its generations begin anew with another cluster of the name, whose runs an old one's would fence off.
-    let leases = Api::<Lease>::namespaced(context.client.clone(), &namespace);
-    match leases
-        .delete(&lease_name(&name), &DeleteParams::default())
-        .await
-    {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        // Without the right to it the cluster is forgotten all the same; only its name stays taken.
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            tracing::warn!(
-                namespace,
-                cluster = name,
-                why = status.message,
-                "the cluster's lease stays"
-            );
-        }
-        result => drop(result.map_err(|source| Error::api("remove the cluster's lease", source))?),
-    }
     context.forget(cluster);
     let rest: Vec<_> = cluster
         .finalizers()
@@ -316,7 +294,11 @@ async fn release(cluster: &Cluster, context: &Context) -> Result<(), Error> {
         "metadata": {"resourceVersion": cluster.resource_version(), "finalizers": rest},
     });
     let written = clusters(cluster, context)
-        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .patch(
+            &cluster.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
         .await;
     match written {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
