@@ -148,8 +148,8 @@ pub enum Error {
     /// A run could not be steered.
     #[error("steer a run")]
     Control(#[source] crate::control::Error),
-    /// A runner could not be started.
-    #[error("start a runner")]
+    /// A runner could not be had.
+    #[error("provide a runner")]
     Runner(#[source] crate::launcher::Error),
     /// A file could not be written or removed.
     #[error("change {path}")]

@@ -23,8 +23,11 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::{launcher::Runner, run::plan::needs_runner};
+
 mod check;
 mod manifest;
+pub mod obstacle;
 
 pub(crate) use check::problems;
 pub use manifest::{RUN_LABEL, SELECTOR, claim, job, job_name, service_account};
@@ -91,15 +94,30 @@ impl Jobs {
         }
     }
 
-    /// Whether the Job of a run is there and not at its end. One that is being deleted still counts: its pod may work.
-    pub fn is_at_work(&self, run: &ObjectMeta) -> bool {
-        let name = job_name(run.name.as_deref().unwrap_or_default());
-        let mut reference = ObjectRef::new(&name);
-        reference.namespace.clone_from(&run.namespace);
-        self.store
-            .get(&reference)
-            .and_then(|job| job.0.as_ref().ok().map(|job| !has_ended(job)))
-            .unwrap_or(false)
+    /// How the runner of a run stands. A Job that is being deleted is still there: its pod may work.
+    pub async fn runner(&self, run: &Run, cluster: Option<&Cluster>) -> Result<Runner, Error> {
+        let mut reference = ObjectRef::new(&job_name(&run.name_any()));
+        reference.namespace = run.namespace();
+        let found = self.store.get(&reference);
+        let job = found
+            .as_ref()
+            .and_then(|found| found.0.as_ref().ok())
+            .filter(|job| !has_ended(job));
+        let Some(job) = job else {
+            return Ok(Runner::Absent);
+        };
+        if is_at_work(job) || !needs_runner(run) {
+            return Ok(Runner::AtWork);
+        }
+        let Some(obstacle) = obstacle::find(&self.client, job).await? else {
+            return Ok(Runner::Coming);
+        };
+        let wanted = manifest::job(run, cluster, &self.template).map_err(Error::Template)?;
+        let template = |job: &Job| job.annotations().get(manifest::TEMPLATE).cloned();
+        Ok(Runner::Blocked {
+            obstacle,
+            outdated: template(job) != template(&wanted),
+        })
     }
 
     /// Makes the Job of a run, and what it needs. One that has ended makes room first; its end is seen as a change.
@@ -123,6 +141,20 @@ impl Jobs {
             // Another operator was faster: the Job is the same.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             created => created.map(drop).map_err(Error::api("create the Job")),
+        }
+    }
+
+    /// Deletes the Job of a run. Its pod, if it has one, is told to end.
+    pub async fn stop(&self, run: &Run) -> Result<(), Error> {
+        let namespace = run.namespace().unwrap_or_default();
+        let jobs = Api::<Job>::namespaced(self.client.clone(), &namespace);
+        let existing = jobs
+            .get_opt(&job_name(&run.name_any()))
+            .await
+            .map_err(Error::api("read the Job"))?;
+        match existing {
+            Some(existing) => remove(&jobs, &existing).await,
+            None => Ok(()),
         }
     }
 
@@ -187,9 +219,7 @@ async fn remove(jobs: &Api<Job>, job: &Job) -> Result<(), Error> {
     };
     match jobs.delete(&job.name_any(), &parameters).await {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        deleted => deleted
-            .map(drop)
-            .map_err(Error::api("delete the Job that has ended")),
+        deleted => deleted.map(drop).map_err(Error::api("delete the Job")),
     }
 }
 
@@ -204,6 +234,12 @@ pub fn has_ended(job: &Job) -> bool {
             matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True"
         })
     })
+}
+
+/// Whether a pod of a Job is ready, which a runner is as soon as it is started.
+fn is_at_work(job: &Job) -> bool {
+    let ready = job.status.as_ref().and_then(|status| status.ready);
+    ready.is_some_and(|ready| ready > 0)
 }
 
 /// The run that a Job works on.

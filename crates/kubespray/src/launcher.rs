@@ -2,12 +2,30 @@
 //! the two modes; everything else is the same code.
 
 use api::{Cluster, Run};
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use crate::{
-    job::{self, Jobs},
+    job::{self, Jobs, obstacle::Obstacle},
     supervisor::{self, Supervisor},
 };
+
+/// How the runner of a run stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Runner {
+    /// There is none.
+    Absent,
+    /// It has been asked for, and nothing is known to stand in its way.
+    Coming,
+    /// It has been asked for, and does not come to work.
+    Blocked {
+        /// Why.
+        obstacle: Obstacle,
+        /// Whether it would be asked for otherwise by now.
+        outdated: bool,
+    },
+    /// It is at work.
+    AtWork,
+}
 
 /// Starts runners and knows which live.
 pub enum Launcher {
@@ -17,26 +35,27 @@ pub enum Launcher {
     Job(Jobs),
 }
 
-/// Why a runner could not be started.
+/// Why a runner could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// As a process.
-    #[error("start a process")]
+    #[error("run a process")]
     Process(#[source] supervisor::Error),
     /// As a Job.
-    #[error("start a Job")]
+    #[error("run a Job")]
     Job(#[source] job::Error),
 }
 
 impl Launcher {
-    /// Whether a run has a live runner.
-    pub fn has_runner(&self, run: &Run) -> bool {
+    /// How the runner of a run stands.
+    pub async fn runner(&self, run: &Run, cluster: Option<&Cluster>) -> Result<Runner, Error> {
         match self {
             Self::Process(supervisor) => {
                 let namespace = run.namespace().unwrap_or_default();
-                supervisor.find(&namespace, &run.name_any()).is_some()
+                let found = supervisor.find(&namespace, &run.name_any());
+                Ok(found.map_or(Runner::Absent, |_| Runner::AtWork))
             }
-            Self::Job(jobs) => jobs.is_at_work(run.meta()),
+            Self::Job(jobs) => jobs.runner(run, cluster).await.map_err(Error::Job),
         }
     }
 
@@ -47,6 +66,13 @@ impl Launcher {
                 .start(&run.namespace().unwrap_or_default(), &run.name_any())
                 .map_err(Error::Process),
             Self::Job(jobs) => jobs.start(run, cluster).await.map_err(Error::Job),
+        }
+    }
+    /// Takes back what was asked for: the runner of a run that does not come to work. A process comes or is gone.
+    pub async fn stop(&self, run: &Run) -> Result<(), Error> {
+        match self {
+            Self::Process(_) => Ok(()),
+            Self::Job(jobs) => jobs.stop(run).await.map_err(Error::Job),
         }
     }
 }

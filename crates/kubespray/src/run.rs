@@ -1,12 +1,17 @@
-//! The Run reconciler: keeps a runner process alive for every run that is not at its end.
+//! The Run reconciler: sees to it that every run that is not at its end has a runner.
 //!
-//! What a run does and how far it is belongs to its runner, which writes the status. This reconciler writes conditions only.
+//! What a run does and how far it is belongs to its runner, which writes the status. Of a run whose runner does not come this
+//! reconciler tells why, and carries out its end if that is wanted.
 
 use std::sync::Arc;
 
-use api::Run;
+use api::{Cluster, Run};
 use controller::{Outcome, Until};
-use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
+use kube::{
+    Resource, ResourceExt,
+    core::DeserializeGuard,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
 
 use crate::context::{Context, Error};
 
@@ -28,13 +33,21 @@ pub async fn reconcile(
         return Ok(Action::await_change());
     }
     let outcome = converge(run, &context).await;
-    report::publish(run, outcome.as_ref().err(), &context).await?;
+    report::publish(run, &outcome, &context).await?;
     Ok(outcome?.action())
 }
 
 async fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
-    let decision = plan::plan(run, context.launcher.has_runner(run));
-    apply::apply(run, decision, context).await
+    let cluster = cluster_of(run, context);
+    let runner = context.launcher.runner(run, cluster.as_ref()).await;
+    let decision = plan::plan(run, runner.map_err(Error::Runner)?);
+    apply::apply(run, cluster.as_ref(), decision, context).await
+}
+
+fn cluster_of(run: &Run, context: &Context) -> Option<Cluster> {
+    let reference = ObjectRef::new(&run.spec.cluster_ref.name).within(&run.namespace()?);
+    let cluster = context.stores.clusters.get(&reference)?;
+    cluster.0.as_ref().ok().cloned()
 }
 
 /// What becomes of a failed pass.

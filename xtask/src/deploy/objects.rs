@@ -63,6 +63,8 @@ fn operator_rules() -> Vec<Value> {
             &["get", "list", "watch", "create", "delete"],
         ),
         rule("", &["persistentvolumeclaims"], &["get", "create"]),
+        // Why the pod of a Job cannot be made, placed or started: asked while a runner does not come.
+        rule("", &["pods", "events"], &["list"]),
     ]
 }
 

@@ -29,7 +29,9 @@ use crate::{
     health::Check,
     health_book::Checked,
     inputs::Inputs,
-    problem, secret,
+    problem,
+    run::report::obstacle,
+    secret,
 };
 
 mod occurrences;
@@ -212,6 +214,9 @@ fn failing(cluster: &Cluster, error: &Error) -> ClusterStatus {
 }
 
 fn summary(view: &View<'_>) -> Summary {
+    if let Some(summary) = runner_missing(view.decision) {
+        return summary;
+    }
     let (standing, reason, message) = match view.decision {
         Decision::Stall(problems) => (Standing::Stalled, "InvalidSpec", problem::text(problems)),
         Decision::AwaitPlaybooks(None) => (
@@ -260,6 +265,23 @@ fn summary(view: &View<'_>) -> Summary {
         reason,
         message,
     }
+}
+
+/// What there is to say while a run has no runner, and it is known why.
+fn runner_missing(decision: &Decision) -> Option<Summary> {
+    let (Decision::Follow(run)
+    | Decision::Maintain(_, run)
+    | Decision::Supersede(run, _)
+    | Decision::Cancel(run)) = decision
+    else {
+        return None;
+    };
+    let (reason, why) = obstacle(run)?;
+    Some(Summary {
+        standing: Standing::AtWork,
+        reason,
+        message: format!("run {} waits for its runner: {why}", run.name_any()),
+    })
 }
 
 fn operation_reason(operation: Operation) -> &'static str {

@@ -20,6 +20,10 @@ use crate::runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, 
 /// The label that holds the run's name.
 pub const RUN_LABEL: &str = "windlass.dev/run";
 
+/// The annotation of a Job that tells which template its pods are made after: a hash of it as it was written, for Kubernetes
+/// adds its defaults.
+pub(super) const TEMPLATE: &str = "windlass.dev/template";
+
 /// What the operator's Jobs are found by.
 pub const SELECTOR: &str =
     "app.kubernetes.io/component=runner,app.kubernetes.io/managed-by=windlass";
@@ -61,11 +65,16 @@ pub fn job_name(run: &str) -> String {
     if run.len() <= LONGEST {
         return run.to_owned();
     }
-    let mut hasher = DefaultHasher::new();
-    run.hash(&mut hasher);
-    let hash = format!("{:08x}", hasher.finish() & 0xffff_ffff);
+    let hash = format!("{:08x}", hash(run) & 0xffff_ffff);
     let head: String = run.chars().take(LONGEST - 1 - hash.len()).collect();
     format!("{}-{hash}", head.trim_end_matches(['-', '.']))
+}
+
+/// `DefaultHasher::new` has fixed keys: the same text has the same hash in every process of one release.
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn claim_name(cluster: &str) -> String {
@@ -93,11 +102,20 @@ pub fn job(
         "apiVersion": Run::api_version(&()), "kind": Run::kind(&()), "name": run.name_any(),
         "uid": run.uid().unwrap_or_default(), "controller": true, "blockOwnerDeletion": true,
     });
+    let template = json!({
+        "metadata": {
+            "labels": labels(run),
+            "annotations": {"kubectl.kubernetes.io/default-container": "runner"},
+        },
+        "spec": pod(run, cluster, template),
+    });
+    let digest = format!("{:016x}", hash(&template.to_string()));
     serde_json::from_value(json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": name, "namespace": namespace, "labels": labels(run), "ownerReferences": [owner],
+            "annotations": {TEMPLATE: digest},
         },
         "spec": {
             "backoffLimit": POD_RETRIES,
@@ -113,13 +131,7 @@ pub fn job(
                     "values": [Exit::Failed.code(), Exit::Ended.code(), Exit::Fenced.code()],
                 }},
             ]},
-            "template": {
-                "metadata": {
-                    "labels": labels(run),
-                    "annotations": {"kubectl.kubernetes.io/default-container": "runner"},
-                },
-                "spec": pod(run, cluster, template),
-            },
+            "template": template,
         },
     }))
 }

@@ -1,36 +1,61 @@
-//! Starts runners.
+//! Starts runners, and ends runs that none comes for.
+
+use std::{collections::HashMap, time::Duration};
 
 use api::{Cluster, Run};
-use controller::{Outcome, Until};
-use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
+use controller::{Outcome, Until, backoff::jittered};
+use jiff::Timestamp;
+use kube::Resource;
+use workflow::{
+    CheckedPlan, State,
+    status::{Live, derive},
+};
 
-use super::{AT_REST, identity, plan::Decision};
+use super::{AT_REST, identity, plan::Decision, report};
 use crate::context::{Context, Error};
 
+/// How often a runner that does not come is looked after.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// What was done. Only [`apply`] makes it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Applied(());
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied(Decision);
+
+impl Applied {
+    /// The decision that was carried out.
+    pub const fn decision(&self) -> &Decision {
+        &self.0
+    }
+}
 
 /// Carries out `decision`.
 pub async fn apply(
     run: &Run,
+    cluster: Option<&Cluster>,
     decision: Decision,
     context: &Context,
 ) -> Result<Outcome<Applied>, Error> {
-    let until = match decision {
+    let until = match &decision {
         Decision::Start => {
             let due = context.runner_due(&identity(run.meta()));
             if let Some(wait) = due {
                 Until::Elapsed(wait)
             } else {
-                let cluster = cluster_of(run, context);
-                context
-                    .launcher
-                    .start(run, cluster.as_ref())
-                    .await
-                    .map_err(Error::Runner)?;
+                let started = context.launcher.start(run, cluster).await;
+                started.map_err(Error::Runner)?;
                 AT_REST
             }
+        }
+        Decision::Await(_) => Until::Elapsed(jittered(LOOK)),
+        // The end of its Job is seen as a change.
+        Decision::Renew(_) => {
+            context.launcher.stop(run).await.map_err(Error::Runner)?;
+            AT_REST
+        }
+        Decision::End(ended) => {
+            context.launcher.stop(run).await.map_err(Error::Runner)?;
+            end(run, ended, context).await?;
+            AT_REST
         }
         Decision::Watch => AT_REST,
         Decision::Rest => {
@@ -39,13 +64,20 @@ pub async fn apply(
         }
     };
     Ok(Outcome::Waiting {
-        applied: Applied(()),
+        applied: Applied(decision),
         until,
     })
 }
 
-fn cluster_of(run: &Run, context: &Context) -> Option<Cluster> {
-    let reference = ObjectRef::new(&run.spec.cluster_ref.name).within(&run.namespace()?);
-    let cluster = context.stores.clusters.get(&reference)?;
-    cluster.0.as_ref().ok().cloned()
+async fn end(run: &Run, ended: &State, context: &Context) -> Result<(), Error> {
+    // That of a plan which cannot be executed was never planned.
+    let Ok(plan) = CheckedPlan::new(run.spec.plan.clone()) else {
+        return Ok(());
+    };
+    let live = Live {
+        steps: HashMap::new(),
+        runner: run.status.as_ref().and_then(|status| status.runner.clone()),
+        now: Timestamp::now(),
+    };
+    report::write(run, &derive(&plan, ended, &live), context).await
 }

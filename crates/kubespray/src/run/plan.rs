@@ -5,42 +5,88 @@ use api::{
     run::{RequestAction, RunPhase},
 };
 use kube::Resource;
+use workflow::{CheckedPlan, State, SystemClock, runner::end_without_runner};
 
 use crate::{
     cluster::plan::{is_active, phase},
     control::open_requests,
+    job::obstacle::{Kind, Obstacle},
+    launcher::Runner,
+    runner::steering,
 };
 
 /// What a run needs.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// A runner.
     Start,
+    /// Its runner, which has been asked for and does not come if there is an obstacle.
+    Await(Option<Obstacle>),
+    /// Its runner, asked for anew: this stood in the way, and its cluster wants it otherwise by now.
+    Renew(Obstacle),
+    /// Its end, which is wanted of it and which no runner comes to carry out.
+    End(Box<State>),
     /// Nothing: it has a runner.
     Watch,
     /// Nothing: it is at its end.
     Rest,
 }
 
-/// Decides. A failed run needs a runner again when a person asked for something that takes it up.
-pub fn plan(run: &Run, has_runner: bool) -> Decision {
+/// Whether a run needs a runner. A failed one does again when a person asked for something that takes it up.
+pub fn needs_runner(run: &Run) -> bool {
     let asked = open_requests(run)
         .iter()
         .any(|request| matches!(request.action, RequestAction::Retry | RequestAction::Skip));
     let phase = phase(run);
-    let wanted = is_active(phase) || (phase == RunPhase::Failed && asked);
-    match (wanted, has_runner) {
-        (_, true) => Decision::Watch,
-        (true, false) if run.meta().deletion_timestamp.is_none() => Decision::Start,
+    (is_active(phase) || (phase == RunPhase::Failed && asked))
+        && run.meta().deletion_timestamp.is_none()
+}
+
+/// Decides.
+pub fn plan(run: &Run, runner: Runner) -> Decision {
+    let wanted = needs_runner(run);
+    match runner {
+        Runner::AtWork => Decision::Watch,
+        Runner::Absent if wanted => Decision::Start,
+        Runner::Coming if wanted => Decision::Await(None),
+        Runner::Blocked { obstacle, outdated } if wanted => blocked(run, obstacle, outdated),
         _ => Decision::Rest,
     }
 }
 
+fn blocked(run: &Run, obstacle: Obstacle, outdated: bool) -> Decision {
+    // Its pod may work: neither must another one come, nor may the run count as ended.
+    if obstacle.kind == Kind::Lost {
+        return Decision::Await(Some(obstacle));
+    }
+    if let Some(ended) = end(run) {
+        return Decision::End(Box::new(ended));
+    }
+    if outdated {
+        Decision::Renew(obstacle)
+    } else {
+        Decision::Await(Some(obstacle))
+    }
+}
+
+/// The run as its end leaves it, if that is wanted of it. A history that does not tell how it stands is left to a runner.
+fn end(run: &Run) -> Option<State> {
+    let plan = CheckedPlan::new(run.spec.plan.clone()).ok()?;
+    let status = run.status.as_ref();
+    let records = status.map_or(&[][..], |status| &status.history);
+    end_without_runner(&plan, records, &steering(run), &SystemClock)
+        .ok()
+        .flatten()
+}
+
 #[cfg(test)]
 mod tests {
+    use api::run::DesiredState;
+    use kube::ResourceExt;
     use serde_json::json;
 
     use super::*;
+    use crate::control::SUPERSEDED_BY;
 
     fn run(phase: &str, request: Option<&str>, answered: bool) -> Run {
         let requests: Vec<_> = request
@@ -64,54 +110,116 @@ mod tests {
 
     #[test]
     fn a_run_has_a_runner_until_its_end() {
-        for (name, run, has_runner, expected) in [
-            ("new", run("Pending", None, false), false, Decision::Start),
+        use Runner::{Absent, AtWork, Coming};
+        for (name, run, runner, expected) in [
+            ("new", run("Pending", None, false), Absent, Decision::Start),
+            (
+                "asked for",
+                run("Pending", None, false),
+                Coming,
+                Decision::Await(None),
+            ),
             (
                 "at work",
                 run("Running", None, false),
-                true,
+                AtWork,
                 Decision::Watch,
             ),
             (
                 "its runner died",
                 run("Running", None, false),
-                false,
+                Absent,
                 Decision::Start,
             ),
-            ("paused", run("Paused", None, false), false, Decision::Start),
-            ("failed", run("Failed", None, false), false, Decision::Rest),
+            (
+                "paused",
+                run("Paused", None, false),
+                Absent,
+                Decision::Start,
+            ),
+            ("failed", run("Failed", None, false), Absent, Decision::Rest),
             (
                 "retry asked",
                 run("Failed", Some("Retry"), false),
-                false,
+                Absent,
                 Decision::Start,
             ),
             (
                 "retry answered",
                 run("Failed", Some("Retry"), true),
-                false,
+                Absent,
                 Decision::Rest,
             ),
             (
                 "approve asked",
                 run("Failed", Some("Approve"), false),
-                false,
+                Absent,
                 Decision::Rest,
             ),
             (
                 "done",
                 run("Succeeded", Some("Retry"), false),
-                false,
+                Absent,
                 Decision::Rest,
             ),
             (
                 "cancelled",
                 run("Cancelled", None, false),
-                false,
+                Absent,
                 Decision::Rest,
             ),
         ] {
-            assert_eq!(plan(&run, has_runner), expected, "{name}");
+            assert_eq!(plan(&run, runner), expected, "{name}");
+        }
+    }
+
+    fn obstacle(kind: Kind) -> Obstacle {
+        let message = "why".to_owned();
+        Obstacle { kind, message }
+    }
+
+    #[test]
+    fn a_runner_that_does_not_come_is_asked_for_as_its_cluster_wants_it() {
+        let run = run("Pending", None, false);
+        for kind in Kind::ALL {
+            let runner = |outdated| Runner::Blocked {
+                obstacle: obstacle(kind),
+                outdated,
+            };
+            let awaited = Decision::Await(Some(obstacle(kind)));
+            assert_eq!(plan(&run, runner(false)), awaited);
+            let renewed = match kind {
+                // Its pod may work.
+                Kind::Lost => awaited,
+                _ => Decision::Renew(obstacle(kind)),
+            };
+            assert_eq!(plan(&run, runner(true)), renewed);
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_to_end_needs_no_runner_that_does_not_come() {
+        let mut cancelled = run("Running", None, false);
+        cancelled.spec.control.get_or_insert_default().state = Some(DesiredState::Cancelled);
+        let mut superseded = run("Running", None, false);
+        let annotations = superseded.annotations_mut();
+        annotations.insert(SUPERSEDED_BY.to_owned(), "another".to_owned());
+        for (run, expected) in [
+            (cancelled, RunPhase::Cancelled),
+            (superseded, RunPhase::Superseded),
+        ] {
+            for kind in Kind::ALL {
+                let runner = Runner::Blocked {
+                    obstacle: obstacle(kind),
+                    outdated: true,
+                };
+                match plan(&run, runner) {
+                    Decision::End(ended) => assert_eq!(ended.phase(), expected),
+                    decision => assert_eq!(decision, Decision::Await(Some(obstacle(Kind::Lost)))),
+                }
+            }
+            // One that is at work ends it.
+            assert_eq!(plan(&run, Runner::AtWork), Decision::Watch);
         }
     }
 }

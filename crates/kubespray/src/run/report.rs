@@ -1,7 +1,7 @@
-//! Conditions of a run that has no runner yet, or whose runner does not start. Once at work, the runner keeps the status.
+//! Conditions of a run whose runner does not come. Once at work, the runner keeps the status.
 
-use api::Run;
-use controller::{Conditions, Standing, Summary};
+use api::{Run, RunStatus};
+use controller::{Conditions, Outcome, Standing, Summary, conditions};
 use jiff::Timestamp;
 use kube::{
     Api, Resource, ResourceExt,
@@ -9,38 +9,61 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::context::{Context, Error};
-use crate::runner::FIELD_MANAGER;
+use super::{apply::Applied, plan::Decision};
+use crate::{
+    context::{Context, Error},
+    job::obstacle::Kind,
+    runner::FIELD_MANAGER,
+};
+
+/// The reason while passes over the run fail.
+const FAILING: &str = "Failing";
 
 /// Writes the conditions.
-pub async fn publish(run: &Run, error: Option<&Error>, context: &Context) -> Result<(), Error> {
-    let has_runner = run
-        .status
-        .as_ref()
-        .is_some_and(|status| status.runner.is_some());
-    // One writer at a time and one field manager for both: conditions that two managers own in parts cannot be removed by
-    // either. A runner that does not start again is told of in the log.
-    if has_runner {
+pub async fn publish(
+    run: &Run,
+    outcome: &Result<Outcome<Applied>, Error>,
+    context: &Context,
+) -> Result<(), Error> {
+    let Some(summary) = summary(
+        run,
+        outcome.as_ref().map(|outcome| outcome.applied().decision()),
+    ) else {
         return Ok(());
-    }
-    let previous = run
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone())
-        .unwrap_or_default();
-    let mut conditions = Conditions::new(&previous, run.metadata.generation, Timestamp::now());
-    conditions.summarise(&summary(error));
+    };
+    let status = run.status.clone().unwrap_or_default();
+    let mut conditions = Conditions::new(
+        &status.conditions,
+        run.metadata.generation,
+        Timestamp::now(),
+    );
+    conditions.summarise(&summary);
     let conditions = conditions.into_vec();
-    if conditions == previous {
+    if conditions == status.conditions {
         return Ok(());
     }
+    write(
+        run,
+        &RunStatus {
+            conditions,
+            ..status
+        },
+        context,
+    )
+    .await
+}
+
+/// Writes the status of a run that has no runner at work.
+///
+/// In the runner's name: conditions that two managers own in parts cannot be removed by either.
+pub(super) async fn write(run: &Run, status: &RunStatus, context: &Context) -> Result<(), Error> {
     let name = run.name_any();
     let body = json!({
         "apiVersion": Run::api_version(&()),
         "kind": Run::kind(&()),
-        // Of this revision only: as the same manager, an older look would take back what the runner has written since.
+        // Of this revision only: an older look would take back what a runner has written since.
         "metadata": {"name": name, "resourceVersion": run.resource_version()},
-        "status": {"conditions": conditions},
+        "status": status,
     });
     let api = Api::<Run>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
@@ -52,21 +75,45 @@ pub async fn publish(run: &Run, error: Option<&Error>, context: &Context) -> Res
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         result => result
             .map(drop)
-            .map_err(|source| Error::api("write the conditions of a Run", source)),
+            .map_err(|source| Error::api("write the status of a Run", source)),
     }
 }
 
-fn summary(error: Option<&Error>) -> Summary {
-    let (reason, message) = match error {
-        Some(error) => (
-            "Failing",
+/// Why the runner of a run does not come, as its conditions tell: a constant and a message.
+pub fn obstacle(run: &Run) -> Option<(&'static str, &str)> {
+    let ready = run.status.as_ref()?.conditions.iter();
+    let ready = ready
+        .into_iter()
+        .find(|condition| condition.type_ == conditions::READY)?;
+    let mut reasons = Kind::ALL.map(Kind::reason).into_iter().chain([FAILING]);
+    let reason = reasons.find(|reason| *reason == ready.reason)?;
+    Some((reason, &ready.message))
+}
+
+/// What there is to say; nothing: the runner says it, or has said it.
+fn summary(run: &Run, decision: Result<&Decision, &Error>) -> Option<Summary> {
+    let status = run.status.as_ref();
+    let had_runner = status.is_some_and(|status| status.runner.is_some());
+    let (reason, message) = match decision {
+        Ok(Decision::Await(Some(obstacle)) | Decision::Renew(obstacle)) => {
+            (obstacle.kind.reason(), obstacle.message.clone())
+        }
+        Ok(Decision::End(_) | Decision::Rest) => return None,
+        // It tells of itself soon; a log has the error.
+        Ok(Decision::Watch) | Err(_) if had_runner => return None,
+        // What was in the way is not any more.
+        Ok(_) if !had_runner || obstacle(run).is_some() => {
+            ("Pending", "waits for its runner".to_owned())
+        }
+        Ok(_) => return None,
+        Err(error) => (
+            FAILING,
             format!("failed to {}, trying again", crate::chain(error)),
         ),
-        None => ("Pending", "waits for its runner".to_owned()),
     };
-    Summary {
+    Some(Summary {
         standing: Standing::AtWork,
         reason,
         message,
-    }
+    })
 }

@@ -3,6 +3,8 @@
 use api::{ClusterStatus, node::Health};
 use controller::{Occurrence, Severity, conditions};
 
+use crate::job::obstacle::Kind;
+
 /// What happened between the status that was and the one that is. Pure.
 pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) -> Vec<Occurrence> {
     let before = before.cloned().unwrap_or_default();
@@ -32,7 +34,8 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
                 || matches!(
                     reason.as_str(),
                     "Unhealthy" | "NeedsAttention" | "PlaybooksUnreachable" | "Failing"
-                );
+                )
+                || Kind::ALL.iter().any(|kind| kind.reason() == reason);
             let severity = if trouble {
                 Severity::Warning
             } else {
