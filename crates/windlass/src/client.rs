@@ -39,6 +39,15 @@ pub(crate) fn is_plugin() -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
 }
 
+/// What an API answered. Of one that does not answer it is asked whether anybody has started it.
+pub(crate) fn answered<T>(answer: kube::Result<T>, what: &str) -> anyhow::Result<T> {
+    let hint = match &answer {
+        Err(kube::Error::Api(_)) => "",
+        _ => ": does the API run, as by `windlass up`?",
+    };
+    answer.with_context(|| format!("failed to {what}{hint}"))
+}
+
 /// The object of the given name, or the only one of the namespace.
 pub(crate) async fn named_or_only<K>(api: &Api<K>, name: Option<&str>) -> anyhow::Result<K>
 where
@@ -51,11 +60,8 @@ where
             .await
             .with_context(|| format!("failed to get {kind} {name}"));
     }
-    let mut found = api
-        .list(&ListParams::default())
-        .await
-        .with_context(|| format!("failed to list {kind} objects: does `windlass up` run?"))?
-        .items;
+    let found = api.list(&ListParams::default()).await;
+    let mut found = answered(found, &format!("list {kind} objects"))?.items;
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => anyhow::bail!("there is no {kind} in this namespace: name another with --namespace"),

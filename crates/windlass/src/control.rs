@@ -11,7 +11,10 @@ use kubespray::{
     control::{Wish, steer},
 };
 
-use crate::cli::{Control, Global, Resume, Skip, StepControl};
+use crate::{
+    cli::{Control, Global, Resume, Skip, StepControl},
+    client,
+};
 
 /// Stops a run at the next task boundary.
 pub(crate) async fn pause(global: &Global, options: &Control) -> anyhow::Result<()> {
@@ -144,10 +147,8 @@ pub(crate) async fn pick(runs: &Api<Run>, name: Option<&str>) -> anyhow::Result<
             .await
             .with_context(|| format!("failed to get run {name}"));
     }
-    let all = runs
-        .list(&ListParams::default())
-        .await
-        .context("failed to list the runs: does `windlass up` run?")?;
+    let all = runs.list(&ListParams::default()).await;
+    let all = client::answered(all, "list the runs")?;
     all.items
         .into_iter()
         .max_by_key(|run| (!has_ended(phase(run)), age(run)))

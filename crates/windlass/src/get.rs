@@ -9,15 +9,16 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::cli::{Get, GetOutput, Global};
+use crate::{
+    cli::{Get, GetOutput, Global},
+    client,
+};
 
 /// Prints the objects of one or several kinds.
 pub(crate) async fn get(global: &Global, options: &Get) -> anyhow::Result<()> {
     let client = global.client().await?;
-    let discovery = Discovery::new(client.clone())
-        .run()
-        .await
-        .context("failed to ask the API what it serves: does `windlass up` run?")?;
+    let discovery = Discovery::new(client.clone()).run().await;
+    let discovery = client::answered(discovery, "ask the API what it serves")?;
     let kinds: Vec<_> = options
         .kinds
         .split(',')
@@ -117,9 +118,8 @@ async fn request(client: &Client, path: &str, accept: &str) -> anyhow::Result<Va
         .header(http::header::ACCEPT, accept)
         .body(Vec::new())?;
     match client.request::<Value>(request).await {
-        Ok(body) => Ok(body),
         Err(kube::Error::Api(status)) => anyhow::bail!("{}", status.message),
-        Err(error) => Err(error).context("failed to reach the API: does `windlass up` run?"),
+        answer => client::answered(answer, "reach the API"),
     }
 }
 

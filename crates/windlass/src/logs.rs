@@ -12,7 +12,7 @@ use ansible::event::{Event, Kind};
 use anyhow::Context;
 use api::Run;
 use kube::{Api, ResourceExt};
-use kubespray::{Layout, runner::heading};
+use kubespray::{Layout, run::report::obstacle, runner::heading};
 
 use crate::{
     cli::{Global, Logs},
@@ -45,6 +45,11 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
         );
     }
     let is_here = layout.run(&global.namespace, &name).exists() && !client::is_plugin();
+    let run = if is_here {
+        run
+    } else {
+        runner_of(&runs, run, options).await?
+    };
     if is_of_pod(&run) && !is_here {
         return pod::print(global, options, &run).await;
     }
@@ -78,6 +83,32 @@ pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// The run, once it has a runner: nobody else writes a log. With `--follow` it is waited for.
+async fn runner_of(runs: &Api<Run>, mut run: Run, options: &Logs) -> anyhow::Result<Run> {
+    let name = run.name_any();
+    let mut told = String::new();
+    loop {
+        let status = run.status.clone().unwrap_or_default();
+        if status.runner.is_some() || status.finished_at.is_some() {
+            return Ok(run);
+        }
+        let why = obstacle(&run).map(|(_, why)| format!(": {why}"));
+        let waits = format!("run {name} waits for its runner{}", why.unwrap_or_default());
+        anyhow::ensure!(options.follow, "{waits}");
+        if waits != told {
+            eprintln!("{waits}");
+            told = waits;
+        }
+        tokio::time::sleep(LOOK).await;
+        run = fetch(runs, &name).await?;
+    }
+}
+
+async fn fetch(runs: &Api<Run>, name: &str) -> anyhow::Result<Run> {
+    let run = runs.get(name).await;
+    run.with_context(|| format!("failed to get run {name}"))
+}
+
 /// Whether the run's runner is a pod.
 fn is_of_pod(run: &Run) -> bool {
     let runner = run
@@ -89,11 +120,8 @@ fn is_of_pod(run: &Run) -> bool {
 
 /// Whether the run has come to its end.
 async fn is_finished(runs: &Api<Run>, name: &str) -> anyhow::Result<bool> {
-    let run = runs
-        .get(name)
-        .await
-        .with_context(|| format!("failed to get run {name}"))?;
-    Ok(run
+    Ok(fetch(runs, name)
+        .await?
         .status
         .is_some_and(|status| status.finished_at.is_some()))
 }
