@@ -11,6 +11,7 @@ mod rights;
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use e2e::wait_until;
 use lab::command::output;
 use serde_json::{Value, json};
 
@@ -99,4 +100,26 @@ fn condition(kubectl: &dyn Fn() -> Command, namespace: &str, kind: &str, status:
         "--timeout=120s",
     ];
     output(kubectl().args(wait)).unwrap();
+}
+
+/// Waits until cluster and run tell this reason, in these words.
+fn await_reason(kubectl: &dyn Fn() -> Command, namespace: &str, reason: &str, words: &str) {
+    let tells = |kind: &str, reason: &str| {
+        let object = get(&mut kubectl(), namespace, kind).pop();
+        let conditions = object.unwrap_or_default()["status"]["conditions"].clone();
+        let conditions = conditions.as_array().into_iter().flatten();
+        let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
+        ready.any(|ready| {
+            ready["reason"] == reason && ready["message"].as_str().unwrap().contains(words)
+        })
+    };
+    let of_the_run = if reason == "Creating" {
+        "Pending"
+    } else {
+        reason
+    };
+    wait_until(&format!("{reason}: {words}"), LIMIT, || {
+        Ok((tells("clusters", reason) && tells("runs", of_the_run)).then_some(()))
+    })
+    .unwrap();
 }

@@ -12,7 +12,7 @@ use e2e::{SYSTEM, Storm, root, wait_until, windlass};
 use lab::{LabOptions, Node, command::output, progress::Terminal};
 use serde_json::{Value, json};
 
-use super::{LIMIT, NAMESPACE, apply, condition, get, name, objects, spec_of};
+use super::{LIMIT, NAMESPACE, apply, await_reason, condition, get, name, objects, spec_of};
 
 /// The namespace of a cluster whose runner has none: what a pod knew goes with it.
 const BARE: &str = "bare";
@@ -48,6 +48,7 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
     let mut bare = objects(BARE, &[&address], BUNDLE, &key);
     *spec_of(&mut bare, "/ssh/knownHostsSecretRef") = json!({"name": "hosts"});
     place(&mut bare);
+    *spec_of(&mut bare, "/runner/image") = json!(IMAGE);
     // As of a host that was made anew since.
     let (_, another) = known[1].split_once(' ').unwrap();
     bare.push(host_keys(&format!("{address} {another}")));
@@ -57,6 +58,17 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
     for objects in [&bare, &story] {
         apply(&mut node.kubectl(&[]), node.lab.dir(), objects);
     }
+
+    // Neither runner comes: one is not let in by the node, the other one may not pull its image. Both are told of.
+    let kubectl = || node.kubectl(&[]);
+    let taints = "had untolerated taint";
+    await_reason(&kubectl, NAMESPACE, "RunnerUnschedulable", taints);
+    await_reason(&kubectl, BARE, "RunnerNotStarted", IMAGE);
+    spec_of(&mut bare, "/runner")
+        .as_object_mut()
+        .unwrap()
+        .remove("image");
+    apply(&mut kubectl(), node.lab.dir(), &bare);
 
     // The run fails for what the Secret says of its host, and goes on when somebody has mended that.
     fails_for_a_host_key(&node);

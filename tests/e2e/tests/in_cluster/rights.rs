@@ -9,7 +9,7 @@ use e2e::{Replica, account, root, wait_until, windlass};
 use lab::{ControlPlane, Kubernetes, command::output, control_plane::Part, progress::Terminal};
 use serde_json::{Value, json};
 
-use super::{LIMIT, NAMESPACE, apply, condition, get, name, objects, spec_of};
+use super::{LIMIT, NAMESPACE, apply, await_reason, condition, get, name, objects, spec_of};
 
 #[test]
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
@@ -216,6 +216,89 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
 }
 
 #[test]
+fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
+    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
+    install_kinds(&plane);
+    let manifests = root().join("deploy/manifests/windlass.yaml");
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let kubeconfig = account(&plane).unwrap();
+    let operator = Replica::start(&plane, &kubeconfig, "operator", &[]).unwrap();
+    let source = root().join("bundle");
+    let key = new_key(&plane);
+    let described = |namespace| objects(namespace, &["10.77.0.12"], source.to_str().unwrap(), &key);
+
+    // The namespace takes no pod that is in its node's network.
+    let mut story = described(NAMESPACE);
+    *spec_of(&mut story, "/runner/hostNetwork") = json!(true);
+    apply(&mut plane.kubectl(), plane.dir(), &story);
+    let why = "violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";
+    await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerNotCreated", why);
+    let refused = job(&plane);
+    let events = get(&mut plane.kubectl(), NAMESPACE, "events");
+    let told = events.iter().find(|event| {
+        event["reason"] == "RunnerNotCreated" && event["involvedObject"]["kind"] == "Cluster"
+    });
+    assert_eq!(told.unwrap()["type"], "Warning");
+    assert!(told.unwrap()["message"].as_str().unwrap().contains(why));
+
+    // Who changes the spec has another Job without further ado.
+    *spec_of(&mut story, "/runner/hostNetwork") = json!(false);
+    apply(&mut plane.kubectl(), plane.dir(), &story);
+    wait_until("a pod", LIMIT, || {
+        Ok(get(&mut plane.kubectl(), NAMESPACE, "pods").pop())
+    })
+    .unwrap();
+    assert_ne!(job(&plane)["metadata"]["uid"], refused["metadata"]["uid"]);
+    await_reason(
+        &|| plane.kubectl(),
+        NAMESPACE,
+        "Creating",
+        "waits for its runner",
+    );
+
+    // The run ends when that is wanted, for a newer plan or for good.
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": "full"}, "spec": {"hard": {"pods": "0"}},
+    });
+    let mut full = described("full");
+    full.insert(1, quota);
+    apply(&mut plane.kubectl(), plane.dir(), &full);
+    await_reason(
+        &|| plane.kubectl(),
+        "full",
+        "RunnerNotCreated",
+        "exceeded quota: none",
+    );
+    *spec_of(&mut full, "/runner/maxForks") = json!(5);
+    apply(&mut plane.kubectl(), plane.dir(), &full);
+    let runs = || get(&mut plane.kubectl(), "full", "runs");
+    wait_until("another run", LIMIT, || {
+        Ok((runs().len() == 2).then_some(()))
+    })
+    .unwrap();
+    let [first, second] = runs().try_into().unwrap();
+    assert_eq!(first["status"]["phase"], "Superseded", "{first:#}");
+    assert_eq!(second["status"]["phase"], "Pending", "{second:#}");
+    await_reason(
+        &|| plane.kubectl(),
+        "full",
+        "RunnerNotCreated",
+        &name(&second),
+    );
+    let mut logs = Command::new(windlass().unwrap());
+    logs.arg("--kubeconfig").arg(plane.kubeconfig());
+    let answer = logs.args(["-n", "full", "logs"]).output().unwrap();
+    let said = String::from_utf8_lossy(&answer.stderr);
+    let waits = "waits for its runner: Kubernetes makes no pod";
+    assert!(!answer.status.success() && said.contains(waits), "{said}");
+    let delete = ["-n", "full", "delete", "cluster", "first", "--timeout=120s"];
+    output(plane.kubectl().args(delete)).unwrap();
+    let said = operator.process.said();
+    assert!(!said.contains("orbidden: User"), "{said}");
+}
+
+#[test]
 fn a_node_that_stays_away_keeps_its_runner_until_it_is_given_up() {
     let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
     install_kinds(&plane);
@@ -238,6 +321,8 @@ fn a_node_that_stays_away_keeps_its_runner_until_it_is_given_up() {
         &["taint", "node", "lost", out_of_service],
     ] {
         let lost = lose_the_node(&plane);
+        let remedy = "kubectl delete node lost";
+        await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerLost", remedy);
         output(plane.kubectl().args(given_up)).unwrap();
         wait_until("the pod's successor", LIMIT, || {
             let pods = get(&mut plane.kubectl(), NAMESPACE, "pods");
@@ -270,7 +355,7 @@ fn lose_the_node(plane: &ControlPlane) -> String {
 
     // Kubernetes does it after five minutes by itself.
     let delete = ["-n", NAMESPACE, "delete", "pod", &pod, "--wait=false"];
-    output(plane.kubectl().args(delete)).unwrap();
+    output(plane.kubectl().args(delete).arg("--grace-period=1")).unwrap();
     await_job(plane, "terminating");
     // It may still work.
     assert_eq!(pods().len(), 1, "{:#}", job(plane));
