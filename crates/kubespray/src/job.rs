@@ -99,14 +99,20 @@ impl Jobs {
         let mut reference = ObjectRef::new(&job_name(&run.name_any()));
         reference.namespace = run.namespace();
         let found = self.store.get(&reference);
-        let job = found
-            .as_ref()
-            .and_then(|found| found.0.as_ref().ok())
-            .filter(|job| !has_ended(job));
-        let Some(job) = job else {
-            return Ok(Runner::Absent);
+        let Some(job) = found.as_ref().and_then(|found| found.0.as_ref().ok()) else {
+            return Ok(Runner::Absent(None));
         };
-        if is_at_work(job) || !needs_runner(run) {
+        if !needs_runner(run) {
+            return Ok(if has_ended(job) {
+                Runner::Absent(None)
+            } else {
+                Runner::AtWork
+            });
+        }
+        if has_ended(job) {
+            return Ok(Runner::Absent(obstacle::death(&self.client, job).await?));
+        }
+        if is_at_work(job) {
             return Ok(Runner::AtWork);
         }
         let Some(obstacle) = obstacle::find(&self.client, job).await? else {

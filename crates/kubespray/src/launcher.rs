@@ -12,8 +12,8 @@ use crate::{
 /// How the runner of a run stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Runner {
-    /// There is none.
-    Absent,
+    /// There is none; tells why the last one died, if it did.
+    Absent(Option<Obstacle>),
     /// It has been asked for, and nothing is known to stand in its way.
     Coming,
     /// It has been asked for, and does not come to work.
@@ -52,8 +52,11 @@ impl Launcher {
         match self {
             Self::Process(supervisor) => {
                 let namespace = run.namespace().unwrap_or_default();
-                let found = supervisor.find(&namespace, &run.name_any());
-                Ok(found.map_or(Runner::Absent, |_| Runner::AtWork))
+                let name = run.name_any();
+                Ok(match supervisor.find(&namespace, &name) {
+                    Some(_) => Runner::AtWork,
+                    None => Runner::Absent(supervisor.death(&namespace, &name)),
+                })
             }
             Self::Job(jobs) => jobs.runner(run, cluster).await.map_err(Error::Job),
         }

@@ -4,8 +4,9 @@
 use std::{
     collections::HashMap,
     fs,
-    path::PathBuf,
-    process::Stdio,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -13,12 +14,19 @@ use std::{
 use process_wrap::tokio::{CommandWrap, ProcessSession};
 use tokio::sync::mpsc;
 
-use crate::{layout::Layout, process::Identity};
+use crate::{
+    job::obstacle::{Kind, Obstacle, last_words},
+    layout::Layout,
+    process::Identity,
+};
 
 /// The file of a run's directory that says which process executes it.
 pub const IDENTITY: &str = "runner.json";
 /// The file of a run's directory that takes what its runner prints.
 pub const LOG: &str = "runner.log";
+
+/// How much of a log is looked through for the last words of a runner, in bytes.
+const TAIL: u64 = 4096;
 
 /// How often an adopted runner, which is nobody's child, is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -63,6 +71,7 @@ pub struct Supervisor {
     layout: Layout,
     command: Command,
     watched: Arc<Mutex<HashMap<Key, Identity>>>,
+    deaths: Arc<Mutex<HashMap<Key, ExitStatus>>>,
     ended: mpsc::UnboundedSender<Key>,
 }
 
@@ -74,6 +83,7 @@ impl Supervisor {
             layout,
             command,
             watched: Arc::default(),
+            deaths: Arc::default(),
             ended,
         };
         (supervisor, receiver)
@@ -90,6 +100,23 @@ impl Supervisor {
         tracing::info!(run, pid = identity.pid, "adopted a runner");
         self.watch(key, identity.clone(), None);
         Some(identity)
+    }
+
+    /// Why the last runner of a run that this operator started died, if it did.
+    pub fn death(&self, namespace: &str, run: &str) -> Option<Obstacle> {
+        let key = (namespace.to_owned(), run.to_owned());
+        let status = *lock(&self.deaths).get(&key)?;
+        let log = self.layout.run(namespace, run).join(LOG);
+        let end = tail(&log).unwrap_or_default();
+        let said = last_words(&end).map(|said| format!(": {said}"));
+        Some(Obstacle {
+            kind: Kind::Died,
+            message: format!(
+                "its process died and is started again: {status}{}; {} tells more",
+                said.unwrap_or_default(),
+                log.display()
+            ),
+        })
     }
 
     /// Starts the runner of a run.
@@ -144,11 +171,18 @@ impl Supervisor {
     ) {
         lock(&self.watched).insert(key.clone(), identity.clone());
         let watched = Arc::clone(&self.watched);
+        let deaths = Arc::clone(&self.deaths);
         let ended = self.ended.clone();
         tokio::spawn(async move {
             if let Some(mut child) = child {
                 let status = child.wait().await;
                 tracing::info!(run = key.1, ?status, "a runner ended");
+                match status {
+                    Ok(status) if !status.success() => {
+                        lock(&deaths).insert(key.clone(), status);
+                    }
+                    _ => drop(lock(&deaths).remove(&key)),
+                }
             } else {
                 while identity.is_alive() {
                     tokio::time::sleep(LOOK).await;
@@ -160,6 +194,16 @@ impl Supervisor {
             let _ = ended.send(key);
         });
     }
+}
+
+/// The end of a log.
+fn tail(log: &Path) -> std::io::Result<String> {
+    let mut file = fs::File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -192,6 +236,25 @@ mod tests {
         let log = root.path().join("runs/demo/first").join(LOG);
         let expected = format!("--run demo/first --data-dir {}\n", root.path().display());
         assert_eq!(fs::read_to_string(log).unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_runner_that_died_leaves_its_last_words() {
+        let root = tempfile::tempdir().unwrap();
+        let script = "test -e \"$4/well\" || { echo noise; echo windlass: no such thing; exit 7; }";
+        let (supervisor, mut ended) = supervisor(root.path(), script);
+        supervisor.start("demo", "first").unwrap();
+        ended.recv().await.unwrap();
+        let death = supervisor.death("demo", "first").unwrap();
+        assert_eq!(death.kind, Kind::Died);
+        let words = "exit status: 7: no such thing; ";
+        assert!(death.message.contains(words), "{death:?}");
+        assert_eq!(supervisor.death("demo", "second"), None);
+
+        fs::write(root.path().join("well"), "").unwrap();
+        supervisor.start("demo", "first").unwrap();
+        ended.recv().await.unwrap();
+        assert_eq!(supervisor.death("demo", "first"), None);
     }
 
     #[tokio::test]

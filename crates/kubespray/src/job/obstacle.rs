@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{Event, Pod, PodCondition},
+    core::v1::{ContainerStateTerminated, ContainerStatus, Event, Pod, PodCondition},
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
@@ -30,16 +30,19 @@ pub enum Kind {
     Unschedulable,
     /// The pod does not start on its node, as without its image.
     NotStarted,
+    /// It was at work and ended before its time, as for want of memory.
+    Died,
     /// The pod was told to end, and its node does not say that it has: it may still work.
     Lost,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::NotCreated,
         Self::Unschedulable,
         Self::NotStarted,
+        Self::Died,
         Self::Lost,
     ];
 
@@ -49,6 +52,7 @@ impl Kind {
             Self::NotCreated => "RunnerNotCreated",
             Self::Unschedulable => "RunnerUnschedulable",
             Self::NotStarted => "RunnerNotStarted",
+            Self::Died => "RunnerDied",
             Self::Lost => "RunnerLost",
         }
     }
@@ -58,40 +62,50 @@ impl Kind {
 /// themselves every ten seconds.
 const SILENCE: SignedDuration = SignedDuration::from_secs(10);
 
+/// The reason of a container that took more memory than it may.
+const OUT_OF_MEMORY: &str = "OOMKilled";
+
 /// How long an Event must last to count: the first moments of a pod may lack what comes by itself, as the certificates of a new
 /// namespace do.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
 /// Looks for what keeps the runner of `job` from its work.
 pub(super) async fn find(client: &Client, job: &Job) -> Result<Option<Obstacle>, Error> {
-    let namespace = job.namespace().unwrap_or_default();
+    let newest = newest_pod(client, job).await?;
+    let pod = newest.as_ref();
+    let now = Timestamp::now();
+    if let Some(obstacle) = pod.and_then(|pod| of_pod(pod, now)) {
+        return Ok(Some(obstacle));
+    }
+    let of = match pod {
+        Some(pod) if waits_on_its_node(pod) => pod.uid(),
+        Some(pod) if !has_ended(pod) => return Ok(None),
+        _ => job.uid(),
+    };
+    let warnings = format!("involvedObject.uid={},type=Warning", of.unwrap_or_default());
+    let events = Api::<Event>::namespaced(client.clone(), &job.namespace().unwrap_or_default())
+        .list(&ListParams::default().fields(&warnings))
+        .await
+        .map_err(Error::api("list the Events of the runner's Job"))?;
+    Ok(of_events(job, pod, &events.items))
+}
+
+/// Looks how the last runner of `job`, which has ended, came to its end.
+pub(super) async fn death(client: &Client, job: &Job) -> Result<Option<Obstacle>, Error> {
+    let newest = newest_pod(client, job).await?;
+    Ok(newest.as_ref().and_then(died))
+}
+
+async fn newest_pod(client: &Client, job: &Job) -> Result<Option<Pod>, Error> {
     let labelled = ListParams::default().labels(&format!("{RUN_LABEL}={}", job.name_any()));
-    let pods = Api::<Pod>::namespaced(client.clone(), &namespace)
+    let pods = Api::<Pod>::namespaced(client.clone(), &job.namespace().unwrap_or_default())
         .list(&labelled)
         .await
         .map_err(Error::api("list the runner's pods"))?;
     let uid = job.uid().unwrap_or_default();
-    let own = |pod: &&Pod| pod.owner_references().iter().any(|owner| owner.uid == uid);
-    let newest = pods
-        .items
-        .iter()
-        .filter(own)
-        .max_by_key(|pod| pod.creation_timestamp());
-    let now = Timestamp::now();
-    if let Some(obstacle) = newest.and_then(|pod| of_pod(pod, now)) {
-        return Ok(Some(obstacle));
-    }
-    let of = match newest {
-        Some(pod) if waits_on_its_node(pod) => pod.uid(),
-        Some(pod) if !has_ended(pod) => return Ok(None),
-        _ => Some(uid),
-    };
-    let warnings = format!("involvedObject.uid={},type=Warning", of.unwrap_or_default());
-    let events = Api::<Event>::namespaced(client.clone(), &namespace)
-        .list(&ListParams::default().fields(&warnings))
-        .await
-        .map_err(Error::api("list the Events of the runner's Job"))?;
-    Ok(of_events(job, newest, &events.items))
+    let own = |pod: &Pod| pod.owner_references().iter().any(|owner| owner.uid == uid);
+    let own = pods.items.into_iter().filter(own);
+    Ok(own.max_by_key(ResourceExt::creation_timestamp))
 }
 
 /// What a pod itself tells.
@@ -109,7 +123,7 @@ fn of_pod(pod: &Pod, now: Timestamp) -> Option<Obstacle> {
         });
     }
     if phase(pod) != "Pending" {
-        return None;
+        return died(pod);
     }
     if let Some(why) = unschedulable(pod) {
         return Some(Obstacle {
@@ -132,6 +146,52 @@ fn of_pod(pod: &Pod, now: Timestamp) -> Option<Obstacle> {
             "container {container} of pod {name} does not start on node {node}: {state}: {why}; {remedy}"
         ),
     })
+}
+
+/// Why a pod ended, if it failed.
+fn died(pod: &Pod) -> Option<Obstacle> {
+    if phase(pod) != "Failed" || pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let status = pod.status.as_ref()?;
+    // What befell the pod as a whole says more than how its containers took it.
+    let mut why = if let Some(reason) = &status.reason {
+        format!(
+            "{reason}: {}",
+            status.message.as_deref().unwrap_or_default()
+        )
+    } else {
+        let (container, end) = terminated(pod)?;
+        format!("container {container}: {}", ending(end))
+    };
+    if why.contains(OUT_OF_MEMORY) {
+        why.push_str("; its memory is limited by the Cluster's spec.runner.resources");
+    }
+    let name = pod.name_any();
+    Some(Obstacle {
+        kind: Kind::Died,
+        message: format!("pod {name} died and is replaced: {why}"),
+    })
+}
+
+/// How a container ended.
+fn ending(end: &ContainerStateTerminated) -> String {
+    let reason = end.reason.as_deref().unwrap_or("Error");
+    let message = end.message.as_deref().unwrap_or_default();
+    // Of a program that was at work the message is the end of its log.
+    let said = match reason {
+        "Error" | OUT_OF_MEMORY => last_words(message),
+        _ => Some(message.trim()),
+    };
+    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+    format!("{reason}, exit code {}{said}", end.exit_code)
+}
+
+/// What Windlass says at last, when it ends for an error, as `log` has it.
+pub(crate) fn last_words(log: &str) -> Option<&str> {
+    log.lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("windlass: "))
 }
 
 /// What the Events of a Job tell, or those of its pod.
@@ -218,20 +278,28 @@ fn scheduled(pod: &Pod) -> Option<&PodCondition> {
 
 /// The first container that waits for what does not come by itself: its name, the state it is in, and why.
 fn waiting(pod: &Pod) -> Option<(&str, &str, &str)> {
-    let status = pod.status.as_ref()?;
-    let containers = [&status.init_container_statuses, &status.container_statuses];
-    containers
-        .into_iter()
-        .flatten()
-        .flatten()
-        .find_map(|container| {
-            let waiting = container.state.as_ref()?.waiting.as_ref()?;
-            let reason = waiting.reason.as_deref()?;
-            (!matches!(reason, "ContainerCreating" | "PodInitializing")).then(|| {
-                let why = waiting.message.as_deref().unwrap_or_default();
-                (container.name.as_str(), reason, why)
-            })
+    containers(pod).find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        (!matches!(reason, "ContainerCreating" | "PodInitializing")).then(|| {
+            let why = waiting.message.as_deref().unwrap_or_default();
+            (container.name.as_str(), reason, why)
         })
+    })
+}
+
+/// The first container that ended badly, and its end.
+fn terminated(pod: &Pod) -> Option<(&str, &ContainerStateTerminated)> {
+    containers(pod).find_map(|container| {
+        let end = container.state.as_ref()?.terminated.as_ref()?;
+        (end.exit_code != 0).then_some((container.name.as_str(), end))
+    })
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.as_ref();
+    let lists = status.map(|status| [&status.init_container_statuses, &status.container_statuses]);
+    lists.into_iter().flatten().flatten().flatten()
 }
 
 /// When an Event was seen last.
@@ -336,6 +404,50 @@ mod tests {
             if let (Some(found), Some((_, words))) = (found, expected) {
                 assert!(found.message.contains(words), "{found:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_pod_that_died_tells_of_what() {
+        let ended = |reason: &str, code: u8, message: &str| {
+            let state =
+                json!({"terminated": {"reason": reason, "exitCode": code, "message": message}});
+            json!({"name": "runner", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state})
+        };
+        let log = "INFO at work\nwindlass: failed to find Run one\n";
+        let failed = |state: Value| json!({"phase": "Failed", "containerStatuses": [state]});
+        for (status, expected) in [
+            (
+                failed(ended("Error", 1, log)),
+                Some("container runner: Error, exit code 1: failed to find Run one"),
+            ),
+            (
+                failed(ended("Error", 101, "no word of ours")),
+                Some("container runner: Error, exit code 101"),
+            ),
+            (
+                failed(ended("OOMKilled", 137, "INFO at work")),
+                Some(
+                    "container runner: OOMKilled, exit code 137; its memory is limited by the Cluster's \
+                     spec.runner.resources",
+                ),
+            ),
+            (
+                failed(ended("StartError", 128, "no such file\n")),
+                Some("container runner: StartError, exit code 128: no such file"),
+            ),
+            (
+                json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}),
+                Some("Evicted: The node was low on memory."),
+            ),
+            (json!({"phase": "Succeeded"}), None),
+        ] {
+            let found = of_pod(&pod(&json!({}), &status), now());
+            let expected = expected.map(|why| Obstacle {
+                kind: Kind::Died,
+                message: format!("pod one died and is replaced: {why}"),
+            });
+            assert_eq!(found, expected, "{status}");
         }
     }
 

@@ -35,32 +35,33 @@ pub async fn apply(
     decision: Decision,
     context: &Context,
 ) -> Result<Outcome<Applied>, Error> {
-    let until = match &decision {
-        Decision::Start => {
+    let launcher = &context.launcher;
+    let (decision, until) = match decision {
+        Decision::Start(death) => {
             let due = context.runner_due(&identity(run.meta()));
             if let Some(wait) = due {
-                Until::Elapsed(wait)
+                (Decision::Await(death), Until::Elapsed(wait))
             } else {
-                let started = context.launcher.start(run, cluster).await;
+                let started = launcher.start(run, cluster).await;
                 started.map_err(Error::Runner)?;
-                AT_REST
+                (Decision::Start(death), AT_REST)
             }
         }
-        Decision::Await(_) => Until::Elapsed(jittered(LOOK)),
+        Decision::Await(_) => (decision, Until::Elapsed(jittered(LOOK))),
         // The end of its Job is seen as a change.
         Decision::Renew(_) => {
-            context.launcher.stop(run).await.map_err(Error::Runner)?;
-            AT_REST
+            launcher.stop(run).await.map_err(Error::Runner)?;
+            (decision, AT_REST)
         }
-        Decision::End(ended) => {
-            context.launcher.stop(run).await.map_err(Error::Runner)?;
+        Decision::End(ref ended) => {
+            launcher.stop(run).await.map_err(Error::Runner)?;
             end(run, ended, context).await?;
-            AT_REST
+            (decision, AT_REST)
         }
-        Decision::Watch => AT_REST,
+        Decision::Watch => (decision, AT_REST),
         Decision::Rest => {
             context.runner_rests(&identity(run.meta()));
-            AT_REST
+            (decision, AT_REST)
         }
     };
     Ok(Outcome::Waiting {

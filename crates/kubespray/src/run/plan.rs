@@ -18,8 +18,8 @@ use crate::{
 /// What a run needs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// A runner.
-    Start,
+    /// A runner; the last one died of this, if it did.
+    Start(Option<Obstacle>),
     /// Its runner, which has been asked for and does not come if there is an obstacle.
     Await(Option<Obstacle>),
     /// Its runner, asked for anew: this stood in the way, and its cluster wants it otherwise by now.
@@ -47,7 +47,7 @@ pub fn plan(run: &Run, runner: Runner) -> Decision {
     let wanted = needs_runner(run);
     match runner {
         Runner::AtWork => Decision::Watch,
-        Runner::Absent if wanted => Decision::Start,
+        Runner::Absent(death) if wanted => Decision::Start(death),
         Runner::Coming if wanted => Decision::Await(None),
         Runner::Blocked { obstacle, outdated } if wanted => blocked(run, obstacle, outdated),
         _ => Decision::Rest,
@@ -110,9 +110,11 @@ mod tests {
 
     #[test]
     fn a_run_has_a_runner_until_its_end() {
-        use Runner::{Absent, AtWork, Coming};
+        use Runner::{AtWork, Coming};
+        let (absent, start) = (|| Runner::Absent(None), || Decision::Start(None));
+
         for (name, run, runner, expected) in [
-            ("new", run("Pending", None, false), Absent, Decision::Start),
+            ("new", run("Pending", None, false), absent(), start()),
             (
                 "asked for",
                 run("Pending", None, false),
@@ -128,44 +130,44 @@ mod tests {
             (
                 "its runner died",
                 run("Running", None, false),
-                Absent,
-                Decision::Start,
+                absent(),
+                start(),
             ),
+            ("paused", run("Paused", None, false), absent(), start()),
             (
-                "paused",
-                run("Paused", None, false),
-                Absent,
-                Decision::Start,
+                "failed",
+                run("Failed", None, false),
+                absent(),
+                Decision::Rest,
             ),
-            ("failed", run("Failed", None, false), Absent, Decision::Rest),
             (
                 "retry asked",
                 run("Failed", Some("Retry"), false),
-                Absent,
-                Decision::Start,
+                absent(),
+                start(),
             ),
             (
                 "retry answered",
                 run("Failed", Some("Retry"), true),
-                Absent,
+                absent(),
                 Decision::Rest,
             ),
             (
                 "approve asked",
                 run("Failed", Some("Approve"), false),
-                Absent,
+                absent(),
                 Decision::Rest,
             ),
             (
                 "done",
                 run("Succeeded", Some("Retry"), false),
-                Absent,
+                absent(),
                 Decision::Rest,
             ),
             (
                 "cancelled",
                 run("Cancelled", None, false),
-                Absent,
+                absent(),
                 Decision::Rest,
             ),
         ] {

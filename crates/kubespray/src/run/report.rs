@@ -94,18 +94,19 @@ pub fn obstacle(run: &Run) -> Option<(&'static str, &str)> {
 fn summary(run: &Run, decision: Result<&Decision, &Error>) -> Option<Summary> {
     let status = run.status.as_ref();
     let had_runner = status.is_some_and(|status| status.runner.is_some());
+    let is_told = obstacle(run).is_some();
     let (reason, message) = match decision {
         Ok(Decision::Await(Some(obstacle)) | Decision::Renew(obstacle)) => {
             (obstacle.kind.reason(), obstacle.message.clone())
         }
         Ok(Decision::End(_) | Decision::Rest) => return None,
-        // It tells of itself soon; a log has the error.
-        Ok(Decision::Watch) | Err(_) if had_runner => return None,
+        // A runner that starts tells of itself soon, and a log has the error.
+        Ok(Decision::Start(_) | Decision::Watch) | Err(_) if had_runner => return None,
+        // Whether it stays this time shows only then.
+        Ok(Decision::Start(_) | Decision::Watch) if is_told => return None,
         // What was in the way is not any more.
-        Ok(_) if !had_runner || obstacle(run).is_some() => {
-            ("Pending", "waits for its runner".to_owned())
-        }
-        Ok(_) => return None,
+        Ok(Decision::Await(None)) if had_runner && !is_told => return None,
+        Ok(_) => ("Pending", "waits for its runner".to_owned()),
         Err(error) => (
             FAILING,
             format!("failed to {}, trying again", crate::chain(error)),

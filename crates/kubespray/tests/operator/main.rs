@@ -122,6 +122,32 @@ async fn progress_and_failure_of_the_run_are_shown_on_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_dies_again_and_again_is_told_of() {
+    let world = World::start().await;
+    let ill = world.data.path().join("ill");
+    std::fs::write(&ill, "").unwrap();
+    world.cluster("first", json!({})).await;
+    world.three_nodes().await;
+    let told = world
+        .until("first", "tells of it", |c| {
+            is(c, "Reconciling", "RunnerDied")
+        })
+        .await;
+    let message = condition(&told, "Ready").unwrap().2.to_owned();
+    let words = "its process died and is started again: exit status: 7: no memory";
+    assert!(message.contains(words), "{message}");
+    let run = world.run_until(1).await.remove(0);
+    let (_, why) = kubespray::run::report::obstacle(&run).unwrap();
+    assert!(why.contains(words), "{why}");
+    assert_eq!(world.events("RunnerDied").await.len(), 1);
+
+    std::fs::remove_file(ill).unwrap();
+    world
+        .until("first", "goes on", |c| is(c, "Reconciling", "Creating"))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_changed_wish_supersedes_the_run() {
     let world = World::start().await;
     world.three_nodes().await;

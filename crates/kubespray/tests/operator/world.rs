@@ -18,6 +18,8 @@ use tower::Layer;
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
 pub const NAMESPACE: &str = "demo";
+/// Does nothing, or dies while there is a file `ill` in the data directory.
+const RUNNER: &str = r#"test ! -e "$4/ill" || { echo windlass: no memory; exit 7; }"#;
 
 pub struct World {
     pub client: Client,
@@ -215,8 +217,8 @@ fn operate(client: &Client, data: &Path, shutdown: &Shutdown) -> JoinHandle<()> 
     let options = Options {
         data_dir: data.to_owned(),
         runner: Command {
-            program: "/bin/sleep".into(),
-            arguments: vec!["0".into()],
+            program: "/bin/sh".into(),
+            arguments: ["-c", RUNNER, "runner"].map(Into::into).into(),
         },
         concurrency: 4,
     };
