@@ -256,6 +256,23 @@ fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
         "waits for its runner",
     );
 
+    // The pod dies, and another one comes.
+    let pod = name(&get(&mut plane.kubectl(), NAMESPACE, "pods").pop().unwrap());
+    let state = json!({"terminated": {"reason": "OOMKilled", "exitCode": 137}});
+    let container = json!({
+        "name": "runner", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+    });
+    let died = json!({"phase": "Failed", "containerStatuses": [container]});
+    tell(&plane, &pod, &died);
+    let why = format!("pod {pod} died and is replaced: container runner: OOMKilled");
+    await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerDied", &why);
+    await_reason(
+        &|| plane.kubectl(),
+        NAMESPACE,
+        "Creating",
+        "waits for its runner",
+    );
+
     // The run ends when that is wanted, for a newer plan or for good.
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota",
@@ -347,10 +364,7 @@ fn lose_the_node(plane: &ControlPlane) -> String {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "lost"}});
     apply(&mut plane.kubectl(), plane.dir(), &[node]);
     bind(plane, &pod, "lost");
-    let running = json!({"status": {"phase": "Running"}}).to_string();
-    let told = ["patch", "pod", &pod, "--subresource=status"];
-    let of = ["-n", NAMESPACE, "--type=merge", "-p", &running];
-    output(plane.kubectl().args(told).args(of)).unwrap();
+    tell(plane, &pod, &json!({"phase": "Running"}));
     await_job(plane, "active");
 
     // Kubernetes does it after five minutes by itself.
@@ -360,6 +374,14 @@ fn lose_the_node(plane: &ControlPlane) -> String {
     // It may still work.
     assert_eq!(pods().len(), 1, "{:#}", job(plane));
     pod
+}
+
+/// Tells of a pod what its kubelet would.
+fn tell(plane: &ControlPlane, pod: &str, status: &Value) {
+    let patch = json!({"status": status}).to_string();
+    let told = ["patch", "pod", pod, "--subresource=status"];
+    let of = ["-n", NAMESPACE, "--type=merge", "-p", &patch];
+    output(plane.kubectl().args(told).args(of)).unwrap();
 }
 
 /// Waits until the Job counts its one pod as this.
