@@ -61,7 +61,7 @@ use crate::{
     printcolumn(
         name = "Message",
         type_ = "string",
-        json_path = ".status.lastOperation.description",
+        json_path = ".status.conditions[?(@.type=='Ready')].message",
         priority = 1
     ),
     printcolumn(

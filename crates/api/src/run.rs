@@ -33,7 +33,7 @@ use crate::{Duration, HostName, Threshold};
     printcolumn(
         name = "Message",
         type_ = "string",
-        json_path = ".status.message",
+        json_path = ".status.conditions[?(@.type=='Ready')].message",
         priority = 1
     ),
     printcolumn(

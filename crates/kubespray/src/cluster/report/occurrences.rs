@@ -35,7 +35,7 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
                     reason.as_str(),
                     "Unhealthy" | "NeedsAttention" | "PlaybooksUnreachable" | "Failing"
                 )
-                || Kind::ALL.iter().any(|kind| kind.reason() == reason);
+                || is_of_a_runner(&reason);
             let severity = if trouble {
                 Severity::Warning
             } else {
@@ -69,6 +69,10 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
     occurrences
 }
 
+fn is_of_a_runner(reason: &str) -> bool {
+    Kind::ALL.iter().any(|kind| kind.reason() == reason)
+}
+
 /// What tells a change from the same change at another time. It is made of what was, so that a pass over an object that the
 /// watch has not brought up to date yet tells nothing twice.
 fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String {
@@ -87,8 +91,10 @@ fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String
         .cluster
         .as_ref()
         .and_then(|health| health.last_changed.clone());
+    // Each runner that does not come, or dies, is told of.
+    let tells = |reason: &str| stalled || is_of_a_runner(reason);
     let message = ready(status)
-        .filter(|_| stalled)
+        .filter(|condition| tells(&condition.reason))
         .map(|condition| condition.message);
     format!(
         "{:?} {:?} {run:?} {changed:?} {message:?}",
