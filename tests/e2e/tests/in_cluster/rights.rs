@@ -233,6 +233,11 @@ fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
     apply(&mut plane.kubectl(), plane.dir(), &story);
     let why = "violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";
     await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerNotCreated", why);
+    for kind in ["clusters", "runs"] {
+        let wide = ["-n", NAMESPACE, "get", kind, "-o", "wide"];
+        let table = output(plane.kubectl().args(wide)).unwrap();
+        assert!(table.contains(why), "{table}");
+    }
     let refused = job(&plane);
     let events = get(&mut plane.kubectl(), NAMESPACE, "events");
     let told = events.iter().find(|event| {
