@@ -126,7 +126,7 @@ impl Jobs {
         })
     }
 
-    /// Makes the Job of a run, and what it needs. One that has ended makes room first; its end is seen as a change.
+    /// Makes the Job of a run, and what it needs. One that has ended makes room.
     pub async fn start(&self, run: &Run, cluster: Option<&Cluster>) -> Result<(), Error> {
         let namespace = run.namespace().unwrap_or_default();
         let job = manifest::job(run, cluster, &self.template).map_err(Error::Template)?;
@@ -137,14 +137,14 @@ impl Jobs {
             .await
             .map_err(Error::api("read the Job"))?
         {
-            if has_ended(&existing) {
-                remove(&jobs, &existing).await?;
+            if !has_ended(&existing) {
+                return Ok(());
             }
-            return Ok(());
+            remove(&jobs, &existing).await?;
         }
         self.prepare(&namespace, cluster).await?;
         match jobs.create(&PostParams::default(), &job).await {
-            // Another operator was faster: the Job is the same.
+            // Another operator was faster: the Job is the same. Or the one before is still going: that is seen as a change.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             created => created.map(drop).map_err(Error::api("create the Job")),
         }

@@ -71,6 +71,7 @@ impl Launcher {
             Self::Job(jobs) => jobs.start(run, cluster).await.map_err(Error::Job),
         }
     }
+
     /// Takes back what was asked for: the runner of a run that does not come to work. A process comes or is gone.
     pub async fn stop(&self, run: &Run) -> Result<(), Error> {
         match self {
