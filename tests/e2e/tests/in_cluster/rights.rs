@@ -261,15 +261,21 @@ fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
         "waits for its runner",
     );
 
-    // The pod dies, and another one comes.
-    let pod = name(&get(&mut plane.kubectl(), NAMESPACE, "pods").pop().unwrap());
-    let state = json!({"terminated": {"reason": "OOMKilled", "exitCode": 137}});
-    let container = json!({
-        "name": "runner", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
-    });
-    let died = json!({"phase": "Failed", "containerStatuses": [container]});
-    tell(&plane, &pod, &died);
-    let why = format!("pod {pod} died and is replaced: container runner: OOMKilled");
+    // The pod dies, and another one comes; then runners end for an error, each with its Job.
+    let killed = die(&plane, "OOMKilled", 137, "");
+    let why = format!("pod {killed} died and is replaced: container runner: OOMKilled");
+    await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerDied", &why);
+    await_reason(
+        &|| plane.kubectl(),
+        NAMESPACE,
+        "Creating",
+        "waits for its runner",
+    );
+    let log = "at work\nwindlass: failed to keep the journal\n";
+    let [.., last] = [(); 3].map(|()| die(&plane, "Error", 1, log));
+    let why = format!(
+        "pod {last} died and is replaced: container runner: Error, exit code 1: failed to keep"
+    );
     await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerDied", &why);
     await_reason(
         &|| plane.kubectl(),
@@ -378,6 +384,27 @@ fn lose_the_node(plane: &ControlPlane) -> String {
     await_job(plane, "terminating");
     // It may still work.
     assert_eq!(pods().len(), 1, "{:#}", job(plane));
+    pod
+}
+
+/// Has the runner's container end as a kubelet would tell of it, as soon as there is one that has not ended. Its pod's name is
+/// returned.
+fn die(plane: &ControlPlane, reason: &str, exit_code: u8, log: &str) -> String {
+    let pod = wait_until("a pod that has not ended", LIMIT, || {
+        let pods = get(&mut plane.kubectl(), NAMESPACE, "pods");
+        let mut living = pods
+            .iter()
+            .filter(|pod| pod["status"]["phase"] == "Pending");
+        Ok(living.next().map(name))
+    });
+    let pod = pod.unwrap();
+    let end = json!({"reason": reason, "exitCode": exit_code, "message": log});
+    let container = json!({
+        "name": "runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": end},
+    });
+    let ended = json!({"phase": "Failed", "containerStatuses": [container]});
+    tell(plane, &pod, &ended);
     pod
 }
 
