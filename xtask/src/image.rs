@@ -89,7 +89,9 @@ fn program(options: &Image) -> Result<PathBuf> {
     let mut cargo = tools::cargo(&["build", "--quiet", "--locked", "--package", "windlass"]);
     cargo
         .args(["--target", &triple])
-        .env(format!("CC_{}", triple.replace('-', "_")), "musl-gcc");
+        .env(format!("CC_{}", triple.replace('-', "_")), "musl-gcc")
+        // C that says when it was compiled, as mimalloc does, says this: https://reproducible-builds.org/specs/source-date-epoch
+        .env("SOURCE_DATE_EPOCH", layer::TIME.to_string());
     let profile = if options.debug {
         "debug"
     } else {

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 /// The time of every file: 1980, the first that every format can hold.
-const TIME: u64 = 315_532_800;
+pub(super) const TIME: u64 = 315_532_800;
 
 /// What a layer holds, by its path in the image.
 #[derive(Default)]
