@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use api::{Cluster, Run};
+use api::Run;
 use controller::{Outcome, Until};
 use kube::{
     Resource, ResourceExt,
@@ -38,16 +38,13 @@ pub async fn reconcile(
 }
 
 async fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
-    let cluster = cluster_of(run, context);
-    let runner = context.launcher.runner(run, cluster.as_ref()).await;
+    let namespace = run.namespace().unwrap_or_default();
+    let reference = ObjectRef::new(&run.spec.cluster_ref.name).within(&namespace);
+    let found = context.stores.clusters.get(&reference);
+    let cluster = found.as_ref().and_then(|found| found.0.as_ref().ok());
+    let runner = context.launcher.runner(run, cluster).await;
     let decision = plan::plan(run, runner.map_err(Error::Runner)?);
-    apply::apply(run, cluster.as_ref(), decision, context).await
-}
-
-fn cluster_of(run: &Run, context: &Context) -> Option<Cluster> {
-    let reference = ObjectRef::new(&run.spec.cluster_ref.name).within(&run.namespace()?);
-    let cluster = context.stores.clusters.get(&reference)?;
-    cluster.0.as_ref().ok().cloned()
+    apply::apply(run, cluster, decision, context).await
 }
 
 /// What becomes of a failed pass.

@@ -1,15 +1,10 @@
 //! Starts runners, and ends runs that none comes for.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use api::{Cluster, Run};
 use controller::{Outcome, Until, backoff::jittered};
-use jiff::Timestamp;
 use kube::Resource;
-use workflow::{
-    CheckedPlan, State,
-    status::{Live, derive},
-};
 
 use super::{AT_REST, identity, plan::Decision, report};
 use crate::context::{Context, Error};
@@ -55,7 +50,7 @@ pub async fn apply(
         }
         Decision::End(ref ended) => {
             launcher.stop(run).await.map_err(Error::Runner)?;
-            end(run, ended, context).await?;
+            report::write(run, ended, context).await?;
             (decision, AT_REST)
         }
         Decision::Watch => (decision, AT_REST),
@@ -68,17 +63,4 @@ pub async fn apply(
         applied: Applied(decision),
         until,
     })
-}
-
-async fn end(run: &Run, ended: &State, context: &Context) -> Result<(), Error> {
-    // That of a plan which cannot be executed was never planned.
-    let Ok(plan) = CheckedPlan::new(run.spec.plan.clone()) else {
-        return Ok(());
-    };
-    let live = Live {
-        steps: HashMap::new(),
-        runner: run.status.as_ref().and_then(|status| status.runner.clone()),
-        now: Timestamp::now(),
-    };
-    report::write(run, &derive(&plan, ended, &live), context).await
 }

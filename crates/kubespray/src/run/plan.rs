@@ -1,11 +1,15 @@
 //! What a run needs: pure.
 
 use api::{
-    Run,
+    Run, RunStatus,
     run::{RequestAction, RunPhase},
 };
 use kube::Resource;
-use workflow::{CheckedPlan, State, SystemClock, runner::end_without_runner};
+use workflow::{
+    CheckedPlan, SystemClock,
+    runner::end_without_runner,
+    status::{Live, derive},
+};
 
 use crate::{
     cluster::plan::{is_active, phase},
@@ -25,7 +29,7 @@ pub enum Decision {
     /// Its runner, asked for anew: this stood in the way, and its cluster wants it otherwise by now.
     Renew(Obstacle),
     /// Its end, which is wanted of it and which no runner comes to carry out.
-    End(Box<State>),
+    End(Box<RunStatus>),
     /// Nothing: it has a runner.
     Watch,
     /// Nothing: it is at its end.
@@ -69,14 +73,17 @@ fn blocked(run: &Run, obstacle: Obstacle, outdated: bool) -> Decision {
     }
 }
 
-/// The run as its end leaves it, if that is wanted of it. A history that does not tell how it stands is left to a runner.
-fn end(run: &Run) -> Option<State> {
+/// The status that its end leaves a run with, if that is wanted of it. A history that does not tell how it stands is left to a
+/// runner.
+fn end(run: &Run) -> Option<RunStatus> {
     let plan = CheckedPlan::new(run.spec.plan.clone()).ok()?;
-    let status = run.status.as_ref();
-    let records = status.map_or(&[][..], |status| &status.history);
-    end_without_runner(&plan, records, &steering(run), &SystemClock)
-        .ok()
-        .flatten()
+    let status = run.status.clone().unwrap_or_default();
+    let ended = end_without_runner(&plan, &status.history, &steering(run), &SystemClock).ok()??;
+    let live = Live {
+        runner: status.runner,
+        ..Live::default()
+    };
+    Some(derive(&plan, &ended, &live))
 }
 
 #[cfg(test)]
@@ -216,7 +223,7 @@ mod tests {
                     outdated: true,
                 };
                 match plan(&run, runner) {
-                    Decision::End(ended) => assert_eq!(ended.phase(), expected),
+                    Decision::End(ended) => assert_eq!(ended.phase, expected),
                     decision => assert_eq!(decision, Decision::Await(Some(obstacle(Kind::Lost)))),
                 }
             }
