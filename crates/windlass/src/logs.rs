@@ -100,13 +100,8 @@ async fn runner_of(runs: &Api<Run>, mut run: Run, options: &Logs) -> anyhow::Res
             told = waits;
         }
         tokio::time::sleep(LOOK).await;
-        run = fetch(runs, &name).await?;
+        run = control::pick(runs, Some(&name)).await?;
     }
-}
-
-async fn fetch(runs: &Api<Run>, name: &str) -> anyhow::Result<Run> {
-    let run = runs.get(name).await;
-    run.with_context(|| format!("failed to get run {name}"))
 }
 
 /// Whether the run's runner is a pod.
@@ -120,7 +115,7 @@ fn is_of_pod(run: &Run) -> bool {
 
 /// Whether the run has come to its end.
 async fn is_finished(runs: &Api<Run>, name: &str) -> anyhow::Result<bool> {
-    Ok(fetch(runs, name)
+    Ok(control::pick(runs, Some(name))
         .await?
         .status
         .is_some_and(|status| status.finished_at.is_some()))
