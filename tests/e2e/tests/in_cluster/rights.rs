@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -13,10 +14,7 @@ use super::{LIMIT, NAMESPACE, apply, await_reason, condition, get, name, objects
 
 #[test]
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
-    let mut plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
-    install_kinds(&plane);
-    let manifests = root().join("deploy/manifests/windlass.yaml");
-    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let (mut plane, kubeconfig) = installed(Kubernetes::Newest, "windlass.yaml");
     let namespaced = root().join("deploy/manifests/windlass-namespaced.yaml");
     let checked = [
         "apply",
@@ -26,16 +24,14 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         "-f",
     ];
     output(plane.kubectl().args(checked).arg(namespaced)).unwrap();
-    let kubeconfig = account(&plane).unwrap();
 
     let first = Replica::start(&plane, &kubeconfig, "first", &[]).unwrap();
     first.await_standing("leading", LIMIT).unwrap();
     let second = Replica::start(&plane, &kubeconfig, "second", &[]).unwrap();
     second.await_standing("standing by", LIMIT).unwrap();
 
-    let source = root().join("bundle");
     let described = |key: &[u8]| {
-        let mut objects = objects(NAMESPACE, &["10.77.0.12"], source.to_str().unwrap(), key);
+        let mut objects = described(NAMESPACE, key);
         *spec_of(&mut objects, "/runner/imagePullSecrets") = json!([{"name": "registry"}]);
         objects
     };
@@ -176,18 +172,12 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
 
 #[test]
 fn an_operator_of_one_namespace_needs_rights_there_alone() {
-    let plane = ControlPlane::start(Kubernetes::Oldest, &Terminal::default()).unwrap();
-    install_kinds(&plane);
-    let manifests = root().join("deploy/manifests/windlass-namespaced.yaml");
-    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
-    let kubeconfig = account(&plane).unwrap();
+    let (plane, kubeconfig) = installed(Kubernetes::Oldest, "windlass-namespaced.yaml");
     let scope = ["--watch-namespace=windlass-system", "--runner-role="];
     let operator = Replica::start(&plane, &kubeconfig, "operator", &scope).unwrap();
 
-    let key = new_key(&plane);
-    let source = root().join("bundle");
     let namespace = "windlass-system";
-    let objects = objects(namespace, &["10.77.0.12"], source.to_str().unwrap(), &key);
+    let objects = described(namespace, &new_key(&plane));
     apply(&mut plane.kubectl(), plane.dir(), &objects);
     let job = wait_until("a Job for the run", LIMIT, || {
         Ok(get(&mut plane.kubectl(), namespace, "jobs").pop())
@@ -217,18 +207,12 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
 
 #[test]
 fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
-    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
-    install_kinds(&plane);
-    let manifests = root().join("deploy/manifests/windlass.yaml");
-    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
-    let kubeconfig = account(&plane).unwrap();
+    let (plane, kubeconfig) = installed(Kubernetes::Newest, "windlass.yaml");
     let operator = Replica::start(&plane, &kubeconfig, "operator", &[]).unwrap();
-    let source = root().join("bundle");
     let key = new_key(&plane);
-    let described = |namespace| objects(namespace, &["10.77.0.12"], source.to_str().unwrap(), &key);
 
     // The namespace takes no pod that is in its node's network.
-    let mut story = described(NAMESPACE);
+    let mut story = described(NAMESPACE, &key);
     *spec_of(&mut story, "/runner/hostNetwork") = json!(true);
     apply(&mut plane.kubectl(), plane.dir(), &story);
     let why = "violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";
@@ -289,7 +273,7 @@ fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
         "apiVersion": "v1", "kind": "ResourceQuota",
         "metadata": {"name": "none", "namespace": "full"}, "spec": {"hard": {"pods": "0"}},
     });
-    let mut full = described("full");
+    let mut full = described("full", &key);
     full.insert(1, quota);
     apply(&mut plane.kubectl(), plane.dir(), &full);
     await_reason(
@@ -328,19 +312,9 @@ fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
 
 #[test]
 fn a_node_that_stays_away_keeps_its_runner_until_it_is_given_up() {
-    let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
-    install_kinds(&plane);
-    let manifests = root().join("deploy/manifests/windlass.yaml");
-    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
-    let kubeconfig = account(&plane).unwrap();
+    let (plane, kubeconfig) = installed(Kubernetes::Newest, "windlass.yaml");
     let _operator = Replica::start(&plane, &kubeconfig, "operator", &[]).unwrap();
-    let source = root().join("bundle");
-    let objects = objects(
-        NAMESPACE,
-        &["10.77.0.12"],
-        source.to_str().unwrap(),
-        &new_key(&plane),
-    );
+    let objects = described(NAMESPACE, &new_key(&plane));
     apply(&mut plane.kubectl(), plane.dir(), &objects);
 
     let out_of_service = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
@@ -444,6 +418,22 @@ fn new_key(plane: &ControlPlane) -> Vec<u8> {
     keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
     output(keygen.arg(&key)).unwrap();
     fs::read(&key).unwrap()
+}
+
+/// An API server with the kinds, and the rights of these manifests; and the kubeconfig of the operator's account.
+fn installed(kubernetes: Kubernetes, manifests: &str) -> (ControlPlane, PathBuf) {
+    let plane = ControlPlane::start(kubernetes, &Terminal::default()).unwrap();
+    install_kinds(&plane);
+    let manifests = root().join("deploy/manifests").join(manifests);
+    output(plane.kubectl().arg("apply").arg("-f").arg(manifests)).unwrap();
+    let kubeconfig = account(&plane).unwrap();
+    (plane, kubeconfig)
+}
+
+/// A cluster of one host that nobody reaches.
+fn described(namespace: &str, key: &[u8]) -> Vec<Value> {
+    let source = root().join("bundle");
+    objects(namespace, &["10.77.0.12"], source.to_str().unwrap(), key)
 }
 
 /// Installs the kinds as the program prints them.
