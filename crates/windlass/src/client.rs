@@ -55,22 +55,73 @@ where
 {
     let kind = K::kind(&());
     if let Some(name) = name {
-        return api
-            .get(name)
-            .await
-            .with_context(|| format!("failed to get {kind} {name}"));
+        let found = api.get_opt(name).await;
+        if let Some(found) = answered(found, &format!("get {kind} {name}"))? {
+            return Ok(found);
+        }
     }
     let found = api.list(&ListParams::default()).await;
     let mut found = answered(found, &format!("list {kind} objects"))?.items;
+    let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
+    if let Some(name) = name {
+        let there = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        anyhow::bail!(
+            "there is no {kind} {name} in this namespace, but {there}: name another with --namespace"
+        );
+    }
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => anyhow::bail!("there is no {kind} in this namespace: name another with --namespace"),
-        _ => {
-            let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
-            anyhow::bail!(
-                "there are several {kind} objects, name one: {}",
-                names.join(", ")
-            )
-        }
+        _ => anyhow::bail!(
+            "there are several {kind} objects, name one: {}",
+            names.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_is_not_there_is_told_with_those_that_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = kapi::Server::open(kapi::Options {
+            data_dir: directory.path().to_owned(),
+            crds: Vec::new(),
+            listen: None,
+        })
+        .await
+        .unwrap();
+        let api: Api<ConfigMap> =
+            Api::namespaced(Client::new(server.router(), "default"), "default");
+        let refused = async |name| named_or_only(&api, name).await.unwrap_err().to_string();
+        let none = refused(Some("second")).await;
+        assert!(
+            none.contains("no ConfigMap second in this namespace, but none:"),
+            "{none}"
+        );
+
+        let first =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "first"}})).unwrap();
+        api.create(&kube::api::PostParams::default(), &first)
+            .await
+            .unwrap();
+        let other = refused(Some("second")).await;
+        assert!(
+            other.contains("in this namespace, but first: name another with --namespace"),
+            "{other}"
+        );
+        assert_eq!(named_or_only(&api, None).await.unwrap().name_any(), "first");
+        assert_eq!(
+            named_or_only(&api, Some("first")).await.unwrap().name_any(),
+            "first"
+        );
     }
 }

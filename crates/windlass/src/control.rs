@@ -106,15 +106,23 @@ async fn wish(
         phase(&run)
     );
     let (wishes, effect) = decide(&run)?;
-    let by = std::env::var("USER").unwrap_or_default();
-    let by = if by.is_empty() { "unknown" } else { &by };
+    let by = asker();
     for wish in wishes {
-        steer(&client, &global.namespace, &name, wish, by)
+        steer(&client, &global.namespace, &name, wish, &by)
             .await
             .context("failed to steer the run")?;
     }
     println!("run {name} {effect}");
     Ok(())
+}
+
+/// Who asks: the user of this process by name, or by number where it has none.
+fn asker() -> String {
+    let user = nix::unistd::geteuid();
+    match nix::unistd::User::from_uid(user) {
+        Ok(Some(known)) => known.name,
+        _ => format!("user {user}"),
+    }
 }
 
 fn step(run: &Run, options: &StepControl) -> anyhow::Result<Option<String>> {

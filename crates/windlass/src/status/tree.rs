@@ -72,9 +72,13 @@ fn run_line(operation: api::run::Operation, status: &RunStatus) -> String {
             let left = finish
                 .0
                 .duration_since(k8s_openapi::jiff::Timestamp::now())
-                .as_secs()
-                .max(0);
-            format!("  about {} left", duration(left))
+                .as_secs();
+            // Once it should be over, nothing is known.
+            if left > 0 {
+                format!("  about {} left", duration(left))
+            } else {
+                String::new()
+            }
         }
         _ => String::new(),
     };
@@ -111,9 +115,11 @@ fn detail(step: &Step, found: &StepStatus) -> String {
     }
     if found.phase == StepPhase::Running {
         let tasks = match (&step.action, found.tasks_started) {
-            (api::run::Action::AnsiblePlay(play), Some(started)) => {
-                format!("  task {started} of {}", play.tasks.max(started))
+            // Includes add tasks that nobody counted: from then on there is no total.
+            (api::run::Action::AnsiblePlay(play), Some(started)) if started <= play.tasks => {
+                format!("  task {started} of {}", play.tasks)
             }
+            (api::run::Action::AnsiblePlay(_), Some(started)) => format!("  task {started}"),
             _ => String::new(),
         };
         let task = found
@@ -237,6 +243,19 @@ mod tests {
         hosts
           b                        10.0.0.2         Excluded  HEALTH_ERR  connection timed out
         ");
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_total_or_an_end_that_was_passed() {
+        let mut view = view();
+        let run = view.run.as_mut().unwrap();
+        let status = run.status.as_mut().unwrap();
+        status.steps[1].tasks_started = Some(22);
+        let long_ago = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        status.estimated_finish = Some(long_ago);
+        let shown = render(&view, 120).join("\n");
+        assert!(shown.contains("1 host  task 22  etcd"), "{shown}");
+        assert!(!shown.contains("left"), "{shown}");
     }
 
     #[test]
