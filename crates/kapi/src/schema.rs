@@ -13,6 +13,7 @@ mod decode;
 mod error;
 mod formats;
 mod node;
+mod old;
 mod prune;
 mod rules;
 mod structural;
@@ -158,12 +159,18 @@ impl Schema {
 
     /// Checks an object as it is about to be stored: the schema first, then the rules where the schema leaves sense in it.
     ///
-    /// `old` is the stored object on update: rules that mention `oldSelf` run only then.
+    /// `old` is the stored object on update: rules that mention `oldSelf` run only then, and what the update leaves as it is
+    /// is not held against it.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate::validate(&self.root, object);
+        let mut errors = validate::validate(&self.root, object, old);
         if !self.built_in {
             // Go's structs have no sets and no keyed lists.
-            errors.extend(validate::twice(&self.root, object));
+            let twice = validate::twice(&self.root, object);
+            // What occurred twice before may go on doing so.
+            let known = |old| !validate::twice(&self.root, old).is_empty();
+            if !twice.is_empty() && !old.is_some_and(known) {
+                errors.extend(twice);
+            }
         }
         let Some(compiled) = &self.rules else {
             return errors;

@@ -78,3 +78,62 @@ fn sorted(mut complaints: Vec<String>) -> Vec<String> {
     complaints.sort();
     complaints
 }
+
+#[test]
+fn what_an_update_leaves_as_it_is_is_not_held_against_it() {
+    let schema = tightened();
+    let stored = json!({
+        "metadata": {"name": "a", "finalizers": ["example.org/hold"]},
+        "spec": {
+            "size": 101, "names": ["b", "b"],
+            "hosts": [{"name": "one", "port": 99}, {"name": "two", "port": 1}],
+            "list": [9],
+        },
+    });
+    let after = |pointer: &str, value: Value| {
+        let mut object = stored.clone();
+        *object.pointer_mut(pointer).unwrap() = value;
+        let errors = schema.validate(&object, Some(&stored));
+        let mut paths: Vec<_> = errors.into_iter().map(|error| error.path).collect();
+        paths.dedup();
+        paths
+    };
+    assert_ne!(schema.validate(&stored, None), [], "as a new object");
+
+    let free = after("/metadata/finalizers", json!([]));
+    assert_eq!(free, [""; 0], "the last finalizer goes");
+    let moved = after(
+        "/spec/hosts",
+        json!([{"name": "two", "port": 2}, {"name": "one", "port": 99}]),
+    );
+    assert_eq!(moved, [""; 0], "the item with the same key has not changed");
+    let renamed = after("/spec/hosts/0/name", json!("three"));
+    assert_eq!(renamed, ["spec.hosts[0].port"], "another item");
+    let changed = after("/spec/hosts/0/port", json!(98));
+    assert_eq!(changed, ["spec.hosts[0].port"]);
+    let longer = after("/spec/list", json!([9, 1]));
+    assert_eq!(longer, ["spec.list[0]"], "a list without keys is one value");
+    let larger = after("/spec/size", json!(102));
+    assert_eq!(larger, ["spec.size"], "a rule");
+    let twice = after("/spec/names", json!(["b", "b", "c"]));
+    assert_eq!(twice, [""; 0], "what occurred twice may go on doing so");
+}
+
+/// A schema that says more than when objects were stored by it.
+fn tightened() -> Schema {
+    Schema::compile(&json!({"type": "object", "properties": {"spec": {
+        "type": "object",
+        "properties": {
+            "size": {"type": "integer", "x-kubernetes-validations": [{"rule": "self <= 100"}]},
+            "names": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "list": {"type": "array", "items": {"type": "integer", "maximum": 5}},
+            "hosts": {
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "required": ["name"], "properties": {
+                    "name": {"type": "string"}, "port": {"type": "integer", "maximum": 10},
+                }},
+            },
+        },
+    }}}))
+    .unwrap()
+}

@@ -5,10 +5,13 @@
 //! (ClusterNode) or about 20 ms (Cluster) were measured, as much as it takes to parse it. The rules of other definitions
 //! run beside the other tasks. They have no budget, as Kubernetes gives them: the only clients are administrators.
 
-use kube::core::cel::{CompiledSchema, ErrorKind, validate_compiled};
+use kube::core::cel::{CompiledSchema, ErrorKind, ValidationError, validate_compiled};
 use serde_json::{Value, json};
 
-use super::error::{FieldError, Reason, shown};
+use super::{
+    error::{FieldError, Reason, shown},
+    old::unchanged,
+};
 
 /// Whether the schema has any rule.
 pub(super) fn present(schema: &Value) -> bool {
@@ -51,14 +54,23 @@ pub(super) fn validate(
     let Err(errors) = validate_compiled(schema, &object, old) else {
         return Vec::new();
     };
+    let stays = |error: &ValidationError| {
+        let before = old.and_then(|old| at(old, &error.field_path));
+        let now = at(&object, &error.field_path);
+        !error.rule.contains("oldSelf")
+            && before
+                .zip(now)
+                .is_some_and(|(before, now)| unchanged(&error.field_path, before, now))
+    };
     errors
         .into_vec()
         .into_iter()
+        .filter(|error| !stays(error))
         .map(|error| complaint(&object, error))
         .collect()
 }
 
-fn complaint(object: &Value, error: kube::core::cel::ValidationError) -> FieldError {
+fn complaint(object: &Value, error: ValidationError) -> FieldError {
     let path = error.field_path;
     let value = at(object, &path).cloned().unwrap_or(Value::Null);
     let message = match error.kind {

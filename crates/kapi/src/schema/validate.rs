@@ -7,14 +7,20 @@ use serde_json::{Map, Number, Value};
 use super::{
     error::FieldError,
     formats,
-    node::{Checks, ListType, Node, Type},
+    node::{Checks, Node, Type},
+    old::{Former, identity, unchanged},
     prune::child_path,
 };
 
-/// Checks a whole object.
-pub(super) fn validate(node: &Node, object: &Value) -> Vec<FieldError> {
+/// Checks a whole object. Of an update, nothing is said about values that it leaves as they are: `old` was stored by a schema
+/// that may have been another.
+pub(super) fn validate(node: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    check(node, object, "", &mut errors);
+    check(node, object, None, "", &mut errors);
+    if !errors.is_empty() && old.is_some() {
+        errors.clear();
+        check(node, object, old, "", &mut errors);
+    }
     errors
 }
 
@@ -25,7 +31,28 @@ pub(super) fn twice(node: &Node, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn check(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    let before = errors.len();
+    check_value(node, value, old, path, errors);
+    // Compared only where something is wrong: most values are right.
+    if errors.len() > before && old.is_some_and(|old| unchanged(path, old, value)) {
+        errors.truncate(before);
+    }
+}
+
+fn check_value(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     if value.is_null() && (node.nullable || node.kind == Type::Any) {
         return;
     }
@@ -37,8 +64,8 @@ fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::String(text) => check_text(&node.checks, text, path, errors),
         Value::Number(number) => check_number(&node.checks, number, path, errors),
-        Value::Array(items) => check_items(node, items, path, errors),
-        Value::Object(fields) => check_fields(node, fields, path, errors),
+        Value::Array(items) => check_items(node, items, old, path, errors),
+        Value::Object(fields) => check_fields(node, fields, old, path, errors),
         Value::Bool(_) | Value::Null => {}
     }
     if !node.checks.values.is_empty() && !node.checks.values.contains(value) {
@@ -174,12 +201,25 @@ fn float(number: &Number) -> f64 {
     number.as_f64().unwrap_or(f64::NAN)
 }
 
-fn check_items(node: &Node, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+fn check_items(
+    node: &Node,
+    items: &[Value],
+    old: Option<&Value>,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let checks = &node.checks;
     let length = items.len() as u64;
     if let Some(child) = &node.items {
+        let former = Former::of(node, old);
         for (at, item) in items.iter().enumerate() {
-            check(child, item, &format!("{path}[{at}]"), errors);
+            check(
+                child,
+                item,
+                former.item(item),
+                &format!("{path}[{at}]"),
+                errors,
+            );
         }
     }
     if let Some(least) = checks.min_items.filter(|least| length < *least) {
@@ -202,6 +242,7 @@ fn check_items(node: &Node, items: &[Value], path: &str, errors: &mut Vec<FieldE
 fn check_fields(
     node: &Node,
     fields: &Map<String, Value>,
+    old: Option<&Value>,
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
@@ -229,7 +270,8 @@ fn check_fields(
             continue;
         }
         if let (Some(child), Some(field)) = (node.field(name), fields.get(name)) {
-            check(child, field, &child_path(path, name), errors);
+            let former = old.and_then(|old| old.get(name));
+            check(child, field, former, &child_path(path, name), errors);
         }
     }
 }
@@ -238,7 +280,8 @@ fn check_fields(
 fn branches(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let complaints = |node: &Node| {
         let mut found = Vec::new();
-        check(node, value, path, &mut found);
+        // As in Kubernetes, a change of one field is a change of all that a branch says.
+        check(node, value, None, path, &mut found);
         found
     };
     let none = |kind: &str| {
@@ -323,18 +366,5 @@ fn list_items(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
             }
         }
         _ => {}
-    }
-}
-
-fn identity(node: &Node, item: &Value) -> Option<Value> {
-    match &node.list {
-        ListType::Atomic => None,
-        ListType::Set => Some(item.clone()),
-        ListType::Map(keys) => {
-            let fields = keys
-                .iter()
-                .filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
-            Some(Value::Object(fields.collect()))
-        }
     }
 }

@@ -828,6 +828,43 @@ async fn registering_process() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_tightened_definition_can_still_be_deleted() {
+    let api = Api::without_definitions().await;
+    let (code, _) = api.post(DEFINITIONS, gadgets()).await;
+    assert_eq!(code, StatusCode::CREATED);
+    let mut held = gadget("held", json!({"size": 50}));
+    held["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    let (code, _) = api.post(GADGETS, held).await;
+    assert_eq!(code, StatusCode::CREATED);
+    let tighter = json!([
+        {"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/required", "value": ["color"]},
+        {"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/color", "value": {"type": "string"}},
+        {"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum", "value": 10},
+        {"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations",
+         "value": [{"rule": "self.size < 5"}]},
+    ]);
+    let (code, answer) = api.json_patch(GADGETS_DEFINITION, tighter).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+
+    let path = format!("{GADGETS}/held");
+    let (code, refused) = api.merge(&path, json!({"spec": {"size": 51}})).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    let status = json!({"status": {"phase": "Down"}});
+    let (_, refused) = api.merge(&format!("{path}/status"), status).await;
+    assert_eq!(
+        causes(&refused),
+        ["color", "<nil>"],
+        "a write of the status changes the root, which lacks a field"
+    );
+    let (code, _) = api.delete(&path).await;
+    assert_eq!(code, StatusCode::OK);
+    let free = json!({"metadata": {"finalizers": null}});
+    let (code, answer) = api.merge(&path, free).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert_eq!(api.get(&path).await.0, StatusCode::NOT_FOUND);
+}
+
 /// What a restart must not change.
 async fn state(api: &Api) -> Vec<Value> {
     let mut state = Vec::new();

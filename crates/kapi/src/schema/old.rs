@@ -1,0 +1,69 @@
+//! What an update leaves as it is.
+//!
+//! A definition may be tightened while objects are stored. What the schema now has against a value that an update does not touch
+//! would otherwise refuse every update, even one that removes the last finalizer, and a deleted object would never go.
+//!
+//! # Source
+//! KEP 4008, `CRDValidationRatcheting`. Kubernetes compares the whole object where something is wrong at its root, and so refuses
+//! changes of metadata there; here metadata, which no schema constrains but for its name, is not compared.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::node::{ListType, Node};
+
+/// Whether the value at a path is the one that is stored.
+pub(super) fn unchanged(path: &str, old: &Value, new: &Value) -> bool {
+    let (Value::Object(before), Value::Object(after), true) = (old, new, path.is_empty()) else {
+        return old == new;
+    };
+    let rest = |name: &&String| *name != "metadata";
+    before.keys().filter(rest).count() == after.keys().filter(rest).count()
+        && after
+            .iter()
+            .filter(|(name, _)| rest(name))
+            .all(|(name, value)| before.get(name) == Some(value))
+}
+
+/// The stored items of a list, by what tells them apart. Nothing does in lists that are one value, nor in sets: a changed item
+/// of a set is another one.
+pub(super) struct Former<'a> {
+    node: &'a Node,
+    items: BTreeMap<String, &'a Value>,
+}
+
+impl<'a> Former<'a> {
+    pub fn of(node: &'a Node, old: Option<&'a Value>) -> Self {
+        let keyed = matches!(node.list, ListType::Map(_));
+        let items = old.filter(|_| keyed).and_then(Value::as_array);
+        let named = |item: &'a Value| Some((crate::apply::canonical(&identity(node, item)?), item));
+        Self {
+            node,
+            items: items.into_iter().flatten().filter_map(named).collect(),
+        }
+    }
+
+    /// The stored form of an item.
+    pub fn item(&self, item: &Value) -> Option<&'a Value> {
+        if self.items.is_empty() {
+            return None;
+        }
+        let name = crate::apply::canonical(&identity(self.node, item)?);
+        self.items.get(&name).copied()
+    }
+}
+
+/// What tells an item of a set or of a keyed list from the others.
+pub(super) fn identity(node: &Node, item: &Value) -> Option<Value> {
+    match &node.list {
+        ListType::Atomic => None,
+        ListType::Set => Some(item.clone()),
+        ListType::Map(keys) => {
+            let fields = keys
+                .iter()
+                .filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+            Some(Value::Object(fields.collect()))
+        }
+    }
+}
