@@ -4,11 +4,13 @@
 //! `resolve` further up, never by the schema, so that what a person wrote stays visible. Everything in a status is an
 //! observation and can be rebuilt.
 
+pub mod address;
 pub mod cluster;
 pub mod duration;
 pub mod name;
 pub mod node;
 pub mod run;
+pub mod text;
 pub mod threshold;
 pub mod version;
 

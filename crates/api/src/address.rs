@@ -1,0 +1,120 @@
+//! Network addresses that text from outside may not lead to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Why an address is never one of another machine of the user's, if it is not: it then belongs to this machine, to its link or
+/// to its cloud's metadata service, which answer whoever stands here with what is theirs.
+///
+/// Private and public addresses are all allowed: clusters live on both.
+///
+/// # Source
+/// IANA special-purpose address registries (RFC 6890, 1122, 3927, 4291); the metadata addresses outside link-local are those of
+/// AWS (IPv6), Alibaba and Azure.
+pub fn refused(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => refused_v4(address),
+        IpAddr::V6(address) => match embedded(address) {
+            Some(address) => refused_v4(address),
+            None => refused_v6(address),
+        },
+    }
+}
+
+fn refused_v4(address: Ipv4Addr) -> Option<&'static str> {
+    if address.is_loopback() {
+        Some("is loopback: this machine itself")
+    } else if address.octets()[0] == 0 {
+        Some("is no address of a host")
+    } else if METADATA_V4.contains(&address) {
+        Some("is a cloud's metadata service")
+    } else if address.is_link_local() {
+        Some("is link-local, where metadata services are")
+    } else if address.is_multicast() || address.octets()[0] >= 240 {
+        Some("is multicast, broadcast or reserved")
+    } else {
+        None
+    }
+}
+
+fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
+    if address.is_loopback() {
+        Some("is loopback: this machine itself")
+    } else if address.is_unspecified() {
+        Some("is no address of a host")
+    } else if METADATA_V6 == address {
+        Some("is a cloud's metadata service")
+    } else if address.is_unicast_link_local() {
+        Some("is link-local, where metadata services are")
+    } else if address.is_multicast() {
+        Some("is multicast, broadcast or reserved")
+    } else {
+        None
+    }
+}
+
+/// The address within one that only wraps it: mapped (`::ffff:`), compatible (`::a.b.c.d`), NAT64's own prefix and 6to4.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, c, d, e, f, high, low] = address.segments();
+    let wrapped = match [a, b, c, d, e, f] {
+        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => [high, low],
+        [0, 0, 0, 0, 0, 0] if high != 0 => [high, low],
+        [0x2002, _, _, ..] => [b, c],
+        _ => return None,
+    };
+    let [[a, b], [c, d]] = wrapped.map(u16::to_be_bytes);
+    Some(Ipv4Addr::new(a, b, c, d))
+}
+
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(168, 63, 129, 16),
+];
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_other_machines_pass() {
+        for address in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "0.1.2.3",
+            "169.254.169.254",
+            "169.254.0.1",
+            "100.100.100.200",
+            "168.63.129.16",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "fd00:ec2::254",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::127.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "2002:7f00:1::",
+        ] {
+            assert!(refused(address.parse().unwrap()).is_some(), "{address}");
+        }
+        for address in [
+            "10.0.0.1",
+            "172.16.3.4",
+            "192.168.1.1",
+            "100.64.0.1",
+            "203.0.113.9",
+            "8.8.8.8",
+            "2001:db8::1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+        ] {
+            assert_eq!(refused(address.parse().unwrap()), None, "{address}");
+        }
+    }
+}
