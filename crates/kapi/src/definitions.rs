@@ -25,7 +25,10 @@ pub(crate) use self::serve::Served;
 use crate::{
     failure::Cause,
     registry::{DefinitionError, Form, Resource},
-    rest::{Api, check::name_of},
+    rest::{
+        Api,
+        check::{elsewhere, name_of},
+    },
     store::{Draft, Expect, Object, Write, WriteError},
 };
 
@@ -73,7 +76,7 @@ impl Live {
             if same(&seen, &definitions) {
                 return;
             }
-            let statuses = self.serve(&api, &definitions);
+            let statuses = elsewhere(|| self.serve(&api, &definitions));
             for (stored, status) in definitions.iter().zip(statuses) {
                 match note(&api, resource, stored, status).await {
                     // A change meanwhile is looked at in the next round.

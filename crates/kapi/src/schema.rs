@@ -8,8 +8,10 @@
 //! extensions), its order and its messages are part of what people and programs see.
 
 mod builtins;
+mod cel;
 mod convert;
 mod decode;
+mod defaults;
 mod error;
 mod formats;
 mod node;
@@ -19,11 +21,11 @@ mod rules;
 mod structural;
 mod validate;
 
-use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::Value;
 
 pub(crate) use self::builtins::metadata;
 pub(crate) use self::node::{Additional, ListType, Node, Type};
+use self::rules::Rules;
 pub use self::{
     builtins::builtin,
     error::{FieldError, Reason},
@@ -42,42 +44,60 @@ pub enum Fields {
 #[derive(Debug)]
 pub struct Schema {
     pub(crate) root: Node,
-    rules: Option<CompiledSchema>,
+    rules: Option<Rules>,
     source: Value,
     status_in_main: bool,
     built_in: bool,
 }
 
 impl Schema {
-    /// Compiles the `openAPIV3Schema` of a CustomResourceDefinition's version.
+    /// Compiles the `openAPIV3Schema` of a CustomResourceDefinition's version, as a client hands it in.
     ///
     /// # Errors
     ///
-    /// Every reason why Kubernetes would refuse the schema: it is not structural, a pattern or a rule does not compile,
-    /// a default does not fit.
+    /// Every reason why Kubernetes would refuse the schema: it is not structural, a pattern or a rule does not compile or may
+    /// cost too much, a default does not fit.
     pub fn compile(openapi_v3_schema: &Value) -> Result<Self, Vec<String>> {
-        let problems = structural::problems(openapi_v3_schema);
+        let (schema, problems) = Self::read(openapi_v3_schema)?;
+        if problems.is_empty() {
+            Ok(schema)
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Compiles a schema that is stored. It may have been taken when less was asked: rules that do not compile fail where they
+    /// run, and defaults are what they are.
+    ///
+    /// # Errors
+    ///
+    /// The schema is not structural, or a pattern does not compile.
+    pub fn compile_stored(openapi_v3_schema: &Value) -> Result<Self, Vec<String>> {
+        Ok(Self::read(openapi_v3_schema)?.0)
+    }
+
+    /// A schema that is structural, and what is wrong with its rules and defaults.
+    fn read(source: &Value) -> Result<(Self, Vec<String>), Vec<String>> {
+        let problems = structural::problems(source);
         if !problems.is_empty() {
             return Err(problems);
         }
         let mut problems = Vec::new();
-        let mut root = convert::node(openapi_v3_schema, "openAPIV3Schema", &mut problems);
+        let mut root = convert::node(source, "openAPIV3Schema", &mut problems);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
         builtins::embed_metadata(&mut root);
-        let rules = rules::present(openapi_v3_schema).then(|| compile_schema(openapi_v3_schema));
-        if let Some(compiled) = &rules {
-            rules::problems(compiled, "openAPIV3Schema", &mut problems);
-        }
-        if problems.is_empty() {
-            Ok(Self {
-                root,
-                rules,
-                source: openapi_v3_schema.clone(),
-                status_in_main: false,
-                built_in: false,
-            })
-        } else {
-            Err(problems)
-        }
+        let rules = rules::compile(source, &root, &mut problems);
+        defaults::problems(&root, rules.as_ref(), "openAPIV3Schema", &mut problems);
+        let schema = Self {
+            root,
+            rules,
+            source: source.clone(),
+            status_in_main: false,
+            built_in: false,
+        };
+        Ok((schema, problems))
     }
 
     /// Compiles a schema that we wrote ourselves, without the structural checks.
@@ -172,13 +192,13 @@ impl Schema {
                 errors.extend(twice);
             }
         }
-        let Some(compiled) = &self.rules else {
+        let Some(rules) = &self.rules else {
             return errors;
         };
         if errors.iter().any(|error| error.reason.blocks_rules()) {
             errors.push(FieldError::invalid("", &Value::Null, RULES_NOT_CHECKED));
         } else {
-            errors.extend(rules::validate(compiled, object, old));
+            errors.extend(rules.validate(&self.root, object, old));
         }
         errors
     }

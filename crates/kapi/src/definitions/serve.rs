@@ -156,7 +156,7 @@ fn versions(spec: &Value) -> Result<Vec<Version>, Vec<String>> {
         .flatten()
         .enumerate()
     {
-        match Schema::compile(&version["schema"]["openAPIV3Schema"]) {
+        match Schema::compile_stored(&version["schema"]["openAPIV3Schema"]) {
             Ok(schema) => versions.push(Version {
                 name: version["name"].as_str().unwrap_or_default().to_owned(),
                 served: version["served"] == true,

@@ -20,7 +20,7 @@ pub(crate) fn causes(new: &Value, old: Option<&Value>) -> Vec<Cause> {
         }
         identity(new, &mut wrong);
         names(&spec["names"], "spec.names", &mut wrong);
-        versions(spec, &mut wrong);
+        versions(spec, old.map(|old| &old["spec"]), &mut wrong);
         conversion(spec, &mut wrong);
     }
     if let Some(old) = old {
@@ -188,7 +188,7 @@ fn names(names: &Value, path: &str, wrong: &mut Wrong) {
     }
 }
 
-fn versions(spec: &Value, wrong: &mut Wrong) {
+fn versions(spec: &Value, old: Option<&Value>, wrong: &mut Wrong) {
     let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
     let mut seen = Vec::new();
     let mut unique = true;
@@ -225,7 +225,7 @@ fn versions(spec: &Value, wrong: &mut Wrong) {
             }
         };
         if let Some(place) = place("schema") {
-            schema(version, &place, wrong);
+            schema(version, old, &place, wrong);
         }
         if let Some(place) = place("subresources") {
             scale(
@@ -243,15 +243,29 @@ fn versions(spec: &Value, wrong: &mut Wrong) {
     }
 }
 
-fn schema(version: &Value, place: &str, wrong: &mut Wrong) {
+fn schema(version: &Value, old: Option<&Value>, place: &str, wrong: &mut Wrong) {
     let schema = &version["schema"]["openAPIV3Schema"];
     let place = match place {
         "spec" if schema.is_object() => "spec.validation".to_owned(),
         "spec" => "spec.versions[0].schema".to_owned(),
         version => format!("{version}.schema"),
     };
-    for problem in Schema::compile(schema).err().unwrap_or_default() {
-        wrong.schema(&place, &problem);
+    let problems = Schema::compile(schema).err().unwrap_or_default();
+    if problems.is_empty() {
+        return;
+    }
+    // What was taken once may stay.
+    let versions = old.and_then(|old| old["versions"].as_array());
+    let before = versions.into_iter().flatten();
+    let before = before.filter(|old| old["name"] == version["name"]);
+    let known = before.flat_map(|old| {
+        Schema::compile(&old["schema"]["openAPIV3Schema"])
+            .err()
+            .unwrap_or_default()
+    });
+    let known: Vec<String> = known.collect();
+    for problem in problems.iter().filter(|problem| !known.contains(problem)) {
+        wrong.schema(&place, problem);
     }
 }
 

@@ -179,7 +179,8 @@ pub(crate) fn validate(
     causes.extend(more);
     causes.extend(kinds::causes(resource, value, old));
     if resource.form == Form::Definition {
-        causes.extend(definitions::valid::causes(value, old));
+        // Its rules may be long, and parsing them takes its time.
+        causes.extend(elsewhere(|| definitions::valid::causes(value, old)));
     }
     let mut errors = aside(resource, || resource.schema.validate(value, old));
     // What a definition lacks was named above, in the words of Kubernetes.
@@ -194,11 +195,17 @@ pub(crate) fn validate(
 
 /// Rules of other people's definitions may take their time over large objects: others are served meanwhile.
 fn aside<T>(resource: &Resource, work: impl FnOnce() -> T) -> T {
+    match resource.author {
+        Author::Client => elsewhere(work),
+        Author::Program => work(),
+    }
+}
+
+/// Does what takes its time while other tasks go on.
+pub(crate) fn elsewhere<T>(work: impl FnOnce() -> T) -> T {
     let runtime = Handle::try_current().map(|handle| handle.runtime_flavor());
     match runtime {
-        Ok(RuntimeFlavor::MultiThread) if resource.author == Author::Client => {
-            tokio::task::block_in_place(work)
-        }
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
     }
 }

@@ -24,6 +24,14 @@ pub(super) fn validate(node: &Node, object: &Value, old: Option<&Value>) -> Vec<
     errors
 }
 
+/// Checks a part of an object that stands at `path`.
+pub(super) fn part(node: &Node, value: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check(node, value, None, path, &mut errors);
+    list_items(node, value, path, &mut errors);
+    errors
+}
+
 /// Items that occur twice in sets and keyed lists.
 pub(super) fn twice(node: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -2,13 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
+mod rules;
+
 use kapi::schema::{FieldError, Schema};
 use serde_json::{Value, json};
 
 #[test]
 fn complains_as_the_real_server_does() {
-    let golden: Value = serde_json::from_str(include_str!("golden/validation.json")).unwrap();
-    let apply: Value = serde_json::from_str(include_str!("golden/apply.json")).unwrap();
+    let golden: Value = serde_json::from_str(include_str!("../golden/validation.json")).unwrap();
+    let apply: Value = serde_json::from_str(include_str!("../golden/apply.json")).unwrap();
     let schema = Schema::compile(&apply["schema"]).unwrap();
     let mut wrong = Vec::new();
     for case in golden.as_array().unwrap() {
