@@ -370,7 +370,7 @@ pub struct RunStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub excluded: Vec<ExcludedHost>,
-    /// Every transition, oldest first; only ever appended to.
+    /// Every transition, oldest first; only ever appended to, but that a checkpoint may stand in place of the oldest ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2048))]
     pub history: Vec<Record>,
@@ -384,6 +384,17 @@ pub struct RunStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+impl RunStatus {
+    /// Whether a request has its answer in the history.
+    pub fn has_answered(&self, request: &str) -> bool {
+        self.history.iter().any(|record| {
+            let checkpoint = record.checkpoint.iter();
+            let earlier = checkpoint.flat_map(|checkpoint| &checkpoint.answered);
+            record.request.iter().chain(earlier).any(|id| id == request)
+        })
+    }
 }
 
 /// How a run stands.
@@ -532,6 +543,78 @@ pub struct Record {
     /// Why, for a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// How the run stood, for a checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<Checkpoint>>,
+}
+
+/// How a run stood after a record, in place of that record and all before it. The hosts that were left out stand in the
+/// record itself.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    /// How the run stood.
+    pub phase: RunPhase,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// What was said about that, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub said: Option<String>,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// How the steps stood that had been touched, in the plan's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub steps: Vec<StepCheckpoint>,
+    /// The requests that were answered, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 512), inner(length(max = 64)))]
+    pub answered: Vec<String>,
+    /// The value of `runUntil` that was refused last, as it names no step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub unknown_bound: Option<String>,
+}
+
+/// How a step stood.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepCheckpoint {
+    /// The step.
+    #[schemars(length(max = 128))]
+    pub id: String,
+    /// How it stood.
+    pub phase: StepPhase,
+    /// How often it had been started.
+    pub attempt: u32,
+    /// How often it had failed since a person last had it tried again.
+    #[serde(default)]
+    pub failures: u32,
+    /// Whether a person had approved it.
+    #[serde(default)]
+    pub approved: bool,
+    /// Whether its last failure left hosts out.
+    #[serde(default)]
+    pub narrowed: bool,
+    /// When the last attempt started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// What it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// What it waits for a person for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub question: Option<String>,
 }
 
 /// What happened to a run or to a step.
@@ -569,6 +652,9 @@ pub enum RecordEvent {
     StepSkipped,
     /// What a person asked for cannot be done; `detail` says why. The run goes on as it was.
     RequestRefused,
+    /// What happened before stands in `checkpoint` alone. Only ever the first record, with the number of the last that it
+    /// stands for.
+    Checkpoint,
 }
 
 /// The process that executes a run.

@@ -15,6 +15,9 @@ pub const START_AGAIN: &str = "windlass.dev/start-again";
 /// once. A Run that came of it carries the same annotation.
 pub const CONVERGE: &str = "kubespray.k8s.io/converge";
 
+/// As many requests as a Run may hold, by its schema.
+const MOST_REQUESTS: usize = 128;
+
 /// Why a run could not be steered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -75,12 +78,7 @@ pub async fn steer(
     loop {
         let current = api.get(run).await.map_err(failed)?;
         let id = current.resource_version().unwrap_or_default();
-        let control = amend(
-            current.spec.control.clone().unwrap_or_default(),
-            &wish,
-            &id,
-            by,
-        )?;
+        let control = amend(with_room(&current), &wish, &id, by)?;
         // The revision makes this a compare-and-swap: two people who ask at once are both heard.
         // A merge patch removes only what it names: an absent `runUntil` would stay.
         let patch = json!({
@@ -99,6 +97,19 @@ pub async fn steer(
             result => return result.map(drop).map_err(failed),
         }
     }
+}
+
+/// The control of a run, without the oldest answered requests where it holds as many as it may.
+fn with_room(run: &Run) -> Control {
+    let mut control = run.spec.control.clone().unwrap_or_default();
+    let open = open_requests(run);
+    let mut surplus = (control.requests.len() + 1).saturating_sub(MOST_REQUESTS);
+    control.requests.retain(|request| {
+        let goes = surplus > 0 && !open.iter().any(|open| open.id == request.id);
+        surplus -= usize::from(goes);
+        !goes
+    });
+    control
 }
 
 /// The control after a wish. `id` must be unique within the run.
@@ -136,10 +147,8 @@ fn amend(mut control: Control, wish: &Wish, id: &str, by: &str) -> Result<Contro
 /// The requests of a run that its history does not answer yet.
 pub fn open_requests(run: &Run) -> Vec<&Request> {
     let answered = |id: &str| {
-        run.status
-            .iter()
-            .flat_map(|status| &status.history)
-            .any(|record| record.request.as_deref() == Some(id))
+        let status = run.status.as_ref();
+        status.is_some_and(|status| status.has_answered(id))
     };
     run.spec
         .control
@@ -192,6 +201,40 @@ mod tests {
                 ("1", RequestAction::Retry, Some("kim"))
             ]
         );
+    }
+
+    #[test]
+    fn a_run_that_was_steered_very_often_can_still_be() {
+        let requests: Vec<_> = (0..MOST_REQUESTS)
+            .map(|id| json!({"id": id.to_string(), "action": "Retry"}))
+            .collect();
+        // All but the first are answered, the early ones in a checkpoint.
+        let early: Vec<_> = (1..100).map(|id| id.to_string()).collect();
+        let mut history = vec![json!({
+            "sequence": 500, "time": "2026-01-01T00:00:00Z", "event": "Checkpoint",
+            "checkpoint": {"phase": "Failed", "answered": early},
+        })];
+        history.extend((100..MOST_REQUESTS).map(|id| {
+            json!({"sequence": 401 + id, "time": "2026-01-01T00:00:00Z", "event": "StepRetried", "request": id.to_string()})
+        }));
+        let run: Run = serde_json::from_value(json!({
+            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r"},
+            "spec": {
+                "clusterRef": {"name": "c"}, "operation": "Create", "generation": 1,
+                "plan": {"digest": "d", "steps": []}, "control": {"requests": requests},
+            },
+            "status": {"phase": "Failed", "history": history},
+        }))
+        .unwrap();
+        let control = amend(with_room(&run), &Wish::Retry(None), "new", "kim").unwrap();
+        let ids: Vec<_> = control.requests.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids.len(), MOST_REQUESTS);
+        assert_eq!(
+            ids[..2],
+            ["0", "2"],
+            "the oldest that was answered has gone"
+        );
+        assert_eq!(ids.last(), Some(&"new"));
     }
 
     #[test]

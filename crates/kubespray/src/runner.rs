@@ -326,7 +326,11 @@ fn reconcile_history(journal: &mut FileJournal, run: &Run) -> Result<(), Error> 
         .as_ref()
         .map_or(&[][..], |status| status.history.as_slice());
     let merged = workflow::journal::merge(&local, remote).map_err(Error::Merge)?;
-    for record in merged.iter().skip(local.len()) {
+    let Some(news) = merged.strip_prefix(local.as_slice()) else {
+        // The copy has a checkpoint in place of what this machine lacks.
+        return journal.replace(&merged).map_err(Error::Journal);
+    };
+    for record in news {
         journal.append(record).map_err(Error::Journal)?;
     }
     Ok(())

@@ -77,12 +77,8 @@ pub(crate) fn unknown_bound(
     steering: &Steering,
 ) -> Option<Record> {
     let until = steering.control.run_until.as_ref()?;
-    let said = |record: &Record| {
-        record.event == RecordEvent::RequestRefused
-            && record.request.is_none()
-            && record.step.as_ref() == Some(until)
-    };
-    (plan.position(until).is_none() && !state.records().iter().any(said)).then(|| Record {
+    let said = state.unknown_bound() == Some(until);
+    (plan.position(until).is_none() && !said).then(|| Record {
         step: Some(until.clone()),
         detail: Some(format!(
             "runUntil names {until:?}, which is no step of the plan: the run does not stop there"
@@ -116,6 +112,7 @@ pub(crate) fn record(event: RecordEvent) -> Record {
         excluded: Vec::new(),
         results: None,
         failure: None,
+        checkpoint: None,
     }
 }
 

@@ -6,12 +6,13 @@
 mod file;
 
 use std::{
+    collections::HashMap,
     io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use api::run::Record;
+use api::run::{Record, RecordEvent};
 
 pub use file::FileJournal;
 
@@ -22,6 +23,13 @@ pub trait JournalStore: Send {
 
     /// Adds one record. When this returns, it survives a crash.
     fn append(&mut self, record: &Record) -> Result<(), JournalError>;
+
+    /// Puts these records in place of all others: a crash leaves the ones or the others, and never a mixture.
+    ///
+    /// # Errors
+    ///
+    /// The former records still stand, and more can be appended to them as long as [`JournalStore::append`] does not refuse.
+    fn replace(&mut self, records: &[Record]) -> Result<(), JournalError>;
 }
 
 /// Why a journal cannot be used.
@@ -80,29 +88,34 @@ pub enum MergeError {
 }
 
 /// Reconciles the journal with the copy in the Run's status: where both have a record it must be the same, and the
-/// longer one wins. The copy may lack the oldest records, because it is bounded.
+/// longer one wins. Either may begin with a checkpoint in place of its oldest records.
 pub fn merge(local: &[Record], remote: &[Record]) -> Result<Vec<Record>, MergeError> {
-    let mut merged = local.to_vec();
-    for record in remote {
-        let next = u32::try_from(merged.len())
-            .unwrap_or(u32::MAX)
-            .saturating_add(1);
-        if record.sequence > next {
-            return Err(MergeError::Gap {
-                from: next,
-                to: record.sequence - 1,
-            });
-        }
-        let known = merged
-            .iter()
-            .find(|known| known.sequence == record.sequence);
-        match known {
-            Some(known) if known == record => {}
-            None if record.sequence == next => merged.push(record.clone()),
-            _ => return Err(MergeError::Diverged(record.sequence)),
-        }
+    let end = local.last().map_or(0, |record| record.sequence);
+    let known: HashMap<_, _> = local.iter().map(|known| (known.sequence, known)).collect();
+    let differs = |record: &&Record| {
+        let known = known.get(&record.sequence);
+        // A checkpoint stands for its record without telling of it.
+        known
+            .is_some_and(|known| !is_checkpoint(known) && !is_checkpoint(record) && known != record)
+    };
+    if let Some(record) = remote.iter().find(differs) {
+        return Err(MergeError::Diverged(record.sequence));
     }
-    Ok(merged)
+    let news = remote.iter().position(|record| record.sequence > end);
+    let news = news.and_then(|at| remote.get(at..)).unwrap_or_default();
+    let next = end.saturating_add(1);
+    match news.first() {
+        Some(first) if is_checkpoint(first) => Ok(remote.to_vec()),
+        Some(first) if first.sequence > next => Err(MergeError::Gap {
+            from: next,
+            to: first.sequence - 1,
+        }),
+        _ => Ok([local, news].concat()),
+    }
+}
+
+fn is_checkpoint(record: &Record) -> bool {
+    record.event == RecordEvent::Checkpoint
 }
 
 /// A journal in memory: of what is kept elsewhere, for tests and dry runs. Its clones share the records, as runners of one machine share a file.
@@ -129,6 +142,11 @@ impl JournalStore for MemoryJournal {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(record.clone());
+        Ok(())
+    }
+
+    fn replace(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = records.to_vec();
         Ok(())
     }
 }

@@ -18,12 +18,16 @@
 //! | `RunFailed` | Running; a step Failed, none Running | | Failed |
 //! | `RunCancelled`, `RunSuperseded` | the run is not over, or failed; no step Running | | Cancelled, Superseded |
 //! | `RequestRefused` | always | | |
+//! | `Checkpoint` | it is the first record | as it says | as it says |
 //!
 //! Over means Succeeded, Cancelled or Superseded. A failed run can be taken up again by a request. Steps may end and
 //! requests be answered while the run is Paused, because a step can be held at a task boundary. Every record has the
-//! next sequence number, and a request is answered by one record only.
+//! next sequence number, and a request is answered by one record only. A [`checkpoint`] has the number of the last record
+//! that it stands for.
 
-use std::collections::BTreeSet;
+pub mod checkpoint;
+
+use std::collections::VecDeque;
 
 use api::run::{ExcludedHost, Failure, Record, RecordEvent, Results, RunPhase, StepPhase};
 use jiff::Timestamp;
@@ -35,10 +39,15 @@ use crate::plan::CheckedPlan;
 pub struct State {
     phase: RunPhase,
     phase_since: Option<Timestamp>,
+    started_at: Option<Timestamp>,
+    said: Option<String>,
     steps: Vec<StepState>,
     excluded: Vec<ExcludedHost>,
-    answered: BTreeSet<String>,
+    answered: VecDeque<String>,
+    unknown_bound: Option<String>,
     records: Vec<Record>,
+    /// Of the records after the checkpoint.
+    bytes: usize,
 }
 
 /// How a step stands.
@@ -62,8 +71,8 @@ pub struct StepState {
     pub results: Option<Results>,
     /// Why it failed.
     pub failure: Option<Failure>,
-    /// What was said about its last transition.
-    pub detail: Option<String>,
+    /// What it waits for a person for.
+    pub question: Option<String>,
 }
 
 /// A record that cannot follow those before it.
@@ -105,6 +114,12 @@ pub enum Rule {
     /// A skipped step needs a reason.
     #[error("no reason is given")]
     NoReason,
+    /// A checkpoint says how the run stood.
+    #[error("it does not say how the run stood")]
+    NoCheckpoint,
+    /// A checkpoint stands in place of all before it.
+    #[error("there are records before it")]
+    NotFirst,
 }
 
 impl State {
@@ -128,6 +143,11 @@ impl State {
     /// Adds a record. An illegal one leaves the state as it is.
     pub fn apply(&mut self, plan: &CheckedPlan, record: Record) -> Result<(), IllegalTransition> {
         let at = self.permits(plan, &record)?;
+        if let Some(checkpoint) = &record.checkpoint {
+            self.restore(plan, checkpoint);
+        } else {
+            self.bytes += checkpoint::size(&record);
+        }
         if let Some(step) = at.and_then(|at| self.steps.get_mut(at)) {
             step.follow(&record);
         }
@@ -160,6 +180,16 @@ impl State {
         self.phase_since
     }
 
+    /// When the run started.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    /// What was said when it came to stand as it does.
+    pub fn said(&self) -> Option<&String> {
+        self.said.as_ref()
+    }
+
     /// The steps, in the plan's order.
     pub fn steps(&self) -> &[StepState] {
         &self.steps
@@ -177,10 +207,15 @@ impl State {
 
     /// Whether a request has its answer.
     pub fn has_answered(&self, request: &str) -> bool {
-        self.answered.contains(request)
+        self.answered.iter().any(|answered| answered == request)
     }
 
-    /// Everything that happened, oldest first.
+    /// The value of `runUntil` that was refused last, as it names no step.
+    pub(crate) fn unknown_bound(&self) -> Option<&String> {
+        self.unknown_bound.as_ref()
+    }
+
+    /// Everything that happened, or a checkpoint and all after it, oldest first.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
@@ -206,6 +241,9 @@ impl State {
     }
 
     fn check(&self, plan: &CheckedPlan, record: &Record) -> Result<Option<usize>, Rule> {
+        if record.event == RecordEvent::Checkpoint {
+            return self.check_checkpoint(plan, record).map(|()| None);
+        }
         if record.sequence != self.next_sequence() {
             return Err(Rule::Sequence(self.next_sequence()));
         }
@@ -282,16 +320,27 @@ impl State {
     }
 
     fn follow(&mut self, record: &Record) {
+        self.started_at.get_or_insert(record.time.0);
         for host in &record.excluded {
             if !self.excluded.iter().any(|known| known.host == host.host) {
                 self.excluded.push(host.clone());
             }
         }
-        self.answered.extend(record.request.clone());
+        match &record.request {
+            Some(request) => self.answered.push_back(request.clone()),
+            None if record.event == RecordEvent::RequestRefused => {
+                self.unknown_bound.clone_from(&record.step);
+            }
+            None => {}
+        }
+        if self.answered.len() > checkpoint::ANSWERED {
+            self.answered.pop_front();
+        }
         let phase = self.phase_after(record.event);
         if phase != self.phase {
             self.phase = phase;
             self.phase_since = Some(record.time.0);
+            self.said.clone_from(&record.detail);
         }
     }
 
@@ -337,13 +386,15 @@ impl StepState {
     }
 
     fn follow(&mut self, record: &Record) {
-        self.detail.clone_from(&record.detail);
+        let waits = record.event == RecordEvent::StepWaiting;
+        self.question = record.detail.clone().filter(|_| waits);
         match record.event {
             RecordEvent::StepStarted => {
                 self.phase = StepPhase::Running;
                 self.attempt += 1;
                 self.started_at = Some(record.time.0);
                 (self.finished_at, self.results, self.narrowed) = (None, None, false);
+                self.failure = None;
             }
             RecordEvent::StepApproved => (self.phase, self.approved) = (StepPhase::Pending, true),
             RecordEvent::StepRetried => (self.phase, self.failures) = (StepPhase::Pending, 0),

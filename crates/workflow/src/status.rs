@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::{
     RunStatus,
-    run::{Action, RecordEvent, RunPhase, RunnerIdentity, Step, StepPhase, StepStatus},
+    run::{Action, RunPhase, RunnerIdentity, Step, StepPhase, StepStatus},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -14,9 +14,6 @@ use crate::{
     plan::CheckedPlan,
     state::{State, StepState},
 };
-
-/// The newest records that the status carries: the maximum of the API's schema.
-pub const HISTORY_LIMIT: usize = 2048;
 
 /// What the journal does not tell: how far the running step is, and who executes it.
 #[derive(Clone, Debug, Default)]
@@ -29,9 +26,10 @@ pub struct Live {
     pub now: Timestamp,
 }
 
-/// The status of a run.
+/// The status of a run. Its history is that of the state, or as [`State::compacted`] leaves it where that is long.
 pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
-    let records = state.records();
+    let compacted = state.compacted(plan).ok().flatten();
+    let records = compacted.as_ref().unwrap_or(state).records();
     let current = state
         .next()
         .and_then(|at| plan.steps().get(at).zip(state.steps().get(at)));
@@ -41,16 +39,12 @@ pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
         phase: state.phase(),
         progress: Some(percent(plan, state, live)),
         step: current.map(|(step, _)| step.id.clone()),
-        started_at: records.first().map(|record| record.time.clone()),
+        started_at: state.started_at().map(Time),
         finished_at: state.phase_since().filter(|_| over).map(Time),
         estimated_finish: estimate(plan, state, live).map(Time),
         steps: steps(plan, state, live),
         excluded: state.excluded().iter().take(1000).cloned().collect(),
-        history: records
-            .iter()
-            .skip(records.len().saturating_sub(HISTORY_LIMIT))
-            .cloned()
-            .collect(),
+        history: records.to_vec(),
         runner: live.runner.clone(),
         failure: current
             .filter(|(_, now)| now.phase == StepPhase::Failed)
@@ -93,21 +87,13 @@ fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState
         .failure
         .as_ref()
         .map_or_else(String::new, |f| format!("{}: {}", f.code, f.message));
-    let said = |event| {
-        let last = state
-            .records()
-            .iter()
-            .rev()
-            .find(|record| record.event == event);
-        last.and_then(|record| record.detail.clone())
-    };
     match state.phase() {
         RunPhase::Pending => format!("{total} steps to do"),
         RunPhase::Running if now.phase == StepPhase::Failed => {
             format!("step {id} failed and is tried again: {failure}")
         }
         RunPhase::Running => format!("step {} of {total}: {id}", (done + 1).min(total)),
-        RunPhase::Paused => match said(RecordEvent::RunPaused) {
+        RunPhase::Paused => match state.said() {
             Some(detail) if now.phase == StepPhase::Failed => format!(
                 "paused before step {id}: {detail}; retry or skip the step, or cancel the run"
             ),
@@ -117,7 +103,7 @@ fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState
         RunPhase::Waiting => {
             format!(
                 "step {id} waits for an approval: {}",
-                now.detail.unwrap_or_default()
+                now.question.unwrap_or_default()
             )
         }
         RunPhase::Succeeded => format!("{total} steps done"),
@@ -126,7 +112,7 @@ fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState
             "cancelled after {done} of {total} steps; not done: {}",
             left(plan, state)
         ),
-        RunPhase::Superseded => match said(RecordEvent::RunSuperseded) {
+        RunPhase::Superseded => match state.said() {
             Some(why) => format!("superseded after {done} of {total} steps: {why}"),
             None => format!("superseded after {done} of {total} steps"),
         },
@@ -227,7 +213,7 @@ fn worked(step: &StepState, now: Timestamp) -> i64 {
 /// Conditions after kstatus: `Ready` always; `Reconciling` while the run goes on by itself; `Stalled` while or because it
 /// needs a person, and for runs that ended without success.
 fn conditions(state: &State, message: &str) -> Vec<Condition> {
-    let started = state.records().first().map(|record| record.time.0);
+    let started = state.started_at();
     let since = state
         .phase_since()
         .or(started)

@@ -261,8 +261,9 @@ fn occurrence(job: &Job, record: &Record) -> Option<Occurrence> {
             let by = record.by.clone().unwrap_or_else(|| "nobody".to_owned());
             (Severity::Normal, with(format!("{step}, asked by {by}")))
         }
-        // The cluster's own Events tell of these.
-        RecordEvent::RunStarted
+        // The cluster's own Events tell of these; a checkpoint stands for what was told.
+        RecordEvent::Checkpoint
+        | RecordEvent::RunStarted
         | RecordEvent::RunSucceeded
         | RecordEvent::RunFailed
         | RecordEvent::RunCancelled

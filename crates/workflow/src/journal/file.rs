@@ -2,14 +2,18 @@
 //!
 //! The last line may be torn by a crash in the middle of the write; it was never acted on, and is cut off. Anything else
 //! that is not as it was written is an error: guessing there could execute a step twice.
+//!
+//! A journal that is compacted is written to a file beside it, which takes its name when it is whole. The lock is of the
+//! file, not of the name, so whoever opened the name before looks again once it has the lock.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
-use api::run::Record;
+use api::run::{Record, RecordEvent};
 use sha2::{Digest, Sha256};
 
 use super::{JournalError, JournalStore};
@@ -31,27 +35,17 @@ pub struct FileJournal {
 
 impl FileJournal {
     /// Opens or makes the file and locks it for as long as this value lives; the lock ends with the process too. A torn
-    /// last line is removed.
+    /// last line is removed, and what a compaction left that did not end.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path);
-        let file = file.map_err(failed("open", &path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(JournalError::Held(path)),
-            Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
+        let file = locked(&path)?;
+        match std::fs::remove_file(beside(&path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("clean up beside", &path)(error));
+            }
+            _ => {}
         }
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let directory = File::open(directory.unwrap_or(Path::new(".")));
-        directory
-            .and_then(|directory| directory.sync_all())
-            .map_err(failed("keep", &path))?;
+        keep_name(&path).map_err(failed("keep", &path))?;
         let (length, checksum, broken) = (0, String::new(), false);
         let mut journal = Self {
             path,
@@ -102,9 +96,7 @@ impl JournalStore for FileJournal {
         if self.broken {
             return Err(JournalError::Broken(self.path.clone()));
         }
-        let json = serde_json::to_string(record).map_err(JournalError::Encode)?;
-        let checksum = chained(&self.checksum, &json);
-        let line = format!("{HEAD}{checksum}{MIDDLE}{json}}}\n");
+        let (line, checksum) = line(&self.checksum, record)?;
         if let Err(source) = self.write(&line) {
             self.broken = true;
             // Best effort: what is left of the line is torn, and is cut off at the next start.
@@ -115,6 +107,97 @@ impl JournalStore for FileJournal {
         self.checksum = checksum;
         Ok(())
     }
+
+    fn replace(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        if self.broken {
+            return Err(JournalError::Broken(self.path.clone()));
+        }
+        let (mut lines, mut checksum) = (String::new(), String::new());
+        for record in records {
+            let (next, chained) = line(&checksum, record)?;
+            lines.push_str(&next);
+            checksum = chained;
+        }
+        let new = beside(&self.path);
+        let file = write_locked(&new, &lines).inspect_err(|_| {
+            // Best effort: the next opening removes it too.
+            let _ = std::fs::remove_file(&new);
+        });
+        let file = file.map_err(failed("write beside", &self.path))?;
+        std::fs::rename(&new, &self.path).map_err(failed("compact", &self.path))?;
+        self.file = file;
+        self.length = lines.len() as u64;
+        self.checksum = checksum;
+        keep_name(&self.path).map_err(|source| {
+            // A crash could bring the former file back, without what would be appended now.
+            self.broken = true;
+            failed("keep", &self.path)(source)
+        })
+    }
+}
+
+/// The file of that name, locked.
+fn locked(path: &Path) -> Result<File, JournalError> {
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path);
+        let file = file.map_err(failed("open", path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(JournalError::Held(path.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(failed("lock", path)(source)),
+        }
+        // Otherwise its holder compacted it, or put it aside, between the opening and the lock.
+        if is_named(&file, path).map_err(failed("look at", path))? {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether it is this file that has the name.
+fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let file = file.metadata()?;
+    match std::fs::metadata(path) {
+        Ok(named) => Ok((file.dev(), file.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where a compacted journal is written before it takes the name.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("compacted")
+}
+
+/// A new file with this content, locked before it can be found.
+fn write_locked(path: &Path, content: &str) -> io::Result<File> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create_new(true)
+        .open(path)?;
+    file.try_lock()?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// Sees to it that the name of a file survives a crash.
+fn keep_name(path: &Path) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A record as a line that follows this checksum, and its own checksum.
+fn line(previous: &str, record: &Record) -> Result<(String, String), JournalError> {
+    let json = serde_json::to_string(record).map_err(JournalError::Encode)?;
+    let checksum = chained(previous, &json);
+    Ok((format!("{HEAD}{checksum}{MIDDLE}{json}}}\n"), checksum))
 }
 
 struct Parsed {
@@ -149,7 +232,11 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Parsed, JournalError> {
         }
         let record: Record =
             serde_json::from_str(json).map_err(|error| corrupt(&error.to_string()))?;
-        if record.sequence as usize != index + 1 {
+        let follows = match parsed.records.last() {
+            Some(before) => before.sequence.checked_add(1) == Some(record.sequence),
+            None => record.sequence == 1 || record.event == RecordEvent::Checkpoint,
+        };
+        if !follows {
             return Err(corrupt("its number does not follow"));
         }
         parsed.records.push(record);
@@ -183,8 +270,6 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Jou
 
 #[cfg(test)]
 mod tests {
-    use api::run::RecordEvent;
-
     use super::*;
     use crate::{
         control::record,
@@ -245,6 +330,84 @@ mod tests {
         }
     }
 
+    fn checkpoint(sequence: u32) -> Record {
+        Record {
+            sequence,
+            checkpoint: Some(Box::default()),
+            ..record(RecordEvent::Checkpoint)
+        }
+    }
+
+    /// A compaction writes beside the journal and then takes its name: a crash leaves the one or the other.
+    #[test]
+    fn a_compaction_that_is_killed_at_any_byte_leaves_the_former_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal.jsonl");
+        let former = written(&path, 3);
+        let compacted = [checkpoint(2), numbered(3)];
+        let other = directory.path().join("other.jsonl");
+        let mut journal = FileJournal::open(&other).unwrap();
+        journal.replace(&compacted).unwrap();
+        let whole = std::fs::read(&other).unwrap();
+        for length in 0..=whole.len() {
+            std::fs::write(beside(&path), &whole[..length]).unwrap();
+            let mut journal = FileJournal::open(&path).unwrap();
+            assert_eq!(journal.load().unwrap(), former);
+            assert!(!beside(&path).exists());
+        }
+        // Killed when it had the name: the compacted one, which goes on.
+        drop(journal);
+        std::fs::rename(&other, &path).unwrap();
+        let mut journal = FileJournal::open(&path).unwrap();
+        assert_eq!(journal.load().unwrap(), compacted);
+        journal.append(&numbered(4)).unwrap();
+        drop(journal);
+        let read = FileJournal::read(&path).unwrap();
+        assert_eq!(read, [checkpoint(2), numbered(3), numbered(4)]);
+    }
+
+    #[test]
+    fn a_compacted_journal_is_held_as_before_and_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal.jsonl");
+        written(&path, 3);
+        let mut journal = FileJournal::open(&path).unwrap();
+        for end in 4..8 {
+            journal.append(&numbered(end)).unwrap();
+            journal
+                .replace(&[checkpoint(end - 1), numbered(end)])
+                .unwrap();
+            assert!(matches!(
+                FileJournal::open(&path),
+                Err(JournalError::Held(_))
+            ));
+            assert_eq!(journal.load().unwrap().len(), 2);
+        }
+        // What cannot be written leaves the journal as it is.
+        std::fs::create_dir(beside(&path)).unwrap();
+        journal.replace(&[checkpoint(7)]).unwrap_err();
+        journal.append(&numbered(8)).unwrap();
+        assert_eq!(FileJournal::read(&path).unwrap().len(), 3);
+    }
+
+    /// One that has opened the file just before it lost its name must not take the lock for that of the journal.
+    #[test]
+    fn the_lock_of_a_file_that_lost_its_name_is_not_that_of_the_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal.jsonl");
+        let former = directory.path().join("former");
+        written(&path, 2);
+        std::fs::rename(&path, &former).unwrap();
+        let stale = locked(&former).unwrap();
+        assert!(is_named(&stale, &former).unwrap());
+        assert!(!is_named(&stale, &path).unwrap(), "nothing has the name");
+        written(&path, 1);
+        assert!(
+            !is_named(&stale, &path).unwrap(),
+            "another one has the name"
+        );
+    }
+
     #[test]
     fn two_runners_never_hold_one_journal() {
         let directory = tempfile::tempdir().unwrap();
@@ -276,6 +439,31 @@ mod tests {
         assert_eq!(
             merge(&records(1..=2), &records(4..=5)),
             Err(MergeError::Gap { from: 3, to: 3 })
+        );
+    }
+
+    #[test]
+    fn a_history_that_begins_with_a_checkpoint_fills_any_gap() {
+        let records =
+            |range: std::ops::RangeInclusive<u32>| range.map(numbered).collect::<Vec<_>>();
+        let short = |at, to| [vec![checkpoint(at)], records(at + 1..=to)].concat();
+        // The journal is lost, or ends before the checkpoint of the copy.
+        assert_eq!(merge(&[], &short(8, 9)), Ok(short(8, 9)));
+        assert_eq!(merge(&records(1..=3), &short(8, 9)), Ok(short(8, 9)));
+        assert_eq!(merge(&records(1..=3), &short(4, 5)), Ok(short(4, 5)));
+        // The journal is the longer one, compacted or not.
+        assert_eq!(merge(&short(8, 9), &records(1..=8)), Ok(short(8, 9)));
+        assert_eq!(merge(&records(1..=9), &short(6, 7)), Ok(records(1..=9)));
+        // The copy is the longer one.
+        assert_eq!(merge(&short(8, 9), &short(5, 11)), Ok(short(8, 11)));
+        assert_eq!(merge(&records(1..=9), &short(6, 10)), Ok(records(1..=10)));
+        let other = Record {
+            step: Some("a".into()),
+            ..numbered(9)
+        };
+        assert_eq!(
+            merge(&short(8, 9), &[checkpoint(7), numbered(8), other]),
+            Err(MergeError::Diverged(9))
         );
     }
 }

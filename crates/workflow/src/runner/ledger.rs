@@ -42,7 +42,25 @@ impl<J: JournalStore, C: Clock, O: Observer> Ledger<'_, J, C, O> {
         self.state
             .apply(self.plan, record.clone())
             .map_err(RunError::Illegal)?;
+        self.compact()?;
         self.observer.recorded(&record, &self.state);
+        Ok(())
+    }
+
+    /// Puts a checkpoint in place of the oldest records, where there are many. What cannot be written now is tried again at the
+    /// next record: the long journal is as good.
+    fn compact(&mut self) -> Result<(), RunError> {
+        let compacted = self.state.compacted(self.plan).map_err(RunError::Illegal)?;
+        let Some(compacted) = compacted else {
+            return Ok(());
+        };
+        match self.journal.replace(compacted.records()) {
+            Ok(()) => self.state = compacted,
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the journal was not compacted"
+            ),
+        }
         Ok(())
     }
 

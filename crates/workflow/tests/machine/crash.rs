@@ -1,9 +1,12 @@
 //! Kills at every journal edge: nothing runs twice to success, nothing is lost, the order holds.
 
+use std::time::Duration;
+
 use api::run::{DesiredState, FailureClass, Record, RecordEvent, RequestAction, RunPhase};
 use proptest::prelude::*;
 use workflow::{
     CheckedPlan, JournalStore, MemoryJournal, Outcome, State, Steering, runner::end_without_runner,
+    state::checkpoint::LONGEST,
 };
 
 use crate::world::{Act, Epoch, Mortal, Person, World, asking, life, plan, request, wanting};
@@ -71,6 +74,7 @@ pub fn prove(plan: &CheckedPlan, records: &[Record]) {
             }
         }
     }
+    prove_checkpoints(plan, &state);
     let mut answers: Vec<_> = records.iter().filter_map(|r| r.request.clone()).collect();
     let total = answers.len();
     answers.sort();
@@ -91,6 +95,77 @@ pub fn prove(plan: &CheckedPlan, records: &[Record]) {
             .iter()
             .any(|condition| condition.type_ == "Stalled"),
         !succeeded
+    );
+}
+
+/// Wherever a checkpoint takes the place of the oldest records, the run stands as it stood, for runners and for people.
+fn prove_checkpoints(plan: &CheckedPlan, state: &State) {
+    let shown = |state: &State| {
+        let mut status = workflow::status::derive(plan, state, &workflow::status::Live::default());
+        status.history.clear();
+        status
+    };
+    for kept in 0..state.records().len() {
+        let short = state.checkpointed(plan, kept).unwrap().unwrap();
+        assert_eq!(short.records().len(), kept + 1);
+        assert_eq!(short.checkpoint(plan), state.checkpoint(plan));
+        assert_eq!(short.next_sequence(), state.next_sequence());
+        assert_eq!(shown(&short), shown(state));
+        let again = short.checkpointed(plan, kept.saturating_sub(1)).unwrap();
+        let again = again.unwrap_or(short);
+        assert_eq!(again.checkpoint(plan), state.checkpoint(plan));
+    }
+}
+
+/// Each runner is killed some edges after it took the run up: before, while and after it compacts the journal too.
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_runner_dies_a_thousand_times_stays_small_and_ends() {
+    let plan = plan(r#"[{"id":"a"},{"id":"b","dependsOn":["a"]},{"id":"c"}]"#);
+    let journal = MemoryJournal::default();
+    let world = World::default().script("b", &vec![Act::Hang; 2000]);
+    let asked = asking(vec![request("1", RequestAction::Retry, Some("c"), None)]);
+    let mut last = 0;
+    for number in 0..1000_usize {
+        let mortal = Mortal {
+            journal: journal.clone(),
+            lives: number % 7,
+            lost: number % 2 == 0,
+        };
+        let life = life(&plan, &world, mortal, Person::default(), asked.clone());
+        // Killed at an edge, or else at work.
+        let killed = tokio::time::timeout(Duration::from_secs(10), life).await;
+        assert!(!matches!(killed, Ok(Ok(_))), "{killed:?}");
+        let records = journal.records();
+        assert!(records.len() <= LONGEST + 1, "{} records", records.len());
+        let now = records.last().map_or(0, |record| record.sequence);
+        assert!(now >= last, "numbers do not go back");
+        last = now;
+    }
+    assert!(last > 2048, "more than the schema takes: {last} records");
+    let records = journal.records();
+    assert_eq!(records[0].event, RecordEvent::Checkpoint);
+
+    // It can be ended without a runner, from what the API has of it, ...
+    let state = State::replay(&plan, &records).unwrap();
+    let status = workflow::status::derive(&plan, &state, &workflow::status::Live::default());
+    let cancelled = wanting(DesiredState::Cancelled);
+    let ended = end_without_runner(&plan, &status.history, &cancelled, &Epoch);
+    assert_eq!(ended.unwrap().unwrap().phase(), RunPhase::Cancelled);
+    // ... and by one, which does nothing twice.
+    let done = world.done();
+    world.scripts.lock().unwrap().clear();
+    let mortal = Mortal {
+        journal: journal.clone(),
+        lives: usize::MAX,
+        lost: false,
+    };
+    let outcome = life(&plan, &world, mortal, Person::default(), asked).await;
+    assert_eq!(outcome.unwrap(), Outcome::Succeeded);
+    assert_eq!(world.done()[done.len()..], ["b", "c"]);
+    let records = journal.records();
+    assert!(
+        records.iter().all(|record| record.request.is_none()),
+        "answered once, long ago"
     );
 }
 
