@@ -104,6 +104,24 @@ pub struct ClusterSpec {
     /// What deleting this object does to the hosts. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
+
+    /// How many Runs are kept after their end, and how long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_history: Option<RunHistory>,
+}
+
+/// How many Runs are kept after their end, and how long; their logs go with them. Never removed are a Run that has not ended,
+/// the newest one, the last that failed, the one that built the cluster, and those that the Cluster's status names.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunHistory {
+    /// How many, the newest first, 1 to 100. Default: 20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub limit: Option<u16>,
+    /// How long after their end. Default: 90d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<Duration>,
 }
 
 /// Which kubespray builds the cluster.

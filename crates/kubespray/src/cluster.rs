@@ -14,6 +14,7 @@ use crate::context::{Context, Error, UNTIL_READ};
 pub mod apply;
 pub mod compile;
 pub mod converge;
+pub mod history;
 pub mod observe;
 pub mod plan;
 pub mod report;
@@ -54,7 +55,9 @@ async fn converge(cluster: &Cluster, context: &Context) -> Result<Outcome<apply:
     let observed = observe::observe(cluster, context).await?;
     let wanted = resolve::resolve(cluster, &observed);
     let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
-    apply::apply(cluster, decision, context).await
+    let applied = apply::apply(cluster, decision, context).await?;
+    history::prune(&history::surplus(cluster, &observed), context).await?;
+    Ok(applied)
 }
 
 /// What becomes of a failed pass.
