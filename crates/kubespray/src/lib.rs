@@ -26,8 +26,10 @@ pub mod runner;
 pub mod secret;
 pub mod secret_watch;
 pub mod supervisor;
+pub mod sweep;
 
 mod operator;
+mod small_log;
 
 pub use layout::Layout;
 pub use operator::{Options, Scope, operate, operate_within};

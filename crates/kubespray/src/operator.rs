@@ -30,6 +30,7 @@ use crate::{
     run,
     secret_watch::SecretWatch,
     supervisor::{Command, Supervisor},
+    sweep,
 };
 
 /// How the operator runs.
@@ -203,12 +204,14 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
             None => futures::future::pending().await,
         }
     };
+    let swept = sweep::keep_swept(context.layout.clone(), &context.stores, scope.namespace);
     let watches = async {
         futures::join!(
             clusters.drive_telling(&gone),
             nodes.drive_telling(&gone),
             runs.drive_telling(&gone),
-            watch_jobs
+            watch_jobs,
+            swept
         );
     };
     tokio::select! {

@@ -36,6 +36,11 @@ pub use pod::{
     NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE, heading, step_of_heading,
 };
 
+/// The file of a run's directory with what its tasks did, one event a line.
+pub const EVENTS: &str = "events.jsonl";
+/// The file with the events before those, where they were many.
+pub const FORMER_EVENTS: &str = "events-former.jsonl";
+
 /// The field manager of the status of Runs.
 pub const FIELD_MANAGER: &str = "windlass-runner";
 
@@ -151,6 +156,14 @@ pub async fn main(options: Options) -> Result<Exit, Error> {
         opened => opened.map_err(Error::Journal)?,
     };
     let identity = announce(&directory)?;
+    if pod::is_pod(&identity)
+        && let Err(error) = crate::sweep::sweep_beside(&directory, std::time::SystemTime::now())
+    {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the volume was not swept"
+        );
+    }
     let client = client(&options).await?;
     let run = fetch(&client, &options, &directory).await?;
     let mut journal = former::set_aside(journal, &directory, &run)?;

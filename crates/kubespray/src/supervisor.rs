@@ -18,6 +18,7 @@ use crate::{
     job::obstacle::{Kind, Obstacle, last_words},
     layout::Layout,
     process::Identity,
+    small_log,
 };
 
 /// The file of a run's directory that says which process executes it.
@@ -127,6 +128,7 @@ impl Supervisor {
             source,
         };
         fs::create_dir_all(&directory).map_err(failed)?;
+        small_log::keep_small(&directory.join(LOG)).map_err(failed)?;
         let log = fs::File::options()
             .create(true)
             .append(true)

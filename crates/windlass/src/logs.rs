@@ -12,7 +12,11 @@ use ansible::event::{Event, Kind};
 use anyhow::Context;
 use api::Run;
 use kube::{Api, ResourceExt};
-use kubespray::{Layout, run::report::obstacle, runner::heading};
+use kubespray::{
+    Layout,
+    run::report::obstacle,
+    runner::{EVENTS, FORMER_EVENTS, heading},
+};
 
 use crate::{
     cli::{Global, Logs},
@@ -143,10 +147,11 @@ async fn follow(
     loop {
         for (file, length) in lengths(&directory)? {
             let offset = offsets.entry(file.clone()).or_default();
+            // One that was cut to stay small goes on from its end.
             if length > *offset {
                 print_from(&file, *offset)?;
-                *offset = length;
             }
+            *offset = length;
         }
         if is_finished(runs, name).await? {
             return Ok(());
@@ -195,8 +200,10 @@ fn by_host(
     step: Option<&str>,
 ) -> anyhow::Result<()> {
     let name = run.name_any();
-    let file = layout.run(&global.namespace, &name).join("events.jsonl");
-    let text = std::fs::read_to_string(&file)
+    let directory = layout.run(&global.namespace, &name);
+    let file = directory.join(EVENTS);
+    let mut text = std::fs::read_to_string(directory.join(FORMER_EVENTS)).unwrap_or_default();
+    text += &std::fs::read_to_string(&file)
         .with_context(|| format!("run {name} has no events yet ({})", file.display()))?;
     let mut shown = 0;
     for event in text

@@ -18,11 +18,12 @@ use api::run::{Action, AnsiblePlay, Failure, FailureClass, Step};
 use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{
-    Job,
+    EVENTS, FORMER_EVENTS, Job,
     executor::{KubesprayExecutor, failed},
     prepare,
     workspace::{disk, failure},
 };
+use crate::small_log;
 
 mod earlier;
 mod progress;
@@ -31,6 +32,8 @@ use progress::{Next, Progress};
 
 /// The step whose play gathers the facts that later plays read from the cache.
 const FACTS: &str = "bootstrap/facts";
+/// A process begins a new file of events when the one at hand has so many bytes.
+const MOST_EVENTS: u64 = 64 * 1024 * 1024;
 
 /// Executes plays that follow each other in one process.
 pub(crate) async fn execute(executor: &KubesprayExecutor, steps: Vec<Step>, context: StepContext) {
@@ -166,11 +169,13 @@ async fn prepare_process(
         limit,
         work: job.directory.join("work").join(&name),
         home: job.cluster_directory().join("ansible"),
-        events: job.directory.join("events.jsonl"),
+        events: job.directory.join(EVENTS),
         log: logs.join(format!("{}.ansible.log", first.replace('/', "__"))),
         timeout: None,
         ..PlaybookRun::default()
     };
+    small_log::keep_all_small(&logs).map_err(|error| disk(&logs, &error))?;
+    set_aside(&run.events).map_err(|error| disk(&run.events, &error))?;
     earlier::record(&job.directory, &run)?;
     Ok(Prepared {
         run,
@@ -179,6 +184,18 @@ async fn prepare_process(
         logs,
         new_key_remedy: prepare::new_key_remedy(executor),
     })
+}
+
+/// Begins a new file of events where the one at hand is large; the one before that goes. No process has it open here, and how a
+/// process went is judged by its own events alone.
+fn set_aside(events: &Path) -> std::io::Result<()> {
+    match fs::metadata(events) {
+        Ok(metadata) if metadata.len() > MOST_EVENTS => {
+            fs::rename(events, events.with_file_name(FORMER_EVENTS))
+        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The play that gathers facts, where it is done and what it found is lost: with the volume of an earlier pod, say.

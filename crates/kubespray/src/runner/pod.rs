@@ -88,7 +88,9 @@ pub(crate) async fn echo(logs: PathBuf, end: Shutdown) {
         }
         for (file, length) in lengths(&logs) {
             let from = told.entry(file.clone()).or_default();
-            if length <= *from {
+            // One that was cut to stay small goes on from its end.
+            *from = length.min(*from);
+            if length == *from {
                 continue;
             }
             let heading = (at.as_ref() != Some(&file)).then(|| heading(&step_of(&file)));

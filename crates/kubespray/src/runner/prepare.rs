@@ -90,7 +90,8 @@ async fn make(
     {
         return Ok(sandbox);
     }
-    sandbox::ensure(&request, &executor.job.layout.sandboxes(), progress)
+    let cache = executor.job.layout.sandboxes();
+    let sandbox = sandbox::ensure(&request, &cache, progress)
         .await
         .map_err(|error| {
             let (class, code, remedy) = match &error {
@@ -116,7 +117,11 @@ async fn make(
                 ),
             };
             failure(class, code, crate::chain(&error), Some(remedy))
-        })
+        })?;
+    let job = &executor.job;
+    let used = crate::sweep::note_use(&cache, &sandbox.digest, (&job.namespace(), job.cluster()));
+    used.map_err(|error| disk(&cache, &error))?;
+    Ok(sandbox)
 }
 
 /// Asks every host whether it answers.

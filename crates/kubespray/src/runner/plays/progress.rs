@@ -1,7 +1,5 @@
 //! How far the plays of a process are, from its events to the reports of its steps.
 
-use std::fs;
-
 use ansible::{
     event::{Event, Kind, Tally},
     playbook::{self, Outcome, Verdict, judge},
@@ -10,7 +8,10 @@ use api::run::{ExcludedHost, FailureClass, Step};
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{Prepared, finish};
-use crate::runner::{disk, prepare, workspace::failure};
+use crate::{
+    runner::{disk, prepare, workspace::failure},
+    small_log,
+};
 
 /// What a process is to do after an event.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -190,7 +191,6 @@ impl<'a> Progress<'a> {
 
     /// Writes what people look for in a log into that of the step.
     fn log(&self, event: &Event) {
-        use std::io::Write as _;
         let line = match &event.kind {
             Kind::PlayStart { name, .. } => format!("PLAY [{name}]"),
             Kind::TaskStart { name, .. } => format!("TASK [{name}]"),
@@ -226,11 +226,9 @@ impl<'a> Progress<'a> {
             .prepared
             .logs
             .join(format!("{}.log", step.id.replace('/', "__")));
-        let written = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .and_then(|mut file| writeln!(file, "{line}"));
+        let written = small_log::append(&path, &line)
+            // Of a process that has it open: somebody else must keep it small.
+            .and_then(|()| small_log::keep_small(&self.prepared.run.log));
         if let Err(error) = written {
             tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "the step's log was not written");
         }
