@@ -31,6 +31,9 @@ pub enum PatchError {
     /// An index is outside of its list: 422.
     #[error("unable to access invalid index: {0}: invalid index referenced")]
     Index(String),
+    /// The operations copy more than a request may hold: 413.
+    #[error("the copies of the patch are larger than {COPIES} bytes")]
+    Copies,
     /// A strategic merge patch whose `$retainKeys` leave out what it changes: 422.
     #[error("{0}")]
     Retained(String),
@@ -50,8 +53,9 @@ pub fn json(object: &Value, operations: &Value) -> Result<Value, PatchError> {
         .as_array()
         .ok_or_else(|| PatchError::Malformed("not a list of operations".to_owned()))?;
     let mut result = object.clone();
+    let mut copied = 0;
     for operation in operations {
-        run(&mut result, operation)?;
+        run(&mut result, operation, &mut copied)?;
     }
     Ok(result)
 }
@@ -83,7 +87,9 @@ pub fn strategic(object: &Value, patch: &Value, kind: Kind) -> Result<Value, Pat
     strategic::apply(object, patch, kind)
 }
 
-fn run(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
+/// Runs one operation. Copies of copies would take all memory after some forty operations, or be nested so deep that nobody
+/// can walk through them, so what goes elsewhere is measured.
+fn run(document: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), PatchError> {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     let needed = |name: &str| {
         text(name).ok_or_else(|| PatchError::Malformed(format!("operation without {name:?}")))
@@ -91,19 +97,27 @@ fn run(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
     let path = needed("path")?;
     let value = || {
         let missing = || PatchError::Malformed("operation without \"value\"".to_owned());
-        operation.get("value").cloned().ok_or_else(missing)
+        let value = operation.get("value").ok_or_else(missing)?;
+        shallow(path, &Extent::of(value))?;
+        Ok(value.clone())
     };
     match needed("op")? {
         "add" => add(document, path, value()?, "add"),
         "replace" => replace(document, path, value()?),
         "remove" => remove(document, path, "remove").map(drop),
         "move" => {
-            let moved = remove(document, needed("from")?, "move")?;
+            let from = needed("from")?;
+            let moved = remove(document, from, "move")?;
+            if steps(path) > steps(from) {
+                bounded(path, &moved, copied)?;
+            }
             add(document, path, moved, "move")
         }
         "copy" => {
-            let copied = found(document, needed("from")?, "copy")?.unwrap_or_default();
-            add(document, path, copied, "copy")
+            let value = found(document, needed("from")?, "copy")?.unwrap_or(&Value::Null);
+            bounded(path, value, copied)?;
+            let value = value.clone();
+            add(document, path, value, "copy")
         }
         "test" => test(
             document,
@@ -114,10 +128,63 @@ fn run(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
     }
 }
 
+/// Takes the measure of a value that goes to a path.
+fn bounded(path: &str, value: &Value, copied: &mut usize) -> Result<(), PatchError> {
+    let extent = Extent::of(value);
+    *copied += extent.bytes;
+    if *copied > COPIES {
+        return Err(PatchError::Copies);
+    }
+    shallow(path, &extent)
+}
+
+fn shallow(path: &str, extent: &Extent) -> Result<(), PatchError> {
+    if steps(path) + extent.depth > DEEPEST {
+        return Err(PatchError::Malformed(format!(
+            "the object would be nested deeper than {DEEPEST} levels at {path}"
+        )));
+    }
+    Ok(())
+}
+
+fn steps(path: &str) -> usize {
+    path.matches('/').count()
+}
+
+/// How large a value is: about its bytes in JSON, and how deep it goes.
+struct Extent {
+    bytes: usize,
+    depth: usize,
+}
+
+impl Extent {
+    fn of(value: &Value) -> Self {
+        let (own, inner) = match value {
+            Value::String(text) => (text.len() + 2, Vec::new()),
+            Value::Array(items) => (items.len() + 2, items.iter().collect()),
+            Value::Object(fields) => {
+                let names = fields.keys().map(|name| name.len() + 4).sum::<usize>();
+                (names + 2, fields.values().collect())
+            }
+            _ => (5, Vec::new()),
+        };
+        inner.into_iter().map(Self::of).fold(
+            Self {
+                bytes: own,
+                depth: 1,
+            },
+            |all, one| Self {
+                bytes: all.bytes + one.bytes,
+                depth: all.depth.max(one.depth + 1),
+            },
+        )
+    }
+}
+
 /// A missing key equals null as long as its parent exists.
 fn test(document: &mut Value, path: &str, wanted: &Value) -> Result<(), PatchError> {
     let actual = found(document, path, "test")?;
-    if actual.unwrap_or_default() == *wanted {
+    if actual.unwrap_or(&Value::Null) == wanted {
         Ok(())
     } else {
         Err(PatchError::Test(path.to_owned()))
@@ -125,18 +192,21 @@ fn test(document: &mut Value, path: &str, wanted: &Value) -> Result<(), PatchErr
 }
 
 /// The value at a pointer whose parent exists; none for a missing key.
-fn found(
-    document: &mut Value,
+fn found<'a>(
+    document: &'a mut Value,
     path: &str,
     operation: &'static str,
-) -> Result<Option<Value>, PatchError> {
+) -> Result<Option<&'a Value>, PatchError> {
+    if path.is_empty() {
+        return Ok(Some(document));
+    }
     Ok(match parent(document, path, operation)? {
-        None => Some(document.clone()),
+        None => None,
         Some((Value::Array(items), key)) => {
             let at = index(&key, items.len())?;
-            Some(items.get(at).cloned().ok_or(PatchError::Index(key))?)
+            Some(items.get(at).ok_or(PatchError::Index(key))?)
         }
-        Some((other, key)) => other.get(&key).cloned(),
+        Some((other, key)) => other.get(&key),
     })
 }
 
@@ -255,3 +325,9 @@ fn missing(operation: &'static str, what: &'static str, path: &str) -> PatchErro
 }
 
 pub(crate) type Fields = Map<String, Value>;
+
+/// Kubernetes' `JSONPatchMaxCopyBytes`.
+const COPIES: usize = 3 * 1024 * 1024;
+
+/// As deep as bodies are read.
+const DEEPEST: usize = 127;

@@ -88,6 +88,52 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
+#[test]
+fn copies_of_copies_end() {
+    let copy = json!({"op": "copy", "from": "", "path": "/more"});
+    let wide = patch::json(
+        &json!({"data": "0123456789"}),
+        &json!(vec![
+            json!({"op": "copy", "from": "/data", "path": "/more"});
+            40
+        ]),
+    );
+    assert!(wide.is_ok(), "copies of one small value");
+    // Each is as large as all before it.
+    let doubling = |at: usize| json!({"op": "copy", "from": "", "path": format!("/more{at}")});
+    let doubling: Vec<_> = (0..40).map(doubling).collect();
+    let answer = patch::json(&json!({"data": "0123456789"}), &json!(doubling));
+    assert_eq!(answer, Err(PatchError::Copies));
+    // Each is as deep as all before it.
+    let deep = |at: usize| json!({"op": "copy", "from": "", "path": "/a".repeat(1 << at)});
+    let deep: Vec<_> = (0..16).map(deep).collect();
+    for operations in [
+        json!(deep),
+        json!(vec![copy; 200]),
+        nesting("add"),
+        nesting("move"),
+    ] {
+        let answer = patch::json(&json!({"a": null, "b": {}}), &operations);
+        let Err(PatchError::Malformed(why)) = answer else {
+            panic!("{operations}");
+        };
+        assert!(why.contains("nested deeper than 127 levels"), "{why}");
+    }
+}
+
+/// Operations that put each object into the next.
+fn nesting(operation: &str) -> Value {
+    let each = |at: usize| match operation {
+        "add" => vec![json!({"op": "add", "path": "/a".repeat(at + 1), "value": {}})],
+        _ => vec![
+            json!({"op": "add", "path": "/c", "value": {}}),
+            json!({"op": "move", "from": "/b", "path": "/c/b"}),
+            json!({"op": "move", "from": "/c", "path": "/b"}),
+        ],
+    };
+    (0..200).flat_map(each).collect()
+}
+
 proptest! {
     /// Applying a merge patch again changes nothing more.
     #[test]
@@ -117,6 +163,16 @@ proptest! {
         prop_assert_eq!(patch::json(&object, &operations).unwrap(), object);
     }
 
+    /// Whatever operations do one after the other, what comes of them can be stored and read again.
+    #[test]
+    fn any_operations_end_in_an_object_that_can_be_read(object in value(), operations in operations()) {
+        if let Ok(patched) = patch::json(&object, &operations) {
+            let text = patched.to_string();
+            prop_assert!(text.len() < 4 << 20);
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), patched);
+        }
+    }
+
     /// Nonsense gives errors, never a panic.
     #[test]
     fn never_panics(object in value(), change in value(), path in "[/a-d0-9~-]{0,6}") {
@@ -125,4 +181,21 @@ proptest! {
         let _ = patch::json(&object, &change);
         let _ = patch::strategic(&object, &change, Kind::Event);
     }
+}
+
+/// Operations that mostly apply.
+fn operations() -> impl Strategy<Value = Value> {
+    let path = prop_oneof![
+        Just(String::new()),
+        prop::collection::vec("[a-d]|-|[0-3]", 1..5)
+            .prop_map(|steps| format!("/{}", steps.join("/"))),
+    ];
+    let name = prop::sample::select(vec![
+        "add", "replace", "remove", "move", "copy", "copy", "copy", "test",
+    ]);
+    let one = (name, path.clone(), path, value());
+    let one = one.prop_map(
+        |(op, from, path, value)| json!({"op": op, "from": from, "path": path, "value": value}),
+    );
+    prop::collection::vec(one, 0..60).prop_map(Value::Array)
 }
