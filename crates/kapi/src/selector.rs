@@ -182,3 +182,48 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<FieldRule>> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{LabelRule, label_rule, parse_labels, split_outside_parentheses};
+
+    proptest! {
+        /// Any text is rules or is refused, and no rule is lost: each part between commas is one.
+        #[test]
+        fn any_label_selector_is_read_or_refused(text in selector()) {
+            let parts = split_outside_parentheses(&text);
+            let parts = parts.iter().filter(|part| !part.trim().is_empty());
+            if let Ok(rules) = parse_labels(&text) {
+                prop_assert_eq!(rules.len(), parts.count());
+            }
+        }
+
+        /// What a rule names is a key: nothing of the operators or the values is left in it.
+        #[test]
+        fn keys_are_keys(text in selector()) {
+            if let Some(rule) = label_rule(&text) {
+                let (LabelRule::In(key, _)
+                | LabelRule::NotIn(key, _)
+                | LabelRule::Exists(key)
+                | LabelRule::Absent(key)
+                | LabelRule::Beyond(key, ..)) = rule;
+                prop_assert!(!key.is_empty());
+                prop_assert!(!key.contains(['(', ')', '!', '=', '<', '>', ',', ' ']), "{key}");
+            }
+        }
+    }
+
+    fn selector() -> impl Strategy<Value = String> {
+        let words = [
+            "a", "b.c/d", "=", "==", "!=", "!", " in ", " notin ", "(", ")", ",", " ", "<", ">",
+            "-5", "ü", "\u{0}",
+        ];
+        let word = prop_oneof![
+            8 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned),
+            1 => ".{0,3}",
+        ];
+        proptest::collection::vec(word, 0..12).prop_map(|words| words.concat())
+    }
+}

@@ -67,3 +67,7 @@ pub(super) fn message(text: &str, variables: &Variables) -> Result<Rule, String>
 fn failed(what: &str, why: &str) -> String {
     format!("{what}compilation failed: {why}")
 }
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a failing test may panic")]
+mod tests;

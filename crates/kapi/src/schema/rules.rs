@@ -68,13 +68,10 @@ pub(super) fn compile(schema: &Value, node: &Node, problems: &mut Vec<String>) -
         ));
     }
     problems.append(&mut reading.problems);
-    match rules {
-        Some(rules) => rules,
-        None => {
-            problems.push("openAPIV3Schema: Invalid value: its rules cannot be read".to_owned());
-            None
-        }
+    if rules.is_none() {
+        problems.push("openAPIV3Schema: Invalid value: its rules cannot be read".to_owned());
     }
+    rules.flatten()
 }
 
 fn present(schema: &Value) -> bool {
@@ -583,7 +580,7 @@ impl Walk {
                     continue;
                 }
                 Err(why) => {
-                    self.complain(at, format!("rule compile error: {why}"));
+                    self.complain(at, &format!("rule compile error: {why}"));
                     continue;
                 }
             };
@@ -621,7 +618,7 @@ impl Walk {
             Ok(value) if value.as_bool() == Some(true) => {}
             Ok(_) => {
                 let message = self.message(rule, this, old);
-                self.errors.push(broken(rule, at, message));
+                self.errors.push(broken(rule, at, &message));
             }
             Err(Stop::Object) => self.stop(at, OVER),
             Err(Stop::Call) => self.stop(
@@ -630,9 +627,9 @@ impl Walk {
             ),
             Err(Stop::Failed(why)) if why == "no such overload" => self.complain(
                 at,
-                format!("'{why}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"),
+                &format!("'{why}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"),
             ),
-            Err(Stop::Failed(why)) => self.complain(at, format!("{why} evaluating rule: {shown}")),
+            Err(Stop::Failed(why)) => self.complain(at, &format!("{why} evaluating rule: {shown}")),
         }
     }
 
@@ -648,26 +645,26 @@ impl Walk {
 
     fn stop(&mut self, at: &At<'_>, why: &str) {
         self.over = true;
-        self.complain(at, why.to_owned());
+        self.complain(at, why);
     }
 
-    fn complain(&mut self, at: &At<'_>, why: String) {
+    fn complain(&mut self, at: &At<'_>, why: &str) {
         self.errors
-            .push(FieldError::invalid(at.path, &kind(at.value), &why));
+            .push(FieldError::invalid(at.path, &kind(at.value), why));
     }
 }
 
-fn broken(rule: &Rule, at: &At<'_>, message: String) -> FieldError {
+fn broken(rule: &Rule, at: &At<'_>, message: &str) -> FieldError {
     let path = format!("{}{}", at.path, rule.path);
     let path = path.strip_prefix('.').unwrap_or(&path).to_owned();
     match rule.reason.as_deref() {
-        Some("FieldValueForbidden") => FieldError::forbidden(path, &message),
-        Some("FieldValueRequired") => FieldError::required(path, &message),
+        Some("FieldValueForbidden") => FieldError::forbidden(path, message),
+        Some("FieldValueRequired") => FieldError::required(path, message),
         Some("FieldValueDuplicate") => {
             let value = shown(&kind(at.value));
             FieldError::new(path, Reason::Duplicate, format!("Duplicate value: {value}"))
         }
-        _ => FieldError::invalid(path, &kind(at.value), &message),
+        _ => FieldError::invalid(path, &kind(at.value), message),
     }
 }
 

@@ -167,3 +167,79 @@ fn literal(text: &str) -> Option<Value> {
         None => serde_json::from_str(text).ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::Path;
+
+    proptest! {
+        /// Any text finds parts of the object, each once at most, or nothing.
+        #[test]
+        fn any_path_finds_parts_of_the_object(text in path()) {
+            let object = json!({
+                "a": [{"b": 1, "c": "x"}, {"b": 2, "c": "y"}, [1, [2]], null],
+                "b.c": {"a": {"a": {}}}, "": {"": "empty"}, "ü": [],
+            });
+            let found = Path::parse(&text).find(&object);
+            let parts = parts(&object);
+            prop_assert!(found.len() <= parts.len(), "{text}: {} of {}", found.len(), parts.len());
+            for value in found {
+                prop_assert!(parts.iter().any(|part| std::ptr::eq(*part, value)), "{text}");
+            }
+        }
+    }
+
+    fn parts(value: &Value) -> Vec<&Value> {
+        let inner: Vec<&Value> = match value {
+            Value::Array(items) => items.iter().collect(),
+            Value::Object(fields) => fields.values().collect(),
+            _ => Vec::new(),
+        };
+        std::iter::once(value)
+            .chain(inner.into_iter().flat_map(parts))
+            .collect()
+    }
+
+    fn path() -> impl Strategy<Value = String> {
+        let words = [
+            ".",
+            "a",
+            "b",
+            "b\\.c",
+            "[",
+            "]",
+            "*",
+            "..",
+            "[0]",
+            "[-1]",
+            "[*]",
+            "[9223372036854775807]",
+            "[-9223372036854775808]",
+            "[?(@.b==1)]",
+            "[?(@.c!='x')]",
+            "['b.c']",
+            "[\"a\"]",
+            "{",
+            "}",
+            "$",
+            "@",
+            "(",
+            ")",
+            "'",
+            "\\",
+            "ü",
+            "[?(",
+            "[?(@",
+            "==",
+            "[1:2]",
+        ];
+        let word = prop_oneof![
+            8 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned),
+            1 => ".{0,3}",
+        ];
+        proptest::collection::vec(word, 0..12).prop_map(|words| words.concat())
+    }
+}

@@ -318,6 +318,7 @@ impl Checker<'_> {
 }
 
 /// What a comprehension does with each item.
+#[derive(Clone, Copy)]
 enum Step<'a> {
     Fold(Fold, &'a IdedExpr),
     Collect(Option<&'a IdedExpr>, Option<&'a IdedExpr>),
@@ -445,6 +446,9 @@ fn mapped(entries: Vec<(Known, Known, bool)>) -> Checked {
     let count = entries.len() as u64;
     for (key, value, optional) in entries {
         cost = cost.saturating_add(key.cost).saturating_add(value.cost);
+        if !key.kind.is_key() {
+            return Err(format!("unsupported key type '{}'", key.kind));
+        }
         keys = Some(element(keys, key.kind.clone())?);
         values = Some(element(values, unwrapped(&value.kind, optional)?)?);
         ops.push((

@@ -37,6 +37,11 @@ impl Budget {
         Self { left: PER_OBJECT }
     }
 
+    #[cfg(test)]
+    pub fn spent(&self) -> u64 {
+        PER_OBJECT - self.left
+    }
+
     pub fn is_spent(&self) -> bool {
         self.left == 0
     }

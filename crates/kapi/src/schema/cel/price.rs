@@ -25,25 +25,24 @@ pub(super) fn call(name: &str, arguments: &[Extent]) -> u64 {
             .fold(0_u64, |sum, one| sum.saturating_add(one.weight))
     };
     let price = match name {
-        "startsWith" | "endsWith" => characters(size(0).min(size(1))),
         "contains" => characters(size(0)).saturating_mul(characters(size(1))),
         "matches" | "find" | "findAll" => {
             characters(size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4))
         }
         "@in" => size(1),
-        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => characters(size(0).min(size(1))),
-        "_+_" => characters(size(0).saturating_add(size(1))),
-        "isSorted" | "sum" | "min" | "max" => at(0).weight,
-        "indexOf" | "lastIndexOf" => at(0).weight,
+        "startsWith" | "endsWith" | "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
+            characters(size(0).min(size(1)))
+        }
+        "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" => at(0).weight,
         "sets.contains" | "sets.intersects" => size(0).saturating_mul(size(1)),
         "sets.equivalent" => size(0).saturating_mul(size(1)).saturating_mul(2),
         "replace" | "split" | "ip.isCanonical" => characters(size(0).saturating_mul(2)),
         "join" | "format" => all(),
         // No name is checked by an expression of more than 128 characters.
         "validate" => characters(size(1)).saturating_mul(32),
-        "bytes" | "string" | "strings.quote" | "url" | "isURL" | "lowerAscii" | "upperAscii"
-        | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity"
-        | "semver" | "isSemver" | "containsIP" | "containsCIDR" => {
+        "_+_" | "bytes" | "string" | "strings.quote" | "url" | "isURL" | "lowerAscii"
+        | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "ip" | "quantity"
+        | "isQuantity" | "semver" | "isSemver" | "containsIP" | "containsCIDR" => {
             characters(size(0).saturating_add(size(1)))
         }
         _ => 1,

@@ -6,6 +6,7 @@ use super::super::node::{Additional, Node, Type as Kind};
 
 /// The type of an expression. The number of a text or a collection is its greatest size.
 #[derive(Clone, Debug)]
+#[expect(clippy::enum_variant_names, reason = "types are of a type too")]
 pub(in crate::schema) enum Type {
     /// Known only when the rule runs.
     Dyn(u64),
@@ -103,6 +104,14 @@ impl Type {
             _ if self.same(other) => self.clone(),
             _ => return None,
         })
+    }
+
+    /// Whether a map may have such keys.
+    pub fn is_key(&self) -> bool {
+        matches!(
+            self,
+            Self::Bool | Self::Int | Self::Uint | Self::String(_) | Self::Dyn(_)
+        )
     }
 
     fn takes_null(&self) -> bool {
