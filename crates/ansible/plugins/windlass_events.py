@@ -2,6 +2,7 @@
 
 The file named by WINDLASS_EVENTS is the stream: one line per event, appended with a single write, numbered from 1 per process.
 The datagram socket named by WINDLASS_DOORBELL only says that there is more to read, so a reader that is away loses nothing.
+What WINDLASS_MASK names, a JSON list of texts, is masked in every event and in all that Ansible prints, before it is cut.
 While the file PAUSE exists in WINDLASS_CONTROL the next task waits; when STOP exists the playbook ends before it.
 
 Parameter names of the v2_ methods are part of the contract with Ansible: a renamed one raises a TypeError that Ansible
@@ -26,6 +27,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 
 from ansible.plugins.callback import CallbackBase
@@ -36,6 +38,9 @@ NAME_LIMIT = 256
 # Lines at the end of an output say why; those before say how it got there.
 TAIL_LINES = 20
 POLL_SECONDS = 0.1
+MASK = "********"
+
+_secrets = []
 
 
 class CallbackModule(CallbackBase):
@@ -56,6 +61,7 @@ class CallbackModule(CallbackBase):
         self._doorbell = os.environ.get("WINDLASS_DOORBELL")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
+        _read_mask(os.environ.get("WINDLASS_MASK"))
         path = os.environ.get("WINDLASS_EVENTS")
         self.disabled = not path
         self._file = _open(path) if path else None
@@ -211,6 +217,37 @@ class CallbackModule(CallbackBase):
             pass
 
 
+class _Masked(object):
+    """A stream that nothing secret goes through."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        return self._stream.write(_text(text))
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+def _read_mask(path):
+    """Reads what is to be masked, the longest first. Without it no task may run: Ansible only warns of a plugin that fails."""
+    if not path or _secrets:
+        return
+    try:
+        with open(path, "rb") as file:
+            _secrets.extend(json.loads(file.read().decode("utf-8")))
+    except Exception as error:
+        raise SystemExit("windlass: cannot read what is to be masked: %s" % error)
+    # Ansible looks up both at every line that it prints.
+    sys.stdout = _Masked(sys.stdout)
+    sys.stderr = _Masked(sys.stderr)
+
+
 def _open(path):
     """Opens the stream, and ends a line that a killed process left half written."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -305,4 +342,8 @@ def _cap(text, limit):
 
 
 def _text(value):
-    return value if isinstance(value, str) else str(value)
+    text = value if isinstance(value, str) else str(value)
+    for secret in _secrets:
+        if secret in text:
+            text = text.replace(secret, MASK)
+    return text

@@ -1,7 +1,9 @@
-//! Why a file of ours cannot be used.
+//! Files that are ours alone, and why one cannot be used.
 
 use std::{
-    io,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -25,4 +27,18 @@ impl FileError {
             source,
         }
     }
+}
+
+/// Writes a file that only its owner reads. One that somebody else made first is not written into.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)
 }

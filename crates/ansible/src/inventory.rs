@@ -20,11 +20,13 @@ use serde_json::{Map, Value};
 mod check;
 mod configuration;
 mod files;
+mod secret;
 mod variables;
 
-pub use check::{InventoryError, appends};
+pub use check::{InventoryError, Level, appends, refused_as_secret};
 pub use configuration::{Configuration, ConfigurationError, ansible_cfg, forks};
 pub use files::InventoryFiles;
+pub use secret::{SecretFiles, SecretInventory, SecretValue};
 pub use variables::ExtraVars;
 
 /// Everything an inventory is compiled from.

@@ -43,8 +43,14 @@ pub struct PlaybookRun {
     pub playbooks: Vec<PathBuf>,
     /// The inventory: a file or a directory.
     pub inventory: PathBuf,
+    /// A further inventory, with variables of hosts that are secret.
+    pub host_secrets: Option<PathBuf>,
     /// Files of extra variables. Never on the command line: other users could read them there.
     pub vars: Vec<PathBuf>,
+    /// The texts that are masked in events and output, as [`crate::mask::Mask::save`] writes them.
+    pub mask: Option<PathBuf>,
+    /// Where Ansible makes what it sends to hosts, variables and filled templates among it. Default: below `home`.
+    pub temporary: Option<PathBuf>,
     /// The ansible.cfg. Default: none, and that of the directory is not read.
     pub config: Option<PathBuf>,
     /// The hosts to work on. Empty: all of the play's.

@@ -10,6 +10,7 @@
 mod environment;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -17,6 +18,8 @@ use std::{
 
 use ansible::{
     event::{Kind, Tally},
+    inventory::{SecretInventory, SecretValue},
+    mask::{MASK, Mask},
     playbook::{Adopted, End, Handle, Outcome, PlaybookRun, Verdict, failure, judge},
 };
 use nix::{
@@ -157,6 +160,96 @@ const TWO_TASKS: &str = "
       command: sleep 0.5
     - {name: End, copy: {content: '{{ text }}', dest: '{{ playbook_dir }}/done-{{ inventory_hostname }}'}}
 ";
+
+/// Prints what it knows in every way that Ansible has, and fails with it.
+const INDISCREET: &str = r#"
+- name: Play of {{ token }}
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Task of {{ token }}
+      ansible.builtin.debug: {msg: ["{{ token }}", "{{ token | b64encode }}", "{{ nested }}"]}
+    - name: Write down
+      ansible.builtin.copy:
+        content: "{{ [token, nested.list.0.word, pin] | to_json }}"
+        dest: "{{ playbook_dir }}/{{ inventory_hostname }}.seen"
+        mode: "0600"
+    - name: Loop
+      ansible.builtin.debug: {msg: "{{ item }}"}
+      loop: ["{{ token }}"]
+    - name: Fail
+      ansible.builtin.command: {argv: [sh, -c, 'echo "out $0"; echo "err $0" >&2; exit 3', "{{ token }}"]}
+"#;
+
+#[tokio::test]
+async fn what_is_secret_arrives_as_it_is_and_is_told_nowhere() {
+    const TOKEN: &str = "Xq7-{{ 6 * 7 }}-\"'\\-Vw9";
+    let mut place = Place::new(INDISCREET).await;
+    let secret = |text: &str| SecretValue::Secret(text.into());
+    let of_host = |pin: &str| BTreeMap::from([("pin".to_owned(), secret(pin))]);
+    let word = BTreeMap::from([("word".to_owned(), secret("Kp3Zt8"))]);
+    let nested = BTreeMap::from([
+        ("plain".to_owned(), SecretValue::Plain("{{ 6 * 7 }}".into())),
+        (
+            "list".to_owned(),
+            SecretValue::List(vec![SecretValue::Map(word)]),
+        ),
+    ]);
+    let secrets = SecretInventory {
+        everywhere: BTreeMap::from([
+            ("token".to_owned(), secret(TOKEN)),
+            ("nested".to_owned(), SecretValue::Map(nested)),
+        ]),
+        hosts: BTreeMap::from([
+            ("one".to_owned(), of_host("Rb5Ny1")),
+            ("two".to_owned(), of_host("Hd6Gs4")),
+        ]),
+    };
+    let memory = tempfile::tempdir().expect("a directory");
+    let files = secrets.write(memory.path()).expect("the secrets");
+    let mask = memory.path().join("mask.json");
+    let texts = secrets.texts();
+    Mask::of(texts.iter().map(String::as_str))
+        .save(&mask)
+        .expect("the mask");
+    place.run.vars.extend(files.vars);
+    place.run.host_secrets = files.hosts;
+    place.run.mask = Some(mask.clone());
+    place.run.temporary = Some(memory.path().to_owned());
+
+    let outcome = place.outcome().await;
+    let Verdict::Failed { .. } = verdict(&outcome) else {
+        panic!("{outcome:?}");
+    };
+    for (host, pin) in [("one", "Rb5Ny1"), ("two", "Hd6Gs4")] {
+        let seen = fs::read(place.at(&format!("{host}.seen"))).expect("what was seen");
+        let seen: serde_json::Value = serde_json::from_slice(&seen).expect("JSON");
+        assert_eq!(seen, serde_json::json!([TOKEN, "Kp3Zt8", pin]));
+    }
+    let told = |name: &str| fs::read_to_string(place.at(name)).expect("what was told");
+    let (events, log) = (told("events.jsonl"), told("log"));
+    assert!(events.contains(MASK), "{events}");
+    assert!(log.contains(MASK), "{log}");
+    assert!(
+        log.contains("'plain': '42'") || log.contains("\"plain\": \"42\""),
+        "{log}"
+    );
+    for told in [events, log, format!("{outcome:?}")] {
+        // Of the token the parts that no escape changes, and the base 64 of its begin.
+        for secret in ["Xq7-", "-Vw9", "Kp3Zt8", "Rb5Ny1", "Hd6Gs4", "WHE3LXt7"] {
+            assert!(!told.contains(secret), "{secret}: {told}");
+        }
+    }
+
+    // Without what is to be masked nothing is done: Ansible would only warn.
+    fs::remove_file(mask).expect("the mask");
+    fs::remove_file(place.at("one.seen")).expect("what was seen");
+    place.run.id = "test#2".into();
+    place.run.work = place.at("work-2");
+    let outcome = place.outcome().await;
+    assert!(outcome.log_tail.contains("to be masked"), "{outcome:?}");
+    assert!(!place.at("one.seen").exists());
+}
 
 #[tokio::test]
 async fn tells_of_every_task_on_every_host() {

@@ -274,6 +274,42 @@ fn is_user(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"_-.@$".contains(&b))
 }
 
+/// For what a variable holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Level {
+    /// For the whole cluster.
+    Cluster,
+    /// For one host.
+    Host,
+}
+
+/// Why a variable may not have its value from a Secret, if it may not: as one of a spec, and where Windlass itself must read
+/// the value to make a plan. `path` is where the variable is named.
+pub fn refused_as_secret(level: Level, path: &str, name: &str) -> Option<InventoryError> {
+    let (reserved, read) = match level {
+        Level::Cluster => (settings::RESERVED, settings::READ),
+        Level::Host => (RESERVED_ON_HOSTS, READ_ON_HOSTS),
+    };
+    if let Some((_, remedy)) = reserved
+        .iter()
+        .chain(MAGIC)
+        .find(|(reserved, _)| *reserved == name)
+    {
+        let rule = "the variable is reserved: a value of your own would break the run";
+        return Some(InventoryError::new(path, name, rule, *remedy));
+    }
+    if read.contains(&name) {
+        let rule =
+            "the variable decides what is done and is checked before, so it cannot be a secret";
+        let remedy = match level {
+            Level::Cluster => "write it into spec.nodes.all.deploy.extraVars",
+            Level::Host => "write it into the ClusterNode's spec.inventory",
+        };
+        return Some(InventoryError::new(path, name, rule, remedy));
+    }
+    settings::variable_name(path, name)
+}
+
 /// The hosts of a role.
 fn with_role(hosts: &[Host], role: Role) -> impl Iterator<Item = &Host> {
     hosts.iter().filter(move |host| host.roles.contains(&role))
@@ -318,6 +354,17 @@ const RESERVED_ON_HOSTS: &[(&str, &str)] = &[
         "ansible_sudo_pass",
         "allow sudo without a password for the user",
     ),
+];
+
+/// Variables of a host that have fields of their own.
+const READ_ON_HOSTS: &[&str] = &[
+    "ansible_host",
+    "ansible_port",
+    "ansible_user",
+    "ansible_python_interpreter",
+    "ip",
+    "access_ip",
+    "etcd_member_name",
 ];
 
 const MAGIC_REMEDY: &str = "use another name: Ansible sets this variable itself";

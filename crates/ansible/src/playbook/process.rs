@@ -221,6 +221,9 @@ fn spawn(run: &PlaybookRun) -> Result<Box<dyn ChildWrapper>, Error> {
         .stderr(log.1)
         .arg("--inventory")
         .arg(&run.inventory);
+    if let Some(secrets) = &run.host_secrets {
+        command.arg("--inventory").arg(secrets);
+    }
     for vars in &run.vars {
         let mut argument = std::ffi::OsString::from("@");
         argument.push(vars);
@@ -254,7 +257,12 @@ fn environment(command: &mut Command, run: &PlaybookRun) {
     command
         .env("ANSIBLE_CONFIG", config)
         .env("ANSIBLE_HOME", &run.home)
-        .env("ANSIBLE_LOCAL_TEMP", run.home.join("tmp"))
+        .env(
+            "ANSIBLE_LOCAL_TEMP",
+            run.temporary
+                .clone()
+                .unwrap_or_else(|| run.home.join("tmp")),
+        )
         .env("ANSIBLE_SSH_CONTROL_PATH_DIR", short.join("ssh"))
         .env("ANSIBLE_CALLBACK_PLUGINS", plugins(run))
         .env("ANSIBLE_CALLBACKS_ENABLED", PLUGIN_NAME)
@@ -267,6 +275,7 @@ fn environment(command: &mut Command, run: &PlaybookRun) {
         .env("WINDLASS_EVENTS", &run.events)
         .env("WINDLASS_CONTROL", run.control())
         .env("WINDLASS_DOORBELL", doorbell(run))
+        .envs(run.mask.iter().map(|mask| ("WINDLASS_MASK", mask)))
         .envs(&run.environment);
     // Ansible starts its own helpers by name.
     if let Some(bin) = run.ansible_playbook.parent() {

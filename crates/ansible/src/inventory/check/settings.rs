@@ -330,7 +330,7 @@ const SSH_REMEDY: &str =
     "use spec.ssh of the Cluster, or spec.runner.ansible for settings of ansible.cfg";
 
 /// Variables that may not be set for the whole cluster.
-const RESERVED: &[(&str, &str)] = &[
+pub(super) const RESERVED: &[(&str, &str)] = &[
     ("ansible_host", HOST_REMEDY),
     ("ansible_ssh_host", HOST_REMEDY),
     ("ansible_port", "write spec.ssh.port of the Cluster"),
@@ -374,6 +374,28 @@ const RESERVED: &[(&str, &str)] = &[
         "any_errors_fatal",
         "use spec.operations.creation.thresholds: Ansible ignores the variable",
     ),
+];
+
+/// Variables for the whole cluster that are read here, or where a plan is made of them.
+pub(super) const READ: &[&str] = &[
+    "calico_datastore",
+    "cilium_deploy_additionally",
+    "etcd_deployment_type",
+    "ipv4_stack",
+    "ipv6_stack",
+    "kube_network_node_prefix",
+    "kube_network_node_prefix_ipv6",
+    "kube_network_plugin",
+    "kube_pods_subnet",
+    "kube_pods_subnet_ipv6",
+    "kube_service_addresses",
+    "kube_service_addresses_ipv6",
+    "kubeconfig_localhost",
+    "kubelet_binary_checksum",
+    "kubelet_max_pods",
+    "unsafe_show_logs",
+    "upgrade_node_confirm",
+    "upgrade_node_post_upgrade_confirm",
 ];
 
 const WAITS: &str = "would wait for a person at a terminal that is not there";
