@@ -249,7 +249,8 @@ pub struct SecretKeyRef {
     /// The Secret's name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key in its data. Default: ssh-privatekey for a private key, known_hosts for public keys of hosts.
+    /// The key in its data. Default: ssh-privatekey for a private key, known_hosts for public keys of hosts; for variables
+    /// all keys, each the name of a variable and its value a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
@@ -315,10 +316,15 @@ pub struct Certificates {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deploy {
-    /// Variables of kubespray for the whole cluster, typed as written. `extra_vars`, as first proposed, is read too.
+    /// Variables of kubespray for the whole cluster, typed as written. `extra_vars`, as first proposed, is read too. A value,
+    /// however deep, may be `{secretKeyRef: {name: SECRET, key: KEY}}`: the text that a Secret of the namespace holds.
     #[serde(default, alias = "extra_vars", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::variables")]
     pub extra_vars: Option<Map<String, Value>>,
+    /// The Secret with further variables for the whole cluster. With a `key`, that holds a YAML document: a map of variables;
+    /// without one, each key is a variable and its value a text. `extraVars` wins over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_vars_secret_ref: Option<SecretKeyRef>,
 }
 
 /// How each operation behaves.
@@ -347,6 +353,10 @@ pub struct Creation {
     /// Whether a person must approve the plan before it starts. Default: Automatic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+    /// The Secret with variables for the playbooks that build the cluster and converge it, in the form of
+    /// `nodes.all.deploy.extraVarsSecretRef`. It wins over that and over `extraVars`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_vars_secret_ref: Option<SecretKeyRef>,
 }
 
 /// Whether a person must approve a plan before it starts.

@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{cluster::Certificates, run::Failure};
+use crate::{
+    cluster::{Certificates, SecretKeyRef},
+    run::Failure,
+};
 
 /// One host of the cluster of the same namespace.
 #[derive(CustomResource, Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
@@ -44,8 +47,13 @@ pub struct ClusterNodeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 5))]
     pub roles: Option<Vec<Role>>,
-    /// Host variables, as in an Ansible inventory. Values are strings, integers, booleans, lists or objects of these.
+    /// Host variables, as in an Ansible inventory. Values are strings, integers, booleans, lists or objects of these. A value
+    /// of a variable that has no field here may be `{secretKeyRef: {name: SECRET, key: KEY}}`, however deep.
     pub inventory: HostVariables,
+    /// The Secret with further variables of this host, in the form of a Cluster's. `inventory` wins over it, and the
+    /// cluster's variables win over both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_vars_secret_ref: Option<SecretKeyRef>,
     /// When certificates are renewed; overrides the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,

@@ -1,6 +1,9 @@
 //! What a plan carries for its runner: the resolved wish, typed. References to secrets, never secrets.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use ansible::inventory::{Directories, InventoryInput, Settings};
 use api::{
@@ -10,6 +13,8 @@ use api::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::variables;
 
 /// Everything that the steps of a plan read.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -35,9 +40,18 @@ pub struct Inputs {
     /// Overrides of ansible.cfg.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ansible: BTreeMap<String, BTreeMap<String, String>>,
-    /// Variables for the whole cluster.
+    /// Variables for the whole cluster, some of which may hold references to Secrets.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub variables: Map<String, Value>,
+    /// The Secret with further ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_vars_secret_ref: Option<SecretKeyRef>,
+    /// The Secret with those of the operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_secret_ref: Option<SecretKeyRef>,
+    /// Which revision of each Secret with variables the plan was made with, by name. No part of the plan's digest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub revisions: BTreeMap<String, String>,
     /// Variables that the operation itself sets.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub operation_variables: Map<String, Value>,
@@ -68,6 +82,9 @@ pub struct Host {
     pub roles: Vec<Role>,
     /// Its variables as written.
     pub variables: api::node::HostVariables,
+    /// The Secret with further ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_vars_secret_ref: Option<SecretKeyRef>,
 }
 
 /// How hosts are reached.
@@ -108,7 +125,7 @@ impl Inputs {
         Inputs::deserialize(Value::Object(map.clone()))
     }
 
-    /// What the inventory is compiled from. `excluded` names hosts to leave out.
+    /// What the inventory is compiled from: nothing that holds a secret. `excluded` names hosts to leave out.
     pub fn to_inventory(
         &self,
         directories: Directories,
@@ -122,7 +139,10 @@ impl Inputs {
                 .map(|host| ansible::inventory::Host {
                     name: host.name.clone(),
                     roles: host.roles.clone(),
-                    variables: host.variables.clone(),
+                    variables: api::node::HostVariables {
+                        other: variables::plain(&host.variables.other),
+                        ..host.variables.clone()
+                    },
                     python: None,
                     excluded: excluded.iter().any(|name| name.as_str() == host.name),
                 })
@@ -131,7 +151,7 @@ impl Inputs {
             settings: Settings {
                 kubespray: Some(self.kubespray),
                 kubernetes: self.kubernetes,
-                extra_vars: self.variables.clone(),
+                extra_vars: variables::plain(&self.variables),
                 operation_vars: self.operation_variables.clone(),
                 user: Some(self.ssh.user.clone()),
                 port: Some(self.ssh.port),
@@ -140,6 +160,39 @@ impl Inputs {
                 directories,
             },
         }
+    }
+
+    /// The names of the Secrets that the steps read.
+    pub fn secrets(&self) -> BTreeSet<String> {
+        let SshInput {
+            key,
+            known_hosts_secret,
+            user: _,
+            port: _,
+            known_hosts: _,
+            bastion: _,
+            connect_timeout: _,
+        } = &self.ssh;
+        let references = [key, known_hosts_secret].into_iter().flatten();
+        let names = references.map(|reference| reference.name.clone());
+        names.chain(self.variable_secrets()).collect()
+    }
+
+    /// The names of those that variables come from.
+    pub fn variable_secrets(&self) -> BTreeSet<String> {
+        let whole = [&self.extra_vars_secret_ref, &self.operation_secret_ref];
+        let of_hosts = self.hosts.iter().map(|host| &host.extra_vars_secret_ref);
+        let references = whole.into_iter().chain(of_hosts).flatten();
+        let mut names: BTreeSet<String> =
+            references.map(|reference| reference.name.clone()).collect();
+        let of_hosts = self.hosts.iter().map(|host| &host.variables.other);
+        let values = of_hosts.chain([&self.variables]).flat_map(Map::values);
+        for value in values {
+            variables::each_reference(value, &mut |reference| {
+                names.insert(reference.name);
+            });
+        }
+        names
     }
 
     /// The hosts of one group, in order.

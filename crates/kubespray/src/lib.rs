@@ -19,6 +19,7 @@ pub mod moving;
 pub mod node;
 pub mod playbooks;
 pub mod preview;
+pub mod private;
 pub mod problem;
 pub mod process;
 pub mod run;
@@ -27,6 +28,7 @@ pub mod secret;
 pub mod secret_watch;
 pub mod supervisor;
 pub mod sweep;
+pub mod variables;
 
 mod operator;
 mod small_log;

@@ -27,7 +27,7 @@ use crate::{
     metrics::Metrics,
     node,
     playbooks::{Key, PlaybookCache},
-    run,
+    private, run,
     secret_watch::SecretWatch,
     supervisor::{Command, Supervisor},
     sweep,
@@ -78,6 +78,7 @@ pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
 /// Runs the controllers until `shutdown`. Runners go on without them.
 pub async fn operate_within(client: Client, options: Options, scope: Scope, shutdown: Shutdown) {
     let layout = Layout::new(&options.data_dir);
+    private::sweep(&layout);
     let clusters = stream::Shared::<Cluster>::new(scope.api(&client));
     let nodes = stream::Shared::<ClusterNode>::new(scope.api(&client));
     let runs = stream::Shared::<Run>::new(scope.api(&client));

@@ -20,6 +20,7 @@ use crate::{
     playbooks::{self, LoadError, Playbooks},
     problem::Problem,
     secret::{self, SshKey},
+    variables::{self, Sight},
 };
 
 /// Objects as files hold them.
@@ -35,8 +36,12 @@ pub struct Objects {
 
 impl Objects {
     fn secret(&self, reference: &SecretKeyRef) -> Option<&Secret> {
+        self.named(&reference.name)
+    }
+
+    fn named(&self, name: &str) -> Option<&Secret> {
         let mut secrets = self.secrets.iter();
-        secrets.find(|secret| secret.name_any() == reference.name)
+        secrets.find(|secret| secret.name_any() == name)
     }
 }
 
@@ -126,6 +131,7 @@ async fn observed_in(
         .await
         .map_err(|source| Error::api("list the ClusterNodes", source))?;
     let (nodes, unreadable) = observe::nodes(&found);
+    let variables = observe::variables(cluster, &nodes, client, &own).await?;
     let found = Api::<DeserializeGuard<Run>>::namespaced(client.clone(), &own)
         .list(&ListParams::default())
         .await
@@ -139,6 +145,7 @@ async fn observed_in(
         runs: observe::runs(cluster, &found),
         key,
         host_keys,
+        variables,
         playbooks,
         health: None,
     })
@@ -186,7 +193,9 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
     let nodes = objects
         .nodes
         .iter()
-        .filter(|node| node.namespace().unwrap_or_else(|| "default".to_owned()) == own);
+        .filter(|node| node.namespace().unwrap_or_else(|| "default".to_owned()) == own)
+        .cloned()
+        .collect::<Vec<_>>();
     let other = objects
         .clusters
         .iter()
@@ -195,7 +204,8 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
     Observed {
         now: Timestamp::now(),
         older_cluster: other.map(ResourceExt::name_any),
-        nodes: nodes.cloned().collect(),
+        variables: sight(cluster, &nodes, objects),
+        nodes,
         unreadable: Vec::new(),
         runs: Vec::new(),
         key: key(cluster, objects),
@@ -213,6 +223,11 @@ fn key(cluster: &Cluster, objects: &Objects) -> SshKey {
             secret::judge(Some(secret), secret::key_of(reference))
         })
     })
+}
+
+fn sight(cluster: &Cluster, nodes: &[ClusterNode], objects: &Objects) -> Sight {
+    let (referred, _) = variables::referred(cluster, nodes);
+    variables::judge(referred, |name| objects.named(name).map(Some))
 }
 
 fn host_keys(cluster: &Cluster, objects: &Objects) -> HostKeys {

@@ -28,6 +28,7 @@ mod mirror;
 mod plays;
 mod pod;
 mod prepare;
+mod secrets;
 mod source;
 mod steps;
 mod workspace;

@@ -42,7 +42,7 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         leadership = Some(candidate);
     }
     standing.lead();
-    let data = global.data_directory()?;
+    let data = global.private_data_directory()?;
     let own = up::options(&data, global.kubeconfig.as_deref())?;
     let operating = Box::pin(kubespray::operate_within(
         client,

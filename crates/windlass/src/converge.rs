@@ -40,7 +40,7 @@ pub(crate) async fn converge(global: &Global, options: &Converge) -> anyhow::Res
     let name = cluster.name_any();
     possible(&cluster, &runs).await?;
     if options.dry_run {
-        let layout = Layout::new(global.data_directory()?);
+        let layout = Layout::new(global.private_data_directory()?);
         let preview = preview::converge(&client, &cluster, &layout).await?;
         return plan::show(&[preview], options.output);
     }

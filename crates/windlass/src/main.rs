@@ -46,6 +46,18 @@ fn main() -> ExitCode {
         // refuses a large object closes the connection while it is still being sent.
         sigpipe::reset();
     }
+    if matches!(
+        cli.command,
+        Command::Up(_)
+            | Command::Controller(_)
+            | Command::Runner(_)
+            | Command::Plan(_)
+            | Command::Converge(_)
+            | Command::Move(_)
+    ) {
+        // They write into the data directory, which is nobody else's.
+        kubespray::private::close();
+    }
     init_logging(&cli);
     // One TLS provider for the whole process: several libraries bring rustls and none may choose by itself.
     if rustls::crypto::ring::default_provider()

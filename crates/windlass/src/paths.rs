@@ -22,6 +22,13 @@ impl Global {
         Ok(base.join("windlass"))
     }
 
+    /// The data directory for what writes into it: made, and its user's alone.
+    pub(crate) fn private_data_directory(&self) -> anyhow::Result<PathBuf> {
+        let directory = self.data_directory()?;
+        kubespray::private::data_directory(&directory)?;
+        Ok(directory)
+    }
+
     /// The kubeconfig in the data directory, which `windlass up` writes.
     pub(crate) fn own_kubeconfig(&self) -> anyhow::Result<PathBuf> {
         Ok(self.data_directory()?.join("kubeconfig"))

@@ -28,7 +28,7 @@ pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
         !objects.clusters.is_empty(),
         "there is no Cluster in the files"
     );
-    let previews = preview::preview(&objects, &Layout::new(global.data_directory()?)).await;
+    let previews = preview::preview(&objects, &Layout::new(global.private_data_directory()?)).await;
     show(&previews, options.output)
 }
 

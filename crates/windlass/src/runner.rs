@@ -17,7 +17,7 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
     let exit = kubespray::runner::main(kubespray::runner::Options {
         namespace: namespace.to_owned(),
         run: run.to_owned(),
-        data_dir: global.data_directory()?,
+        data_dir: global.private_data_directory()?,
         kubeconfig: global
             .kubeconfig
             .clone()

@@ -22,7 +22,7 @@ const ANY_PORT: SocketAddr =
 
 /// Starts the embedded API and the controllers, and runs until it is told to end.
 pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
-    let data = global.data_directory()?;
+    let data = global.private_data_directory()?;
     let shutdown = shutdown_on_signals()?;
     let server = Server::open(kapi::Options {
         data_dir: data.clone(),

@@ -25,7 +25,7 @@ use crate::{
     context::{Context, Error},
     control::{self, CONVERGE, SUPERSEDED_BY, Wish},
     inputs::Inputs,
-    playbooks,
+    playbooks, private,
 };
 
 /// What was done. Only [`apply`] makes it.
@@ -257,7 +257,13 @@ async fn forget(cluster: &Cluster, context: &Context) -> Result<(), Error> {
         if let Ok(run) = &run.0
             && is_of(run, cluster)
         {
-            remove(&context.layout.run(&namespace, &run.name_any())).await?;
+            let directory = context.layout.run(&namespace, &run.name_any());
+            // The name of what it has in memory follows from the name of the directory.
+            private::forget(&directory).map_err(|source| Error::File {
+                path: directory.clone(),
+                source,
+            })?;
+            remove(&directory).await?;
         }
     }
     release(cluster, context).await

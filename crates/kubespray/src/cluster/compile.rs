@@ -126,6 +126,8 @@ fn building(
 /// The plan that removes Kubernetes from the hosts.
 pub fn reset(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
     let mut inputs = resolved.inputs.clone();
+    // That of the creation.
+    inputs.operation_secret_ref = None;
     inputs.operation_variables.extend([
         ("reset_confirmation".to_owned(), json!("yes")),
         ("skip_confirmation".to_owned(), json!(true)),
@@ -258,10 +260,15 @@ fn finish(
             "use plain values",
         )
     };
+    let lasting = Inputs {
+        revisions: std::collections::BTreeMap::new(),
+        ..inputs.clone()
+    };
+    let lasting = lasting.to_map().map_err(unwritable)?;
     let inputs = inputs.to_map().map_err(unwritable)?;
     let of = json!({
         "operation": operation,
-        "inputs": inputs,
+        "inputs": lasting,
         "steps": steps,
         "again": again,
     });

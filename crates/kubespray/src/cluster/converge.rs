@@ -23,6 +23,7 @@ use crate::{
     control::CONVERGE,
     inputs::Inputs,
     playbooks::Playbooks,
+    variables,
 };
 
 /// How much of a request is remembered.
@@ -147,10 +148,34 @@ pub fn changes(runs: &[Run], resolved: &Resolved) -> Vec<String> {
         .iter()
         .filter(|host| {
             let mut built = before.hosts.iter();
-            built.any(|built| built.name == host.name && built.variables != host.variables)
+            built.any(|built| {
+                built.name == host.name
+                    && (&built.variables, &built.extra_vars_secret_ref)
+                        != (&host.variables, &host.extra_vars_secret_ref)
+            })
         })
         .map(|host| format!("ClusterNode {} spec.inventory", host.name));
-    variables.chain(hosts).collect()
+    let secrets = variables::changed(&before.revisions, &wanted.revisions)
+        .map(|name| format!("Secret {name}"));
+    let sources = differing_sources(&before, wanted);
+    variables
+        .chain(sources)
+        .chain(hosts)
+        .chain(secrets)
+        .collect()
+}
+
+/// The references to Secrets with variables that are others than before.
+pub fn differing_sources(before: &Inputs, wanted: &Inputs) -> impl Iterator<Item = String> {
+    let cluster = before.extra_vars_secret_ref != wanted.extra_vars_secret_ref;
+    let creation = before.operation_secret_ref != wanted.operation_secret_ref;
+    let strip = |field: &str| field.trim_start_matches("Cluster ").to_owned();
+    [
+        (cluster, variables::CLUSTER),
+        (creation, variables::CREATION),
+    ]
+    .into_iter()
+    .filter_map(move |(differs, field)| differs.then(|| strip(field)))
 }
 
 /// Whether the status knows of a cluster that stands.

@@ -14,6 +14,7 @@ use crate::{
     host_keys::{self, HostKeys},
     playbooks::Playbooks,
     secret::{self, SshKey},
+    variables::{self, Sight},
 };
 
 /// A ClusterNode that cannot be read.
@@ -42,6 +43,8 @@ pub struct Observed {
     pub key: SshKey,
     /// The hosts' public keys, where a Secret holds them.
     pub host_keys: HostKeys,
+    /// The Secrets that variables come from.
+    pub variables: Sight,
     /// The playbooks.
     pub playbooks: Playbooks,
     /// What the last health probes found.
@@ -52,6 +55,9 @@ pub struct Observed {
 pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, Error> {
     let namespace = cluster.namespace().unwrap_or_default();
     let (key, host_keys) = secrets(cluster, &context.client, &namespace).await?;
+    let found = controller::stream::in_namespace(&context.stores.nodes, &namespace);
+    let (nodes, unreadable) = nodes(found.iter().map(AsRef::as_ref));
+    let variables = variables(cluster, &nodes, &context.client, &namespace).await?;
     let (reference, keys_reference) = references(cluster);
     let awaited = [
         reference.filter(|_| !key.is_usable()),
@@ -60,13 +66,12 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
     let awaited = awaited
         .into_iter()
         .flatten()
-        .map(|reference| reference.name.as_str());
+        .map(|reference| reference.name.as_str())
+        .chain(variables.awaited());
     context.secrets.follow(
         &(namespace.clone(), cluster.name_any()),
         &awaited.collect::<Vec<_>>(),
     );
-    let found = controller::stream::in_namespace(&context.stores.nodes, &namespace);
-    let (nodes, unreadable) = nodes(found.iter().map(AsRef::as_ref));
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
     let runs = runs(cluster, found.iter().map(AsRef::as_ref));
     let playbooks = match resolve::source(cluster) {
@@ -81,6 +86,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         runs,
         key,
         host_keys,
+        variables,
         playbooks,
         health: context.health.latest(cluster),
     })
@@ -109,6 +115,18 @@ pub async fn secrets(
         .await
         .map_err(|source| Error::api("read the Secret with the hosts' keys", source))?;
     Ok((key, host_keys))
+}
+
+/// Reads the Secrets that variables of a cluster and its hosts come from.
+pub async fn variables(
+    cluster: &Cluster,
+    nodes: &[ClusterNode],
+    client: &Client,
+    namespace: &str,
+) -> Result<Sight, Error> {
+    variables::look(client, namespace, cluster, nodes)
+        .await
+        .map_err(|source| Error::api("read the Secrets with variables", source))
 }
 
 /// The hosts that can be read, in their order, and those that cannot.

@@ -19,6 +19,7 @@ use crate::{
     inputs::Inputs,
     playbooks::{Checkout, Playbooks},
     problem::Problem,
+    variables,
 };
 
 /// What to do.
@@ -133,6 +134,14 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
                 .to_owned(),
         );
     }
+    not_carried_out.extend(
+        converge::differing_sources(inputs, &resolved.inputs)
+            .map(|field| format!("another {field}: windlass converge carries it out")),
+    );
+    not_carried_out.extend(
+        variables::changed(&inputs.revisions, &resolved.inputs.revisions)
+            .map(|name| format!("a changed Secret {name}: windlass converge carries it out")),
+    );
     Built {
         expected: Expected {
             nodes: inputs.members(),

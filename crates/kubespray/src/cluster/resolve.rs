@@ -21,7 +21,7 @@ use crate::{
     job,
     playbooks::{Place, Playbooks, Wish},
     problem::Problem,
-    secret,
+    secret, variables as secret_variables,
 };
 
 /// How long a host may take to answer, unless told otherwise.
@@ -86,10 +86,29 @@ pub fn source(cluster: &Cluster) -> Result<Wish, Problem> {
         })?,
     };
     let place = Place::of(kubespray.source, release.version);
+    if let Place::Git { url, .. } = &place
+        && let Some(bare) = without_login(url)
+    {
+        return Err(Problem::new(
+            "Cluster spec.kubespray.source.git.url",
+            bare,
+            "an address over HTTP names no user and no password: it stands in plans, status and logs",
+            "write it without, and let git have them of a credential helper, or use ssh with a key",
+        ));
+    }
     Ok(Wish {
         release: release.version,
         place,
     })
+}
+
+/// An address over HTTP without the user and password that it names; none: it names none.
+fn without_login(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (_, host) = authority.rsplit_once('@')?;
+    let http = scheme.to_ascii_lowercase().starts_with("http");
+    http.then(|| format!("{scheme}://{host}/{path}"))
 }
 
 /// Applies defaults and checks rules.
@@ -108,6 +127,11 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     let (reference, _) = observe::references(cluster);
     problems.extend(secret::problem(reference, &observed.key));
     problems.extend(host_keys::problems(spec.ssh.as_ref(), &observed.host_keys));
+    problems.extend(secret_variables::problems(
+        cluster,
+        &observed.nodes,
+        &observed.variables,
+    ));
     problems.extend(job::problems(spec));
     let hosts = hosts(&observed.nodes);
     let kubernetes = kubernetes(cluster, release, observed, &mut problems);
@@ -124,6 +148,12 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             .and_then(|runner| runner.ansible.clone())
             .unwrap_or_default(),
         variables: variables(spec),
+        extra_vars_secret_ref: deploy(spec).and_then(|deploy| deploy.extra_vars_secret_ref.clone()),
+        operation_secret_ref: spec
+            .operations
+            .as_ref()
+            .and_then(|operations| operations.creation.as_ref()?.extra_vars_secret_ref.clone()),
+        revisions: observed.variables.revisions.clone(),
         operation_variables: serde_json::Map::new(),
         renew: renew(spec),
         hosts,
@@ -219,6 +249,7 @@ fn hosts(nodes: &[ClusterNode]) -> Vec<Host> {
             name: node.name_any(),
             roles: roles(node, separate_etcd),
             variables: node.spec.inventory.clone(),
+            extra_vars_secret_ref: node.spec.extra_vars_secret_ref.clone(),
         })
         .collect()
 }
@@ -392,11 +423,12 @@ fn ssh(spec: &ClusterSpec, hosts: &[Host]) -> SshInput {
     }
 }
 
+fn deploy(spec: &ClusterSpec) -> Option<&api::cluster::Deploy> {
+    spec.nodes.as_ref()?.all.as_ref()?.deploy.as_ref()
+}
+
 fn variables(spec: &ClusterSpec) -> serde_json::Map<String, serde_json::Value> {
-    spec.nodes
-        .as_ref()
-        .and_then(|nodes| nodes.all.as_ref())
-        .and_then(|all| all.deploy.as_ref())
+    deploy(spec)
         .and_then(|deploy| deploy.extra_vars.clone())
         .unwrap_or_default()
 }
@@ -413,4 +445,25 @@ fn renew(spec: &ClusterSpec) -> Duration {
 /// Whether a mistake is about how many hosts there are.
 fn is_about_numbers(error: &InventoryError) -> bool {
     error.field == "ClusterNodes"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_an_address_is_refused_and_not_shown() {
+        for (url, bare) in [
+            (
+                "https://u:secret@h.example/a@b.git",
+                Some("https://h.example/a@b.git"),
+            ),
+            ("HTTPS://secret@h.example", Some("HTTPS://h.example/")),
+            ("https://h.example/a@b.git", None),
+            ("ssh://git@h.example/a.git", None),
+            ("git@h.example:a.git", None),
+        ] {
+            assert_eq!(without_login(url).as_deref(), bare, "{url}");
+        }
+    }
 }

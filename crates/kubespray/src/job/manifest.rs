@@ -200,12 +200,15 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
                 {"name": "data", "mountPath": DATA},
                 {"name": "program", "mountPath": PROGRAM, "readOnly": true},
                 {"name": "tmp", "mountPath": "/tmp"},
+                {"name": "memory", "mountPath": "/dev/shm"},
             ],
         }],
         "volumes": [
             data,
             {"name": "program", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
+            // For secrets, and for what Ansible makes of them.
+            {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
         ],
     });
     if runner.host_network == Some(true) {
@@ -391,6 +394,19 @@ mod tests {
             let volume = &pod_of(&runner)["volumes"][0];
             assert_eq!(volume["persistentVolumeClaim"]["claimName"], "first-runner");
         }
+    }
+
+    #[test]
+    fn secrets_of_a_run_lie_in_memory() {
+        let pod = pod_of(&json!({}));
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        let memory = mounts.iter().find(|mount| mount["mountPath"] == "/dev/shm");
+        let volumes = pod["volumes"].as_array().unwrap();
+        let volume = volumes
+            .iter()
+            .find(|volume| volume["name"] == memory.unwrap()["name"])
+            .unwrap();
+        assert_eq!(volume["emptyDir"]["medium"], "Memory");
     }
 
     #[test]

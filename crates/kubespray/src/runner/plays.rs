@@ -11,6 +11,7 @@ use std::{
 
 use ansible::{
     inventory::ansible_cfg,
+    mask::Mask,
     playbook::{self, Adopted, Handle, PlaybookRun},
     slice::Playbook,
 };
@@ -101,6 +102,8 @@ struct Prepared {
     /// The hosts that are expected to take part.
     expected: Vec<String>,
     logs: PathBuf,
+    /// What is masked of what it tells.
+    mask: Mask,
     /// What to do about a host with another key.
     new_key_remedy: String,
 }
@@ -114,6 +117,7 @@ async fn prepare_process(
     let job = &executor.job;
     let sandbox = prepare::ensure(executor, &|_| {}).await?;
     let key = workspace.key().await?;
+    let secrets = workspace.secret_variables().await?;
     let excluded: Vec<_> = context
         .excluded
         .iter()
@@ -164,7 +168,13 @@ async fn prepare_process(
         directory: view,
         playbooks: vec![file],
         inventory: files.inventory,
-        vars: vec![files.vars],
+        host_secrets: secrets.hosts,
+        vars: [Some(files.vars), secrets.vars]
+            .into_iter()
+            .flatten()
+            .collect(),
+        mask: Some(workspace.mask_file()).filter(|file| file.exists()),
+        temporary: Some(workspace.temporary()),
         config: Some(config),
         limit,
         work: job.directory.join("work").join(&name),
@@ -182,6 +192,7 @@ async fn prepare_process(
         plays,
         expected,
         logs,
+        mask: workspace.mask(),
         new_key_remedy: prepare::new_key_remedy(executor),
     })
 }

@@ -16,7 +16,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 use super::{
     Job,
     executor::{KubesprayExecutor, failed, hold, succeeded},
-    workspace::failure,
+    workspace::{disk, failure},
 };
 use crate::{
     health::{self, Expected, Report},
@@ -62,7 +62,13 @@ pub(crate) async fn kubeconfig(executor: &KubesprayExecutor, name: &str) -> Step
         Err(failure) => return failed(failure),
     };
     match store(job, name, text).await {
-        Ok(()) => succeeded(Some(format!("stored in Secret {name}"))),
+        Ok(()) => {
+            // From here on it is in the Secret and nowhere else; the playbooks bring it anew whenever they run.
+            if let Err(error) = tokio::fs::remove_file(&path).await {
+                return failed(disk(&path, &error));
+            }
+            succeeded(Some(format!("stored in Secret {name}")))
+        }
         Err(error) => failed(failure(
             FailureClass::Transient,
             "SecretUnwritable",

@@ -1,21 +1,19 @@
 //! The files of a run: inventory, variables, ansible.cfg, the ssh key, host keys.
 //!
-//! The key lies in memory (`/dev/shm`) where that is there, readable by the owner alone, in a directory whose name follows
-//! from the run, so that a later runner finds and removes what a killed one left.
+//! What is secret lies in memory, readable by the owner alone, in a directory whose name follows from the run, so that a
+//! later runner finds and removes what a killed one left.
 
 use std::{
-    collections::hash_map::DefaultHasher,
-    fs,
-    hash::{Hash, Hasher},
-    io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use ansible::{
     inventory::{self, Configuration, Directories, Inventory, InventoryFiles},
+    mask::Mask,
     ssh::Bastion,
+    write_private,
 };
 use api::{
     HostName,
@@ -26,41 +24,45 @@ use kube::Api;
 use serde_json::json;
 
 use super::{Error, Job};
-use crate::{host_keys, secret::key_of};
+use crate::{
+    host_keys,
+    private::{self, Place},
+    secret::key_of,
+};
 
 /// The files of a run.
 #[derive(Clone)]
 pub(crate) struct Workspace {
-    job: Arc<Job>,
-    private: PathBuf,
+    pub(super) job: Arc<Job>,
+    private: Place,
 }
 
 impl Workspace {
     /// Makes the directories.
     pub(crate) fn prepare(job: Arc<Job>) -> Result<Self, Error> {
-        let private = private_directory(&job.directory);
+        let private = Place::of(&job.directory);
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::File { path, source }
+        };
+        private
+            .make(&job.directory)
+            .map_err(failed(&private.path))?;
         for directory in [
-            &private,
-            &private.join("c"),
+            &private.path.join("c"),
+            &private.path.join("t"),
             &job.cluster_directory(),
             &job.directory.join("logs"),
         ] {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
-                .map_err(|source| Error::File {
-                    path: directory.clone(),
-                    source,
-                })?;
+            private::directory(directory).map_err(failed(directory))?;
         }
         Ok(Self { job, private })
     }
 
     /// Removes what must not stay.
     pub(crate) fn clean(&self) {
-        if let Err(error) = fs::remove_dir_all(&self.private) {
-            tracing::warn!(path = %self.private.display(), error = &error as &dyn std::error::Error, "the private directory was not removed");
+        if let Err(error) = self.private.remove() {
+            tracing::warn!(path = %self.private.path.display(), error = &error as &dyn std::error::Error, "the private directory was not removed");
         }
         if let Err(error) = ansible::playbook::forget(&self.ansible_home()) {
             tracing::warn!(
@@ -95,7 +97,35 @@ impl Workspace {
 
     /// A short directory for ssh's control sockets.
     pub(crate) fn control_sockets(&self) -> PathBuf {
-        self.private.join("c")
+        self.private.path.join("c")
+    }
+
+    /// Where Ansible makes what it sends to hosts, which holds variables.
+    pub(crate) fn temporary(&self) -> PathBuf {
+        self.private.path.join("t")
+    }
+
+    /// The texts that are masked.
+    pub(crate) fn mask_file(&self) -> PathBuf {
+        self.private.path.join("mask.json")
+    }
+
+    /// What is masked of what is told.
+    pub(crate) fn mask(&self) -> Mask {
+        Mask::load(&self.mask_file()).unwrap_or_default()
+    }
+
+    /// Where secrets are written to: memory, or nowhere.
+    pub(crate) fn secret_directory(&self) -> Result<&Path, Failure> {
+        if self.private.in_memory {
+            return Ok(&self.private.path);
+        }
+        Err(failure(
+            FailureClass::External,
+            "NoMemoryForSecrets",
+            "secrets are kept in memory only, and neither /dev/shm nor $XDG_RUNTIME_DIR is memory here".to_owned(),
+            Some("mount a tmpfs on /dev/shm, then retry the run"),
+        ))
     }
 
     /// The private key, written anew from its Secret; none: ssh uses what it finds.
@@ -103,7 +133,7 @@ impl Workspace {
         let Some(reference) = &self.job.inputs.ssh.key else {
             return Ok(None);
         };
-        let path = self.private.join("key");
+        let path = self.secret_directory()?.join("key");
         // What was written for an earlier step serves while the API is away.
         let written = path.exists();
         let Some(bytes) = self
@@ -139,19 +169,10 @@ impl Workspace {
         code: &'static str,
         bearable: bool,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        let api = Api::<Secret>::namespaced(self.job.client.clone(), &self.job.namespace());
-        let secret = match api.get_opt(name).await {
+        let secret = match self.secret(name).await {
             Ok(secret) => secret,
             Err(_) if bearable => return Ok(None),
-            Err(error) => {
-                let text = crate::chain(&error);
-                return Err(failure(
-                    FailureClass::Transient,
-                    "SecretUnreadable",
-                    format!("the Secret {name} cannot be read: {text}"),
-                    None,
-                ));
-            }
+            Err(failure) => return Err(failure),
         };
         let bytes = secret.and_then(|secret| secret.data?.remove(key));
         let bytes = bytes.ok_or_else(|| {
@@ -165,12 +186,26 @@ impl Workspace {
         Ok(Some(bytes.0))
     }
 
+    /// A Secret, or that there is none; the failure is that the API does not say.
+    pub(super) async fn secret(&self, name: &str) -> Result<Option<Secret>, Failure> {
+        let api = Api::<Secret>::namespaced(self.job.client.clone(), &self.job.namespace());
+        api.get_opt(name).await.map_err(|error| {
+            let text = crate::chain(&error);
+            failure(
+                FailureClass::Transient,
+                "SecretUnreadable",
+                format!("the Secret {name} cannot be read: {text}"),
+                None,
+            )
+        })
+    }
+
     /// Compiles and writes inventory and variables. Hosts that are left out get a place in the fact cache.
     pub(crate) fn inventory(
         &self,
         key: Option<PathBuf>,
         excluded: &[HostName],
-        pythons: &std::collections::BTreeMap<String, String>,
+        pythons: &BTreeMap<String, String>,
     ) -> Result<(Inventory, InventoryFiles), Failure> {
         let mut input = self
             .job
@@ -253,33 +288,6 @@ impl Workspace {
         }
         Ok(())
     }
-}
-
-/// The same for the same run directory, and short: ssh's sockets have paths of at most 107 characters.
-fn private_directory(run: &Path) -> PathBuf {
-    let mut hasher = DefaultHasher::new();
-    run.hash(&mut hasher);
-    let name = format!("windlass-{:016x}", hasher.finish());
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        memory.join(name)
-    } else {
-        std::env::temp_dir().join(name)
-    }
-}
-
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // A file that somebody else made first is not written into.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = fs::File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)
 }
 
 pub(crate) fn disk(path: &Path, error: &std::io::Error) -> Failure {

@@ -4,7 +4,7 @@ use api::{Cluster, ClusterNode, Run, cluster::ClusterState};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -31,6 +31,17 @@ impl World {
             is(cluster, "Stalled", "InvalidSpec") && words.iter().all(|word| message.contains(word))
         })
         .await
+    }
+
+    /// Has the operator look at the cluster.
+    async fn look(&self) {
+        let patch = json!({"metadata": {"annotations": {"example.com/look": "now"}}});
+        let clusters = self.all::<Cluster>();
+        let parameters = PatchParams::default();
+        clusters
+            .patch("first", &parameters, &Patch::Merge(&patch))
+            .await
+            .unwrap();
     }
 
     /// Stores a Secret of one key.
@@ -175,6 +186,83 @@ async fn keys_of_hosts_come_from_a_secret_as_soon_as_it_holds_some() {
         ssh.get("knownHosts").is_none(),
         "the keys stay where they are"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_come_from_secrets_and_no_plan_or_status_holds_their_values() {
+    const SECRET: &str = "Xq7Vw9Kp3";
+    let world = World::start().await;
+    world.three_nodes().await;
+    let deploy = json!({
+        "extraVarsSecretRef": {"name": "vars", "key": "vars.yml"},
+        "extraVars": {"registry": {"token": {"secretKeyRef": {"name": "token", "key": "token"}}}},
+    });
+    let spec = json!({"nodes": {"all": {"deploy": deploy}}});
+    world.cluster("first", spec).await;
+    let missing = [
+        "extraVars.registry.token.secretKeyRef.name is \"token\"",
+        "--from-file=vars.yml=PATH",
+    ];
+    world.stalls(&missing).await;
+    world.secret("token", "token", SECRET).await;
+    let reserved = format!("{{kube_version: {SECRET}}}");
+    world.secret("vars", "vars.yml", &reserved).await;
+    world.stalls(&["write spec.kubernetesVersion"]).await;
+    let vars = format!("{{registry_password: {SECRET}}}");
+    world.secret("vars", "vars.yml", &vars).await;
+
+    let run = world.run_until(1).await.remove(0);
+    let text = serde_json::to_string(&run).unwrap();
+    assert!(text.contains("secretKeyRef"), "{text}");
+    assert!(!text.contains(SECRET), "{text}");
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    let built = |cluster: &Cluster| {
+        let status = cluster.status.as_ref();
+        status.is_some_and(|status| status.state == Some(ClusterState::Created))
+    };
+    world.until("first", "is built", built).await;
+    world.secret("token", "token", "another").await;
+    world.look().await;
+    let told = world
+        .until("first", "notices the change", |cluster| {
+            condition(cluster, "Ready")
+                .is_some_and(|ready| ready.2.contains("changed Secret token"))
+        })
+        .await;
+    let text = serde_json::to_string(&told).unwrap();
+    assert!(!text.contains(SECRET), "{text}");
+}
+
+/// A password that is changed while a run is at work is read by its next playbook: nothing begins anew for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_secret_supersedes_no_run() {
+    let world = World::start().await;
+    world.three_nodes().await;
+    world.secret("vars", "password", "Xq7Vw9Kp3").await;
+    let creation = json!({"extraVarsSecretRef": {"name": "vars"}});
+    let spec = json!({"operations": {"creation": creation}});
+    world.cluster("first", spec).await;
+    let run = world.run_until(1).await.remove(0);
+    world.run_status(&run, json!({"phase": "Running"})).await;
+    let creates = |cluster: &Cluster| is(cluster, "Reconciling", "Creating");
+    world.until("first", "creates", creates).await;
+    world.secret("vars", "password", "another").await;
+    // A pass over the change, and after it one that is seen.
+    world.look().await;
+    world
+        .run_status(&run, json!({"phase": "Running", "progress": 7}))
+        .await;
+    let seen = world
+        .until("first", "goes on", |cluster| {
+            let status = cluster.status.as_ref();
+            status.is_some_and(|s| {
+                s.last_operation
+                    .as_ref()
+                    .is_some_and(|o| o.progress == Some(7))
+            })
+        })
+        .await;
+    assert!(creates(&seen), "{:?}", seen.status);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,12 +62,15 @@ pub(super) async fn read(side: &Side) -> anyhow::Result<Graph> {
     })
 }
 
-/// The Secrets that a spec or a plan names: every `...SecretRef`, what a plan calls them, and those for images.
+/// The Secrets that a spec or a plan names: every `...SecretRef` and `secretKeyRef`, what a plan calls them, and those for
+/// images.
 fn referenced(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             for (field, value) in fields {
-                let one = field.ends_with("SecretRef") || PLANNED.contains(&field.as_str());
+                let one = field.ends_with("SecretRef")
+                    || field == kubespray::variables::REFERENCE
+                    || PLANNED.contains(&field.as_str());
                 if one {
                     names.extend(value["name"].as_str().map(str::to_owned));
                 } else if field == PULL_SECRETS {

@@ -129,7 +129,7 @@ impl<'a> Progress<'a> {
             while !self.ended && self.succeed().await == Next::GoOn {}
             return;
         }
-        let outcome = match &verdict {
+        let mut outcome = match &verdict {
             Verdict::Interrupted {
                 timed_out: false,
                 remote_work,
@@ -155,7 +155,23 @@ impl<'a> Progress<'a> {
                 unreachable: unreachable(&verdict, &self.prepared.new_key_remedy),
             },
         };
+        self.mask(&mut outcome);
         self.fail(outcome).await;
+    }
+
+    /// Masks what the plugin of an earlier release did not, or could not because Ansible ended before it was there.
+    fn mask(&self, outcome: &mut StepOutcome) {
+        if let StepOutcome::Failed {
+            failure,
+            unreachable,
+            ..
+        } = outcome
+        {
+            let reasons = unreachable.iter_mut().map(|host| &mut host.reason);
+            for text in reasons.chain([&mut failure.message]) {
+                *text = self.prepared.mask.apply(text).into_owned();
+            }
+        }
     }
 
     pub(super) async fn fail(self, outcome: StepOutcome) {
@@ -180,6 +196,7 @@ impl<'a> Progress<'a> {
         let play = self.tally.plays.last();
         let mut task = self.tally.current.as_ref().map(|task| task.name.clone());
         if let Some(task) = &mut task {
+            *task = self.prepared.mask.apply(task).into_owned();
             controller::conditions::cut(task, 256);
         }
         StepProgress {
@@ -221,6 +238,7 @@ impl<'a> Progress<'a> {
             ),
             _ => return,
         };
+        let line = self.prepared.mask.apply(&line);
         let Some(step) = self.step() else { return };
         let path = self
             .prepared
