@@ -205,6 +205,15 @@ impl Failure {
         )
     }
 
+    /// A request whose body does not come.
+    pub fn timeout(after: std::time::Duration) -> Self {
+        let message = format!(
+            "the body of the request was not there after {} s",
+            after.as_secs()
+        );
+        Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message)
+    }
+
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }

@@ -30,6 +30,7 @@ mod events;
 mod expiry;
 mod failure;
 mod gc;
+mod listen;
 mod pipeline;
 mod registry;
 mod rest;

@@ -12,13 +12,18 @@ use std::{
 use axum::Router;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use nix::fcntl::{Flock, FlockArg};
+use nix::{
+    fcntl::{Flock, FlockArg},
+    sys::socket::{Backlog, listen},
+};
+use rustls::ServerConfig;
 use serde_json::{Value, json};
 
 use crate::{
     definitions::{self, Live},
     expiry::{self, Clock},
     gc,
+    listen::{self, Limits},
     registry::{DefinitionError, Form, Registry},
     rest::{self, Api, check::name_of, write::now},
     store::{
@@ -100,8 +105,12 @@ pub struct Server {
 struct Listening {
     listener: TcpListener,
     address: SocketAddr,
-    pki: Pki,
+    /// Where the certificates are.
+    directory: PathBuf,
     kubeconfig: PathBuf,
+    pki: Pki,
+    clock: Clock,
+    limits: Limits,
 }
 
 impl std::fmt::Debug for Server {
@@ -113,6 +122,15 @@ impl std::fmt::Debug for Server {
 impl Server {
     /// Opens the data directory. Must be called in a tokio runtime: garbage collection is a task of it.
     pub async fn open(options: Options) -> Result<Self, ServerError> {
+        Self::open_with(options, Arc::new(Timestamp::now), Limits::default()).await
+    }
+
+    /// On another clock for what expires, certificates among it, and with other limits for connections.
+    pub(crate) async fn open_with(
+        options: Options,
+        clock: Clock,
+        limits: Limits,
+    ) -> Result<Self, ServerError> {
         let directory = &options.data_dir;
         make_directory(directory)?;
         let lock = lock(directory)?;
@@ -120,10 +138,10 @@ impl Server {
             .map_err(store_error)?;
         let (registry, kinds) = Registry::built_in()?;
         let store = Store::threaded(kinds, Box::new(backend), Some(lock)).map_err(store_error)?;
-        let live = start(registry, store, &options.crds, Arc::new(Timestamp::now)).await?;
+        let live = start(registry, store, &options.crds, Arc::clone(&clock)).await?;
         let listening = options
             .listen
-            .map(|address| Listening::open(directory, address))
+            .map(|address| Listening::open(directory, address, clock, limits))
             .transpose()?;
         Ok(Self { live, listening })
     }
@@ -176,7 +194,8 @@ impl Server {
             .map(|listening| listening.kubeconfig.as_path())
     }
 
-    /// Serves TLS until `shutdown` is done, then ends open connections.
+    /// Serves TLS until `shutdown` is done, then ends open connections: watches at once, and other requests when they
+    /// are answered, or after 5 s. Certificates, also the one in the kubeconfig, are renewed 30 days before their end.
     pub async fn serve(
         &self,
         shutdown: impl Future<Output = ()> + Send,
@@ -190,36 +209,87 @@ impl Server {
         listener.set_nonblocking(true).map_err(bind)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(bind)?;
         let config = listening.pki.server_config().map_err(ServerError::Tls)?;
-        tls::serve(listener, config, self.router(), shutdown).await;
+        let renewed = listening.renewal();
+        let limits = listening.limits;
+        listen::serve(listener, config, renewed, self.router(), limits, shutdown).await;
         Ok(())
     }
 }
 
 impl Listening {
-    fn open(directory: &Path, address: SocketAddr) -> Result<Self, ServerError> {
+    fn open(
+        data: &Path,
+        address: SocketAddr,
+        clock: Clock,
+        limits: Limits,
+    ) -> Result<Self, ServerError> {
         if !address.ip().is_loopback() {
             return Err(ServerError::NotLoopback(address));
         }
-        let directory_pki = directory.join("pki");
-        make_directory(&directory_pki)?;
-        let pki = Pki::open(&directory_pki).map_err(ServerError::Tls)?;
-        let remembered = directory_pki.join("port");
+        let directory = data.join("pki");
+        make_directory(&directory)?;
+        let remembered = directory.join("port");
         let listener = bind(address, &remembered)?;
+        // Room for those who wait while somebody else floods this address: the system's own default is small.
+        listen(&listener, Backlog::MAXALLOWABLE).map_err(|errno| ServerError::Bind {
+            address,
+            source: errno.into(),
+        })?;
         let address = listener
             .local_addr()
             .map_err(|source| ServerError::Bind { address, source })?;
         tls::write_private(&remembered, address.port().to_string().as_bytes())
             .map_err(file_error(&remembered))?;
-        let kubeconfig = directory.join("kubeconfig");
-        tls::write_private(&kubeconfig, pki.kubeconfig(address).as_bytes())
-            .map_err(file_error(&kubeconfig))?;
+        let kubeconfig = data.join("kubeconfig");
         Ok(Self {
+            pki: certify(&directory, &kubeconfig, address, clock())?,
             listener,
             address,
-            pki,
+            directory,
             kubeconfig,
+            clock,
+            limits,
         })
     }
+
+    /// Renews what is about to end. With it comes the configuration for connections from then on.
+    fn renewal(&self) -> impl FnMut() -> Option<ServerConfig> + Send {
+        let mut current: Option<Pki> = None;
+        move || {
+            let now = (self.clock)();
+            if !current.as_ref().unwrap_or(&self.pki).is_due(now) {
+                return None;
+            }
+            let renewed = certify(&self.directory, &self.kubeconfig, self.address, now)
+                .and_then(|pki| Ok((pki.server_config().map_err(ServerError::Tls)?, pki)));
+            match renewed {
+                Ok((config, pki)) => {
+                    current = Some(pki);
+                    Some(config)
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "certificates are not renewed; tried again in an hour"
+                    );
+                    None
+                }
+            }
+        }
+    }
+}
+
+/// The certificates of a directory, made or renewed where needed, and the kubeconfig with them.
+fn certify(
+    directory: &Path,
+    kubeconfig: &Path,
+    address: SocketAddr,
+    now: Timestamp,
+) -> Result<Pki, ServerError> {
+    let pki = Pki::open(directory, now).map_err(ServerError::Tls)?;
+    tls::write_private(kubeconfig, pki.kubeconfig(address).as_bytes())
+        .map_err(file_error(kubeconfig))?;
+    Ok(pki)
 }
 
 /// Binds the address; for port 0 the port of the last time if it is free.

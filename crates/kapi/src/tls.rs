@@ -1,10 +1,9 @@
-//! TLS on loopback: an authority of our own, a server and a client certificate, and the loop that accepts.
+//! TLS on loopback: an authority of our own, a server and a client certificate.
 //!
 //! The client certificate is the only credential. Without it every path but the health checks answers 401.
 
 use std::{
     fs,
-    future::Future,
     io::Write as _,
     net::SocketAddr,
     os::unix::fs::OpenOptionsExt,
@@ -12,13 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use axum::{Router, body::Body, response::IntoResponse};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::Request;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -26,11 +19,8 @@ use rcgen::{
 };
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt;
 
-use crate::{failure::Failure, rest::request::Identity};
+use crate::rest::request::Identity;
 
 /// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +50,8 @@ pub(crate) struct Pki {
     authority: String,
     server: Pair,
     client: Pair,
+    /// When the first of them has to be made anew.
+    due: Timestamp,
 }
 
 struct Pair {
@@ -67,11 +59,25 @@ struct Pair {
     key: String,
 }
 
+impl Pair {
+    /// When it has to be made anew: 30 days before its end.
+    fn due(&self) -> Result<Timestamp, TlsError> {
+        let error = |reason: &dyn std::fmt::Display| failed("certificate", reason);
+        let der = CertificateDer::from_pem_slice(self.certificate.as_bytes())
+            .map_err(|reason| error(&reason))?;
+        let (_, certificate) =
+            x509_parser::parse_x509_certificate(&der).map_err(|reason| error(&reason))?;
+        let end = certificate.validity().not_after.timestamp();
+        Timestamp::from_second(end.saturating_sub(RENEW_DAYS * 86_400))
+            .map_err(|reason| error(&reason))
+    }
+}
+
 impl Pki {
     /// Reads the certificates, and makes those that are missing or have less than 30 days to live.
-    pub fn open(directory: &Path) -> Result<Self, TlsError> {
-        let (authority, fresh) = pair(directory, "ca", false, |key| {
-            self_signed(key).map_err(|e| failed("ca", &e))
+    pub fn open(directory: &Path, now: Timestamp) -> Result<Self, TlsError> {
+        let (authority, fresh) = pair(directory, "ca", false, now, |key| {
+            self_signed(key, now).map_err(|e| failed("ca", &e))
         })?;
         let key = KeyPair::from_pem(&authority.key).map_err(|e| failed("ca.key", &e))?;
         let params = authority_params();
@@ -82,13 +88,27 @@ impl Pki {
                 .map(|certificate| certificate.pem())
                 .map_err(|error| failed("sign a certificate", &error))
         };
-        let (server, _) = pair(directory, "server", fresh, |key| sign(server_params(), key))?;
-        let (client, _) = pair(directory, "client", fresh, |key| sign(client_params(), key))?;
+        let (server, _) = pair(directory, "server", fresh, now, |key| {
+            sign(server_params(now), key)
+        })?;
+        let (client, _) = pair(directory, "client", fresh, now, |key| {
+            sign(client_params(now), key)
+        })?;
+        let due = [&authority, &server, &client]
+            .into_iter()
+            .map(Pair::due)
+            .try_fold(Timestamp::MAX, |least, due| due.map(|due| least.min(due)))?;
         Ok(Self {
+            due,
             authority: authority.certificate,
             server,
             client,
         })
+    }
+
+    /// Whether one of them has less than 30 days to live.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.due <= now
     }
 
     pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
@@ -136,76 +156,8 @@ impl Pki {
     }
 }
 
-/// Accepts connections until `shutdown` is done.
-pub(crate) async fn serve(
-    listener: tokio::net::TcpListener,
-    config: ServerConfig,
-    router: Router,
-    shutdown: impl Future<Output = ()> + Send,
-) {
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    // Dropped on return, which ends all connections: a watch would otherwise hold them open.
-    let mut connections = JoinSet::new();
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut shutdown => return,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let _ = stream.set_nodelay(true);
-                connections.spawn(connection(stream, acceptor.clone(), router.clone()));
-            }
-            Err(error) => {
-                // Mostly too many open files: the next connection that ends makes room.
-                tracing::warn!(%error, "accept");
-                connections.join_next().await;
-            }
-        }
-    }
-}
-
-async fn connection(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, router: Router) {
-    let stream = match acceptor.accept(stream).await {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::debug!(%error, "TLS handshake");
-            return;
-        }
-    };
-    let identity = stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .and_then(|chain| identity(chain.first()?));
-    let service = tower::service_fn(move |mut request: Request<hyper::body::Incoming>| {
-        let router = router.clone();
-        let identity = identity.clone();
-        async move {
-            let health = matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz");
-            match identity {
-                Some(identity) => {
-                    request.extensions_mut().insert(identity);
-                }
-                None if health => {}
-                None => return Ok(Failure::unauthorized().into_response()),
-            }
-            router.oneshot(request.map(Body::new)).await
-        }
-    });
-    let service = hyper_util::service::TowerToHyperService::new(service);
-    let result = auto::Builder::new(TokioExecutor::new())
-        .serve_connection_with_upgrades(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = result {
-        tracing::debug!(error, "connection");
-    }
-}
-
 /// The user (common name) and groups (organisations) of a client certificate, as in Kubernetes.
-fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
+pub(crate) fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = certificate.subject();
     let user = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
@@ -222,18 +174,21 @@ fn pair(
     directory: &Path,
     name: &str,
     renew: bool,
+    now: Timestamp,
     certify: impl FnOnce(&KeyPair) -> Result<String, TlsError>,
 ) -> Result<(Pair, bool), TlsError> {
     let certificate_path = directory.join(format!("{name}.crt"));
     let key_path = directory.join(format!("{name}.key"));
     if !renew && certificate_path.exists() && key_path.exists() {
         let certificate = read(&certificate_path)?;
-        if remaining_days(&certificate)
-            .map_err(|e| failed(&certificate_path.display().to_string(), &e))?
-            >= RENEW_DAYS
+        let key = read(&key_path)?;
+        let pair = Pair { certificate, key };
+        if pair
+            .due()
+            .map_err(|error| in_file(error, &certificate_path))?
+            > now
         {
-            let key = read(&key_path)?;
-            return Ok((Pair { certificate, key }, false));
+            return Ok((pair, false));
         }
         tracing::info!(
             certificate = name,
@@ -257,17 +212,9 @@ fn pair(
     Ok((pair, true))
 }
 
-fn remaining_days(pem: &str) -> Result<i64, String> {
-    let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| e.to_string())?;
-    let (_, certificate) =
-        x509_parser::parse_x509_certificate(&der).map_err(|error| error.to_string())?;
-    let end = certificate.validity().not_after.timestamp();
-    Ok((end - Timestamp::now().as_second()) / 86_400)
-}
-
-fn self_signed(key: &KeyPair) -> Result<String, rcgen::Error> {
+fn self_signed(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::Error> {
     let mut params = authority_params();
-    live(&mut params, AUTHORITY_DAYS);
+    live(&mut params, now, AUTHORITY_DAYS);
     Ok(params.self_signed(key)?.pem())
 }
 
@@ -279,22 +226,22 @@ fn authority_params() -> CertificateParams {
     params
 }
 
-fn server_params() -> Result<CertificateParams, rcgen::Error> {
+fn server_params(now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
     let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = name("windlass", None);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    live(&mut params, LEAF_DAYS);
+    live(&mut params, now, LEAF_DAYS);
     Ok(params)
 }
 
-fn client_params() -> Result<CertificateParams, rcgen::Error> {
+fn client_params(now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = name("windlass-admin", Some("system:masters"));
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    live(&mut params, LEAF_DAYS);
+    live(&mut params, now, LEAF_DAYS);
     Ok(params)
 }
 
@@ -308,8 +255,8 @@ fn name(common: &str, organisation: Option<&str>) -> DistinguishedName {
 }
 
 /// Valid from yesterday, for clocks that differ, for some days from now.
-fn live(params: &mut CertificateParams, days: i64) {
-    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+fn live(params: &mut CertificateParams, now: Timestamp, days: i64) {
+    let today = now.to_zoned(TimeZone::UTC).date();
     let on = |offset: i64| {
         let date = today.saturating_add(offset.days());
         let part = |number: i8| u8::try_from(number).unwrap_or(1);
@@ -344,6 +291,13 @@ fn read(path: &Path) -> Result<String, TlsError> {
         path: path.to_path_buf(),
         source,
     })
+}
+
+fn in_file(error: TlsError, path: &Path) -> TlsError {
+    match error {
+        TlsError::Certificate { reason, .. } => failed(&path.display().to_string(), &reason),
+        other => other,
+    }
 }
 
 fn failed(what: &str, reason: &(impl std::fmt::Display + ?Sized)) -> TlsError {

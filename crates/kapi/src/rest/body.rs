@@ -2,6 +2,8 @@
 
 mod repeated;
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use http::header;
 use http_body_util::{BodyExt, Limited};
@@ -14,9 +16,10 @@ use crate::{
 
 /// Reads the whole body; empty if there is none.
 pub(crate) async fn read(request: Request) -> Result<bytes::Bytes> {
-    Limited::new(request.into_body(), BODY_MAX)
-        .collect()
+    let whole = Limited::new(request.into_body(), BODY_MAX).collect();
+    tokio::time::timeout(BODY_TIME, whole)
         .await
+        .map_err(|_| Failure::timeout(BODY_TIME))?
         .map(http_body_util::Collected::to_bytes)
         .map_err(|error| {
             if error.is::<http_body_util::LengthLimitError>() {
@@ -104,3 +107,6 @@ impl From<Value> for Body {
 
 /// What Kubernetes reads at most.
 const BODY_MAX: usize = 3 << 20;
+
+/// The time for a whole request in Kubernetes.
+const BODY_TIME: Duration = Duration::from_secs(60);

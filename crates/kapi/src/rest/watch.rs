@@ -35,8 +35,14 @@ pub(crate) fn watch(api: Arc<Api>, call: &Call, view: View) -> Result<Response> 
         let chunk = watcher.next().await?;
         Some((Ok::<_, std::convert::Infallible>(chunk), watcher))
     });
-    Ok(bytes_response(StatusCode::OK, Body::from_stream(stream)))
+    let mut response = bytes_response(StatusCode::OK, Body::from_stream(stream));
+    response.extensions_mut().insert(Endless);
+    Ok(response)
 }
+
+/// Marks an answer that goes on until the client has enough of it, or the server ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Endless;
 
 struct Watcher {
     api: Arc<Api>,
