@@ -2,11 +2,11 @@
 //!
 //! kubectl from 1.32 on sends some built-in kinds so and does not fall back. Answers stay JSON, so only decoding is
 //! here, by tables of field numbers: the numbers are part of the API and never change, and a code generator would
-//! bring a hundred kinds for seven.
+//! bring a hundred kinds for eight.
 //!
 //! # Source
 //!
-//! The `generated.proto` files of k8s.io/api and k8s.io/apimachinery (1.34).
+//! The `generated.proto` files of k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver (1.34).
 
 mod tables;
 
@@ -147,10 +147,15 @@ fn read(
                 map.insert(key, item);
             }
         }
+        (Form::Kept(form), wire) => {
+            fields.insert(name.to_owned(), value(*form, wire, name, depth)?);
+        }
         (form, wire) => {
             let value = value(form, wire, name, depth)?;
-            // Go writes the zero values of strings and structs that were never set.
+            // Go writes the zero values of strings, structs and more that were never set.
             let unset = (value == "" && !matches!(form, Form::Pointer))
+                || (value == false && matches!(form, Form::Flag))
+                || (value == 0 && matches!(form, Form::Count))
                 || matches!(&value, Value::Object(fields) if fields.is_empty())
                 || value.is_null();
             if !unset {
@@ -189,8 +194,8 @@ fn value(
         (Form::String | Form::Pointer, Wire::Bytes(bytes)) => string(bytes, name)?.into(),
         (Form::Bytes, Wire::Bytes(bytes)) => STANDARD.encode(bytes).into(),
         // Negative numbers are written as their 64 bits.
-        (Form::Integer, Wire::Varint(number)) => number.cast_signed().into(),
-        (Form::Bool, Wire::Varint(number)) => (*number != 0).into(),
+        (Form::Integer | Form::Count, Wire::Varint(number)) => number.cast_signed().into(),
+        (Form::Bool | Form::Flag, Wire::Varint(number)) => (*number != 0).into(),
         (Form::Time, Wire::Bytes(bytes)) => time(bytes, name, "%Y-%m-%dT%H:%M:%SZ")?,
         (Form::MicroTime, Wire::Bytes(bytes)) => time(bytes, name, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
         (Form::Json, Wire::Bytes(bytes)) => {
@@ -205,8 +210,31 @@ fn value(
         (Form::Message(table), Wire::Bytes(bytes)) => {
             Value::Object(message(bytes, table, depth + 1)?)
         }
+        (Form::Nested(table), Wire::Bytes(bytes)) => {
+            Value::Object(message(bytes, table(), depth + 1)?)
+        }
+        (Form::Either(table), Wire::Bytes(bytes)) => either(message(bytes, table, depth + 1)?),
+        (Form::Double, Wire::Fixed(bytes)) => double(bytes, name)?,
         _ => return Err(DecodeError::Value(name)),
     })
+}
+
+/// What Go writes as one of several types: the schema, or what there is in its place.
+fn either(mut fields: Map<String, Value>) -> Value {
+    let schema = fields.shift_remove("schema");
+    let mut others = fields.into_iter().map(|(_, other)| other);
+    schema.or_else(|| others.next()).unwrap_or_default()
+}
+
+/// A number, whole if it is.
+fn double(bytes: &[u8], name: &'static str) -> Result<Value, DecodeError> {
+    let bytes = bytes.try_into().map_err(|_| DecodeError::Value(name))?;
+    let number = f64::from_le_bytes(bytes);
+    let whole = number.to_string().parse::<i64>().map(Value::from);
+    whole
+        .ok()
+        .or_else(|| serde_json::Number::from_f64(number).map(Value::Number))
+        .ok_or(DecodeError::Value(name))
 }
 
 fn time(bytes: &[u8], name: &'static str, format: &str) -> Result<Value, DecodeError> {
@@ -237,8 +265,8 @@ struct Reader<'a>(&'a [u8]);
 enum Wire<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Fixed-width numbers, which none of the kinds has.
-    Fixed,
+    /// A number of fixed width.
+    Fixed(&'a [u8]),
 }
 
 impl<'a> Reader<'a> {
@@ -249,12 +277,12 @@ impl<'a> Reader<'a> {
         let tag = self.varint()?;
         let wire = match tag & 7 {
             0 => Wire::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Wire::Fixed)?,
+            1 => self.take(8).map(Wire::Fixed)?,
             2 => {
                 let length = usize::try_from(self.varint()?).map_err(|_| DecodeError::Truncated)?;
                 Wire::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Wire::Fixed)?,
+            5 => self.take(4).map(Wire::Fixed)?,
             _ => return Err(DecodeError::Value("a field of unknown wire type")),
         };
         Ok(Some((tag >> 3, wire)))
@@ -287,5 +315,5 @@ impl<'a> Reader<'a> {
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The deepest of the kinds has five levels.
-const MOST_DEPTH: usize = 16;
+/// Definitions are as deep as their schemas; fifty levels are a hundred of JSON.
+const MOST_DEPTH: usize = 50;
