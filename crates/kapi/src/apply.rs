@@ -132,6 +132,9 @@ pub fn apply(
     let mut result = keep_reset(live, pruned, options, shape);
     managers::tidy(&mut result);
     managers.store(&mut result);
+    if options.manager == KUBECTL {
+        renew_last_applied(&mut result, applied);
+    }
     Ok(settle(live, result))
 }
 
@@ -283,6 +286,10 @@ fn keep_reset(
             );
             result
         }
+        (Some("status"), Some(live)) if shape.is_built_in() => {
+            replace_field(&mut result, "spec", live.get("spec"));
+            result
+        }
         (Some("status"), Some(live)) => {
             let mut kept = live.clone();
             replace_field(&mut kept, "status", result.get("status"));
@@ -354,7 +361,7 @@ fn may_migrate(
     let annotation = live
         .and_then(|live| live.pointer(LAST_APPLIED))
         .and_then(Value::as_str);
-    let (Some(text), "kubectl") = (annotation, options.manager) else {
+    let (Some(text), KUBECTL) = (annotation, options.manager) else {
         return false;
     };
     let Ok(configuration) = serde_json::from_str::<Value>(text) else {
@@ -364,6 +371,50 @@ fn may_migrate(
     conflicts
         .iter()
         .all(|(_, set)| set.difference(&own).is_empty())
+}
+
+/// What client-side apply left behind says what was applied last, or a later one would take fields away that it does not
+/// know of. Nobody owns it. One that does not fit any more goes.
+fn renew_last_applied(result: &mut Value, applied: &Value) {
+    let is_there = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty());
+    if !result.pointer(LAST_APPLIED).is_some_and(is_there) {
+        return;
+    }
+    let mut configuration = applied.clone();
+    let annotations = |object: &mut Value| -> Option<Map<String, Value>> {
+        let annotations = object
+            .pointer_mut("/metadata/annotations")?
+            .as_object_mut()?;
+        Some(std::mem::take(annotations))
+    };
+    if let Some(mut others) = annotations(&mut configuration) {
+        others.shift_remove(LAST_APPLIED_NAME);
+        if !others.is_empty() {
+            configuration["metadata"]["annotations"] = Value::Object(others);
+        } else if let Some(metadata) = configuration["metadata"].as_object_mut() {
+            metadata.shift_remove("annotations");
+        }
+    }
+    let text = as_go_writes(&canonical(&configuration));
+    let Some(mut all) = annotations(result) else {
+        return;
+    };
+    all.insert(LAST_APPLIED_NAME.to_owned(), text.into());
+    let size = |(name, text): (&String, &Value)| name.len() + text.as_str().map_or(0, str::len);
+    if all.iter().map(size).sum::<usize>() > ANNOTATIONS_MAX {
+        all.shift_remove(LAST_APPLIED_NAME);
+    }
+    result["metadata"]["annotations"] = Value::Object(all);
+}
+
+/// JSON with the escapes and the end of line of Go's encoder.
+fn as_go_writes(json: &str) -> String {
+    let escaped = [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026")]
+        .into_iter()
+        .fold(json.to_owned(), |text, (sign, escape)| {
+            text.replace(sign, escape)
+        });
+    escaped + "\n"
 }
 
 fn listed(conflicts: &[(Identity, Set)]) -> Vec<Conflict> {
@@ -430,5 +481,10 @@ fn path(names: &[&str]) -> Vec<Element> {
 
 /// The owner of what was there before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// The manager whose configurations are also kept in an annotation.
+const KUBECTL: &str = "kubectl";
+const LAST_APPLIED_NAME: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// What annotations have at most, in bytes.
+pub(crate) const ANNOTATIONS_MAX: usize = 256 << 10;
 const LAST_APPLIED: &str =
     "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";

@@ -205,6 +205,22 @@ impl Failure {
         )
     }
 
+    /// An answer in a form in which there is none.
+    pub fn not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json";
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// A request in the name of somebody else.
+    pub fn impersonation(header: &str, name: &str) -> Self {
+        let message = format!(
+            "users \"{name}\" is forbidden: this server impersonates nobody: it has one user, who may do everything; leave out the header {header} (of kubectl: --as, --as-group, --as-uid)"
+        );
+        let mut failure = Self::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        failure.details = Some(Box::new(json!({"name": name, "kind": "users"})));
+        failure
+    }
+
     /// A request whose body does not come.
     pub fn timeout(after: std::time::Duration) -> Self {
         let message = format!(

@@ -15,6 +15,10 @@
 //! - `authorization.k8s.io/v1` selfsubjectaccessreviews, `authentication.k8s.io/v1` selfsubjectreviews
 //! - `/version`, `/healthz`, `/livez`, `/readyz`, discovery (legacy and aggregated), `/openapi/v3`
 //!
+//! Answers are JSON; requests are JSON, YAML, or protobuf. There is one user, who may do everything, so requests in the name
+//! of somebody else (`Impersonate-User`) are refused. The bounds are those of Kubernetes: 3 MiB of a request, 1.5 MiB of
+//! an object, 1 MiB of what a ConfigMap or Secret holds, 256 KiB of annotations, 10,000 operations of a JSON patch.
+//!
 //! Everything else answers 404 as a Kubernetes without that resource does.
 
 pub mod apply;

@@ -31,6 +31,9 @@ pub enum PatchError {
     /// An index is outside of its list: 422.
     #[error("unable to access invalid index: {0}: invalid index referenced")]
     Index(String),
+    /// More operations than one patch may have: 413.
+    #[error("The allowed maximum operations in a JSON patch is {OPERATIONS}, got {0}")]
+    TooMany(usize),
     /// The operations copy more than a request may hold: 413.
     #[error("the copies of the patch are larger than {COPIES} bytes")]
     Copies,
@@ -52,6 +55,9 @@ pub fn json(object: &Value, operations: &Value) -> Result<Value, PatchError> {
     let operations = operations
         .as_array()
         .ok_or_else(|| PatchError::Malformed("not a list of operations".to_owned()))?;
+    if operations.len() > OPERATIONS {
+        return Err(PatchError::TooMany(operations.len()));
+    }
     let mut result = object.clone();
     let mut copied = 0;
     for operation in operations {
@@ -145,6 +151,11 @@ fn shallow(path: &str, extent: &Extent) -> Result<(), PatchError> {
         )));
     }
     Ok(())
+}
+
+/// Whether a value is deeper than what could be read again.
+pub(crate) fn too_deep(value: &Value) -> bool {
+    Extent::of(value).depth > DEEPEST
 }
 
 fn steps(path: &str) -> usize {
@@ -326,8 +337,11 @@ fn missing(operation: &'static str, what: &'static str, path: &str) -> PatchErro
 
 pub(crate) type Fields = Map<String, Value>;
 
+/// As many as Kubernetes takes.
+const OPERATIONS: usize = 10_000;
+
 /// Kubernetes' `JSONPatchMaxCopyBytes`.
 const COPIES: usize = 3 * 1024 * 1024;
 
 /// As deep as bodies are read.
-const DEEPEST: usize = 127;
+pub(crate) const DEEPEST: usize = 127;

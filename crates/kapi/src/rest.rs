@@ -4,6 +4,7 @@
 
 pub(crate) mod body;
 pub(crate) mod check;
+pub(crate) mod deadline;
 pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod listing;
@@ -59,6 +60,7 @@ pub(crate) async fn handle(State(live): State<Arc<Live>>, request: Request) -> R
 
 async fn route(live: &Live, request: Request) -> Result<Response> {
     let api = live.now();
+    nobody_else(&request)?;
     let path = request.uri().path().trim_matches('/').to_owned();
     let parts: Vec<&str> = path.split('/').collect();
     if matches!(
@@ -90,6 +92,17 @@ async fn route(live: &Live, request: Request) -> Result<Response> {
     Ok(response)
 }
 
+/// Whoever may impersonate expects to have no more rights than the other one has: there are no fewer here, so that is
+/// refused.
+fn nobody_else(request: &Request) -> Result<()> {
+    let headers = request.headers().iter();
+    let mut asked = headers.filter(|(name, _)| name.as_str().starts_with("impersonate-"));
+    asked.next().map_or(Ok(()), |(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        Err(Failure::impersonation(name.as_str(), &value))
+    })
+}
+
 /// The definitions that are part of this program are not for clients to change.
 fn guard(api: &Api, resource: &Resource, definition: &str) -> Result<()> {
     if !api.registry.owns(definition) {
@@ -104,7 +117,11 @@ fn guard(api: &Api, resource: &Resource, definition: &str) -> Result<()> {
 
 async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Response> {
     let method = request.method().clone();
-    let view = View::of(request.headers());
+    let view = View::of(request.headers())?;
+    call.check_manager(&method)?;
+    if !call.flag("watch") {
+        deadline::check(call.query("timeout"))?;
+    }
     if let (Some(Sub::Scale), Some(scale)) = (call.sub, &call.resource(&api).scale) {
         let scaling = Scaling {
             api: &api,

@@ -125,6 +125,11 @@ impl Schema {
         !self.status_in_main && self.root.properties.contains_key("status")
     }
 
+    /// Whether the kind is part of Kubernetes.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.built_in
+    }
+
     /// The fields of a built-in kind that are structs, and so are never absent.
     pub(crate) fn structs(&self) -> impl Iterator<Item = &str> {
         let fields = self.root.properties.iter().filter(|(name, field)| {

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use crate::{
     failure::{Failure, Result},
     registry::Resource,
+    rest::check::{label_value, qualified},
     store::Object,
 };
 
@@ -88,68 +89,206 @@ impl FieldRule {
 }
 
 fn parse_labels(text: &str) -> Result<Vec<LabelRule>> {
-    split_outside_parentheses(text)
-        .into_iter()
-        .map(str::trim)
-        .filter(|rule| !rule.is_empty())
-        .map(|rule| {
-            label_rule(rule).ok_or_else(|| {
-                Failure::bad_request(format!(
-                    "unable to parse requirement of label selector: {rule:?}"
-                ))
-            })
-        })
-        .collect()
-}
-
-fn label_rule(rule: &str) -> Option<LabelRule> {
-    let key = |text: &str| {
-        let text = text.trim();
-        let legal = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        (!text.is_empty() && text.chars().all(legal)).then(|| text.to_owned())
+    let mut tokens = Tokens::of(text);
+    let mut rules = Vec::new();
+    let parsed = loop {
+        match tokens.next() {
+            None if rules.is_empty() => break Ok(()),
+            Some(token) if token.is_word() || token == Token::Not => {}
+            other => break Err(unexpected(other, "!, identifier, or 'end of string'")),
+        }
+        tokens.back();
+        match tokens.rule() {
+            Ok(rule) => rules.push(rule),
+            Err(why) => break Err(format!("unable to parse requirement: {why}")),
+        }
+        match tokens.next() {
+            None => break Ok(()),
+            Some(Token::Comma) => {}
+            other => break Err(unexpected(other, "',' or 'end of string'")),
+        }
     };
-    if let Some(rest) = rule.strip_prefix('!') {
-        return Some(LabelRule::Absent(key(rest)?));
-    }
-    if let Some((name, values)) = rule.split_once('(') {
-        let values = values.strip_suffix(')')?;
-        let values = values.split(',').map(|v| v.trim().to_owned()).collect();
-        let name = name.trim();
-        if let Some(name) = name.strip_suffix(" notin") {
-            return Some(LabelRule::NotIn(key(name)?, values));
-        }
-        return Some(LabelRule::In(key(name.strip_suffix(" in")?)?, values));
-    }
-    if let Some((name, value)) = rule.split_once("!=") {
-        return Some(LabelRule::NotIn(key(name)?, vec![value.trim().to_owned()]));
-    }
-    if let Some((name, value)) = rule.split_once("==").or_else(|| rule.split_once('=')) {
-        return Some(LabelRule::In(key(name)?, vec![value.trim().to_owned()]));
-    }
-    for (sign, than) in [('>', Ordering::Greater), ('<', Ordering::Less)] {
-        if let Some((name, bound)) = rule.split_once(sign) {
-            return Some(LabelRule::Beyond(
-                key(name)?,
-                bound.trim().parse().ok()?,
-                than,
-            ));
-        }
-    }
-    Some(LabelRule::Exists(key(rule)?))
+    parsed.map(|()| rules).map_err(Failure::bad_request)
 }
 
-fn split_outside_parentheses(text: &str) -> Vec<&str> {
-    let mut depth = 0_u32;
-    text.split(move |c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
-    .collect()
+/// A part of a label selector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'a> {
+    /// A key or a value, or an operator that is a word.
+    Word(&'a str),
+    Open,
+    Close,
+    Comma,
+    Not,
+    Equal,
+    Unequal,
+    Greater,
+    Less,
 }
+
+impl Token<'_> {
+    fn is_word(self) -> bool {
+        matches!(self, Self::Word(_))
+    }
+}
+
+/// The parts of a label selector, by the grammar of Kubernetes.
+///
+/// # Source
+/// `apimachinery/pkg/labels/selector.go`, 1.34.
+struct Tokens<'a> {
+    all: Vec<Token<'a>>,
+    at: usize,
+}
+
+impl<'a> Tokens<'a> {
+    fn of(mut text: &'a str) -> Self {
+        let special = |c: char| "=!(),<>".contains(c);
+        let space = |c: char| " \t\r\n".contains(c);
+        let mut all = Vec::new();
+        loop {
+            text = text.trim_start_matches(space);
+            if text.is_empty() {
+                return Self { all, at: 0 };
+            }
+            let sign = SIGNS.iter().find(|(sign, _)| text.starts_with(sign));
+            let (token, length) = sign.map_or_else(
+                || {
+                    let end = text.find(|c| special(c) || space(c)).unwrap_or(text.len());
+                    (Token::Word(text.get(..end).unwrap_or_default()), end)
+                },
+                |(sign, token)| (*token, sign.len()),
+            );
+            all.push(token);
+            text = text.get(length..).unwrap_or_default();
+        }
+    }
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        let token = self.all.get(self.at).copied();
+        self.at += 1;
+        token
+    }
+
+    fn back(&mut self) {
+        self.at -= 1;
+    }
+
+    fn peek(&self) -> Option<Token<'a>> {
+        self.all.get(self.at).copied()
+    }
+
+    fn at_end_of_rule(&self) -> bool {
+        matches!(self.peek(), None | Some(Token::Comma))
+    }
+
+    fn rule(&mut self) -> Result<LabelRule, String> {
+        let mut token = self.next();
+        let absent = token == Some(Token::Not);
+        if absent {
+            token = self.next();
+        }
+        let Some(Token::Word(key)) = token else {
+            return Err(unexpected(token, "identifier"));
+        };
+        if !qualified(key) {
+            return Err(format!("{key:?} is no key of a label"));
+        }
+        let key = key.to_owned();
+        if absent {
+            return Ok(LabelRule::Absent(key));
+        }
+        if self.at_end_of_rule() {
+            return Ok(LabelRule::Exists(key));
+        }
+        match self.next() {
+            Some(Token::Word("in")) => Ok(LabelRule::In(key, self.values()?)),
+            Some(Token::Word("notin")) => Ok(LabelRule::NotIn(key, self.values()?)),
+            Some(Token::Equal) => Ok(LabelRule::In(key, vec![self.value()?])),
+            Some(Token::Unequal) => Ok(LabelRule::NotIn(key, vec![self.value()?])),
+            Some(sign @ (Token::Greater | Token::Less)) => {
+                let than = match sign {
+                    Token::Greater => Ordering::Greater,
+                    _ => Ordering::Less,
+                };
+                let bound = self.value()?;
+                let bound = bound
+                    .parse()
+                    .map_err(|_| format!("{bound:?} is no whole number"))?;
+                Ok(LabelRule::Beyond(key, bound, than))
+            }
+            other => Err(unexpected(other, "in, notin, =, ==, !=, >, <")),
+        }
+    }
+
+    /// One value, which may be empty.
+    fn value(&mut self) -> Result<String, String> {
+        if self.at_end_of_rule() {
+            return Ok(String::new());
+        }
+        match self.next() {
+            Some(Token::Word(value)) => legal(value),
+            other => Err(unexpected(other, "identifier")),
+        }
+    }
+
+    /// Values in parentheses, any of which may be empty.
+    fn values(&mut self) -> Result<Vec<String>, String> {
+        let open = self.next();
+        if open != Some(Token::Open) {
+            return Err(unexpected(open, "'('"));
+        }
+        let mut values = Vec::new();
+        loop {
+            let mut token = self.next();
+            let mut value = String::new();
+            if let Some(Token::Word(word)) = token {
+                value = legal(word)?;
+                token = self.next();
+            }
+            values.push(value);
+            match token {
+                Some(Token::Comma) => {}
+                Some(Token::Close) => return Ok(values),
+                other => return Err(unexpected(other, "',' or ')'")),
+            }
+        }
+    }
+}
+
+fn legal(value: &str) -> Result<String, String> {
+    if label_value(value) {
+        return Ok(value.to_owned());
+    }
+    Err(format!("{value:?} is no value of a label"))
+}
+
+fn unexpected(token: Option<Token<'_>>, expected: &str) -> String {
+    let found = match token {
+        None => "",
+        Some(Token::Word(word)) => word,
+        Some(token) => {
+            let mut signs = SIGNS.iter();
+            signs
+                .find(|(_, other)| *other == token)
+                .map_or("", |(sign, _)| sign)
+        }
+    };
+    format!("found '{found}', expected: {expected}")
+}
+
+/// The longer ones first.
+const SIGNS: [(&str, Token<'static>); 9] = [
+    ("==", Token::Equal),
+    ("!=", Token::Unequal),
+    ("=", Token::Equal),
+    ("!", Token::Not),
+    ("(", Token::Open),
+    (")", Token::Close),
+    (",", Token::Comma),
+    (">", Token::Greater),
+    ("<", Token::Less),
+];
 
 fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<FieldRule>> {
     text.split(',')
@@ -187,23 +326,32 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<FieldRule>> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{LabelRule, label_rule, parse_labels, split_outside_parentheses};
+    use super::*;
 
     proptest! {
         /// Any text is rules or is refused, and no rule is lost: each part between commas is one.
         #[test]
         fn any_label_selector_is_read_or_refused(text in selector()) {
-            let parts = split_outside_parentheses(&text);
-            let parts = parts.iter().filter(|part| !part.trim().is_empty());
+            let mut depth = 0;
+            let mut commas = 0;
+            for sign in text.chars() {
+                match sign {
+                    '(' => depth += 1,
+                    ')' => depth -= 1,
+                    ',' if depth == 0 => commas += 1,
+                    _ => {}
+                }
+            }
             if let Ok(rules) = parse_labels(&text) {
-                prop_assert_eq!(rules.len(), parts.count());
+                let empty = text.trim().is_empty();
+                prop_assert_eq!(rules.len(), if empty { 0 } else { commas + 1 });
             }
         }
 
         /// What a rule names is a key: nothing of the operators or the values is left in it.
         #[test]
         fn keys_are_keys(text in selector()) {
-            if let Some(rule) = label_rule(&text) {
+            for rule in parse_labels(&text).unwrap_or_default() {
                 let (LabelRule::In(key, _)
                 | LabelRule::NotIn(key, _)
                 | LabelRule::Exists(key)
@@ -225,5 +373,59 @@ mod tests {
             1 => ".{0,3}",
         ];
         proptest::collection::vec(word, 0..12).prop_map(|words| words.concat())
+    }
+
+    #[test]
+    fn label_selectors_are_those_of_kubernetes() {
+        for good in [
+            "",
+            "a",
+            "!a",
+            "a=b",
+            "a==b",
+            "a!=b",
+            "a=",
+            "a in (b)",
+            "a in (b,c)",
+            "a in ()",
+            "a in (,b,)",
+            "a notin (b),c",
+            " a = b , ! c ",
+            "in=in",
+            "in in (in)",
+            "a>1",
+            "a<1",
+            "example.com/a",
+        ] {
+            assert!(parse_labels(good).is_ok(), "{good}");
+        }
+        for bad in [
+            ",",
+            "a,",
+            ",a",
+            "a,,b",
+            "a b",
+            "a=b c",
+            "a in b",
+            "a in (b",
+            "a in (b c)",
+            "a in",
+            "=b",
+            "!",
+            "!!a",
+            "a!",
+            "(a)",
+            "a=b=c",
+            "a>x",
+            "a>-1",
+            "a=not valid",
+            "a=_b",
+            "Example.COM/a=b",
+            "a/b/c",
+            "a=b)",
+            "a ~ b",
+        ] {
+            assert!(parse_labels(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A step is `VERB PATH: BODY`. A path begins with a resource, which stands for where it is served in the scenario's own
 //! namespace, or with a slash. `{rv:N}`, `{uid:N}` and `{continue:N}` are of the answer to step N, from 0; `NS` is the
-//! namespace. What controllers do in their own time is waited for: `gone PATH`, and `until PATH: PART OF THE BODY`. `forget
+//! namespace, `{long:N}` so many letters. What controllers do in their own time is waited for: `gone PATH`, and `until PATH: PART OF THE BODY`. `forget
 //! PATH` drives the past out of the server until the path is too old for it, `bookmark PATH` waits for
 //! a bookmark, and writes the object `a` there meanwhile.
 
@@ -265,6 +265,9 @@ fn filled(text: &str, namespace: &str, answers: &[Answer]) -> String {
             .unwrap_or_default()
             .to_owned()
     });
+    let text = LONG.replace_all(&text, |found: &regex::Captures<'_>| {
+        "x".repeat(found[1].parse().unwrap_or_default())
+    });
     text.into_owned()
 }
 
@@ -304,6 +307,7 @@ pub(crate) async fn send(client: &Client, verb: &str, path: &str, body: &Value) 
         ),
         "yaml" => ("POST", "application/yaml", "application/json"),
         "plain" => ("POST", "text/plain", "application/json"),
+        "html" => ("GET", "", "text/html"),
         "table" => ("GET", "", "application/json;as=Table;v=v1;g=meta.k8s.io"),
         "partial" => (
             "GET",
@@ -380,6 +384,8 @@ pub(crate) fn suffix() -> String {
 
 static REFERENCE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\{(rv|uid|continue):(\d+)\}"));
 
+static LONG: LazyLock<Regex> = LazyLock::new(|| pattern(r"\{long:(\d+)\}"));
+
 #[expect(clippy::expect_used, reason = "a constant that is tried by every run")]
 pub(crate) fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a valid pattern")
@@ -388,10 +394,11 @@ pub(crate) fn pattern(text: &str) -> Regex {
 /// How long controllers are waited for: they take some tenths of a second on a machine at rest.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     include_str!("../scenarios/basics.yaml"),
     include_str!("../scenarios/kinds.yaml"),
     include_str!("../scenarios/apply.yaml"),
+    include_str!("../scenarios/guards.yaml"),
     include_str!("../scenarios/lifecycle.yaml"),
     // Last: what controllers do to a namespace waits for kinds that come and go.
     include_str!("../scenarios/scale.yaml"),

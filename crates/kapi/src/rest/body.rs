@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     failure::{Failure, Result},
-    pipeline,
+    patch, pipeline,
 };
 
 /// Reads the whole body; empty if there is none.
@@ -59,7 +59,7 @@ pub(crate) async fn object(request: Request) -> Result<Body> {
 
 pub(crate) fn decode(media: &str, bytes: &[u8]) -> Result<Body> {
     let body = match media {
-        "application/vnd.kubernetes.protobuf" => pipeline::protobuf(bytes)?.into(),
+        "application/vnd.kubernetes.protobuf" => shallow(pipeline::protobuf(bytes)?.into())?,
         "application/yaml" => yaml(bytes)?,
         "application/json" | "" => json(bytes).map_err(|error| {
             Failure::bad_request(format!("the body is not valid JSON: {error}"))
@@ -96,6 +96,18 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Body> {
     serde_saphyr::from_str(text)
         .map(Value::into)
         .map_err(|error| Failure::bad_request(format!("the body is not valid YAML: {error}")))
+        .and_then(shallow)
+}
+
+/// Refuses what the store could not read again. JSON that deep is not even read.
+fn shallow(body: Body) -> Result<Body> {
+    if !patch::too_deep(&body.value) {
+        return Ok(body);
+    }
+    Err(Failure::bad_request(format!(
+        "the body is nested more than {} levels deep",
+        patch::DEEPEST
+    )))
 }
 
 impl From<Value> for Body {

@@ -11,6 +11,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::request::{Call, FieldValidation};
 use crate::{
+    apply::ANNOTATIONS_MAX,
     definitions, events,
     failure::{Cause, Failure, Result},
     pipeline::{self, Operation},
@@ -274,20 +275,11 @@ pub(crate) fn check_name(resource: &Resource, name: &str) -> Result<()> {
     }
     let label = resource.form == Form::Namespace;
     let most = if label { 63 } else { 253 };
-    let part = |part: &str| {
-        let edge =
-            |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-        edge(part.chars().next())
-            && edge(part.chars().last())
-            && part
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-    };
     let legal = name.len() <= most
         && if label {
-            part(name)
+            domain_label(name)
         } else {
-            name.split('.').all(part)
+            name.split('.').all(domain_label)
         };
     if legal {
         return Ok(());
@@ -320,7 +312,12 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
             Some(Value::Object(entries)) => {
                 for (name, value) in entries {
                     let field = format!("metadata.{map}");
-                    if !qualified(name) {
+                    // Only there does case not matter.
+                    let checked = match map {
+                        "annotations" => name.to_ascii_lowercase(),
+                        _ => name.clone(),
+                    };
+                    if !qualified(&checked) {
                         wrong(
                             field.clone(),
                             &format!(
@@ -353,8 +350,17 @@ fn metadata_causes(value: &Value) -> Vec<Cause> {
             );
         }
     }
+    causes.extend(annotations_size(value));
     causes.extend(owner_causes(value));
     causes
+}
+
+/// All annotations together, keys and values.
+fn annotations_size(value: &Value) -> Option<Cause> {
+    let annotations = value["metadata"]["annotations"].as_object()?;
+    let size = |(name, text): (&String, &Value)| name.len() + text.as_str().map_or(0, str::len);
+    let sum: usize = annotations.iter().map(size).sum();
+    (sum > ANNOTATIONS_MAX).then(|| kinds::too_long("metadata.annotations", ANNOTATIONS_MAX))
 }
 
 /// What the owners of an object must be: whole, no Events, and one of them in control.
@@ -389,20 +395,26 @@ fn owner_causes(value: &Value) -> Vec<Cause> {
 }
 
 /// A name as of labels and annotations: `name` or `domain/name`.
-fn qualified(text: &str) -> bool {
+pub(crate) fn qualified(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, text),
     };
-    let domain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
     !name.is_empty()
         && label_value(name)
-        && prefix.is_none_or(|prefix| {
-            !prefix.is_empty() && prefix.len() <= 253 && prefix.chars().all(domain)
-        })
+        && prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(domain_label))
 }
 
-fn label_value(text: &str) -> bool {
+/// A part of a domain: lower case letters, digits and inner dashes.
+fn domain_label(part: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let edge = |c: Option<char>| c.is_some_and(plain);
+    edge(part.chars().next())
+        && edge(part.chars().last())
+        && part.chars().all(|c| plain(c) || c == '-')
+}
+
+pub(crate) fn label_value(text: &str) -> bool {
     let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
     text.len() <= 63
         && edge(text.chars().next())

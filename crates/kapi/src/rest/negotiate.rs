@@ -21,26 +21,45 @@ pub(crate) enum View {
 }
 
 impl View {
-    pub fn of(headers: &HeaderMap) -> Self {
+    /// The first form that a client accepts and that there is.
+    pub fn of(headers: &HeaderMap) -> Result<Self> {
         let accept = headers
             .get(header::ACCEPT)
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
-        for choice in accept.split(',') {
-            let has = |wanted: &str| choice.split(';').any(|part| part.trim() == wanted);
-            let json = choice.trim().starts_with("application/json");
-            if !json {
-                continue;
-            }
-            if has("as=Table") && has("v=v1") {
-                return Self::Table;
-            }
-            if has("as=PartialObjectMetadata") || has("as=PartialObjectMetadataList") {
-                return Self::Metadata;
-            }
-            return Self::Plain;
+        if accept.trim().is_empty() {
+            return Ok(Self::Plain);
         }
-        Self::Plain
+        let mut forms = accept.split(',').filter_map(form);
+        forms.next().ok_or_else(Failure::not_acceptable)
+    }
+}
+
+/// The form that one choice asks for, if there is such a form.
+fn form(choice: &str) -> Option<View> {
+    let mut parts = choice.split(';').map(str::trim);
+    let media = parts.next()?.to_ascii_lowercase();
+    if !["application/json", "application/*", "*/*"].contains(&media.as_str()) {
+        return None;
+    }
+    let (mut kind, mut group, mut version) = ("", "", "");
+    for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+        match name {
+            "as" => kind = value,
+            "g" => group = value,
+            "v" => version = value,
+            "stream" if !["", "watch"].contains(&value) => return None,
+            "sv" if !value.is_empty() => return None,
+            _ => {}
+        }
+    }
+    match (kind, group, version) {
+        ("", "", "") => Some(View::Plain),
+        ("Table", "meta.k8s.io", "v1") => Some(View::Table),
+        ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
+            Some(View::Metadata)
+        }
+        _ => None,
     }
 }
 

@@ -144,6 +144,42 @@ impl Call {
         matches!(self.query(name), Some("true" | "1" | "True"))
     }
 
+    /// Refuses the name of a field manager that nobody could store or read.
+    ///
+    /// # Source
+    /// Kubernetes `apimachinery/pkg/apis/meta/v1/validation/validation.go`, 1.34.
+    pub fn check_manager(&self, method: &Method) -> Result<()> {
+        if ![Method::POST, Method::PUT, Method::PATCH].contains(method) {
+            return Ok(());
+        }
+        let given = self.query("fieldManager").unwrap_or_default();
+        let cause = |reason: &str, message: String| Cause {
+            reason: reason.into(),
+            message,
+            field: "fieldManager".into(),
+        };
+        let mut causes = Vec::new();
+        if given.len() > MANAGER_MAX {
+            let rule = format!("Too long: may not be more than {MANAGER_MAX} bytes");
+            causes.push(cause("FieldValueTooLong", rule));
+        }
+        let unprintable = given.char_indices().filter(|(_, c)| !printable(*c));
+        causes.extend(unprintable.map(|(at, c)| {
+            let rule = format!(
+                "invalid character U+{:04X} (at position {at})",
+                u32::from(c)
+            );
+            cause(
+                "FieldValueInvalid",
+                format!("Invalid value: {given:?}: {rule}"),
+            )
+        }));
+        match causes.as_slice() {
+            [] => Ok(()),
+            causes => Err(Failure::invalid_options(self.options, causes)),
+        }
+    }
+
     pub fn dry_run(&self) -> Result<bool> {
         dry_run(self.query("dryRun"), self.options)
     }
@@ -206,7 +242,9 @@ pub(crate) fn dry_run(value: Option<&str>, options: &str) -> Result<bool> {
 fn manager(query: &HashMap<String, String>, request: &Request) -> String {
     let agent = || {
         let agent = request.headers().get(header::USER_AGENT)?.to_str().ok()?;
-        agent.split('/').next().map(str::to_owned)
+        let program = agent.split('/').next()?;
+        let program = program.chars().filter(|c| printable(*c));
+        Some(program.take(MANAGER_MAX).collect::<String>())
     };
     query
         .get("fieldManager")
@@ -216,3 +254,11 @@ fn manager(query: &HashMap<String, String>, request: &Request) -> String {
         .filter(|manager| !manager.is_empty())
         .unwrap_or_else(|| "unknown".into())
 }
+
+/// Whether a character can be seen, or is a space: what Rust would write as it stands, and the quotes, which it would not.
+fn printable(c: char) -> bool {
+    matches!(c, ' ' | '\'' | '"' | '\\') || (!c.is_whitespace() && c.escape_debug().len() == 1)
+}
+
+/// What the name of a field manager has at most, in bytes.
+const MANAGER_MAX: usize = 128;

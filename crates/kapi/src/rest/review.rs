@@ -7,7 +7,7 @@ use axum::{extract::Request, response::Response};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Api, body, json_response, request::Identity};
+use super::{Api, body, json_response, negotiate::View, request::Identity};
 use crate::failure::{Cause, Failure, Result};
 
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +54,7 @@ pub(crate) async fn answer(api: &Api, review: Review, request: Request) -> Resul
         .get::<Identity>()
         .cloned()
         .unwrap_or_default();
+    View::of(request.headers())?;
     let mut value = body::object(request).await?.value;
     if let Review::Access = review {
         one_question(&value["spec"])?;

@@ -398,18 +398,20 @@ fn settle(
 }
 
 fn keep(call: &Call, resource: &Resource, old: &Value, new: &mut Value) {
-    if call.sub == Some(Sub::Status) {
+    if call.sub == Some(Sub::Status) && resource.form != Form::Custom {
+        // Of the built-in kinds only the spec is somebody else's.
+        set(new, "spec", old.get("spec").cloned());
+    } else if call.sub == Some(Sub::Status) {
         let status = new.get("status").cloned();
         let managed = new["metadata"].get("managedFields").cloned();
         *new = old.clone();
         set(new, "status", status);
         set(&mut new["metadata"], "managedFields", managed);
     } else if call.sub == Some(Sub::Finalize) {
-        let finalizers = new["spec"]["finalizers"].clone();
-        let managed = new["metadata"].get("managedFields").cloned();
-        *new = old.clone();
-        new["spec"] = json!({"finalizers": finalizers});
-        set(&mut new["metadata"], "managedFields", managed);
+        set(new, "status", old.get("status").cloned());
+        if !new["spec"].is_object() {
+            new["spec"] = json!({});
+        }
     } else if resource.status {
         set(new, "status", old.get("status").cloned());
         if resource.form == Form::Namespace {

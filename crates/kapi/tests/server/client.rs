@@ -38,7 +38,11 @@ impl Api {
         Self(reopen(directory).await.unwrap().router())
     }
 
-    async fn respond(&self, request: request::Builder, body: Body) -> (StatusCode, Value) {
+    pub(crate) async fn respond(
+        &self,
+        request: request::Builder,
+        body: Body,
+    ) -> (StatusCode, Value) {
         let request = request.body(body).unwrap();
         let response = self.0.clone().oneshot(request).await.unwrap();
         let status = response.status();

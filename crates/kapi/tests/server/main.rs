@@ -5,4 +5,5 @@
 mod client;
 mod definitions;
 mod durable;
+mod guards;
 mod objects;

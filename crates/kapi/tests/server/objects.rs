@@ -411,9 +411,12 @@ async fn tables_also_in_watches() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_too_large_is_refused() {
     let api = Api::new().await;
-    let mut large = map("large");
-    large["data"]["a"] = json!("x".repeat(1_600_000));
-    let (code, status) = api.post(MAPS, large).await;
+    let large = json!({
+        "metadata": {"name": "large"}, "involvedObject": {"namespace": "default"},
+        "message": "x".repeat(1_600_000),
+    });
+    let events = MAPS.replace("configmaps", "events");
+    let (code, status) = api.post(&events, large).await;
     assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE);
     let message = status["message"].as_str().unwrap();
     assert!(

@@ -19,9 +19,13 @@ pub(super) fn causes(resource: &Resource, value: &Value, old: Option<&Value>) ->
     }
     let mut causes = finalizers(value);
     match resource.kind.as_str() {
-        "ConfigMap" => causes.extend(keys(value)),
+        "ConfigMap" => {
+            causes.extend(keys(value));
+            causes.extend(size(value, "[]"));
+        }
         "Secret" => {
             causes.extend(keys(value));
+            causes.extend(size(value, "data"));
             causes.extend(secret(value));
         }
         "Lease" => causes.extend(lease(value)),
@@ -72,6 +76,24 @@ fn keys(value: &Value) -> Vec<Cause> {
         }
     }
     causes
+}
+
+/// The values of a ConfigMap or Secret together.
+fn size(value: &Value, field: &str) -> Option<Cause> {
+    let texts = |map: &str| {
+        let values = value[map].as_object().into_iter().flat_map(Map::values);
+        values.filter_map(Value::as_str).collect::<Vec<_>>()
+    };
+    let encoded = |text: &&str| STANDARD.decode(text).map_or(0, |bytes| bytes.len());
+    let plain = |text: &&str| text.len();
+    let data = texts("data");
+    let data: usize = if field == "data" {
+        data.iter().map(encoded).sum()
+    } else {
+        data.iter().map(plain).sum()
+    };
+    let binary: usize = texts("binaryData").iter().map(encoded).sum();
+    (data + binary > DATA_MAX).then(|| too_long(field, DATA_MAX))
 }
 
 /// What the type of a Secret promises.
@@ -239,6 +261,14 @@ fn required(field: &str) -> Cause {
     }
 }
 
+pub(super) fn too_long(field: &str, most: usize) -> Cause {
+    Cause {
+        reason: "FieldValueTooLong".into(),
+        message: format!("Too long: may not be more than {most} bytes"),
+        field: field.into(),
+    }
+}
+
 fn invalid(field: &str, rule: &str) -> Cause {
     Cause {
         reason: "FieldValueInvalid".into(),
@@ -246,6 +276,9 @@ fn invalid(field: &str, rule: &str) -> Cause {
         field: field.into(),
     }
 }
+
+/// What a ConfigMap or a Secret holds at most, in bytes.
+const DATA_MAX: usize = 1 << 20;
 
 /// Fields of an Event as they are stored, and as a refusal names them. The reason is checked twice.
 const FIXED: &[(&str, &str)] = &[
