@@ -34,7 +34,7 @@ pub enum PatchError {
     /// More operations than one patch may have: 413.
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS}, got {0}")]
     TooMany(usize),
-    /// The operations copy more than a request may hold: 413.
+    /// The operations copy more than a request may hold: 422.
     #[error("the copies of the patch are larger than {COPIES} bytes")]
     Copies,
     /// A strategic merge patch whose `$retainKeys` leave out what it changes: 422.

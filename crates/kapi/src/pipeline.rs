@@ -188,11 +188,10 @@ pub(crate) fn strategic_patch(resource: &Resource, old: &Value, changes: &Value)
 }
 
 fn patch_failure(error: &patch::PatchError) -> Failure {
-    use patch::PatchError::{Copies, Malformed, Retained, Strategic, TooMany};
+    use patch::PatchError::{Malformed, Retained, Strategic, TooMany};
     match error {
         TooMany(_) => Failure::too_large(format!("Request entity too large: {error}")),
         Malformed(_) => Failure::bad_request(error.to_string()),
-        Copies => Failure::too_large(error.to_string()),
         Strategic(_) => Failure::new(
             http::StatusCode::INTERNAL_SERVER_ERROR,
             "",

@@ -188,6 +188,10 @@ impl Schema {
     /// is not held against it.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, object, old);
+        if self.separate_status() && old.is_some_and(|old| old::same_but_status(old, object)) {
+            // Whoever writes the status cannot mend the rest.
+            errors.retain(|error| error.path.starts_with("status"));
+        }
         if !self.built_in {
             // Go's structs have no sets and no keyed lists.
             let twice = validate::twice(&self.root, object);

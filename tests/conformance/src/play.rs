@@ -403,4 +403,5 @@ const FILES: [&str; 7] = [
     // Last: what controllers do to a namespace waits for kinds that come and go.
     include_str!("../scenarios/scale.yaml"),
     include_str!("../scenarios/definitions.yaml"),
+    include_str!("../scenarios/rules.yaml"),
 ];

@@ -86,6 +86,9 @@ impl Wrong {
             Some("Forbidden") => "FieldValueForbidden",
             Some("Unsupported value") => "FieldValueNotSupported",
             Some("Duplicate value") => "FieldValueDuplicate",
+            Some("Too long") => "FieldValueTooLong",
+            Some("Too many") => "FieldValueTooMany",
+            _ if message.contains(" in body must be of type ") => "FieldValueTypeInvalid",
             _ => "FieldValueInvalid",
         };
         self.add(reason, format!("{place}.{field}"), message.to_owned());

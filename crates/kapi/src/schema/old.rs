@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::node::{ListType, Node};
 
@@ -18,12 +18,22 @@ pub(super) fn unchanged(path: &str, old: &Value, new: &Value) -> bool {
     let (Value::Object(before), Value::Object(after), true) = (old, new, path.is_empty()) else {
         return old == new;
     };
-    let rest = |name: &&String| *name != "metadata";
-    before.keys().filter(rest).count() == after.keys().filter(rest).count()
-        && after
+    same_but(before, after, &["metadata"])
+}
+
+/// Whether an update changes nothing but metadata and the status.
+pub(super) fn same_but_status(old: &Value, new: &Value) -> bool {
+    let objects = old.as_object().zip(new.as_object());
+    objects.is_some_and(|(old, new)| same_but(old, new, &["metadata", "status"]))
+}
+
+fn same_but(old: &Map<String, Value>, new: &Map<String, Value>, but: &[&str]) -> bool {
+    let rest = |name: &&String| !but.contains(&name.as_str());
+    old.keys().filter(rest).count() == new.keys().filter(rest).count()
+        && new
             .iter()
             .filter(|(name, _)| rest(name))
-            .all(|(name, value)| before.get(name) == Some(value))
+            .all(|(name, value)| old.get(name) == Some(value))
 }
 
 /// The stored items of a list, by what tells them apart. Nothing does in lists that are one value, nor in sets: a changed item

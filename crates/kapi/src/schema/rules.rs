@@ -52,6 +52,7 @@ pub(super) fn compile(schema: &Value, node: &Node, problems: &mut Vec<String>) -
     let mut reading = Reading {
         problems: Vec::new(),
         total: 0,
+        dearest: Vec::new(),
     };
     // A rule may be as deep as it is long, and the parser goes down with it.
     let rules = thread::scope(|scope| {
@@ -62,6 +63,15 @@ pub(super) fn compile(schema: &Value, node: &Node, problems: &mut Vec<String>) -
         reader.ok().and_then(|reader| reader.join().ok())
     });
     if reading.total > PER_DEFINITION {
+        // The four that cost most.
+        reading
+            .dearest
+            .sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        for (_, path) in reading.dearest.iter().take(4) {
+            reading.problems.push(format!(
+                "{path}: Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+            ));
+        }
         let factor = factor(reading.total, PER_DEFINITION);
         reading.problems.push(format!(
             "openAPIV3Schema: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
@@ -88,6 +98,8 @@ struct Reading {
     problems: Vec<String>,
     /// The cost of all rules, as often as each may run.
     total: u64,
+    /// Rules that cost more than a hundredth of what all may.
+    dearest: Vec<(u64, String)>,
 }
 
 /// Where in the schema rules are read.
@@ -331,6 +343,9 @@ impl Reading {
     fn afford(&mut self, cost: u64, times: u64, path: &str, what: &str) {
         let cost = cost.saturating_mul(times);
         self.total = self.total.saturating_add(cost);
+        if cost >= PER_DEFINITION / 100 {
+            self.dearest.push((cost, path.to_owned()));
+        }
         if cost > PER_RULE {
             let factor = factor(cost, PER_RULE);
             self.problems.push(format!(

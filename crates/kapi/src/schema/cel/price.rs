@@ -59,8 +59,6 @@ pub(super) fn characters(count: u64) -> u64 {
 pub(super) fn result(name: &str, arguments: &[Extent], literal: Option<u64>) -> u64 {
     let size = |place: usize| arguments.get(place).map_or(0, |extent| extent.size);
     match name {
-        "charAt" => 4,
-        "string" => size(0).max(40),
         "bytes" | "_+_" => arguments
             .iter()
             .fold(0, |sum: u64, one| sum.saturating_add(one.size)),
@@ -81,14 +79,25 @@ pub(super) fn result(name: &str, arguments: &[Extent], literal: Option<u64>) -> 
                 .map_or(0, |list| list.weight.saturating_mul(10));
             texts.saturating_add(size(0).saturating_mul(size(1)))
         }
-        "format" => arguments.iter().fold(0, |sum: u64, one| {
-            sum.saturating_add(one.weight.saturating_mul(10))
-        }),
         "strings.quote" => size(0).saturating_mul(2).saturating_add(2),
         "validate" => 16,
         _ => size(0),
     }
 }
+
+/// Functions whose texts may be of any length.
+pub(super) const UNBOUNDED: [&str; 10] = [
+    "string",
+    "charAt",
+    "format",
+    "min",
+    "max",
+    "getScheme",
+    "getHost",
+    "getHostname",
+    "getPort",
+    "getEscapedPath",
+];
 
 /// What a fold costs for each item beside its test: the names and calls of its macro.
 pub(super) const FOLD: u64 = 4;
