@@ -394,7 +394,7 @@ pub(crate) fn pattern(text: &str) -> Regex {
 /// How long controllers are waited for: they take some tenths of a second on a machine at rest.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     include_str!("../scenarios/basics.yaml"),
     include_str!("../scenarios/kinds.yaml"),
     include_str!("../scenarios/apply.yaml"),
