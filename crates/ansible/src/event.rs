@@ -12,7 +12,8 @@ mod tally;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use api::text::{lines, plain};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use reader::{Error, Follower, read};
 pub use tally::{CurrentTask, HostFailure, PlayTally, Tally, TaskTally};
@@ -47,6 +48,7 @@ pub enum Kind {
     /// A playbook file starts.
     PlaybookStart {
         /// The file.
+        #[serde(deserialize_with = "line")]
         playbook: String,
         /// How many plays it has, where known.
         plays: Option<u32>,
@@ -58,6 +60,7 @@ pub enum Kind {
         /// Its number within the process, from 1.
         play: u32,
         /// Its name.
+        #[serde(deserialize_with = "line")]
         name: String,
         /// The hosts that it is about, after the limit; `None` if the plugin could not tell.
         hosts: Option<Vec<String>>,
@@ -79,12 +82,13 @@ pub enum Kind {
         /// Its number within the process, from 1.
         task: u32,
         /// Its name, with the role's.
+        #[serde(deserialize_with = "line")]
         name: String,
         /// The module.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "line")]
         action: String,
         /// File and line.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "line")]
         path: String,
         /// Whether it is a handler: those run only on hosts that were notified.
         #[serde(default)]
@@ -96,6 +100,7 @@ pub enum Kind {
     /// A file of tasks is included.
     Include {
         /// The file.
+        #[serde(deserialize_with = "line")]
         file: String,
     },
     /// A task starts on a host.
@@ -112,7 +117,7 @@ pub enum Kind {
         /// The task.
         task: u32,
         /// The task's name.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "line")]
         name: String,
         /// Whether it changed something.
         changed: bool,
@@ -124,7 +129,7 @@ pub enum Kind {
         /// The task.
         task: u32,
         /// The task's name.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "line")]
         name: String,
         /// Whether the playbook says to go on.
         ignored: bool,
@@ -139,7 +144,7 @@ pub enum Kind {
         /// The task.
         task: u32,
         /// The task's name.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "line")]
         name: String,
         /// Whether the playbook says to go on.
         ignored: bool,
@@ -154,7 +159,7 @@ pub enum Kind {
         /// The task.
         task: u32,
         /// The task's name.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "line")]
         name: String,
     },
     /// A task is tried again on a host.
@@ -164,7 +169,7 @@ pub enum Kind {
         /// The task.
         task: u32,
         /// The task's name.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "line")]
         name: String,
         /// Attempts so far.
         attempts: Option<u32>,
@@ -183,6 +188,7 @@ pub enum Kind {
         /// How it went.
         outcome: ItemOutcome,
         /// The item's label, unless it is secret.
+        #[serde(default, deserialize_with = "some_line")]
         item: Option<String>,
         /// Whether it changed something.
         #[serde(default)]
@@ -220,16 +226,32 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Why {
     /// The module's message.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "text",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub message: String,
     /// The last lines of what it wrote as errors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub stderr: Option<String>,
     /// The last lines of what it wrote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub stdout: Option<String>,
     /// The last lines of its traceback.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some_text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub exception: Option<String>,
     /// The exit code of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,10 +306,55 @@ pub struct Stats {
     pub unreachable: u32,
 }
 
+/// The longest name or label that is kept of an event, and the longest text: the plugin sends less.
+const LINE_LIMIT: usize = 1024;
+const TEXT_LIMIT: usize = 64 * 1024;
+
+/// What a playbook calls things, and what a host answers, is text of others: it passes the gate where it comes in.
+fn line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|said| plain(&said, LINE_LIMIT))
+}
+
+fn some_line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let said = Option::<String>::deserialize(deserializer)?;
+    Ok(said.map(|said| plain(&said, LINE_LIMIT)))
+}
+
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|said| lines(&said, TEXT_LIMIT))
+}
+
+fn some_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let said = Option::<String>::deserialize(deserializer)?;
+    Ok(said.map(|said| lines(&said, TEXT_LIMIT)))
+}
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
 )]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_says_moves_no_cursor_and_hides_nothing() {
+        let line = serde_json::json!({
+            "run": "r", "sequence": 1, "time": 0.0, "event": "failed", "host": "a", "task": 1, "ignored": false,
+            "name": "in\u{1b}[2Jstall\nReady True",
+            "message": "\u{1b}]0;owned\u{7}no\u{202e} space\r\nleft",
+            "stderr": "\u{9b}31mred",
+        });
+        let event: Event = serde_json::from_value(line).unwrap();
+        let Kind::Failed { name, why, .. } = event.kind else {
+            panic!("{event:?}");
+        };
+        assert_eq!(name, "install Ready True");
+        assert_eq!(why.message, "no space\nleft");
+        assert_eq!(why.stderr.as_deref(), Some("red"));
+    }
 }

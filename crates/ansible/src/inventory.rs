@@ -20,12 +20,14 @@ use serde_json::{Map, Value};
 mod check;
 mod configuration;
 mod files;
+mod interpreter;
 mod secret;
 mod variables;
 
-pub use check::{InventoryError, Level, appends, refused_as_secret};
+pub use check::{InventoryError, Level, appends, overrides, refused_as_secret};
 pub use configuration::{Configuration, ConfigurationError, ansible_cfg, forks};
 pub use files::InventoryFiles;
+pub use interpreter::{InvalidPythonPath, PythonPath};
 pub use secret::{SecretFiles, SecretInventory, SecretValue};
 pub use variables::ExtraVars;
 
@@ -50,7 +52,7 @@ pub struct Host {
     /// Its variables.
     pub variables: HostVariables,
     /// The Python that Ansible uses on it, where a probe found one.
-    pub python: Option<String>,
+    pub python: Option<PythonPath>,
     /// Whether this run leaves it out. It stays in its groups, so that the others see the whole cluster.
     pub excluded: bool,
 }

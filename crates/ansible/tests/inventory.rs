@@ -84,7 +84,7 @@ fn three_hosts() {
             "node_labels": {"disk": "ssd"}, "kube_reserved": true, "kubelet_max_pods": 110
         }));
         input.hosts[1].variables.ansible_port = Some(2222);
-        input.hosts[0].python = Some("/usr/bin/python3".to_owned());
+        input.hosts[0].python = Some("/usr/bin/python3".parse().unwrap());
         input.settings.extra_vars = variables(json!({"helm_enabled": true, "retry_stagger": 5}));
         input.settings.operation_vars = variables(json!({"upgrade_cluster_setup": true}));
     });

@@ -622,3 +622,55 @@ async fn nothing_secret_is_on_the_command_line() {
     handle.kill().await.expect("kill");
     assert!(!contains(&line.expect("a command line"), b"a b"));
 }
+
+const FACTS: &str = "
+- hosts: one
+  gather_facts: false
+  tasks:
+    - {name: Gather, setup: {fact_path: '{{ playbook_dir }}/facts.d', gather_subset: ['!all', '!min', local]}}
+    - {name: Remote, command: 'cat {{ playbook_dir }}/facts.d/hostile.fact', register: said}
+    - {name: Told, debug: {msg: '{{ said.stdout }} {{ ansible_local.hostile.said }}'}}
+";
+
+const USES_FACTS: &str = "
+- hosts: one
+  gather_facts: false
+  tasks:
+    - {name: Cached, debug: {msg: '{{ ansible_local.hostile.said }}'}}
+    - {name: Copied, set_fact: {copied: 'x {{ ansible_local.hostile.said }}'}}
+    - {name: Again, debug: {msg: '{{ copied }}'}}
+    - {name: Whole, assert: {that: \"'lookup' in ansible_local.hostile.said\"}}
+";
+
+/// What the promise about facts stands on: Ansible marks what a host says as data, when it gathers it, and when a later process
+/// takes it out of the fact cache that Windlass keeps.
+#[tokio::test]
+async fn a_fact_that_is_a_template_is_not_run() {
+    let place = Place::new(FACTS).await;
+    let trace = place.at("trace");
+    let said = format!("{{{{ lookup('pipe', 'touch {}') }}}}", trace.display());
+    fs::create_dir(place.at("facts.d")).expect("a directory");
+    let fact = serde_json::json!({"said": said}).to_string();
+    fs::write(place.at("facts.d/hostile.fact"), fact).expect("the fact");
+    fs::write(place.at("later.yml"), USES_FACTS).expect("the playbook");
+    let cache = place.at("cache").display().to_string();
+    let mut environment = place.run.environment.clone();
+    environment.insert("ANSIBLE_CACHE_PLUGIN".to_owned(), "jsonfile".to_owned());
+    environment.insert("ANSIBLE_CACHE_PLUGIN_CONNECTION".to_owned(), cache);
+    let first = PlaybookRun {
+        environment,
+        ..place.run.clone()
+    };
+    let later = PlaybookRun {
+        id: "test#2".into(),
+        work: place.at("work-2"),
+        playbooks: vec![place.at("later.yml")],
+        ..first.clone()
+    };
+    for run in [first, later] {
+        let outcome = end(&mut run.start().await.expect("it starts")).await;
+        let log = fs::read_to_string(&run.log).expect("the log");
+        assert_eq!(judge(["one"], &outcome), Verdict::Succeeded, "{log}");
+        assert!(!trace.exists(), "{log}");
+    }
+}

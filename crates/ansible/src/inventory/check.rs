@@ -7,9 +7,12 @@ use serde_json::Value;
 
 use super::{Host, InventoryInput};
 
+mod data;
 mod order;
 mod settings;
 
+pub(super) use data::override_rule;
+pub use data::overrides;
 pub use order::appends;
 pub(super) use order::order;
 pub(super) use settings::settings;
@@ -153,6 +156,15 @@ fn addresses(host: &Host, errors: &mut Vec<InventoryError>) {
             "use letters, digits, '_', '-', '.' and begin with a letter or '_'",
         ));
     }
+    let member = &variables.etcd_member_name;
+    if let Some(member) = member.as_ref().filter(|member| !is_address(member)) {
+        errors.push(InventoryError::new(
+            field(host, "spec.inventory.etcd_member_name"),
+            format!("{member:?}"),
+            "is not a name of letters, digits, '-', '_' and '.'",
+            "write a name such as etcd1, or leave it out",
+        ));
+    }
     if variables.ansible_port == Some(0) {
         errors.push(InventoryError::new(
             field(host, "spec.inventory.ansible_port"),
@@ -181,6 +193,8 @@ fn variables(host: &Host, errors: &mut Vec<InventoryError>) {
         }
         errors.extend(settings::variable_name(&path, name));
         errors.extend(settings::port(&path, name, value));
+        errors.extend(data::steering(&path, name, value));
+        data::templates(&path, value, errors);
         unknown_types(&path, value, errors);
     }
 }
@@ -307,7 +321,8 @@ pub fn refused_as_secret(level: Level, path: &str, name: &str) -> Option<Invento
         };
         return Some(InventoryError::new(path, name, rule, remedy));
     }
-    settings::variable_name(path, name)
+    // What steers Ansible is no secret, and a value that cannot be looked at is none that is known to be harmless.
+    data::steering(path, name, &Value::Null).or_else(|| settings::variable_name(path, name))
 }
 
 /// The hosts of a role.

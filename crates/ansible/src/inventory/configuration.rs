@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use super::check::override_rule;
 use crate::ssh::{self, Access, Bastion, HostKeys};
 
 /// What an ansible.cfg is made from.
@@ -93,6 +94,13 @@ pub fn ansible_cfg(configuration: &Configuration) -> Result<String, Configuratio
     connection(configuration, &mut sections)?;
     for (section, entries) in &configuration.overrides {
         for (key, value) in entries {
+            if let Some(rule) = override_rule(section, key, value) {
+                return Err(ConfigurationError::Unwritable {
+                    section: section.clone(),
+                    key: key.clone(),
+                    rule,
+                });
+            }
             sections.set(section, key, value);
         }
     }

@@ -93,7 +93,10 @@ pub(super) fn of_host(host: &Host, order: &InventoryStatus) -> Map<String, Value
     set("ansible_host", Some(given.ansible_host.clone().into()));
     set("ansible_port", given.ansible_port.map(Value::from));
     set("ansible_user", text(&given.ansible_user));
-    set("ansible_python_interpreter", text(&host.python));
+    set(
+        "ansible_python_interpreter",
+        host.python.as_ref().map(|path| path.to_string().into()),
+    );
     let address = given
         .ansible_host
         .parse::<Ipv4Addr>()

@@ -3,6 +3,7 @@
 use api::{
     HostName,
     run::{Failure, FailureClass},
+    text::lines,
 };
 use regex::RegexSet;
 
@@ -141,7 +142,7 @@ pub fn failure_of_text(text: &str) -> Failure {
     Failure {
         class: known.map_or(FailureClass::Permanent, |known| known.class),
         code: known.map_or("TaskFailed", |known| known.code).to_owned(),
-        message: cut(text, 4096),
+        message: lines(text, 4096),
         remedy: Some(
             known
                 .map_or("Look into the step's log, then retry the step.", |known| {
@@ -163,7 +164,7 @@ fn of_hosts(failures: &[HostFailure]) -> Failure {
         all => format!(" (and on {} more)", all - 1),
     };
     let told = format!("{}: {}: {}", first.host, first.task, first.message);
-    failure.message = cut(&told, 4000) + &more;
+    failure.message = lines(&told, 4000) + &more;
     failure.hosts = names(failures.iter().map(|failure| &failure.host));
     failure
 }
@@ -179,7 +180,7 @@ fn not_reached(failures: &[HostFailure]) -> Failure {
         code: known
             .map_or("HostUnreachable", |known| known.code)
             .to_owned(),
-        message: cut(
+        message: lines(
             &format!("{} not reached: {}", list(&hosts), first.message),
             4096,
         ),
@@ -248,13 +249,6 @@ fn list<S: AsRef<str>>(hosts: impl IntoIterator<Item = S>) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    if text.chars().count() <= limit {
-        return text.to_owned();
-    }
-    text.chars().take(limit - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -9,13 +9,20 @@ use std::{
 
 use futures::future::join_all;
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     process::Command,
     sync::Semaphore,
     time::{Instant, sleep, timeout},
 };
 
 use crate::probe::{Options, Target, logins, ssh_command};
+
+/// The longest answer of a host, in bytes, and the longest name of a program: the kernel's has 15.
+const ANSWER_LIMIT: u64 = 256 * 1024;
+const NAME_LIMIT: usize = 64;
+/// How many modules are named, and how long a chain of children is followed: an answer that was made up must not keep us busy.
+const MODULES: usize = 64;
+const CHAIN: usize = 256;
 
 /// How often a host that is still at work is asked.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -110,15 +117,21 @@ async fn ask(host: &Target, options: &Options) -> Option<Vec<Module>> {
         .stderr(Stdio::null())
         .kill_on_drop(true);
     let mut child = command.spawn().ok()?;
-    let mut input = child.stdin.take()?;
+    let (mut input, output) = (child.stdin.take()?, child.stdout.take()?);
     let answer = async {
         input.write_all(SCRIPT.as_bytes()).await.ok()?;
         drop(input);
-        child.wait_with_output().await.ok()
+        let mut said = Vec::new();
+        output
+            .take(ANSWER_LIMIT)
+            .read_to_end(&mut said)
+            .await
+            .ok()?;
+        Some(said)
     };
     let limit = options.connect_timeout + options.login_timeout;
-    let output = timeout(limit, answer).await.ok()??;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = timeout(limit, answer).await.ok()??;
+    let said = String::from_utf8_lossy(&said);
     said.lines()
         .any(|line| line == "end")
         .then(|| modules(&said))
@@ -136,9 +149,10 @@ fn modules(said: &str) -> Vec<Module> {
         parent.is_some_and(|parent| !marked.contains(parent))
     });
     first
+        .take(MODULES)
         .map(|id| Module {
             id: *id,
-            program: last(*id, &processes).to_owned(),
+            program: api::text::plain(last(*id, &processes), NAME_LIMIT),
         })
         .collect()
 }
@@ -153,7 +167,7 @@ fn process(line: &str) -> Option<(u32, (u32, &str))> {
 fn last<'a>(id: u32, processes: &BTreeMap<u32, (u32, &'a str)>) -> &'a str {
     let mut at = id;
     // A child has a parent of its own, so that no chain is longer than there are processes.
-    for _ in processes {
+    for _ in processes.iter().take(CHAIN) {
         let child = processes.iter().find(|(_, (parent, _))| *parent == at);
         let Some((child, _)) = child else { break };
         at = *child;

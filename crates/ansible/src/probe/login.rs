@@ -1,12 +1,22 @@
 //! One login, in which everything is asked.
 
-use std::{io, os::fd::OwnedFd, process::Stdio, time::Duration};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    process::{Output, Stdio},
+    time::Duration,
+};
 
-use api::node::NodeFacts;
-use tokio::{net::TcpStream, process::Command, time::timeout};
+use api::{node::NodeFacts, text::plain};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    net::TcpStream,
+    process::{Child, Command},
+    time::timeout,
+};
 
 use super::{Options, Problem, Reason, Target, ssh_command};
-use crate::catalogue::PythonVersion;
+use crate::{catalogue::PythonVersion, inventory::PythonPath};
 
 /// What is asked of a host, one shell word; the numbers of the oldest Python are its arguments. The first word of each line
 /// after `begin` says what it answers: what a login prints of its own stands before that. All of it goes to standard error,
@@ -49,14 +59,14 @@ async fn session(
     options: &Options,
 ) -> Result<NodeFacts, Problem> {
     let oldest = options.oldest_python;
-    let output = command(target, connection, options)
+    let child = command(target, connection, options)
         .map_err(|error| Problem::broken(error.to_string()))?
         .arg(format!("sh -c '{SCRIPT}' {} {}", oldest.0, oldest.1))
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))?
-        .wait_with_output()
+        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))?;
+    let output = heard(child)
         .await
         .map_err(|error| Problem::broken(error.to_string()))?;
     let (said, complaint) = (
@@ -78,6 +88,33 @@ async fn session(
         _ => Err(problem),
     }
 }
+
+/// What a login says, if it comes to an end and is no more than can be an answer. Otherwise ssh is ended.
+async fn heard(mut child: Child) -> io::Result<Output> {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = tokio::try_join!(bounded(stdout), bounded(stderr))?;
+    let status = child.wait().await?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+async fn bounded(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    if let Some(stream) = stream {
+        stream.take(ANSWER_LIMIT + 1).read_to_end(&mut said).await?;
+    }
+    if u64::try_from(said.len()).is_ok_and(|length| length > ANSWER_LIMIT) {
+        let text = format!("it says more than {ANSWER_LIMIT} bytes at a login");
+        return Err(io::Error::other(text));
+    }
+    Ok(said)
+}
+
+/// The longest answer of a login, in bytes: a long message of the day with the few lines that are asked for.
+const ANSWER_LIMIT: u64 = 128 * 1024;
 
 fn command(
     target: &Target,
@@ -109,8 +146,9 @@ fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Problem> {
         .collect();
     let value = |name: &str| {
         let found = lines.iter().find(|(key, _)| *key == name);
-        found.map(|(_, value)| value.trim().to_owned())
+        found.map(|(_, value)| plain(value, 256))
     };
+    let word = |name: &str| value(name).filter(|value| is_word(value));
     if value("end").is_none() {
         return Err(Problem::broken("the shell said nothing of what was asked"));
     }
@@ -119,16 +157,16 @@ fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Problem> {
     }
     let pythons = lines.iter().filter(|(key, _)| *key == "python");
     let python = choose(pythons.map(|(_, value)| *value), oldest)?;
-    let architecture = value("machine").map(|machine| match machine.as_str() {
+    let architecture = word("machine").map(|machine| match machine.as_str() {
         "x86_64" => "amd64".to_owned(),
         "aarch64" => "arm64".to_owned(),
         _ => machine,
     });
     Ok(NodeFacts {
         os: value("os"),
-        kernel: value("kernel"),
+        kernel: word("kernel"),
         architecture,
-        python: Some(python),
+        python: Some(python.to_string()),
     })
 }
 
@@ -136,12 +174,17 @@ fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Problem> {
 fn choose<'a>(
     pythons: impl Iterator<Item = &'a str>,
     oldest: PythonVersion,
-) -> Result<String, Problem> {
+) -> Result<PythonPath, Problem> {
     let mut found = Vec::new();
     for python in pythons {
         let (path, version) = python.split_once(' ').unwrap_or((python, ""));
         match parse(version) {
-            Some(version) if version >= oldest => return Ok(path.to_owned()),
+            Some(version) if version >= oldest => {
+                // Ansible takes the path for a template, and runs what it comes to: only a path goes on.
+                return path.parse().map_err(|error| {
+                    Problem::broken(format!("it says that its Python is {path:?}: {error}"))
+                });
+            }
             Some(version) => found.push(format!("{path} is {version}")),
             None => tracing::debug!(path, "a Python does not run"),
         }
@@ -152,6 +195,12 @@ fn choose<'a>(
     }
     let detail = format!("{}, wanted is {oldest} or newer", found.join(", "));
     Err(Problem::new(Reason::PythonTooOld, detail))
+}
+
+/// Whether a text is the name of a kernel or of an architecture.
+fn is_word(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+~-".contains(&byte);
+    (1..=64).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 fn parse(version: &str) -> Option<PythonVersion> {
@@ -191,3 +240,55 @@ const REFUSALS: [(&str, Reason); 14] = [
     ("unreachable", Reason::NoRoute),
     ("administratively prohibited", Reason::Forwarding),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(python: &str, kernel: &str, os: &str) -> Result<NodeFacts, Problem> {
+        let text = format!(
+            "Welcome\nbegin\nsudo yes\npython {python} 3.11\nkernel {kernel}\nmachine x86_64\nos {os}\nend\n"
+        );
+        answer(&text, PythonVersion(3, 8))
+    }
+
+    #[test]
+    fn what_a_host_says_of_itself_is_a_path_a_word_or_plain_text() {
+        let facts = said(
+            "/usr/bin/python3.11",
+            "6.1.0-13-amd64",
+            "Debian GNU/Linux 12",
+        )
+        .unwrap();
+        assert_eq!(facts.python.as_deref(), Some("/usr/bin/python3.11"));
+        assert_eq!(facts.kernel.as_deref(), Some("6.1.0-13-amd64"));
+        assert_eq!(facts.architecture.as_deref(), Some("amd64"));
+
+        let facts = said(
+            "/usr/bin/python3",
+            "6.1;{{1}}",
+            "De\u{1b}[31mbian\u{202e} 12",
+        )
+        .unwrap();
+        assert_eq!(facts.kernel, None);
+        assert_eq!(facts.os.as_deref(), Some("Debian 12"));
+        let long = said("/usr/bin/python3", "6", &"x".repeat(10_000)).unwrap();
+        assert_eq!(long.os.unwrap().len(), 256);
+    }
+
+    #[test]
+    fn a_python_that_is_no_path_is_refused() {
+        for python in [
+            "{{lookup('pipe','touch${IFS}/tmp/x')}}",
+            "/usr/bin/{{x}}",
+            "/usr/bin/python3;id",
+            "python3",
+            "/usr/../etc/python3",
+            "/usr/bin/py\u{1b}[0m",
+        ] {
+            let problem = said(python, "6", "x").unwrap_err();
+            assert_eq!(problem.reason, Reason::Broken, "{python}");
+            assert!(api::text::is_plain(&problem.detail), "{problem:?}");
+        }
+    }
+}

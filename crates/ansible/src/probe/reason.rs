@@ -1,5 +1,10 @@
 //! Why a host cannot be used.
 
+use api::text::plain;
+
+/// The longest detail, in bytes: a line of ssh is shorter.
+const DETAIL_LIMIT: usize = 512;
+
 /// Why a host cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
@@ -15,7 +20,8 @@ impl Problem {
     pub(super) fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self {
             reason,
-            detail: detail.into(),
+            // Mostly ssh's words, or the host's: whoever answers there chooses them.
+            detail: plain(&detail.into(), DETAIL_LIMIT),
             bastion: None,
         }
     }

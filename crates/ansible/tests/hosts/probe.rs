@@ -322,3 +322,50 @@ async fn dead_hosts_cost_one_timeout_together() {
         "{took:?}"
     );
 }
+
+/// A host that was taken over: what it says becomes a variable of Ansible, a status and a line on a terminal.
+#[tokio::test]
+async fn a_host_cannot_name_a_python_that_is_a_template() {
+    let traces = tempfile::tempdir().expect("a directory");
+    let trace = traces.path().join("trace");
+    let python = format!("{{{{lookup(\"pipe\",\"touch\\t{}\")}}}}", trace.display());
+    let problem = one(probe_of_one_that_says(&python, "6.1").await).expect("it is refused");
+    assert_eq!(problem.reason, Reason::Broken);
+    assert!(problem.detail.contains("its Python"), "{problem:?}");
+    assert!(!trace.exists());
+}
+
+#[tokio::test]
+async fn a_host_cannot_steer_a_terminal_or_fill_a_status() {
+    let said = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}6.1";
+    let reports = probe_of_one_that_says("/usr/bin/python3", said).await;
+    let facts = reports[0].answer.as_ref().expect("it answers");
+    assert_eq!(facts.os.as_deref(), Some("6.1"), "{facts:?}");
+    assert_eq!(facts.kernel.as_deref(), Some("6.1"), "{facts:?}");
+
+    let sshd = Sshd::with(Setup {
+        configuration: "ForceCommand yes x >&2".to_owned(),
+        ..Setup::default()
+    })
+    .await;
+    let begun = Instant::now();
+    let problem = one(probe(&[sshd.target()], &sshd.options()).await).expect("it is refused");
+    assert!(problem.detail.contains("says more than"), "{problem:?}");
+    assert!(
+        begun.elapsed() < super::sshd::LONG,
+        "nobody waits for its end"
+    );
+}
+
+async fn probe_of_one_that_says(python: &str, system: &str) -> Vec<ansible::probe::Report> {
+    let answer = format!(
+        "begin\nsudo yes\npython {python} 3.99\nkernel {system}\nmachine x86_64\nos {system}\nend\n"
+    );
+    let octal: String = answer.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+    let sshd = Sshd::with(Setup {
+        configuration: format!("ForceCommand printf '{octal}' >&2"),
+        ..Setup::default()
+    })
+    .await;
+    probe(&[sshd.target()], &sshd.options()).await
+}

@@ -158,6 +158,11 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         renew: renew(spec),
         hosts,
     };
+    problems.extend(
+        inventory::overrides(&inputs.ansible)
+            .into_iter()
+            .map(Problem::from),
+    );
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);
     match inventory::compile(&inputs.to_inventory(Directories::default(), None, &[])) {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use ansible::{
     catalogue,
+    inventory::PythonPath,
     probe::{self, Options, Problem, Report, Target},
     sandbox::{self, Request, Sandbox},
     ssh::{Access, HostKeys},
@@ -309,16 +310,16 @@ fn remember_pythons(executor: &KubesprayExecutor, reports: &[Report]) -> std::io
     let mut pythons = pythons(executor);
     for report in reports {
         if let Ok(facts) = &report.answer
-            && let Some(python) = &facts.python
+            && let Some(python) = facts.python.as_ref().and_then(|path| path.parse().ok())
         {
-            pythons.insert(report.host.to_string(), python.clone());
+            pythons.insert(report.host.to_string(), python);
         }
     }
     fs::write(pythons_file(executor), serde_json::to_vec(&pythons)?)
 }
 
 /// The Python of each host that the probe found.
-pub(crate) fn pythons(executor: &KubesprayExecutor) -> BTreeMap<String, String> {
+pub(crate) fn pythons(executor: &KubesprayExecutor) -> BTreeMap<String, PythonPath> {
     fs::read(pythons_file(executor))
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ansible::{
-    inventory::{self, Configuration, Directories, Inventory, InventoryFiles},
+    inventory::{self, Configuration, Directories, Inventory, InventoryFiles, PythonPath},
     mask::Mask,
     ssh::Bastion,
     write_private,
@@ -205,7 +205,7 @@ impl Workspace {
         &self,
         key: Option<PathBuf>,
         excluded: &[HostName],
-        pythons: &BTreeMap<String, String>,
+        pythons: &BTreeMap<String, PythonPath>,
     ) -> Result<(Inventory, InventoryFiles), Failure> {
         let mut input = self
             .job
@@ -310,8 +310,8 @@ pub(crate) fn failure(
     message: String,
     remedy: Option<&str>,
 ) -> Failure {
-    let mut message = message;
-    controller::conditions::cut(&mut message, 4096);
+    // It may quote a host, a server or a file of others.
+    let message = api::text::lines(&message, 4096);
     Failure {
         class,
         code: code.to_owned(),

@@ -7,7 +7,8 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::{
-    InventoryError, InventoryInput, MAGIC, PORT_REMEDY, PORT_RULE, field, kubernetes_address,
+    InventoryError, InventoryInput, MAGIC, PORT_REMEDY, PORT_RULE, data, field, is_address,
+    is_user, kubernetes_address,
 };
 use crate::inventory::{ExtraVars, K8S_CLUSTER};
 
@@ -77,6 +78,7 @@ fn names_and_types(input: &InventoryInput) -> Vec<InventoryError> {
             PORT_REMEDY,
         ));
     }
+    errors.extend(logins(input));
     for (name, value) in &input.settings.extra_vars {
         let path = format!("Cluster spec.nodes.all.deploy.extraVars.{name}");
         let reserved = RESERVED
@@ -91,6 +93,7 @@ fn names_and_types(input: &InventoryInput) -> Vec<InventoryError> {
         errors.extend(variable_name(&path, name));
         errors.extend(port(&path, name, value));
         errors.extend(boolean(&path, name, value));
+        errors.extend(data::steering(&path, name, value));
         if value == &Value::Bool(true)
             && let Some((_, why)) = MUST_BE_FALSE.iter().find(|(n, _)| n == name)
         {
@@ -103,6 +106,40 @@ fn names_and_types(input: &InventoryInput) -> Vec<InventoryError> {
         }
     }
     errors
+}
+
+/// Where and as whom ssh logs in: Ansible would template the user, and ssh take an address with a dash for an option.
+fn logins(input: &InventoryInput) -> Vec<InventoryError> {
+    let bastion = input.settings.bastion.as_ref();
+    let users = [
+        ("Cluster spec.ssh.user", input.settings.user.as_ref()),
+        (
+            "Cluster spec.ssh.bastion.user",
+            bastion.and_then(|bastion| bastion.user.as_ref()),
+        ),
+    ];
+    let users = users
+        .into_iter()
+        .filter_map(|(path, user)| Some((path, user.filter(|user| !is_user(user))?)))
+        .map(|(path, user)| {
+            InventoryError::new(
+                path,
+                format!("{user:?}"),
+                "is not a user name",
+                "use letters, digits, '_', '-', '.' and begin with a letter or '_'",
+            )
+        });
+    let address = bastion
+        .filter(|bastion| !is_address(&bastion.address))
+        .map(|bastion| {
+            InventoryError::new(
+                "Cluster spec.ssh.bastion.address",
+                format!("{:?}", bastion.address),
+                "is neither an IP address nor a host name",
+                "write the address that ssh connects to, for example 10.0.0.11",
+            )
+        });
+    users.chain(address).collect()
 }
 
 /// A variable whose name Ansible would not accept.
