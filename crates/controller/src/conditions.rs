@@ -6,6 +6,7 @@
 //! `lastTransitionTime` moves only when the status of a condition changes, as the Kubernetes API conventions demand: a
 //! message that changes while a run goes on does not look like a transition.
 
+use api::text::lines;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -16,7 +17,7 @@ pub const RECONCILING: &str = "Reconciling";
 /// Nothing goes on until somebody changes something. Present only while true.
 pub const STALLED: &str = "Stalled";
 
-/// The longest message of a condition; longer ones are cut.
+/// The longest message of a condition; longer ones are cut. What is quoted in one may be a host's or a playbook's words.
 const MESSAGE_LIMIT: usize = 2048;
 
 /// What a condition says.
@@ -103,8 +104,7 @@ impl Conditions {
 
     /// Sets one condition; its transition time moves only if its status changes.
     pub fn set(&mut self, kind: &str, status: Status, reason: &str, message: impl Into<String>) {
-        let mut message = message.into();
-        cut(&mut message, MESSAGE_LIMIT);
+        let message = lines(&message.into(), MESSAGE_LIMIT);
         let since = self
             .items
             .iter()
@@ -167,18 +167,6 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     conditions
         .iter()
         .any(|condition| condition.type_ == kind && condition.status == Status::True.as_str())
-}
-
-/// Cuts a text to at most `limit` bytes, at a character.
-pub fn cut(text: &mut String, limit: usize) {
-    if text.len() > limit {
-        let mut end = limit.saturating_sub('…'.len_utf8());
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push('…');
-    }
 }
 
 #[cfg(test)]
@@ -261,9 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_cut_at_a_character() {
-        let mut text = "ä".repeat(3);
-        cut(&mut text, 5);
-        assert_eq!(text, "ä…");
+    fn a_message_is_bounded_and_moves_no_cursor() {
+        let mut conditions = Conditions::new(&[], Some(1), at(0));
+        let message = format!("\u{1b}[2Ja: {}", "ä".repeat(5000));
+        conditions.set(READY, Status::False, "Failed", message);
+        let message = &conditions.into_vec()[0].message;
+        assert!(message.starts_with("a: ä") && message.ends_with('…'));
+        assert!(message.len() <= MESSAGE_LIMIT);
     }
 }

@@ -13,14 +13,13 @@ use std::{
     hash::{Hash, Hasher},
 };
 
+use api::text::lines;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-
-use crate::conditions::cut;
 
 /// The longest note that the API accepts.
 const NOTE_LIMIT: usize = 1024;
@@ -98,8 +97,7 @@ fn event(
     occurrence: &Occurrence,
     now: Timestamp,
 ) -> Event {
-    let mut note = occurrence.note.clone();
-    cut(&mut note, NOTE_LIMIT);
+    let note = lines(&occurrence.note, NOTE_LIMIT);
     Event {
         metadata: ObjectMeta {
             name: Some(name(object, occurrence)),

@@ -3,12 +3,13 @@
 //! A reconciler decides; this crate does what all of them do in the same way: keep [`conditions`] after kstatus, publish
 //! [`event`]s once an edge, [`apply`] objects and status without writing what is there already, wait with a per-object
 //! [`backoff`], share one watch a kind ([`stream`]), hold a [`lease`] on what only one process may touch, and stop in order
-//! ([`shutdown`]). It knows no domain.
+//! ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no domain.
 
 pub mod apply;
 pub mod backoff;
 pub mod conditions;
 pub mod event;
+pub mod kubeconfig;
 pub mod lease;
 pub mod outcome;
 pub mod shutdown;

@@ -296,6 +296,10 @@ async fn client(kubeconfig: &Path) -> Client {
     Client::try_from(config(kubeconfig).await).expect("a client")
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kubeconfig is of a server that is measured"
+)]
 async fn config(kubeconfig: &Path) -> Config {
     let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())

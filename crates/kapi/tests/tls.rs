@@ -1,6 +1,10 @@
 //! TLS: the kubeconfig works, nobody else gets in, and a restart changes neither.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the kubeconfig is the server's own"
+)]
 
 use std::{net::SocketAddr, os::unix::fs::PermissionsExt, path::Path};
 

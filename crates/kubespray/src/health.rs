@@ -3,33 +3,36 @@
 //! Reads only: `/readyz?verbose` for the API server and, through it, etcd; the nodes and their versions; the end of the API
 //! server's and the administrator's certificates. Nothing here goes to the hosts by ssh.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use api::{
     HostName,
     node::{Health, NodeFacts, NodeVersions},
+    text::{lines, plain},
 };
-use base64::Engine;
+use controller::kubeconfig::{ConnectError, Foreign};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client, ResourceExt,
-    api::ListParams,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 
 /// How long one probe may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest list of checks of an API server that is looked at, and the longest reason of a failure that is told, in bytes.
+const ANSWER_LIMIT: usize = 64 * 1024;
+/// How many nodes are asked for at once, and how often: together more than Kubernetes is made for.
+const PAGE: u32 = 500;
+const PAGES: usize = 20;
+const REASON_LIMIT: usize = 512;
 
 /// Why nothing could be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kubeconfig is not one.
-    #[error("read the kubeconfig")]
-    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
-    /// No client could be made of it.
-    #[error("make a client of the kubeconfig")]
-    Client(#[source] Box<kube::Error>),
+    /// Its server may not be reached, or no client could be made of it.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The resolver took too long.
+    #[error("nobody said within 10 s where the server is")]
+    Resolve,
 }
 
 /// What one probe found.
@@ -119,23 +122,16 @@ pub struct Expected {
 }
 
 /// Probes the cluster that `kubeconfig` leads to.
-pub async fn probe(kubeconfig: &str, expected: &Expected) -> Result<Report, Error> {
-    let kubeconfig =
-        Kubeconfig::from_yaml(kubeconfig).map_err(|source| Error::Kubeconfig(Box::new(source)))?;
-    let own = own_certificate(&kubeconfig);
-    let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|source| Error::Kubeconfig(Box::new(source)))?;
-    config.connect_timeout = Some(TIMEOUT / 2);
-    config.read_timeout = Some(TIMEOUT);
-    config.write_timeout = Some(TIMEOUT);
-    let address = config.cluster_url.to_string();
-    let client = Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))?;
+pub async fn probe(kubeconfig: &Foreign, expected: &Expected) -> Result<Report, Error> {
+    let addresses = tokio::time::timeout(TIMEOUT, kubeconfig.addresses())
+        .await
+        .map_err(|_| Error::Resolve)??;
+    let own = own_certificate(kubeconfig);
+    let client = kubeconfig.client(addresses.clone(), TIMEOUT / 2)?;
     let (readiness, nodes, serving) = futures::join!(
         readiness(&client),
         nodes(&client),
-        serving_certificate(&address)
+        serving_certificate(kubeconfig, &addresses)
     );
     Ok(report(
         &readiness,
@@ -154,49 +150,63 @@ async fn readiness(client: &Client) -> Readiness {
         .body(Vec::new())
         .map_err(|error| error.to_string())?;
     match tokio::time::timeout(TIMEOUT, client.request_text(request)).await {
-        Ok(Ok(text)) => Ok(text),
+        Ok(Ok(text)) => Ok(lines(&text, ANSWER_LIMIT)),
         // A server that is not ready answers 500 with the same list.
-        Ok(Err(kube::Error::Api(status))) if status.message.contains("[-]") => Ok(status.message),
-        Ok(Err(error)) => Err(crate::chain(&error)),
+        Ok(Err(kube::Error::Api(status))) if status.message.contains("[-]") => {
+            Ok(lines(&status.message, ANSWER_LIMIT))
+        }
+        Ok(Err(error)) => Err(plain(&crate::chain(&error), REASON_LIMIT)),
         Err(_) => Err("no answer within 10 s".to_owned()),
     }
 }
 
+/// All nodes, page by page: one answer is read up to a bound, and a server that always has one more is left at some point.
 async fn nodes(client: &Client) -> Result<Vec<Node>, String> {
-    let api = Api::<Node>::all(client.clone());
-    match tokio::time::timeout(TIMEOUT, api.list(&ListParams::default())).await {
-        Ok(Ok(list)) => Ok(list.items),
-        Ok(Err(error)) => Err(crate::chain(&error)),
+    let all = async {
+        let api = Api::<Node>::all(client.clone());
+        let mut parameters = ListParams::default().limit(PAGE);
+        let mut found = Vec::new();
+        for _ in 0..PAGES {
+            let page = api.list(&parameters).await?;
+            found.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => break,
+            }
+        }
+        Ok::<_, kube::Error>(found)
+    };
+    match tokio::time::timeout(TIMEOUT, all).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(error)) => Err(plain(&crate::chain(&error), REASON_LIMIT)),
         Err(_) => Err("no answer within 10 s".to_owned()),
     }
 }
 
 /// The end of the certificate that the server shows. It is looked at, not trusted: nothing is sent over the connection
-/// that would need trust.
-async fn serving_certificate(address: &str) -> Option<Timestamp> {
+/// that would need trust, and nowhere else is gone to.
+async fn serving_certificate(kubeconfig: &Foreign, addresses: &[SocketAddr]) -> Option<Timestamp> {
     // Fails when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .tls_info(true)
         .tls_danger_accept_invalid_certs(true)
         .no_proxy()
+        .https_only(true)
+        .redirect(reqwest::redirect::Policy::none())
+        .resolve_to_addrs(&kubeconfig.server().host, addresses)
         .timeout(TIMEOUT)
         .build()
         .ok()?;
-    let response = client.get(format!("{address}livez")).send().await.ok()?;
+    let address = format!("{}/livez", kubeconfig.server());
+    let response = client.get(address).send().await.ok()?;
     let info = response.extensions().get::<reqwest::tls::TlsInfo>()?;
     not_after(info.peer_certificate()?)
 }
 
-fn own_certificate(kubeconfig: &Kubeconfig) -> Option<Timestamp> {
-    let data = kubeconfig
-        .auth_infos
-        .iter()
-        .find_map(|named| named.auth_info.as_ref()?.client_certificate_data.clone())?;
-    let pem = base64::engine::general_purpose::STANDARD
-        .decode(data)
-        .ok()?;
-    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
+fn own_certificate(kubeconfig: &Foreign) -> Option<Timestamp> {
+    let chain = kubeconfig.client_certificate()?;
+    let (_, pem) = x509_parser::pem::parse_x509_pem(chain.as_bytes()).ok()?;
     not_after(&pem.contents)
 }
 
@@ -286,8 +296,8 @@ fn member(node: &Node) -> Member {
             Health::Err,
             condition
                 .reason
-                .clone()
-                .unwrap_or_else(|| "not Ready".to_owned()),
+                .as_ref()
+                .map_or_else(|| "not Ready".to_owned(), |reason| plain(reason, 128)),
         ),
         None => Check::new(Health::Err, "has not reported yet"),
     };
@@ -295,16 +305,23 @@ fn member(node: &Node) -> Member {
     Member {
         check,
         versions: NodeVersions {
-            kubelet: Some(info.kubelet_version.trim_start_matches('v').to_owned()),
-            container_runtime: Some(info.container_runtime_version),
+            kubelet: word(info.kubelet_version.trim_start_matches('v')),
+            container_runtime: word(&info.container_runtime_version),
         },
         facts: NodeFacts {
-            os: Some(info.os_image),
-            kernel: Some(info.kernel_version),
-            architecture: Some(info.architecture),
+            os: Some(plain(&info.os_image, 256)),
+            kernel: word(&info.kernel_version),
+            architecture: word(&info.architecture),
             python: None,
         },
     }
+}
+
+/// A version or the name of a system, as a kubelet reports it of its host; nothing if it is anything else.
+fn word(text: &str) -> Option<String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+~:/-".contains(&byte);
+    let valid = (1..=64).contains(&text.len()) && text.bytes().all(allowed);
+    valid.then(|| text.to_owned())
 }
 
 fn judge_nodes(
@@ -454,6 +471,23 @@ mod tests {
                 report.trouble()
             );
         }
+    }
+
+    #[test]
+    fn what_a_kubelet_says_is_a_word_or_plain_text() {
+        let mut bad = node("a", "False");
+        let status = bad.status.as_mut().unwrap();
+        status.conditions.as_mut().unwrap()[0].reason = Some("\u{1b}[31mNo\nReady".to_owned());
+        let info = status.node_info.as_mut().unwrap();
+        info.kubelet_version = "v1.34.3 {{ x }}".to_owned();
+        info.os_image = "Deb\u{202e}ian\u{1b}]0;x\u{7}".to_owned();
+        info.kernel_version = "x".repeat(1 << 20);
+        let report = judged(&Ok(String::new()), Ok(vec![bad]), DAY);
+        let member = &report.members["a"];
+        assert_eq!(member.check.message, "No Ready");
+        assert_eq!(member.versions.kubelet, None);
+        assert_eq!(member.facts.os.as_deref(), Some("Debian"));
+        assert_eq!(member.facts.kernel, None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{Cluster, node::Health};
-use controller::backoff::jittered;
+use controller::{backoff::jittered, kubeconfig::Foreign};
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::sync::mpsc;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::{
     health::{self, Expected, Report},
     playbooks::Key,
-    secret,
+    secret::{self, KubeconfigError},
 };
 
 /// How often a healthy cluster is probed.
@@ -127,12 +127,11 @@ async fn probe(client: &Client, key: &Key, expected: &Expected) -> Result<Report
     let (namespace, cluster) = key;
     let kubeconfig = read_kubeconfig(client, namespace, cluster)
         .await
-        .map_err(|error| {
-            let why = match &error {
-                kube::Error::Api(status) => status.message.clone(),
-                _ => crate::chain(&error),
-            };
-            format!("the kubeconfig Secret cannot be read: {why}")
+        .map_err(|error| match &error {
+            KubeconfigError::Api(kube::Error::Api(status)) => {
+                format!("{error}: {}", status.message)
+            }
+            _ => crate::chain(&error),
         })?
         .ok_or_else(|| {
             format!(
@@ -142,7 +141,7 @@ async fn probe(client: &Client, key: &Key, expected: &Expected) -> Result<Report
         })?;
     health::probe(&kubeconfig, expected)
         .await
-        .map_err(|error| format!("the kubeconfig cannot be used: {error}"))
+        .map_err(|error| format!("the kubeconfig cannot be used: {}", crate::chain(&error)))
 }
 
 /// Reads the Secret, a few times while the API is busy or away: that says nothing of the cluster's health.
@@ -150,11 +149,17 @@ async fn read_kubeconfig(
     client: &Client,
     namespace: &str,
     cluster: &str,
-) -> Result<Option<String>, kube::Error> {
+) -> Result<Option<Foreign>, KubeconfigError> {
     let mut wait = Duration::from_millis(200);
     loop {
         let read = secret::read_kubeconfig(client, namespace, cluster).await;
-        let refused = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code < 500 && status.code != 429);
+        let refused = |error: &KubeconfigError| match error {
+            KubeconfigError::Api(kube::Error::Api(status)) => {
+                status.code < 500 && status.code != 429
+            }
+            KubeconfigError::Api(_) => false,
+            KubeconfigError::Refused { .. } => true,
+        };
         match &read {
             Err(error) if !refused(error) && wait < LONGEST_WAIT => {}
             _ => return read,

@@ -7,10 +7,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use api::{Run, run::RunnerIdentity};
-use kube::{
-    Api, Client, Config, ResourceExt,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use controller::kubeconfig;
+use kube::{Api, Client, ResourceExt};
 use workflow::{
     CheckedPlan, FileJournal, JournalStore, Outcome, State, Steering, SystemClock,
     journal::JournalError, runner::STOP_GRACE,
@@ -287,13 +285,12 @@ fn announce(directory: &std::path::Path) -> Result<RunnerIdentity, Error> {
 async fn client(options: &Options) -> Result<Client, Error> {
     let mut config = match &options.kubeconfig {
         Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)
-                .map_err(|source| Error::Kubeconfig(Box::new(source)))?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            // The operator's own, which it names to its runner.
+            kubeconfig::own(path, None)
                 .await
                 .map_err(|source| Error::Kubeconfig(Box::new(source)))?
         }
-        None => Config::infer()
+        None => kubeconfig::environment()
             .await
             .map_err(|source| Error::Infer(Box::new(source)))?,
     };

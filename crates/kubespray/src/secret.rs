@@ -4,6 +4,7 @@
 
 use api::cluster::SecretKeyRef;
 use base64::Engine;
+use controller::kubeconfig::{Foreign, Refusal};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
@@ -19,17 +20,39 @@ pub fn kubeconfig_name(cluster: &str) -> String {
     format!("{cluster}-kubeconfig")
 }
 
-/// The kubeconfig of a cluster, if it is stored.
+/// Why there is no kubeconfig to use.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// The API did not give the Secret.
+    #[error("the kubeconfig Secret cannot be read")]
+    Api(#[source] kube::Error),
+    /// The Secret has what must not be used.
+    #[error("Secret {secret} has a kubeconfig that is not used: {refusal}")]
+    Refused {
+        /// The name of the Secret.
+        secret: String,
+        /// What is wrong with it.
+        refusal: Refusal,
+    },
+}
+
+/// The kubeconfig of a cluster, if it is stored. Whoever may write Secrets of the namespace can have written it.
 pub async fn read_kubeconfig(
     client: &Client,
     namespace: &str,
     cluster: &str,
-) -> Result<Option<String>, kube::Error> {
+) -> Result<Option<Foreign>, KubeconfigError> {
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
-    let secret = api.get_opt(&kubeconfig_name(cluster)).await?;
-    Ok(secret
+    let name = kubeconfig_name(cluster);
+    let secret = api.get_opt(&name).await.map_err(KubeconfigError::Api)?;
+    secret
         .and_then(|secret| secret.data?.remove(KUBECONFIG_KEY))
-        .and_then(|bytes| String::from_utf8(bytes.0).ok()))
+        .map(|bytes| Foreign::read(&bytes.0))
+        .transpose()
+        .map_err(|refusal| KubeconfigError::Refused {
+            secret: name,
+            refusal,
+        })
 }
 
 /// What was found where an ssh key should be.

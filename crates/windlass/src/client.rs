@@ -1,11 +1,8 @@
 //! A client of the API that the options name.
 
 use anyhow::Context;
-use kube::{
-    Api, Client, Config, Resource, ResourceExt,
-    api::ListParams,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use controller::kubeconfig;
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 
 use crate::cli::Global;
 
@@ -17,16 +14,15 @@ impl Global {
             Some(file) => file.clone(),
             None if own.exists() && !is_plugin() => own,
             None => {
-                return Client::try_default().await.context(
+                let config = kubeconfig::environment().await.context(
                     "no API to talk to: start `windlass up`, or name one with --kubeconfig or KUBECONFIG",
-                );
+                )?;
+                return Client::try_from(config).context("failed to make a client");
             }
         };
-        let kubeconfig = Kubeconfig::read_from(&file)
-            .with_context(|| format!("failed to read the kubeconfig {}", file.display()))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        let config = kubeconfig::own(&file, None)
             .await
-            .with_context(|| format!("failed to use the kubeconfig {}", file.display()))?;
+            .with_context(|| format!("failed to read the kubeconfig {}", file.display()))?;
         Client::try_from(config).context("failed to make a client")
     }
 }

@@ -4,15 +4,18 @@ use std::{io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
 use anyhow::Context;
 use api::Cluster;
+use controller::kubeconfig::Foreign;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
+use secrecy::ExposeSecret;
 
 use crate::{
     cli::{Global, Kubeconfig},
     client::named_or_only,
 };
 
-/// Prints the kubeconfig, or writes it to a file that only its owner can read.
+/// Prints the kubeconfig, or writes it to a file that only its owner can read. Whoever may write Secrets there can have written
+/// this one, and kubectl would run the programs that it names: it is rebuilt from what is harmless.
 pub(crate) async fn kubeconfig(global: &Global, options: &Kubeconfig) -> anyhow::Result<()> {
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
@@ -35,10 +38,14 @@ pub(crate) async fn kubeconfig(global: &Global, options: &Kubeconfig) -> anyhow:
         .data
         .and_then(|mut data| data.remove("value"))
         .with_context(|| format!("the Secret {secret} has no key `value`"))?;
+    let config = Foreign::read(&value.0)
+        .with_context(|| format!("the kubeconfig in the Secret {secret} is not to be used"))?;
+    let document = config.document();
+    let content = document.expose_secret().as_bytes();
     match &options.write {
-        Some(file) => write(file, &value.0),
+        Some(file) => write(file, content),
         None => std::io::stdout()
-            .write_all(&value.0)
+            .write_all(content)
             .context("failed to write to standard output"),
     }
 }

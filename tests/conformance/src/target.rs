@@ -181,6 +181,10 @@ async fn crowd(client: &Client) -> Result<()> {
     Ok(())
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kubeconfig is of a server of the test's own"
+)]
 async fn client(kubeconfig: &Path) -> Result<Client> {
     // More than one provider may be compiled in; the first one that is installed is the one.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -93,6 +93,10 @@ fn random_requests_are_answered_as_by_a_real_server() {
 }
 
 impl Pair {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kubeconfig is of a server of the test's own"
+    )]
     fn start() -> Result<Self> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default())?;

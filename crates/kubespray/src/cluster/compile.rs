@@ -281,8 +281,7 @@ fn finish(
 }
 
 fn step(id: &str, title: &str, action: Action) -> Step {
-    let mut title = title.to_owned();
-    controller::conditions::cut(&mut title, 256);
+    let title = api::text::plain(title, 256);
     Step {
         id: id.to_owned(),
         title,

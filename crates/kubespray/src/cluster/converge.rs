@@ -84,8 +84,8 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
         run: Some(name),
         refused: None,
     };
-    let refused = |mut why: String| {
-        controller::conditions::cut(&mut why, 2048);
+    let refused = |why: String| {
+        let why = api::text::lines(&why, 2048);
         ConvergeRequest {
             request: request.clone(),
             run: None,

@@ -9,6 +9,7 @@ use api::{
     cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts},
     node::Health,
     run::{Operation, RunPhase},
+    text::lines,
 };
 use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
 use jiff::{SignedDuration, Timestamp};
@@ -446,10 +447,7 @@ fn last_operation(run: &Run) -> LastOperation {
             .failure
             .map(|failure| failure.message)
             .or(status.message)
-            .map(|mut text| {
-                conditions::cut(&mut text, 2048);
-                text
-            }),
+            .map(|text| lines(&text, 2048)),
         run: Some(run.name_any()),
     }
 }

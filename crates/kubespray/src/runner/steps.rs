@@ -1,16 +1,17 @@
 //! Steps after the playbook: the kubeconfig goes into a Secret, and the cluster becomes healthy.
 
-use std::{net::IpAddr, time::Duration};
+use std::{iter, path::Path, time::Duration};
 
 use api::{
     HostName,
     node::Health,
     run::{Failure, FailureClass, Step},
 };
+use controller::kubeconfig::{self, Foreign, Server};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, ResourceExt, api::ObjectMeta};
-use serde_json::Value;
-use tokio::{net::TcpStream, time::Instant};
+use secrecy::ExposeSecret;
+use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
@@ -43,8 +44,8 @@ pub(crate) async fn kubeconfig(executor: &KubesprayExecutor, name: &str) -> Step
         .directories()
         .artifacts
         .join("admin.conf");
-    let text = match tokio::fs::read_to_string(&path).await {
-        Ok(text) => text,
+    let bytes = match read(&path).await {
+        Ok(bytes) => bytes,
         Err(error) => {
             return failed(failure(
                 FailureClass::Permanent,
@@ -57,11 +58,15 @@ pub(crate) async fn kubeconfig(executor: &KubesprayExecutor, name: &str) -> Step
             ));
         }
     };
-    let text = match reachable(&text, &addresses(job)).await {
-        Ok(text) => text,
+    let config = match rebuild(&bytes) {
+        Ok(config) => config,
         Err(failure) => return failed(failure),
     };
-    match store(job, name, text).await {
+    let config = match reachable(config, &addresses(job), answers).await {
+        Ok(config) => config,
+        Err(failure) => return failed(failure),
+    };
+    match store(job, name, &config).await {
         Ok(()) => {
             // From here on it is in the Secret and nowhere else; the playbooks bring it anew whenever they run.
             if let Err(error) = tokio::fs::remove_file(&path).await {
@@ -96,46 +101,52 @@ fn addresses(job: &Job) -> Vec<String> {
         .collect()
 }
 
-/// The kubeconfig with an address that answers from here. An address that is not in the server's certificate is checked
-/// against a name that is.
-async fn reachable(text: &str, addresses: &[String]) -> Result<String, Failure> {
-    let unreadable = |error: String| {
+/// What stands in the file, up to a byte more than is looked at: a host wrote it.
+async fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = tokio::fs::File::open(path).await?;
+    let mut bytes = Vec::new();
+    let limit = kubeconfig::LIMIT.saturating_add(1);
+    file.take(u64::try_from(limit).unwrap_or(u64::MAX))
+        .read_to_end(&mut bytes)
+        .await?;
+    Ok(bytes)
+}
+
+/// The kubeconfig of the host without what must not be in it.
+fn rebuild(bytes: &[u8]) -> Result<Foreign, Failure> {
+    Foreign::read(bytes).map_err(|refusal| {
         failure(
             FailureClass::Permanent,
             "BadKubeconfig",
-            format!("the kubeconfig of the first control-plane host cannot be read: {error}"),
-            None,
+            format!("the kubeconfig of the first control-plane host is refused: {refusal}"),
+            Some("find out who changed /etc/kubernetes/admin.conf there, mend it, then retry the run"),
         )
-    };
-    let mut config: Value =
-        serde_saphyr::from_str(text).map_err(|error| unreadable(error.to_string()))?;
-    let server = config
-        .pointer("/clusters/0/cluster/server")
-        .and_then(Value::as_str)
-        .ok_or_else(|| unreadable("it names no server".to_owned()))?
-        .to_owned();
-    let (host, port) =
-        split(&server).ok_or_else(|| unreadable(format!("{server} is no address")))?;
-    let own = Some(host.clone()).filter(|host| !is_local(host));
-    let mut tried = Vec::new();
-    for address in own.iter().chain(addresses) {
-        if tried.contains(address) {
+    })
+}
+
+/// The kubeconfig with an address that answers from here. An address that is not in the server's certificate is checked
+/// against a name that is.
+async fn reachable(
+    config: Foreign,
+    addresses: &[String],
+    answers: impl AsyncFn(&str, u16) -> std::io::Result<()>,
+) -> Result<Foreign, Failure> {
+    let Server { host, port, .. } = config.server().clone();
+    let mut tried: Vec<(&String, std::io::Error)> = Vec::new();
+    for address in iter::once(&host).chain(addresses) {
+        if tried.iter().any(|(tried, _)| *tried == address) {
             continue;
         }
-        let connect = TcpStream::connect((address.as_str(), port));
-        if matches!(tokio::time::timeout(CONNECT, connect).await, Ok(Ok(_))) {
-            if *address != host
-                && let Some(cluster) = config
-                    .pointer_mut("/clusters/0/cluster")
-                    .and_then(Value::as_object_mut)
-            {
-                cluster.insert("server".to_owned(), url(address, port).into());
-                cluster.insert("tls-server-name".to_owned(), SERVER_NAME.into());
-            }
-            return serde_saphyr::to_string(&config).map_err(|error| unreadable(error.to_string()));
+        match answers(address, port).await {
+            Ok(()) if *address == host => return Ok(config),
+            Ok(()) => return Ok(config.at(address, port, SERVER_NAME)),
+            Err(error) => tried.push((address, error)),
         }
-        tried.push(address.clone());
     }
+    let tried: Vec<_> = tried
+        .iter()
+        .map(|(address, error)| format!("{address} ({error})"))
+        .collect();
     Err(failure(
         FailureClass::Transient,
         "APIServerUnreachable",
@@ -147,31 +158,19 @@ async fn reachable(text: &str, addresses: &[String]) -> Result<String, Failure> 
     ))
 }
 
-fn split(server: &str) -> Option<(String, u16)> {
-    let rest = server.strip_prefix("https://")?.trim_end_matches('/');
-    let (host, port) = match rest.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
-        _ => (rest, 443),
+/// Whether somebody listens there, on an address where a cluster can be.
+async fn answers(host: &str, port: u16) -> std::io::Result<()> {
+    let connect = async {
+        let addresses = kubeconfig::addresses(host, port).await?;
+        TcpStream::connect(addresses.as_slice()).await.map(drop)
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some((host.to_owned(), port))
+    tokio::time::timeout(CONNECT, connect)
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }
 
-fn url(address: &str, port: u16) -> String {
-    match address.parse::<IpAddr>() {
-        Ok(IpAddr::V6(_)) => format!("https://[{address}]:{port}"),
-        _ => format!("https://{address}:{port}"),
-    }
-}
-
-fn is_local(host: &str) -> bool {
-    host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback() || address.is_unspecified())
-}
-
-async fn store(job: &Job, name: &str, text: String) -> Result<(), controller::apply::Error> {
+async fn store(job: &Job, name: &str, config: &Foreign) -> Result<(), controller::apply::Error> {
+    let document = config.document().expose_secret().as_bytes().to_vec();
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -181,7 +180,7 @@ async fn store(job: &Job, name: &str, text: String) -> Result<(), controller::ap
             owner_references: Some(job.run.owner_references().to_vec()),
             ..ObjectMeta::default()
         },
-        data: Some([(KUBECONFIG_KEY.to_owned(), ByteString(text.into_bytes()))].into()),
+        data: Some([(KUBECONFIG_KEY.to_owned(), ByteString(document))].into()),
         ..Secret::default()
     };
     let api = Api::<Secret>::namespaced(job.client.clone(), &job.namespace());
@@ -255,7 +254,7 @@ fn is_good(report: &Report) -> bool {
 async fn look(job: &Job, expected: &Expected) -> Result<Report, String> {
     let kubeconfig = secret::read_kubeconfig(&job.client, &job.namespace(), job.cluster())
         .await
-        .map_err(|error| format!("the kubeconfig Secret cannot be read: {error}"))?
+        .map_err(|error| crate::chain(&error))?
         .ok_or("the kubeconfig Secret is not there")?;
     health::probe(&kubeconfig, expected)
         .await
@@ -264,40 +263,63 @@ async fn look(job: &Job, expected: &Expected) -> Result<Report, String> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn servers_are_taken_apart_and_put_together() {
-        for (server, host, port) in [
-            ("https://10.0.0.1:6443", "10.0.0.1", 6443),
-            ("https://[fd00::1]:6443", "fd00::1", 6443),
-            ("https://api.example.com", "api.example.com", 443),
-        ] {
-            assert_eq!(split(server), Some((host.to_owned(), port)), "{server}");
-        }
-        assert_eq!(url("fd00::1", 6443), "https://[fd00::1]:6443");
-        assert_eq!(split("http://10.0.0.1"), None);
+    fn fetched(server: &str, user: &serde_json::Value) -> Vec<u8> {
+        let authority = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).unwrap();
+        let authority = base64::engine::general_purpose::STANDARD.encode(authority.cert.pem());
+        json!({
+            "clusters": [{"name": "a", "cluster": {"server": server, "certificate-authority-data": authority}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "current-context": "a",
+            "users": [{"name": "a", "user": user}],
+        })
+        .to_string()
+        .into_bytes()
     }
 
     #[tokio::test]
     async fn a_local_address_is_replaced_by_one_that_answers() {
-        // 127.0.0.2 stands for a host's address: it answers here, and is not the one that the file names.
+        let config =
+            || rebuild(&fetched("https://127.0.0.1:6443", &json!({"token": "t"}))).unwrap();
+        let addresses = ["10.0.0.1".to_owned(), "10.0.0.2".to_owned()];
+        // The first host is away, and this machine has a server of its own, which is not the cluster's.
+        let world = async |host: &str, port: u16| match host {
+            "10.0.0.2" => Ok(()),
+            "10.0.0.1" => Err(std::io::ErrorKind::ConnectionRefused.into()),
+            _ => answers(host, port).await,
+        };
+        let mended = reachable(config(), &addresses, world).await.unwrap();
+        assert_eq!(mended.server().to_string(), "https://10.0.0.2:6443");
+        let document = mended.document();
+        assert!(document.expose_secret().contains(SERVER_NAME));
+
         let listener = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let text = format!(
-            "apiVersion: v1\nkind: Config\nclusters:\n- name: a\n  cluster:\n    server: https://127.0.0.1:{port}\n"
-        );
-        let mended = reachable(&text, &["127.0.0.2".to_owned()]).await.unwrap();
-        let config: Value = serde_saphyr::from_str(&mended).unwrap();
-        let cluster = config.pointer("/clusters/0/cluster").unwrap();
-        assert_eq!(cluster["server"], format!("https://127.0.0.2:{port}"));
-        assert_eq!(cluster["tls-server-name"], SERVER_NAME);
-
-        // Nobody listens on port 1. A port that was just given back could be had by anybody.
-        let text = "clusters: [{cluster: {server: 'https://127.0.0.1:1'}}]";
-        let error = reachable(text, &["127.0.0.2".to_owned()])
+        let config = config().at("localhost", port, SERVER_NAME);
+        let error = reachable(config, &["127.0.0.2".to_owned()], answers)
             .await
             .unwrap_err();
         assert_eq!(error.code, "APIServerUnreachable");
+        assert!(
+            error.message.contains("127.0.0.2 (is loopback"),
+            "{}",
+            error.message
+        );
+    }
+
+    #[test]
+    fn a_kubeconfig_of_a_host_that_runs_something_is_not_stored() {
+        let user = json!({"exec": {"command": "touch", "args": ["/tmp/x"]}});
+        let error = rebuild(&fetched("https://10.0.0.1:6443", &user)).unwrap_err();
+        assert_eq!(error.code, "BadKubeconfig");
+        assert!(
+            error.message.contains("users[0].user.exec"),
+            "{}",
+            error.message
+        );
     }
 }

@@ -8,6 +8,7 @@
 
 mod converge;
 mod faults;
+mod foreign;
 mod refusals;
 mod world;
 

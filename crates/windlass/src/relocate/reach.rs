@@ -3,10 +3,8 @@
 use std::{error::Error, io, path::Path, time::Duration};
 
 use anyhow::Context;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use controller::kubeconfig;
+use kube::Client;
 
 use super::side::Side;
 
@@ -20,15 +18,9 @@ pub(super) async fn there(
     namespace: &str,
 ) -> anyhow::Result<Side> {
     let shown = file.display();
-    let kubeconfig = Kubeconfig::read_from(file)
-        .with_context(|| format!("failed to read the kubeconfig {shown} (--to-kubeconfig)"))?;
-    let options = KubeConfigOptions {
-        context: context.map(str::to_owned),
-        ..KubeConfigOptions::default()
-    };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+    let mut config = kubeconfig::own(file, context)
         .await
-        .with_context(|| format!("failed to use the kubeconfig {shown} (--to-kubeconfig)"))?;
+        .with_context(|| format!("failed to read the kubeconfig {shown} (--to-kubeconfig)"))?;
     config.connect_timeout = Some(CONNECT);
     let server = config.cluster_url.to_string();
     let client = Client::try_from(config).context("failed to make a client")?;

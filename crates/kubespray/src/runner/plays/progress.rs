@@ -4,7 +4,10 @@ use ansible::{
     event::{Event, Kind, Tally},
     playbook::{self, Outcome, Verdict, judge},
 };
-use api::run::{ExcludedHost, FailureClass, Step};
+use api::{
+    run::{ExcludedHost, FailureClass, Step},
+    text::plain,
+};
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{Prepared, finish};
@@ -194,11 +197,8 @@ impl<'a> Progress<'a> {
 
     fn progress(&self) -> StepProgress {
         let play = self.tally.plays.last();
-        let mut task = self.tally.current.as_ref().map(|task| task.name.clone());
-        if let Some(task) = &mut task {
-            *task = self.prepared.mask.apply(task).into_owned();
-            controller::conditions::cut(task, 256);
-        }
+        let task = self.tally.current.as_ref();
+        let task = task.map(|task| plain(&self.prepared.mask.apply(&task.name), 256));
         StepProgress {
             task,
             tasks_started: play.map(|play| play.tasks_started).unwrap_or_default(),
@@ -265,12 +265,12 @@ fn unreachable(verdict: &Verdict, new_key_remedy: &str) -> Vec<ExcludedHost> {
         .iter()
         .filter_map(|(host, why)| {
             let known = playbook::failure_of_text(&why.message);
-            let mut reason = if known.code == prepare::HOST_KEY_CHANGED {
+            let reason = if known.code == prepare::HOST_KEY_CHANGED {
                 format!("its host key changed: {new_key_remedy}")
             } else {
                 why.message.clone()
             };
-            controller::conditions::cut(&mut reason, 1024);
+            let reason = plain(&reason, 1024);
             Some(ExcludedHost {
                 host: host.parse().ok()?,
                 reason,
