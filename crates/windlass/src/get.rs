@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     cli::{Get, GetOutput, Global},
-    client,
+    client, terminal,
 };
 
 /// Prints the objects of one or several kinds.
@@ -57,8 +57,14 @@ async fn print(
         _ => request(client, &path, "application/json").await?,
     };
     match options.output {
-        GetOutput::Table => println!("{}", table(&body, 0, options.all_namespaces)),
-        GetOutput::Wide => println!("{}", table(&body, 1, options.all_namespaces)),
+        GetOutput::Table => println!(
+            "{}",
+            terminal::text(&table(&body, 0, options.all_namespaces).to_string())
+        ),
+        GetOutput::Wide => println!(
+            "{}",
+            terminal::text(&table(&body, 1, options.all_namespaces).to_string())
+        ),
         GetOutput::Json => println!("{}", serde_json::to_string_pretty(&body)?),
         GetOutput::Yaml => println!("{}", serde_saphyr::to_string(&body)?),
         GetOutput::Name => {

@@ -3,14 +3,14 @@
 //! By step: what Ansible printed. By host: what each task did there, from the events.
 
 use std::{
-    io::{Read, Seek, Write},
+    io::{BufRead, BufReader, Read, Seek, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use ansible::event::{Event, Kind};
 use anyhow::Context;
-use api::Run;
+use api::{Run, text::lines};
 use kube::{Api, ResourceExt};
 use kubespray::{
     Layout,
@@ -27,6 +27,9 @@ mod pod;
 
 /// How often a log that is followed is looked at: it is a file, and nothing tells when it grows.
 const LOOK: Duration = Duration::from_millis(300);
+
+/// How much of a line is printed at once, in bytes: a host may have said one without an end.
+const LINE: u64 = 64 * 1024;
 
 /// Prints the logs of a run.
 pub(crate) async fn logs(global: &Global, options: &Logs) -> anyhow::Result<()> {
@@ -126,10 +129,7 @@ async fn is_finished(runs: &Api<Run>, name: &str) -> anyhow::Result<bool> {
 }
 
 fn copy(file: &Path) -> anyhow::Result<()> {
-    let mut source =
-        std::fs::File::open(file).with_context(|| format!("failed to open {}", file.display()))?;
-    std::io::copy(&mut source, &mut std::io::stdout()).context("failed to print the log")?;
-    Ok(())
+    print_from(file, 0)
 }
 
 /// Prints what is appended to the logs of the run until it ends.
@@ -182,13 +182,24 @@ fn print_from(file: &Path, offset: u64) -> anyhow::Result<()> {
     source
         .seek(std::io::SeekFrom::Start(offset))
         .context("failed to find the place in the log")?;
-    let mut text = Vec::new();
-    source
-        .read_to_end(&mut text)
-        .context("failed to read the log")?;
-    std::io::stdout()
-        .write_all(&text)
-        .context("failed to print the log")
+    print_plain(BufReader::new(source), &mut std::io::stdout().lock())
+}
+
+/// Prints what Ansible wrote without what would steer the terminal: there are hosts' answers in it, and it writes no colours
+/// of its own into a file.
+fn print_plain(source: impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut source = source;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = source.by_ref().take(LINE).read_until(b'\n', &mut line);
+        if read.context("failed to read the log")? == 0 {
+            return Ok(());
+        }
+        let text = lines(&String::from_utf8_lossy(&line), usize::MAX);
+        out.write_all(text.as_bytes())
+            .context("failed to print the log")?;
+    }
 }
 
 /// Prints what each task did on one host.
@@ -252,4 +263,24 @@ fn line(event: &Event, wanted: &str) -> Option<String> {
         _ => return None,
     };
     (host == wanted).then(|| format!("{task}: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_steers_no_terminal() {
+        let log = "TASK [a]\r\nfatal: \u{1b}[2J\u{1b}]0;owned\u{7}gone\n\tmore\u{202e}\n";
+        let mut printed = Vec::new();
+        print_plain(log.as_bytes(), &mut printed).unwrap();
+        assert_eq!(
+            String::from_utf8(printed).unwrap(),
+            "TASK [a]\nfatal: gone\n\tmore\n"
+        );
+        let mut printed = Vec::new();
+        let long = [b'x'; 200_000];
+        print_plain(long.as_slice(), &mut printed).unwrap();
+        assert_eq!(printed.len(), long.len());
+    }
 }

@@ -23,6 +23,7 @@ mod sandbox;
 mod serve;
 mod status;
 mod steps;
+mod terminal;
 mod up;
 
 use std::{io::IsTerminal, process::ExitCode};
@@ -111,7 +112,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("windlass: {error:#}");
+    eprintln!("windlass: {}", terminal::text(&format!("{error:#}")));
     ExitCode::FAILURE
 }
 

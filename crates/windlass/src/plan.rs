@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::{Global, Output, Plan},
     manifest,
+    terminal::text,
 };
 
 /// Shows the plan of every Cluster in the files. A plan that cannot be made is an error that says what to mend.
@@ -88,24 +89,26 @@ fn typed<K: DeserializeOwned>(object: DynamicObject) -> anyhow::Result<K> {
 fn print(preview: &Preview) {
     println!("cluster {}/{}", preview.namespace, preview.cluster);
     for change in &preview.changes {
-        println!("  changed since it was built: {change}");
+        println!("  changed since it was built: {}", text(change));
     }
     match &preview.outcome {
         PreviewOutcome::Plan(plan) => print_plan(plan),
         PreviewOutcome::Problems(problems) => {
             for problem in problems {
-                println!("  {problem}");
+                println!("  {}", text(&problem.to_string()));
             }
         }
         PreviewOutcome::Waiting(missing) => println!("  waiting for {}", missing.join(", ")),
-        PreviewOutcome::NoPlaybooks(why) => println!("  the playbooks cannot be had: {why}"),
-        PreviewOutcome::Refused(why) => println!("  it would be refused: {why}"),
+        PreviewOutcome::NoPlaybooks(why) => {
+            println!("  the playbooks cannot be had: {}", text(why));
+        }
+        PreviewOutcome::Refused(why) => println!("  it would be refused: {}", text(why)),
     }
 }
 
 fn print_plan(plan: &Steps) {
     if let Some(reason) = &plan.reason {
-        println!("  {reason}");
+        println!("  {}", text(reason));
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -118,7 +121,7 @@ fn print_plan(plan: &Steps) {
         let number = (index + 1).to_string();
         table.add_row([number, step.id.clone(), hosts(step), what(step, gate)]);
     }
-    println!("{table}\n  digest {}", plan.digest);
+    println!("{}\n  digest {}", text(&table.to_string()), plan.digest);
 }
 
 /// The hosts by name while they are few, else their number.

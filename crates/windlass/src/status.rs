@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::{
     cli::{Global, Output, Status},
     client::named_or_only,
+    terminal::shown,
 };
 
 /// Everything that is shown.
@@ -54,13 +55,21 @@ pub(crate) async fn status(global: &Global, options: &Status) -> anyhow::Result<
         .context("failed to list the nodes")?
         .items;
     match options.output {
-        Output::Text => tree::render(&view, width())
+        Output::Text => tree::render(&shown_view(view), width())
             .iter()
             .for_each(|line| println!("{line}")),
         Output::Json => println!("{}", serde_json::to_string_pretty(&document(&view))?),
         Output::Yaml => println!("{}", serde_saphyr::to_string(&document(&view))?),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn shown_view(view: View) -> View {
+    View {
+        run: view.run.map(shown),
+        cluster: view.cluster.map(shown),
+        nodes: view.nodes.into_iter().map(shown).collect(),
+    }
 }
 
 fn document(view: &View) -> serde_json::Value {
@@ -96,21 +105,21 @@ async fn follow(
     let mut changes = futures::stream::select_all([
         changes(clusters, |event| match event {
             watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                Some(Change::Cluster(Box::new(object)))
+                Some(Change::Cluster(Box::new(shown(object))))
             }
             watcher::Event::Delete(_) => Some(Change::ClusterDeleted),
             _ => None,
         }),
         changes(nodes, |event| match event {
             watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                Some(Change::Node(Box::new(object)))
+                Some(Change::Node(Box::new(shown(object))))
             }
             watcher::Event::Delete(object) => Some(Change::NodeDeleted(object.name_any())),
             _ => None,
         }),
         changes(runs, |event| match event {
             watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                Some(Change::Run(Box::new(object)))
+                Some(Change::Run(Box::new(shown(object))))
             }
             _ => None,
         }),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     cli::{Global, Output, Steps},
     sandbox,
+    terminal::text,
 };
 
 /// One step, as it is printed.
@@ -52,7 +53,7 @@ pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()
         })
         .collect();
     match options.output {
-        Output::Text => println!("{}", table(&lines)),
+        Output::Text => println!("{}", text(&table(&lines).to_string())),
         Output::Json => println!("{}", serde_json::to_string_pretty(&lines)?),
         Output::Yaml => println!("{}", serde_saphyr::to_string(&lines)?),
     }

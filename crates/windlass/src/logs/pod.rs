@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context;
-use api::Run;
+use api::{Run, text::lines};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -115,8 +115,8 @@ async fn copy(
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Copied::Gone),
         stream => stream.with_context(|| format!("failed to read the log of pod {name}"))?,
     };
-    let mut lines = stream.lines();
-    while let Some(line) = lines
+    let mut rest = stream.lines();
+    while let Some(line) = rest
         .try_next()
         .await
         .with_context(|| format!("failed to read on in the log of pod {name}"))?
@@ -151,7 +151,8 @@ impl<'a> Printer<'a> {
 
     /// What is printed for a line; nothing for one that nobody asked for.
     fn line(&mut self, line: &str) -> Option<String> {
-        let printed = self.chosen(line);
+        // Ansible prints what hosts answer.
+        let printed = self.chosen(&lines(line, usize::MAX));
         self.shown += usize::from(printed.is_some());
         printed
     }
