@@ -149,6 +149,7 @@ mod tests {
             key: SshKey::NotReferred,
             host_keys: HostKeys::NotReferred,
             playbooks: Playbooks::Unwanted,
+            variables: crate::variables::Sight::default(),
             health: None,
         };
         let names = surplus(&cluster, &observed).into_iter();
@@ -231,6 +232,7 @@ mod tests {
             key: SshKey::NotReferred,
             host_keys: HostKeys::NotReferred,
             playbooks: Playbooks::Unwanted,
+            variables: crate::variables::Sight::default(),
             health: None,
         };
         assert_eq!(surplus(&cluster, &observed).len(), 0);
