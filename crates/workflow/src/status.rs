@@ -64,7 +64,7 @@ fn steps(plan: &CheckedPlan, state: &State, live: &Live) -> Vec<StepStatus> {
             attempt: (now.attempt > 0).then_some(now.attempt),
             started_at: now.started_at.map(Time),
             finished_at: now.finished_at.map(Time),
-            task: live.filter(|_| running).and_then(|live| live.task.clone()),
+            task: live.filter(|_| running).and_then(task),
             tasks_started: live.map(|live| live.tasks_started),
             results: now.results.or(live.map(|live| live.results)),
             failure: now
@@ -74,6 +74,13 @@ fn steps(plan: &CheckedPlan, state: &State, live: &Live) -> Vec<StepStatus> {
         }
     };
     plan.steps().iter().zip(state.steps()).map(status).collect()
+}
+
+/// What the step is at, as far as the schema holds it: a status that is refused would hide the end of the run.
+fn task(live: &StepProgress) -> Option<String> {
+    let mut task = live.task.clone()?;
+    api::text::cut(&mut task, TASK);
+    Some(task)
 }
 
 fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState)>) -> String {
@@ -245,4 +252,22 @@ fn conditions(state: &State, message: &str) -> Vec<Condition> {
     let mut conditions = vec![condition("Ready", ready, ready_since)];
     conditions.extend(extra.map(|type_| condition(type_, true, since)));
     conditions
+}
+
+/// How long the schema lets the text of a task be.
+const TASK: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_task_is_cut_to_what_the_schema_holds() {
+        let long = StepProgress {
+            task: Some("é".repeat(300)),
+            ..StepProgress::default()
+        };
+        let task = task(&long).unwrap_or_default();
+        assert!(task.len() <= TASK && task.ends_with('…'), "{task}");
+    }
 }
