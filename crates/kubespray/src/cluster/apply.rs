@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use ansible::inventory::Directories;
 use api::{
     Cluster, Run,
     run::{ClusterRef, RunSpec},
@@ -279,6 +280,8 @@ pub(crate) async fn let_go(cluster: &Cluster, context: &Context) -> Result<(), E
         .layout
         .moved(&namespace, &name, &cluster.uid().unwrap_or_default());
     if tokio::fs::try_exists(&path).await.unwrap_or_default() {
+        // The kubeconfig among them is in its Secret, or the playbooks bring it anew on the other side.
+        remove(&Directories::below(&path).artifacts).await?;
         let parent = aside.parent().unwrap_or(&aside);
         let moved = async {
             tokio::fs::create_dir_all(parent).await?;
