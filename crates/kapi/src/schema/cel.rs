@@ -69,5 +69,4 @@ fn failed(what: &str, why: &str) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests;

@@ -87,7 +87,7 @@ fn a_rule_that_cannot_work_is_refused_with_its_definition() {
             "found no matching overload for '_==_' applied to '(int, null)'",
         ),
     ] {
-        let problems = Schema::compile(&with(json!([{"rule": rule}]))).unwrap_err();
+        let problems = Schema::compile(&with(&json!([{"rule": rule}]))).unwrap_err();
         let place = "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: Invalid value: apiextensions.ValidationRule{Rule:";
         assert!(problems[0].starts_with(place), "{rule}: {problems:?}");
         assert!(problems[0].contains(why), "{rule}: {problems:?}");
@@ -145,13 +145,13 @@ fn what_belongs_to_a_rule_is_checked_with_it() {
             "may not be set if oldSelf is not used in rule",
         ),
     ] {
-        let problems = Schema::compile(&with(json!([given]))).unwrap_err();
+        let problems = Schema::compile(&with(&json!([given]))).unwrap_err();
         let place =
             format!("openAPIV3Schema.properties[spec].x-kubernetes-validations[0].{place}: ");
         assert!(problems[0].starts_with(&place), "{given}: {problems:?}");
         assert!(problems[0].contains(why), "{given}: {problems:?}");
     }
-    let mut schema = with(json!([]));
+    let mut schema = with(&json!([]));
     let item = json!({"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
     schema["properties"]["spec"]["properties"]["names"]["items"] = item;
     let problems = Schema::compile(&schema).unwrap_err();
@@ -159,7 +159,7 @@ fn what_belongs_to_a_rule_is_checked_with_it() {
         problems[0].contains("oldSelf cannot be used on the uncorrelatable portion"),
         "{problems:?}"
     );
-    let mut schema = with(json!([]));
+    let mut schema = with(&json!([]));
     schema["properties"]["spec"]["anyOf"] =
         json!([{"x-kubernetes-validations": [{"rule": "true"}]}]);
     let problems = Schema::compile(&schema).unwrap_err();
@@ -299,7 +299,7 @@ fn rules_say_of_objects_what_they_mean() {
         ("size('äö') == 2", None),
     ] {
         let rules = json!([{"rule": rule}]);
-        let errors = match Schema::compile(&with(rules)) {
+        let errors = match Schema::compile(&with(&rules)) {
             Ok(schema) => {
                 let errors = schema.validate(&json!({"spec": spec}), None);
                 errors.iter().map(ToString::to_string).collect()
@@ -317,7 +317,7 @@ fn rules_say_of_objects_what_they_mean() {
 #[test]
 fn complaints_stand_where_and_for_what_the_rule_says() {
     let errors = |given: Value| {
-        let schema = Schema::compile(&with(json!([given]))).unwrap();
+        let schema = Schema::compile(&with(&json!([given]))).unwrap();
         let errors = schema.validate(&json!({"spec": {"size": 1, "name": "x"}}), None);
         errors
             .iter()
@@ -356,7 +356,7 @@ fn rules_on_what_is_stored_run_when_there_is_something() {
         if optional == true {
             rule = json!({"rule": "oldSelf.hasValue() || self.size == 0", "message": "not zero", "optionalOldSelf": true});
         }
-        Schema::compile(&with(json!([rule]))).unwrap()
+        Schema::compile(&with(&json!([rule]))).unwrap()
     };
     let object = |size: u64| json!({"spec": {"size": size}});
     let plain = schema(json!(false));
@@ -371,7 +371,7 @@ fn rules_on_what_is_stored_run_when_there_is_something() {
 #[test]
 fn no_rule_goes_on_for_ever() {
     let cubic = "self.many.all(a, self.many.all(b, self.many.all(c, a + b + c >= 0)))";
-    let problems = Schema::compile(&with(json!([{"rule": cubic}]))).unwrap_err();
+    let problems = Schema::compile(&with(&json!([{"rule": cubic}]))).unwrap_err();
     assert!(
         problems[0].contains(
             "rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x"
@@ -380,7 +380,7 @@ fn no_rule_goes_on_for_ever() {
     );
     // A definition that was stored before anybody asked: what it costs is counted.
     let schema =
-        Schema::compile_stored(&with(json!([{"rule": cubic}, {"rule": "false"}]))).unwrap();
+        Schema::compile_stored(&with(&json!([{"rule": cubic}, {"rule": "false"}]))).unwrap();
     let many: Vec<u64> = (0..200).collect();
     let errors = schema.validate(&json!({"spec": {"many": many}}), None);
     assert_eq!(
@@ -414,7 +414,7 @@ fn no_rule_goes_on_for_ever() {
         "self.many.all(a, self.name.matches(self.pattern + string(a)))",
         "self.many.map(a, self.many.map(b, self.many.map(c, [a, b, c]))).size() > 0",
     ] {
-        let schema = Schema::compile_stored(&with(json!([{"rule": rule}]))).unwrap();
+        let schema = Schema::compile_stored(&with(&json!([{"rule": rule}]))).unwrap();
         let many: Vec<u64> = (0..2000).collect();
         let spec = json!({"many": many, "name": "0123456789".repeat(50), "item": {"name": "i"}, "pattern": "(\\w{9}){9}x"});
         let errors = schema.validate(&json!({"spec": spec}), None);
@@ -451,14 +451,14 @@ fn the_rules_of_one_object_have_one_budget() {
 fn bounds_in_the_schema_make_a_rule_affordable() {
     let schema = |bound: Value| {
         let mut schema =
-            with(json!([{"rule": "self.many.all(a, self.many.exists_one(b, a == b))"}]));
+            with(&json!([{"rule": "self.many.all(a, self.many.exists_one(b, a == b))"}]));
         schema["properties"]["spec"]["properties"]["many"]["maxItems"] = bound;
         Schema::compile(&schema)
     };
     assert!(schema(json!(100_000)).is_err());
     assert!(schema(json!(500)).is_ok());
     let expensive = json!({"rule": "self.many.all(a, self.many.exists_one(b, a == b))"});
-    let mut total = with(Value::Array(vec![expensive; 30]));
+    let mut total = with(&Value::Array(vec![expensive; 30]));
     total["properties"]["spec"]["properties"]["many"]["maxItems"] = json!(800);
     let problems = Schema::compile(&total).unwrap_err();
     let all = "openAPIV3Schema: Forbidden: x-kubernetes-validations estimated rule cost total";
@@ -468,7 +468,7 @@ fn bounds_in_the_schema_make_a_rule_affordable() {
 
 #[test]
 fn rules_run_where_an_update_changes_something() {
-    let mut schema = with(json!([]));
+    let mut schema = with(&json!([]));
     let fields = &mut schema["properties"]["spec"]["properties"];
     fields["size"]["x-kubernetes-validations"] = json!([{"rule": "self < 0"}]);
     fields["items"]["items"]["x-kubernetes-validations"] = json!([{"rule": "self.port < 0"}]);
@@ -553,7 +553,7 @@ fn defaults_that_do_not_fit_are_refused_with_the_definition() {
 #[test]
 fn a_rule_may_be_long_but_not_deep() {
     let many = |part: &str, count: usize| vec![part; count].join(" && ");
-    assert!(Schema::compile(&with(json!([{"rule": many("self.size > 0", 500)}]))).is_ok());
+    assert!(Schema::compile(&with(&json!([{"rule": many("self.size > 0", 500)}]))).is_ok());
     for rule in [
         format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
         format!("{}self.size > 0", "1+".repeat(7000)),
@@ -563,7 +563,7 @@ fn a_rule_may_be_long_but_not_deep() {
         "[".repeat(5000),
         many("self.size > 0", 5000),
     ] {
-        let answer = Schema::compile(&with(json!([{"rule": rule}])));
+        let answer = Schema::compile(&with(&json!([{"rule": rule}])));
         let problems = answer.err().unwrap_or_default();
         let is_refused = problems
             .iter()
@@ -578,7 +578,7 @@ fn a_rule_may_be_long_but_not_deep() {
 }
 
 /// A schema with fields of each kind and rules about all of them.
-fn with(rules: Value) -> Value {
+fn with(rules: &Value) -> Value {
     let text = json!({"type": "string"});
     let named = json!({"type": "object", "required": ["name"], "properties": {
         "name": {"type": "string"}, "port": {"type": "integer"}, "other": {"type": "integer"},
