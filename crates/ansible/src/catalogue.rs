@@ -19,6 +19,8 @@ pub use installable::{Installable, InstallableError, VersionError, check_version
 pub struct Release {
     /// The release.
     pub version: KubesprayVersion,
+    /// The commit that its tag stands for in the upstream repository.
+    pub commit: &'static str,
     /// The version of the PyPI package `ansible` that it pins.
     pub ansible: &'static str,
     /// The ansible-core versions that its first play accepts.
@@ -206,6 +208,8 @@ mod tests {
             assert!(release.kubernetes_minimum < release.kubernetes_default);
             assert!(release.ansible_core.from < release.ansible_core.before);
             assert!(release.python.oldest < release.python.newest);
+            let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+            assert!(release.commit.len() == 40 && release.commit.chars().all(hex));
         }
         assert_eq!(newest().version, KubesprayVersion::new(2, 31, 0));
     }

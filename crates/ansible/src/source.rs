@@ -1,21 +1,39 @@
 //! Brings playbooks: a git repository, a directory or an OCI image becomes a tree in the cache, named by its content and
 //! never changed.
+//!
+//! Whoever names a source is not trusted with this machine: a [`Policy`] says which protocols, addresses and directories
+//! are asked, and how much of the network, the disk, memory and time one tree may cost. Every connection passes one gate
+//! (`network`), every tree another (`tree`), and the cache is bounded for each tenant (`cache`).
 
 use std::{
     ffi::OsStr,
     fs,
     io::{self, Read},
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{OpenOptionsExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
-    process::Stdio,
+    time::Duration,
 };
 
+use nix::fcntl::OFlag;
 use sha2::{Digest, Sha256};
 use walkdir::{DirEntry, WalkDir};
 
 use crate::FileError;
 
+mod cache;
+mod git;
 mod image;
+mod network;
+mod policy;
+mod tree;
+
+pub use cache::Hold;
+pub use network::Refusal as NetworkRefusal;
+pub use policy::{Bounds, Policy, Protocol, Room, Settings};
+pub use tree::Refusal as TreeRefusal;
 
 /// Where playbooks come from.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,6 +44,8 @@ pub enum SourceRequest {
         url: String,
         /// The tag, branch or commit.
         reference: String,
+        /// The commit that the reference must stand for, where that is known.
+        commit: Option<String>,
     },
     /// A directory of this machine.
     Path(PathBuf),
@@ -42,6 +62,8 @@ pub struct Checkout {
     pub digest: String,
     /// What the name stood for: the commit of a git reference, the manifest's digest of an image.
     pub revision: Option<String>,
+    /// Keeps it there.
+    pub hold: Hold,
 }
 
 /// Why playbooks cannot be had.
@@ -100,14 +122,75 @@ pub enum Error {
         #[source]
         source: Box<oci_client::errors::OciDistributionError>,
     },
-    /// A layer of an image cannot be unpacked.
-    #[error("unpack image {image}")]
-    Layer {
-        /// The image.
-        image: String,
+    /// An archive or a repository cannot be read.
+    #[error("unpack {place}")]
+    Unpack {
+        /// The source.
+        place: String,
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// The tree has what no tree may have, or is too large.
+    #[error("unpack {place}")]
+    Refused {
+        /// The source.
+        place: String,
+        /// Why.
+        #[source]
+        source: TreeRefusal,
+    },
+    /// A connection was refused or cut.
+    #[error("bring {place}")]
+    Network {
+        /// The source.
+        place: String,
+        /// Why.
+        #[source]
+        source: NetworkRefusal,
+    },
+    /// It is not the address of a repository.
+    #[error("{0:?} is not the address of a git repository")]
+    Url(String),
+    /// The protocol is not among those that are asked.
+    #[error("{place} is to be brought by {protocol}, and sources come by {}", list(.allowed))]
+    Protocol {
+        /// The source.
+        place: String,
+        /// Its protocol.
+        protocol: Protocol,
+        /// Those that are.
+        allowed: Vec<Protocol>,
+    },
+    /// The directory is not below those that sources lie in.
+    #[error("{path} is not below {}", paths(.roots))]
+    Outside {
+        /// The directory as it was named.
+        path: PathBuf,
+        /// Those that sources lie in.
+        roots: Vec<PathBuf>,
+    },
+    /// A tag stands for another commit than the release.
+    #[error(
+        "{reference} of {url} is commit {found}, and the release is commit {expected}: the tag was moved"
+    )]
+    Moved {
+        /// The repository.
+        url: String,
+        /// The tag.
+        reference: String,
+        /// The commit of the release.
+        expected: String,
+        /// The commit that it is now.
+        found: String,
+    },
+    /// It takes too long.
+    #[error("bring {place} within {} s", .limit.as_secs())]
+    Late {
+        /// The source.
+        place: String,
+        /// How long it may take.
+        limit: Duration,
     },
     /// A task of ours failed.
     #[error("wait for the copy")]
@@ -123,48 +206,211 @@ impl Error {
             | Self::NoGit(_)
             | Self::NoReference { .. }
             | Self::ImageName { .. }
-            | Self::Layer { .. } => true,
+            | Self::Refused { .. }
+            | Self::Url(_)
+            | Self::Protocol { .. }
+            | Self::Outside { .. }
+            | Self::Moved { .. } => true,
+            Self::Unpack { source, .. } => source.kind() != io::ErrorKind::StorageFull,
+            Self::Network { source, .. } => source.is_final(),
             Self::Registry { source, .. } => image::is_final(source),
-            Self::File { .. } | Self::Git { .. } | Self::Join(_) => false,
+            Self::File { .. } | Self::Git { .. } | Self::Late { .. } | Self::Join(_) => false,
+        }
+    }
+
+    fn of_tree(place: &str, tree: &Path, error: tree::Error) -> Self {
+        let place = place.to_owned();
+        match error {
+            tree::Error::Refused(source) => Self::Refused { place, source },
+            tree::Error::Io(source) if source.kind() == io::ErrorKind::StorageFull => {
+                Self::File(FileError::of(tree)(source))
+            }
+            tree::Error::Io(source) => Self::Unpack { place, source },
         }
     }
 }
 
-/// Brings the playbooks into the cache, unless they are there.
-pub async fn fetch(request: &SourceRequest, cache: &Path) -> Result<Checkout, Error> {
-    make_directory(cache)?;
-    match request {
-        SourceRequest::Path(path) => {
-            if !path.is_dir() {
-                return Err(Error::NoDirectory(path.clone()));
+fn list(protocols: &[Protocol]) -> String {
+    let names: Vec<&str> = protocols.iter().map(|protocol| protocol.name()).collect();
+    names.join(", ")
+}
+
+fn paths(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(tree::shown).collect();
+    shown.join(", ")
+}
+
+/// A tree that is no part of the cache yet.
+struct Unpacked {
+    /// Its directory.
+    tree: PathBuf,
+    /// What the name stood for.
+    revision: String,
+}
+
+/// The playbooks of all tenants, in one directory.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    directory: PathBuf,
+    policy: Policy,
+}
+
+impl Sources {
+    /// Playbooks that are brought under a policy and kept in a directory.
+    pub fn new(directory: impl Into<PathBuf>, policy: Policy) -> Self {
+        Self {
+            directory: directory.into(),
+            policy,
+        }
+    }
+
+    /// Brings playbooks for a tenant into the cache, unless they are there.
+    pub async fn fetch(&self, tenant: &str, request: &SourceRequest) -> Result<Checkout, Error> {
+        // Whatever of it blocks and cannot be dropped ends by this.
+        let (_asker, wanted) = tree::Asker::new();
+        let fetching = self.bring(tenant, request, wanted);
+        let limit = self.policy.time;
+        let fetched = tokio::time::timeout(limit, fetching).await;
+        fetched.unwrap_or_else(|_| {
+            Err(Error::Late {
+                place: place(request),
+                limit,
+            })
+        })
+    }
+
+    /// Keeps a tree of the cache where it is, if it is there, for as long as what is given lives.
+    pub fn hold(&self, digest: &str) -> Result<Hold, Error> {
+        cache::hold(&self.directory, digest).map_err(Error::File)
+    }
+
+    async fn bring(
+        &self,
+        tenant: &str,
+        request: &SourceRequest,
+        wanted: tree::Wanted,
+    ) -> Result<Checkout, Error> {
+        let cache = self.clone();
+        tokio::task::spawn_blocking(move || cache.cache().prepare(cache.policy.bounds.bytes))
+            .await
+            .map_err(Error::Join)??;
+        let work = workplace(&self.directory)?;
+        let (tree, revision) = match request {
+            SourceRequest::Path(path) => {
+                let tree = work.path().join("tree");
+                let copy = Copy {
+                    from: self.directory_of(path)?,
+                    to: tree.clone(),
+                    place: place(request),
+                    policy: self.policy.clone(),
+                };
+                tokio::task::spawn_blocking(move || copy.copy(wanted))
+                    .await
+                    .map_err(Error::Join)??;
+                (tree, None)
             }
-            let place = path.display().to_string();
-            store(path.clone(), place, None, cache.to_owned()).await
+            SourceRequest::Git {
+                url,
+                reference,
+                commit,
+            } => {
+                let wish = git::Wish {
+                    url,
+                    reference,
+                    commit: commit.as_deref(),
+                };
+                let unpacked = git::pull(&wish, &self.policy, work.path(), wanted).await?;
+                (unpacked.tree, Some(unpacked.revision))
+            }
+            SourceRequest::Image(image) => {
+                let unpacked = image::pull(image, &self.policy, work.path(), wanted).await?;
+                (unpacked.tree, Some(unpacked.revision))
+            }
+        };
+        let (sources, tenant, place) = (self.clone(), tenant.to_owned(), place(request));
+        tokio::task::spawn_blocking(move || {
+            // Removed when all is done.
+            let _work = work;
+            sources.store(&tenant, &tree, &place, revision)
+        })
+        .await
+        .map_err(Error::Join)?
+    }
+
+    fn cache(&self) -> cache::Cache<'_> {
+        cache::Cache {
+            directory: &self.directory,
+            room: self.policy.room,
         }
-        SourceRequest::Git { url, reference } => {
-            let work = workplace(cache)?;
-            let revision = clone(url, reference, work.path()).await?;
-            let place = format!("{reference} of {url}");
-            store(
-                work.path().to_owned(),
-                place,
-                Some(revision),
-                cache.to_owned(),
-            )
-            .await
+    }
+
+    /// A directory that a source may name, without links on the way.
+    fn directory_of(&self, path: &Path) -> Result<PathBuf, Error> {
+        let Some(roots) = &self.policy.roots else {
+            if path.is_dir() {
+                return Ok(path.to_owned());
+            }
+            return Err(Error::NoDirectory(path.to_owned()));
+        };
+        let outside = || Error::Outside {
+            path: path.to_owned(),
+            roots: roots.clone(),
+        };
+        // Whether anything is there is told of what is below the roots alone.
+        let absolute = std::path::absolute(path).map_err(FileError::of(path))?;
+        let lexically = tree::clean(&absolute).map(|path| Path::new("/").join(path));
+        let below = |path: &Path| {
+            let real = |root: &PathBuf| fs::canonicalize(root).unwrap_or_else(|_| root.clone());
+            let mut all = roots.iter();
+            all.any(|root| path.starts_with(root) || path.starts_with(real(root)))
+        };
+        if !lexically.is_some_and(|path| below(&path)) {
+            return Err(outside());
         }
-        SourceRequest::Image(image) => {
-            let work = workplace(cache)?;
-            let unpacked = image::pull(image, work.path()).await?;
-            let place = format!("image {image}");
-            store(
-                unpacked.tree,
-                place,
-                Some(unpacked.digest),
-                cache.to_owned(),
-            )
-            .await
+        let real = fs::canonicalize(path).map_err(|_| Error::NoDirectory(path.to_owned()))?;
+        if !below(&real) {
+            return Err(outside());
         }
+        if real.is_dir() {
+            return Ok(real);
+        }
+        Err(Error::NoDirectory(path.to_owned()))
+    }
+
+    /// Moves a tree into the cache under its digest.
+    fn store(
+        &self,
+        tenant: &str,
+        tree: &Path,
+        place: &str,
+        revision: Option<String>,
+    ) -> Result<Checkout, Error> {
+        is_kubespray(tree, place)?;
+        let digest = digest(tree)?;
+        let hold = self.cache().hold(&digest)?;
+        let path = self.directory.join(&digest);
+        // What is there is used only as what it is named: a tree that was changed is brought again.
+        if !path.is_dir() || self::digest(&path)? != digest {
+            put(tree, &path)?;
+        }
+        self.cache().used(tenant, &digest, cache::size(&path))?;
+        Ok(Checkout {
+            path,
+            digest,
+            revision,
+            hold,
+        })
+    }
+}
+
+/// A source for people.
+fn place(request: &SourceRequest) -> String {
+    match request {
+        SourceRequest::Git { url, reference, .. } => {
+            format!("{} of {}", tree::shown(reference), tree::shown(url))
+        }
+        SourceRequest::Path(path) => tree::shown(path),
+        SourceRequest::Image(image) => format!("image {}", tree::shown(image)),
     }
 }
 
@@ -175,31 +421,6 @@ fn workplace(cache: &Path) -> Result<tempfile::TempDir, Error> {
         .tempdir_in(cache)
         .map_err(FileError::of(cache))
         .map_err(Error::File)
-}
-
-/// Copies a tree into the cache under its digest.
-async fn store(
-    tree: PathBuf,
-    place: String,
-    revision: Option<String>,
-    cache: PathBuf,
-) -> Result<Checkout, Error> {
-    tokio::task::spawn_blocking(move || {
-        is_kubespray(&tree, &place)?;
-        let digest = digest(&tree)?;
-        let path = cache.join(&digest);
-        // What is there is used only as what it is named: a tree that was changed is copied again.
-        if !path.is_dir() || self::digest(&path)? != digest {
-            copy(&tree, &path, &cache)?;
-        }
-        Ok(Checkout {
-            path,
-            digest,
-            revision,
-        })
-    })
-    .await
-    .map_err(Error::Join)?
 }
 
 fn is_kubespray(tree: &Path, place: &str) -> Result<(), Error> {
@@ -214,58 +435,53 @@ fn is_kubespray(tree: &Path, place: &str) -> Result<(), Error> {
     Ok(())
 }
 
-async fn clone(url: &str, reference: &str, directory: &Path) -> Result<String, Error> {
-    let git = async |arguments: &[&str]| {
-        let output = tokio::process::Command::new("git")
-            .arg("-C")
-            .arg(directory)
-            .args(arguments)
-            .env("GIT_TERMINAL_PROMPT", "0")
-            // Its words are read below.
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await
-            .map_err(Error::NoGit)?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+/// A directory of this machine that becomes a tree.
+struct Copy {
+    from: PathBuf,
+    to: PathBuf,
+    place: String,
+    policy: Policy,
+}
+
+impl Copy {
+    fn copy(&self, wanted: tree::Wanted) -> Result<(), Error> {
+        let reserve = self.policy.room.reserve;
+        let mut writer = tree::Writer::new(&self.to, self.policy.bounds, reserve, wanted)
+            .map_err(FileError::of(&self.to))?;
+        let refused = |error| Error::of_tree(&self.place, &self.to, error);
+        for entry in entries(&self.from) {
+            let entry = entry?;
+            self.add(&entry, &mut writer).map_err(refused)?;
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let mut lines = said.lines().filter(|line| !line.trim().is_empty());
-        // What follows the first complaint is advice.
-        let reason = lines
-            .clone()
-            .find(|line| line.starts_with("fatal: "))
-            .or_else(|| lines.next_back())
-            .unwrap_or("git failed");
-        if ["couldn't find remote ref", "not our ref"]
-            .iter()
-            .any(|words| reason.contains(words))
-        {
-            return Err(Error::NoReference {
-                url: url.to_owned(),
-                reference: reference.to_owned(),
-            });
+        writer.finish().map_err(refused)
+    }
+
+    fn add(&self, entry: &DirEntry, writer: &mut tree::Writer) -> Result<(), tree::Error> {
+        let from = entry.path();
+        let path = from.strip_prefix(&self.from).unwrap_or(from);
+        let kind = entry.file_type();
+        if kind.is_dir() {
+            return writer.directory(path);
         }
-        Err(Error::Git {
-            url: url.to_owned(),
-            reference: reference.to_owned(),
-            reason: reason.trim().to_owned(),
-        })
-    };
-    git(&["init", "--quiet"]).await?;
-    // `--` keeps an address or a reference that begins with a dash from being an option.
-    git(&["fetch", "--quiet", "--depth", "1", "--", url, reference]).await?;
-    git(&[
-        "-c",
-        "advice.detachedHead=false",
-        "checkout",
-        "--quiet",
-        "FETCH_HEAD",
-    ])
-    .await?;
-    git(&["rev-parse", "FETCH_HEAD^{commit}"]).await
+        if kind.is_symlink() {
+            return writer.link(path, &fs::read_link(from)?);
+        }
+        let other = || tree::Error::Refused(TreeRefusal::Kind(tree::shown(path)));
+        if !kind.is_file() {
+            return Err(other());
+        }
+        // What it was a moment ago may be a pipe or a link by now.
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+            .open(from)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(other());
+        }
+        let program = metadata.permissions().mode() & 0o100 != 0;
+        writer.file(path, program, &mut file)
+    }
 }
 
 /// The files of a tree that count: everything but git's own and what Python leaves behind.
@@ -330,40 +546,17 @@ pub fn digest(tree: &Path) -> Result<String, Error> {
     Ok(hex::encode(hash.finalize()))
 }
 
-fn copy(tree: &Path, target: &Path, cache: &Path) -> Result<(), Error> {
-    let work = tempfile::Builder::new()
-        .prefix(".copy-")
-        .tempdir_in(cache)
-        .map_err(FileError::of(cache))?;
-    for entry in entries(tree) {
-        let entry = entry?;
-        let from = entry.path();
-        let to = work.path().join(from.strip_prefix(tree).unwrap_or(from));
-        let kind = entry.file_type();
-        if kind.is_dir() {
-            fs::create_dir(&to).map_err(FileError::of(&to))?;
-        } else if kind.is_symlink() {
-            let link = fs::read_link(from).map_err(FileError::of(from))?;
-            std::os::unix::fs::symlink(link, &to).map_err(FileError::of(&to))?;
-        } else {
-            fs::copy(from, &to).map_err(FileError::of(from))?;
-        }
-    }
-    if fs::rename(work.path(), target).is_ok() {
+/// Moves a tree to where it stays.
+fn put(tree: &Path, target: &Path) -> Result<(), Error> {
+    if fs::rename(tree, target).is_ok() {
         return Ok(());
     }
     // Another fetch of the same tree was faster: it stays, since somebody may be reading it.
-    if target.is_dir() && digest(target)? == digest(work.path())? {
+    if target.is_dir() && digest(target)? == digest(tree)? {
         return Ok(());
     }
-    let changed = work.path().with_extension("changed");
+    let changed = tree.with_extension("changed");
     fs::rename(target, &changed).map_err(FileError::of(target))?;
-    fs::rename(work.path(), target).map_err(FileError::of(target))?;
-    fs::remove_dir_all(&changed).map_err(FileError::of(&changed))?;
-    Ok(())
-}
-
-fn make_directory(path: &Path) -> Result<(), Error> {
-    fs::create_dir_all(path).map_err(FileError::of(path))?;
+    fs::rename(tree, target).map_err(FileError::of(target))?;
     Ok(())
 }

@@ -9,9 +9,12 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use ansible::source::{Checkout, Error, SourceRequest, fetch};
+use ansible::source::{
+    Bounds, Checkout, Error, NetworkRefusal, Policy, Protocol, SourceRequest, Sources,
+};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -25,8 +28,13 @@ enum Entry {
     Directory(&'static str),
     Link(&'static str, &'static str),
     HardLink(&'static str, &'static str),
+    Other(&'static str, EntryType),
+    /// So many zeros.
+    Zeros(&'static str, usize),
+    /// A name of so many bytes, for the entry that follows.
+    LongName(usize),
 }
-use Entry::{Directory, File, HardLink, Link, Program};
+use Entry::{Directory, File, HardLink, Link, LongName, Other, Program, Zeros};
 
 /// A registry with one image, `windlass/playbooks:v1`, behind an index of two platforms.
 struct Registry {
@@ -36,6 +44,11 @@ struct Registry {
 
 impl Registry {
     fn start(layers: &[&[Entry]]) -> Self {
+        Self::with(layers, |_, _| {})
+    }
+
+    /// A registry that was taken over: `change` sees the name of every blob and its answer.
+    fn with(layers: &[&[Entry]], change: impl Fn(&str, &mut (Vec<u8>, &'static str))) -> Self {
         let mut blobs = HashMap::new();
         let mut keep = |bytes: Vec<u8>, media_type: &'static str| {
             let digest = format!("sha256:{}", hex::encode(Sha256::digest(&bytes)));
@@ -68,6 +81,9 @@ impl Registry {
         blobs.insert("v1".to_owned(), (index.to_string().into_bytes(), kind));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("its number").port();
+        for (name, answer) in &mut blobs {
+            change(name, answer);
+        }
         let blobs = Arc::new(blobs);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -87,6 +103,11 @@ impl Registry {
     }
 }
 
+/// Kinds of blobs that are no content: a redirect to what the bytes say, an answer that stops coming, one that never ends.
+const REDIRECT: &str = "redirect";
+const SILENCE: &str = "silence";
+const FLOOD: &str = "flood";
+
 fn serve(mut stream: TcpStream, blobs: &HashMap<String, (Vec<u8>, &str)>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
@@ -98,6 +119,27 @@ fn serve(mut stream: TcpStream, blobs: &HashMap<String, (Vec<u8>, &str)>) -> std
     let path = request.split(' ').nth(1).unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
     let (status, (bytes, kind)) = match blobs.get(name) {
+        Some((to, REDIRECT)) => {
+            let to = String::from_utf8_lossy(to);
+            return write!(
+                stream,
+                "HTTP/1.1 307 Elsewhere\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
+        }
+        Some((_, SILENCE)) => {
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")?;
+            // Until the client has had enough.
+            return std::io::copy(&mut stream, &mut std::io::sink()).map(drop);
+        }
+        Some((_, FLOOD)) => {
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+            )?;
+            loop {
+                stream.write_all(&[b' '; 1 << 16])?;
+            }
+        }
         _ if path == "/v2/" => ("200 OK", (b"{}".to_vec(), "application/json")),
         Some(blob) => ("200 OK", blob.clone()),
         None => {
@@ -120,12 +162,22 @@ fn serve(mut stream: TcpStream, blobs: &HashMap<String, (Vec<u8>, &str)>) -> std
 fn archive(entries: &[Entry]) -> Vec<u8> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for entry in entries {
+        let zeros;
         let (name, kind, content, link, mode) = match entry {
             File(name, content) => (name, EntryType::Regular, *content, "", 0o644),
             Program(name) => (name, EntryType::Regular, "#!/bin/sh\n", "", 0o755),
             Directory(name) => (name, EntryType::Directory, "", "", 0o755),
             Link(name, link) => (name, EntryType::Symlink, "", *link, 0o777),
             HardLink(name, link) => (name, EntryType::Link, "", *link, 0o644),
+            Other(name, kind) => (name, *kind, "", "", 0o644),
+            Zeros(name, count) => {
+                zeros = "\0".repeat(*count);
+                (name, EntryType::Regular, zeros.as_str(), "", 0o644)
+            }
+            LongName(length) => {
+                zeros = "x".repeat(*length);
+                (&"long", EntryType::GNULongName, zeros.as_str(), "", 0o644)
+            }
         };
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
@@ -151,6 +203,11 @@ const KUBESPRAY: &[Entry] = &[
     File("kubespray/requirements.txt", "ansible\n"),
     File("kubespray/roles/etcd/main.yml", "etcd"),
 ];
+
+async fn fetch(request: &SourceRequest, cache: &Path) -> Result<Checkout, Error> {
+    let sources = Sources::new(cache, Policy::person());
+    sources.fetch("default", request).await
+}
 
 async fn bring(layers: &[&[Entry]], cache: &Path) -> Result<Checkout, Error> {
     fetch(&Registry::start(layers).image("v1"), cache).await
@@ -217,6 +274,7 @@ async fn an_image_gives_its_playbooks_as_its_layers_leave_them() {
         .expect("the cache")
         .flatten()
         .map(|entry| entry.path())
+        .filter(|path| !path.ends_with(".uses") && !path.ends_with(".locks"))
         .collect();
     assert_eq!(left, [first.path], "nothing else stays");
 }
@@ -268,6 +326,45 @@ async fn nothing_is_written_outside_of_the_cache() {
             "hard link",
             &[HardLink("kubespray/passwd", "etc/passwd")],
             "a hard link leads out",
+        ),
+        (
+            // Each seems to stay, as it is written.
+            "links through links",
+            &[
+                Link("kubespray/roles/up", ".."),
+                Link("kubespray/out", "roles/up/../escaped"),
+            ],
+            "a link leads out of the tree: out -> roles/up/../escaped",
+        ),
+        (
+            "circle",
+            &[Link("kubespray/a", "b"), Link("kubespray/b", "a")],
+            "a link leads in a circle",
+        ),
+        (
+            "device",
+            &[Other("kubespray/disk", EntryType::Block)],
+            "disk is neither a file",
+        ),
+        (
+            "terminal",
+            &[Other("kubespray/tty", EntryType::Char)],
+            "tty is neither a file",
+        ),
+        (
+            "pipe",
+            &[Other("kubespray/pipe", EntryType::Fifo)],
+            "pipe is neither a file",
+        ),
+        (
+            "control sequence",
+            &[File("kubespray/\u{1b}[2J", "x")],
+            "a name has characters that nobody sees",
+        ),
+        (
+            "holes",
+            &[Other("kubespray/vast", EntryType::GNUSparse)],
+            "a layer has files with holes",
         ),
     ];
     for (name, layer, expected) in cases {
@@ -333,4 +430,190 @@ async fn an_image_that_cannot_be_used_says_why() {
         .await
         .expect_err("nobody answers");
     assert!(!gone.is_final(), "{gone:?}");
+}
+
+/// Small bounds stand for the real ones, which would take minutes to pass.
+#[tokio::test]
+async fn an_image_that_is_too_much_is_refused_before_it_is_written() {
+    let bounds = Bounds {
+        bytes: 1 << 20,
+        file_bytes: 512 << 10,
+        entries: 20,
+        depth: 4,
+        unpacked: 4 << 20,
+        layer_entries: 40,
+        ..Bounds::default()
+    };
+    let files: Vec<Entry> = (0..30)
+        .map(|number| {
+            File(
+                Box::leak(format!("kubespray/f{number}").into_boxed_str()),
+                "x",
+            )
+        })
+        .collect();
+    let others: Vec<Entry> = (0..60)
+        .map(|number| File(Box::leak(format!("usr/f{number}").into_boxed_str()), "x"))
+        .collect();
+    let cases: &[(&str, &[Entry], &str)] = &[
+        (
+            "file",
+            &[Zeros("kubespray/big", 600 << 10)],
+            "the bytes of a file are more than 524288: big",
+        ),
+        (
+            "files",
+            &[
+                Zeros("kubespray/a", 500 << 10),
+                Zeros("kubespray/b", 500 << 10),
+                Zeros("kubespray/c", 500 << 10),
+            ],
+            "the bytes of all files are more than 1048576",
+        ),
+        ("entries", &files, "entries are more than 20"),
+        (
+            "depth",
+            &[File("kubespray/a/b/c/d/e", "x")],
+            "directories in directories are more than 4",
+        ),
+        // What is beside the playbooks is not written, but costs time.
+        (
+            "bomb",
+            &[Zeros("usr/bomb", 8 << 20)],
+            "the layers are more than 4194304 bytes unpacked",
+        ),
+        (
+            "layer",
+            &others,
+            "the entries of all layers are more than 40",
+        ),
+        (
+            "name",
+            &[LongName(1 << 20), File("usr/x", "x")],
+            "a path is more than 4096",
+        ),
+    ];
+    for (name, layer, expected) in cases {
+        let cache = tempfile::tempdir().expect("a directory");
+        let policy = Policy {
+            bounds,
+            ..Policy::person()
+        };
+        let request = Registry::start(&[KUBESPRAY, layer]).image("v1");
+        let error = Sources::new(cache.path(), policy)
+            .fetch("default", &request)
+            .await
+            .expect_err(name);
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let cause = cause.unwrap_or_default();
+        assert!(cause.contains(expected), "{name}: {cause:?}");
+        assert!(error.is_final(), "{name}");
+        assert_eq!(
+            fs::read_dir(cache.path()).expect("the cache").count(),
+            0,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_image_named_by_digest_is_that_image() {
+    let cache = tempfile::tempdir().expect("a directory");
+    let registry = Registry::start(&[KUBESPRAY]);
+    let named = |digest: &str| {
+        SourceRequest::Image(format!(
+            "127.0.0.1:{}/windlass/playbooks@{digest}",
+            registry.port
+        ))
+    };
+    let exact = fetch(&named(&registry.manifest), cache.path())
+        .await
+        .expect("the playbooks");
+    assert_eq!(exact.revision.as_deref(), Some(registry.manifest.as_str()));
+    let forged = Registry::with(&[KUBESPRAY], |_, (bytes, kind)| {
+        if kind.ends_with("manifest.v1+json") {
+            // One that says the same in other bytes.
+            bytes.push(b' ');
+        }
+    });
+    let request = SourceRequest::Image(format!(
+        "127.0.0.1:{}/windlass/playbooks@{}",
+        forged.port, forged.manifest
+    ));
+    let other = fetch(&request, cache.path()).await.expect_err("another");
+    assert!(matches!(other, Error::Registry { .. }), "{other:?}");
+}
+
+#[tokio::test]
+async fn a_registry_leads_nowhere_else_and_neither_floods_nor_hangs() {
+    let answering = |kind: &'static str| {
+        Registry::with(&[KUBESPRAY], move |name, answer| {
+            let is_layer = answer.1.ends_with("tar+gzip");
+            let index = name == "v1";
+            if (kind == REDIRECT && is_layer) || (kind != REDIRECT && index) {
+                *answer = (b"http://169.254.169.254/latest/meta-data".to_vec(), kind);
+            }
+        })
+    };
+    let cache = tempfile::tempdir().expect("a directory");
+    let redirected = fetch(&answering(REDIRECT).image("v1"), cache.path()).await;
+    assert!(
+        matches!(
+            &redirected,
+            Err(Error::Network { source: NetworkRefusal::Address { address, .. }, .. })
+                if address.to_string() == "169.254.169.254"
+        ),
+        "{redirected:?}"
+    );
+    let flooded = fetch(&answering(FLOOD).image("v1"), cache.path()).await;
+    assert!(
+        matches!(
+            flooded,
+            Err(Error::Network {
+                source: NetworkRefusal::Bytes(_),
+                ..
+            })
+        ),
+        "{flooded:?}"
+    );
+    let policy = Policy {
+        time: Duration::from_millis(300),
+        ..Policy::person()
+    };
+    let hung = Sources::new(cache.path(), policy)
+        .fetch("default", &answering(SILENCE).image("v1"))
+        .await;
+    assert!(matches!(hung, Err(Error::Late { .. })), "{hung:?}");
+}
+
+#[tokio::test]
+async fn a_tenant_names_no_registry_of_this_machine() {
+    let cache = tempfile::tempdir().expect("a directory");
+    let registry = Registry::start(&[KUBESPRAY]);
+    let clear = Sources::new(cache.path(), Policy::tenants());
+    let refused = clear.fetch("default", &registry.image("v1")).await;
+    assert!(
+        matches!(
+            &refused,
+            Err(error @ Error::Network { source: NetworkRefusal::Clear { .. }, .. }) if error.is_final()
+        ),
+        "{refused:?}"
+    );
+    let mut policy = Policy::tenants();
+    policy.protocols.push(Protocol::Http);
+    let near = Sources::new(cache.path(), policy.clone());
+    let refused = near.fetch("default", &registry.image("v1")).await;
+    assert!(
+        matches!(
+            &refused,
+            Err(Error::Network { source: NetworkRefusal::Address { what, .. }, .. }) if what.contains("loopback")
+        ),
+        "{refused:?}"
+    );
+    policy.addresses = vec!["127.0.0.1/32".parse().expect("a network")];
+    let allowed = Sources::new(cache.path(), policy);
+    allowed
+        .fetch("default", &registry.image("v1"))
+        .await
+        .expect("what is allowed");
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// # Source
 /// IANA special-purpose address registries (RFC 6890, 1122, 3927, 4291); the metadata addresses outside link-local are those of
-/// AWS (IPv6), Alibaba and Azure.
+/// AWS and Google (IPv6), Alibaba, Azure and Oracle.
 pub fn refused(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => refused_v4(address),
@@ -41,7 +41,7 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
         Some("is loopback: this machine itself")
     } else if address.is_unspecified() {
         Some("is no address of a host")
-    } else if METADATA_V6 == address {
+    } else if METADATA_V6.contains(&address) {
         Some("is a cloud's metadata service")
     } else if address.is_unicast_link_local() {
         Some("is link-local, where metadata services are")
@@ -65,12 +65,16 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
-const METADATA_V4: [Ipv4Addr; 3] = [
+const METADATA_V4: [Ipv4Addr; 4] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(192, 0, 0, 192),
 ];
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
 
 #[cfg(test)]
 mod tests {
@@ -87,6 +91,7 @@ mod tests {
             "169.254.0.1",
             "100.100.100.200",
             "168.63.129.16",
+            "192.0.0.192",
             "224.0.0.1",
             "255.255.255.255",
             "::1",
@@ -94,6 +99,7 @@ mod tests {
             "fe80::1",
             "ff02::1",
             "fd00:ec2::254",
+            "fd20:ce::254",
             "::ffff:127.0.0.1",
             "::ffff:169.254.169.254",
             "::127.0.0.1",

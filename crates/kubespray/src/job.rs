@@ -49,6 +49,8 @@ pub struct Template {
     pub pull_secrets: Vec<String>,
     /// When images are pulled: Always, IfNotPresent or Never.
     pub pull_policy: String,
+    /// What a source of playbooks may be, and what it may cost: the same for the runner as for the operator.
+    pub sources: ansible::source::Policy,
 }
 
 /// Why a Job could not be made.

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use ansible::source::Sources;
 use api::{Cluster, ClusterNode, Run};
 use controller::{BackOff, Events, Shutdown, stream};
 use futures::{Stream, StreamExt};
@@ -42,6 +43,8 @@ pub struct Options {
     pub runner: Command,
     /// How many objects of a kind are worked on at once.
     pub concurrency: u16,
+    /// What a source of playbooks may be, and what it may cost.
+    pub sources: ansible::source::Policy,
 }
 
 type Guard<K> = DeserializeGuard<K>;
@@ -107,7 +110,10 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
             nodes: nodes.store(),
             runs: runs.store(),
         },
-        playbooks: PlaybookCache::new(layout, wake.clone()),
+        playbooks: PlaybookCache::new(
+            Sources::new(layout.sources(), options.sources),
+            wake.clone(),
+        ),
         health: HealthBook::new(client.clone(), wake.clone()),
         secrets: SecretWatch::new(client.clone(), wake),
         launcher,

@@ -2,17 +2,22 @@
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-use ansible::{catalogue::Installable, slice::Playbook};
+use ansible::{
+    catalogue::{self, Installable},
+    slice::Playbook,
+    source::{SourceRequest, Sources},
+};
 use api::{Cluster, KubesprayVersion, cluster::Source};
 use kube::ResourceExt;
-use tokio::sync::{OnceCell, mpsc};
+use tokio::sync::{OnceCell, Semaphore, mpsc};
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::{inputs::SourceInput, layout::Layout, problem::Problem};
+use crate::{inputs::SourceInput, problem::Problem};
 
 mod load;
 
@@ -42,6 +47,8 @@ pub enum Place {
         url: String,
         /// A tag, branch or commit.
         reference: String,
+        /// The commit that a release's tag in the upstream repository stands for.
+        commit: Option<String>,
     },
     /// In a directory of this machine.
     Path(PathBuf),
@@ -60,17 +67,52 @@ impl Place {
             return Self::Image(image);
         }
         let git = source.git.unwrap_or_default();
+        let url = git.url.unwrap_or_else(|| UPSTREAM.to_owned());
+        let reference = git.reference.unwrap_or_else(|| format!("v{release}"));
+        let commit = pinned(&url, &reference).map(str::to_owned);
         Self::Git {
-            url: git.url.unwrap_or_else(|| UPSTREAM.to_owned()),
-            reference: git.reference.unwrap_or_else(|| format!("v{release}")),
+            url,
+            reference,
+            commit,
         }
     }
+
+    /// What is asked for.
+    pub fn request(self) -> SourceRequest {
+        match self {
+            Self::Git {
+                url,
+                reference,
+                commit,
+            } => SourceRequest::Git {
+                url,
+                reference,
+                commit,
+            },
+            Self::Path(path) => SourceRequest::Path(path),
+            Self::Image(image) => SourceRequest::Image(image),
+        }
+    }
+}
+
+/// The commit of a release's tag, by the catalogue, where the tag is meant.
+fn pinned(url: &str, reference: &str) -> Option<&'static str> {
+    let plain = |url: &str| {
+        let url = url.trim_end_matches('/');
+        url.strip_suffix(".git").unwrap_or(url).to_ascii_lowercase()
+    };
+    if plain(url) != plain(UPSTREAM) {
+        return None;
+    }
+    let tag = reference.strip_prefix("refs/tags/").unwrap_or(reference);
+    let release = tag.strip_prefix('v')?.parse().ok()?;
+    Some(catalogue::release(release).ok()?.commit)
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Git { url, reference } => write!(f, "git {url} at {reference}"),
+            Self::Git { url, reference, .. } => write!(f, "git {url} at {reference}"),
             Self::Path(path) => write!(f, "directory {}", path.display()),
             Self::Image(image) => write!(f, "image {image}"),
         }
@@ -115,23 +157,66 @@ struct Entry {
     generation: i64,
     state: Playbooks,
     since: Instant,
+    /// Keeps what was brought for the next cluster of the namespace that wishes for it.
+    cell: Option<Cell>,
+    /// Ends with the entry: nobody waits for what was wished before.
+    bringing: Option<AbortOnDropHandle<()>>,
+}
+
+/// Where playbooks of one wish come to be, for the clusters of one namespace.
+type Cell = Arc<OnceCell<Arc<Checkout>>>;
+
+/// How many trees are brought for one namespace at once.
+const AT_ONCE: usize = 2;
+
+/// What a namespace has to itself: its playbooks are brought beside those of all others, so that what hangs in one holds
+/// up nobody else, not even where both wish for the same.
+struct Tenant {
+    places: Arc<Semaphore>,
+    loaded: HashMap<Wish, Weak<OnceCell<Arc<Checkout>>>>,
+}
+
+impl Default for Tenant {
+    fn default() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            loaded: HashMap::new(),
+        }
+    }
+}
+
+impl Tenant {
+    /// The cell of a wish; it lives as long as a cluster has the wish.
+    fn cell(&mut self, wish: &Wish) -> Cell {
+        self.loaded.retain(|_, cell| cell.strong_count() > 0);
+        // A directory may have been edited; what has an address and was brought once stays what it is.
+        if matches!(wish.place, Place::Path(_)) {
+            return Arc::default();
+        }
+        if let Some(cell) = self.loaded.get(wish).and_then(Weak::upgrade) {
+            return cell;
+        }
+        let cell = Arc::default();
+        self.loaded.insert(wish.clone(), Arc::downgrade(&cell));
+        cell
+    }
 }
 
 /// The playbooks of every cluster.
 pub struct PlaybookCache {
-    layout: Layout,
+    sources: Sources,
     entries: Arc<Mutex<HashMap<Key, Entry>>>,
-    loaded: Mutex<HashMap<Wish, Arc<OnceCell<Arc<Checkout>>>>>,
+    tenants: Mutex<HashMap<String, Tenant>>,
     changed: mpsc::UnboundedSender<Key>,
 }
 
 impl PlaybookCache {
-    /// A cache below the data directory that tells `changed` of every cluster whose playbooks came or failed.
-    pub fn new(layout: Layout, changed: mpsc::UnboundedSender<Key>) -> Self {
+    /// A cache that tells `changed` of every cluster whose playbooks came or failed.
+    pub fn new(sources: Sources, changed: mpsc::UnboundedSender<Key>) -> Self {
         Self {
-            layout,
+            sources,
             entries: Arc::default(),
-            loaded: Mutex::default(),
+            tenants: Mutex::default(),
             changed,
         }
     }
@@ -153,37 +238,45 @@ impl PlaybookCache {
             Some(state @ (Playbooks::Unreachable(_) | Playbooks::Unusable(_))) => state,
             _ => Playbooks::Fetching,
         };
-        let entry = Entry {
+        let mut entry = Entry {
             wish: wish.clone(),
             generation,
             state: state.clone(),
             since: Instant::now(),
+            cell: None,
+            bringing: None,
         };
-        entries.insert(key.clone(), entry);
-        drop(entries);
-        self.bring(key, wish);
+        // It finds its entry, because the lock is held.
+        entry.bringing = Some(self.bring(key.clone(), wish));
+        entries.insert(key, entry);
         state
     }
 
     /// Forgets a cluster.
     pub fn forget(&self, key: &Key) {
-        lock(&self.entries).remove(key);
+        let mut entries = lock(&self.entries);
+        entries.remove(key);
+        if !entries.keys().any(|(namespace, _)| *namespace == key.0) {
+            lock(&self.tenants).remove(&key.0);
+        }
     }
 
-    fn bring(&self, key: Key, wish: Wish) {
-        // A directory may have been edited; what has an address and was brought once stays what it is.
-        let cell = match wish.place {
-            Place::Path(_) => Arc::default(),
-            _ => Arc::clone(lock(&self.loaded).entry(wish.clone()).or_default()),
+    fn bring(&self, key: Key, wish: Wish) -> AbortOnDropHandle<()> {
+        let (places, cell) = {
+            let mut tenants = lock(&self.tenants);
+            let tenant = tenants.entry(key.0.clone()).or_default();
+            (Arc::clone(&tenant.places), tenant.cell(&wish))
         };
         let entries = Arc::clone(&self.entries);
         let changed = self.changed.clone();
-        let layout = self.layout.clone();
-        tokio::spawn(async move {
-            let state = match cell
-                .get_or_try_init(|| async { load(&wish, &layout).await.map(Arc::new) })
-                .await
-            {
+        let sources = self.sources.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let loading = async || {
+                // It is never closed.
+                let _place = places.acquire().await;
+                load(&wish, &key.0, &sources).await.map(Arc::new)
+            };
+            let state = match cell.get_or_try_init(loading).await {
                 Ok(checkout) => Playbooks::Ready(Arc::clone(checkout)),
                 Err(LoadError::Unusable(problem)) => Playbooks::Unusable(problem),
                 Err(LoadError::Unreachable(reason)) => Playbooks::Unreachable(reason),
@@ -193,10 +286,11 @@ impl PlaybookCache {
             {
                 entry.state = state;
                 entry.since = Instant::now();
+                entry.cell = Some(cell);
             }
             // Nobody listens any more when the operator stops.
             let _ = changed.send(key);
-        });
+        }))
     }
 }
 
@@ -210,9 +304,4 @@ fn is_stale(entry: &Entry, generation: i64) -> bool {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The directory of a source in the data directory.
-pub fn directory(layout: &Layout, source: &SourceInput) -> PathBuf {
-    layout.sources().join(Path::new(&source.digest))
 }

@@ -1,6 +1,7 @@
 //! What would be done: about objects that nobody applied yet (`windlass plan -f DIR`), or about a request to converge
 //! (`windlass converge --dry-run`). Nothing is touched.
 
+use ansible::source::{Policy, Sources};
 use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef, run::Plan};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -164,12 +165,17 @@ async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> Previ
 async fn playbooks(cluster: &Cluster, layout: &Layout) -> Playbooks {
     match resolve::source(cluster) {
         Err(_) => Playbooks::Unwanted,
-        Ok(wish) => match playbooks::load(&wish, layout).await {
+        Ok(wish) => match playbooks::load(&wish, &namespace(cluster), &sources(layout)).await {
             Ok(checkout) => Playbooks::Ready(checkout.into()),
             Err(LoadError::Unusable(problem)) => Playbooks::Unusable(problem),
             Err(LoadError::Unreachable(reason)) => Playbooks::Unreachable(reason),
         },
     }
+}
+
+/// Whoever looks ahead names the sources themselves.
+fn sources(layout: &Layout) -> Sources {
+    Sources::new(layout.sources(), Policy::person())
 }
 
 fn shown(decision: Decision) -> PreviewOutcome {

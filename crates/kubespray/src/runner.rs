@@ -54,6 +54,8 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// How the API is reached. Default: as kubectl would.
     pub kubeconfig: Option<PathBuf>,
+    /// What a source of playbooks may be, and what it may cost.
+    pub sources: ansible::source::Policy,
 }
 
 /// How a runner ended, as an exit code.
@@ -178,6 +180,7 @@ pub async fn main(options: Options) -> Result<Exit, Error> {
         inputs,
         plan,
         identity,
+        sources: options.sources,
     });
     execute(job, journal).await
 }
@@ -191,6 +194,7 @@ pub(crate) struct Job {
     pub(crate) inputs: Inputs,
     pub(crate) plan: CheckedPlan,
     pub(crate) identity: RunnerIdentity,
+    pub(crate) sources: ansible::source::Policy,
 }
 
 impl Job {

@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use ansible::source::{Policy, Protocol, Room};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use ipnet::IpNet;
 
 /// One operator for the whole life of Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -156,6 +158,99 @@ pub(crate) struct Controller {
     /// Serve /healthz, /readyz and /metrics on this address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) sources: Sources,
+}
+
+/// What sources of playbooks may be, where not the person at this machine but whoever may write Clusters names them.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Sources {
+    /// Bring playbooks by these protocols: https, ssh, http, git, file; with commas between them
+    #[arg(
+        long,
+        env = "WINDLASS_SOURCE_PROTOCOLS",
+        value_delimiter = ',',
+        default_value = "https,ssh",
+        value_name = "PROTOCOL"
+    )]
+    pub(crate) source_protocol: Vec<Protocol>,
+    /// Bring playbooks also from these addresses, although they are loopback, link-local or the like; with commas between
+    /// them
+    #[arg(
+        long,
+        env = "WINDLASS_SOURCE_ADDRESSES",
+        value_delimiter = ',',
+        value_name = "CIDR"
+    )]
+    pub(crate) source_address: Vec<Network>,
+    /// Take playbooks from directories below these alone; with commas between them
+    #[arg(
+        long,
+        env = "WINDLASS_SOURCE_ROOTS",
+        value_delimiter = ',',
+        default_value = "/opt/windlass",
+        value_name = "DIR"
+    )]
+    pub(crate) source_root: Vec<PathBuf>,
+    /// Keep playbooks of as many MiB; those of one namespace take an eighth of it at most, but 512 MiB at least
+    #[arg(
+        long,
+        env = "WINDLASS_SOURCE_CACHE",
+        default_value_t = 2048,
+        value_name = "MIB"
+    )]
+    pub(crate) source_cache: u32,
+}
+
+impl Sources {
+    /// All of it together.
+    pub(crate) fn policy(&self) -> Policy {
+        let usual = Policy::tenants();
+        let total = u64::from(self.source_cache) << 20;
+        Policy {
+            protocols: self.source_protocol.clone(),
+            // The chart writes an empty text where there are none.
+            addresses: self
+                .source_address
+                .iter()
+                .filter_map(|Network(network)| *network)
+                .collect(),
+            roots: Some(self.source_root.clone()),
+            room: Room {
+                total,
+                share: usual.room.share.max(total / 8),
+                ..usual.room
+            },
+            ..usual
+        }
+    }
+}
+
+/// A network, or an empty text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Network(Option<IpNet>);
+
+impl std::str::FromStr for Network {
+    type Err = ipnet::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        text.parse().map(|network| Self(Some(network)))
+    }
+}
+
+/// A policy as the operator hands it to its runners.
+#[derive(Clone, Debug)]
+pub(crate) struct SourcePolicy(pub(crate) Policy);
+
+impl std::str::FromStr for SourcePolicy {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text).map(Self)
+    }
 }
 
 /// Where runners are.
@@ -181,6 +276,9 @@ pub(crate) struct Runner {
     /// The Run, as NAMESPACE/NAME
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) run: String,
+    /// What sources of playbooks may be, as the operator says it [default: what an operator allows by default]
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub(crate) source_policy: Option<SourcePolicy>,
 }
 
 /// Options of `apply`.

@@ -43,7 +43,11 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     }
     standing.lead();
     let data = global.private_data_directory()?;
-    let own = up::options(&data, global.kubeconfig.as_deref())?;
+    let own = up::options(
+        &data,
+        global.kubeconfig.as_deref(),
+        options.sources.policy(),
+    )?;
     let operating = Box::pin(kubespray::operate_within(
         client,
         own,
@@ -82,6 +86,7 @@ fn jobs(options: &Controller) -> Option<Template> {
             .cloned()
             .collect(),
         pull_policy: options.image_pull_policy.clone(),
+        sources: options.sources.policy(),
     })
 }
 

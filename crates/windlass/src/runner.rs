@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
+use ansible::source::Policy;
 use anyhow::Context;
 
-use crate::cli::{Global, Runner};
+use crate::cli::{Global, Runner, SourcePolicy};
 
 /// Executes the run; the exit code says how it ended.
 pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<ExitCode> {
@@ -22,6 +23,9 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
             .kubeconfig
             .clone()
             .or_else(|| own.exists().then_some(own)),
+        sources: options
+            .source_policy
+            .map_or_else(Policy::tenants, |SourcePolicy(policy)| policy),
     })
     .await
     .with_context(|| format!("failed to execute run {}", options.run))?;

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::Path};
 
+use ansible::source::Policy;
 use anyhow::Context;
 use controller::Shutdown;
 use kapi::Server;
@@ -53,7 +54,7 @@ fn operate(
     kubeconfig: Option<&Path>,
     shutdown: Shutdown,
 ) -> anyhow::Result<impl Future<Output = ()> + use<>> {
-    let options = options(data, kubeconfig)?;
+    let options = options(data, kubeconfig, Policy::person())?;
     Ok(Box::pin(kubespray::operate(client, options, shutdown)))
 }
 
@@ -61,17 +62,21 @@ fn operate(
 pub(crate) fn options(
     data: &Path,
     kubeconfig: Option<&Path>,
+    sources: Policy,
 ) -> anyhow::Result<kubespray::Options> {
     let program = std::env::current_exe().context("failed to find this program")?;
     let mut arguments = Vec::new();
     if let Some(kubeconfig) = kubeconfig {
         arguments.extend(["--kubeconfig".to_owned(), kubeconfig.display().to_string()]);
     }
-    arguments.push("runner".to_owned());
+    let policy =
+        serde_json::to_string(&sources).context("failed to write the policy of sources")?;
+    arguments.extend(["runner".to_owned(), "--source-policy".to_owned(), policy]);
     Ok(kubespray::Options {
         data_dir: data.to_owned(),
         runner: kubespray::supervisor::Command { program, arguments },
         concurrency: CONCURRENCY,
+        sources,
     })
 }
 

@@ -107,6 +107,9 @@ impl Replica {
             "--runners=job",
             "--lease=windlass-system/windlass",
         ]);
+        // The bundle as this machine has it, and as the images do.
+        let roots = format!("--source-root={},/opt/windlass", crate::root().display());
+        command.arg(roots);
         command.arg(format!("--listen=127.0.0.1:{port}")).args(more);
         let log = plane.dir().join(format!("{name}.log"));
         Ok(Self {

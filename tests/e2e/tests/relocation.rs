@@ -221,6 +221,7 @@ fn a_half_done_run_goes_on_behind_a_real_api_server() {
 
     let mut controller = program(&there, &to);
     controller.args(["controller", "--runners=process"]);
+    controller.arg(format!("--source-root={}", e2e::root().display()));
     let operator = Operator::start(&mut controller, directory.path().join("there.log")).unwrap();
     // That it waits stands in the history already: what shows that it is at work is that it was taken up.
     let goes_on = wait_until("the run to be taken up", LIMIT, || {

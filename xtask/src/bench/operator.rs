@@ -75,6 +75,7 @@ fn real(clusters: u32, program: &Path) -> anyhow::Result<Vec<Row>> {
             .arg("--kubeconfig")
             .arg(plane.kubeconfig())
             .args(["controller", "--runners=process", "--listen=127.0.0.1:0"])
+            .arg(format!("--source-root={}", tools::root().display()))
             .current_dir(tools::root()),
     )?;
     let started = Instant::now();

@@ -208,13 +208,17 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
     }
     let image = flavour.value(
         format!("windlass:v{VERSION}"),
-        "printf `%s:%s` .Values.image.repository (.Values.image.tag | default (printf `v%s` .Chart.AppVersion)) | quote",
+        "ternary (printf `%s@%s` .Values.image.repository .Values.image.digest) (printf `%s:%s` .Values.image.repository (.Values.image.tag | default (printf `v%s` .Chart.AppVersion))) (not (empty .Values.image.digest)) | quote",
     );
     let runner_image = flavour.value(
         format!("windlass-runner:v{VERSION}"),
         ".Values.runner.image | default (printf `windlass-runner:v%s` .Chart.AppVersion) | quote",
     );
     let policy = flavour.value("IfNotPresent", ".Values.image.pullPolicy | quote");
+    let protocols = flavour.value("https,ssh", ".Values.sources.protocols | join `,` | quote");
+    let addresses = flavour.value("", ".Values.sources.addresses | join `,` | quote");
+    let roots = flavour.value("/opt/windlass", ".Values.sources.roots | join `,` | quote");
+    let cache = flavour.value("2048", ".Values.sources.cacheMiB | quote");
     let pull_secrets = flavour.value("", ".Values.runner.imagePullSecrets | join `,` | quote");
     let resources =
         json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}});
@@ -229,6 +233,10 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
             {"name": "WINDLASS_RUNNER_IMAGE", "value": runner_image},
             {"name": "WINDLASS_IMAGE_PULL_POLICY", "value": policy},
             {"name": "WINDLASS_RUNNER_PULL_SECRETS", "value": pull_secrets},
+            {"name": "WINDLASS_SOURCE_PROTOCOLS", "value": protocols},
+            {"name": "WINDLASS_SOURCE_ADDRESSES", "value": addresses},
+            {"name": "WINDLASS_SOURCE_ROOTS", "value": roots},
+            {"name": "WINDLASS_SOURCE_CACHE", "value": cache},
         ],
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
         "livenessProbe": probe("/healthz", 10),
@@ -258,7 +266,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
         },
         "containers": [container],
         "volumes": [
-            {"name": "data", "emptyDir": {"sizeLimit": "4Gi"}},
+            {"name": "data", "emptyDir": {"sizeLimit": "16Gi"}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
         ],
     });

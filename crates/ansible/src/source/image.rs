@@ -10,8 +10,8 @@ use std::{
     ffi::OsStr,
     fs,
     io::{self, Read},
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
-    path::{Component, Path, PathBuf},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -22,50 +22,104 @@ use oci_client::{
     errors::{OciDistributionError, OciErrorCode},
     secrets::RegistryAuth,
 };
-use tar::EntryType;
+use tar::{EntryType, PaxExtensions};
 
-use super::Error;
+use super::{
+    Error, Unpacked,
+    network::{self, Gate},
+    policy::{Bounds, Policy, Settings},
+    tree::{self, Wanted, Writer, clean, shown},
+};
 use crate::FileError;
 
-/// What one image may make us write: kubespray is about 10 MiB.
-const MOST_BYTES: u64 = 256 << 20;
+/// What a registry may say before its layers: a token, an index and a manifest, which the client keeps in memory.
+const MANIFESTS: u64 = 8 << 20;
 
-/// Playbooks that were taken out of an image.
-pub(super) struct Unpacked {
-    /// Their directory.
-    pub(super) tree: PathBuf,
-    /// The digest of the image's manifest.
-    pub(super) digest: String,
-}
+/// Layers are not sent alone: heads, TLS, redirects. An image may have as many.
+const LAYERS: usize = 256;
 
 /// Pulls an image into `work` and takes the playbooks out of it.
-pub(super) async fn pull(image: &str, work: &Path) -> Result<Unpacked, Error> {
-    let (digest, layers) = download(image, work).await?;
-    let image = image.to_owned();
+pub(super) async fn pull(
+    image: &str,
+    policy: &Policy,
+    work: &Path,
+    wanted: Wanted,
+) -> Result<Unpacked, Error> {
+    // Behind a person's own proxy the client finds its way by their settings.
+    let gated = policy.settings == Settings::None || !network::is_behind_proxy();
+    let gate = if gated {
+        let gate = Gate::open(policy, work, MANIFESTS).await;
+        Some(gate.map_err(FileError::of(work))?)
+    } else {
+        None
+    };
+    let downloaded = download(image, policy, gate.as_ref(), work).await;
+    if let (Err(_), Some(source)) = (&downloaded, gate.as_ref().and_then(Gate::refusal)) {
+        return Err(Error::Network {
+            place: format!("image {}", shown(image)),
+            source,
+        });
+    }
+    let (revision, layers) = downloaded?;
     let tree = work.join("tree");
-    tokio::task::spawn_blocking(move || {
-        unpack(&image, &layers, &tree)?;
-        Ok(Unpacked { tree, digest })
-    })
-    .await
-    .map_err(Error::Join)?
+    let image = Image {
+        name: shown(image),
+        layers,
+        bounds: policy.bounds,
+        wanted,
+    };
+    let (target, reserve) = (tree.clone(), policy.room.reserve);
+    tokio::task::spawn_blocking(move || image.unpack(&target, reserve))
+        .await
+        .map_err(Error::Join)??;
+    Ok(Unpacked { tree, revision })
 }
 
-/// The manifest's digest, and the layers as files, lowest first. Every layer's digest is checked as it comes.
-async fn download(image: &str, work: &Path) -> Result<(String, Vec<PathBuf>), Error> {
+/// The manifest's digest, and the layers as files, lowest first. Every digest is checked as it comes: that of the manifest
+/// where the image is named by it, and that of each layer.
+async fn download(
+    image: &str,
+    policy: &Policy,
+    gate: Option<&Gate>,
+    work: &Path,
+) -> Result<(String, Vec<PathBuf>), Error> {
     let reference: Reference = image.parse().map_err(|source| Error::ImageName {
-        image: image.to_owned(),
+        image: shown(image),
         source,
     })?;
     let failed = |error: OciDistributionError| Error::Registry {
-        image: image.to_owned(),
+        image: shown(image),
         source: Box::new(error),
     };
-    let client = client(&reference).map_err(failed)?;
+    let client = client(&reference, gate).map_err(failed)?;
     let (manifest, digest) = client
         .pull_image_manifest(&reference, &RegistryAuth::Anonymous)
         .await
         .map_err(failed)?;
+    let sizes = manifest.layers.iter();
+    let total = sizes.fold(0, |sum: u64, layer| {
+        sum.saturating_add(u64::try_from(layer.size).unwrap_or(u64::MAX))
+    });
+    let too_much = |what, most| Error::Refused {
+        place: format!("image {}", shown(image)),
+        source: tree::Refusal::Bound {
+            what,
+            most,
+            at: "its manifest".to_owned(),
+        },
+    };
+    if total > policy.bounds.download {
+        return Err(too_much(
+            "the bytes of all layers are",
+            policy.bounds.download,
+        ));
+    }
+    if manifest.layers.len() > LAYERS {
+        return Err(too_much("its layers are", LAYERS as u64));
+    }
+    if let Some(gate) = gate {
+        gate.allow(total.saturating_add(total / 16));
+    }
     let mut layers = Vec::new();
     for (index, layer) in manifest.layers.iter().enumerate() {
         let path = work.join(format!("layer-{index}"));
@@ -81,7 +135,7 @@ async fn download(image: &str, work: &Path) -> Result<(String, Vec<PathBuf>), Er
     Ok((digest, layers))
 }
 
-fn client(reference: &Reference) -> oci_client::errors::Result<Client> {
+fn client(reference: &Reference, gate: Option<&Gate>) -> oci_client::errors::Result<Client> {
     // Whoever runs this may have chosen a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let registry = reference.resolve_registry();
@@ -93,8 +147,10 @@ fn client(reference: &Reference) -> oci_client::errors::Result<Client> {
             ClientProtocol::Https
         },
         platform_resolver: Some(Box::new(linux_amd64_resolver)),
-        connect_timeout: Some(Duration::from_secs(10)),
+        connect_timeout: Some(Duration::from_secs(20)),
         read_timeout: Some(Duration::from_mins(1)),
+        http_proxy: gate.map(Gate::url),
+        https_proxy: gate.map(Gate::url),
         ..ClientConfig::default()
     })
 }
@@ -130,74 +186,277 @@ pub(super) fn is_final(error: &OciDistributionError) -> bool {
 /// One entry of one layer, by their numbers.
 type Place = (usize, usize);
 
-fn unpack(image: &str, layers: &[PathBuf], tree: &Path) -> Result<(), Error> {
-    let mut files = BTreeMap::new();
-    for (number, layer) in layers.iter().enumerate() {
-        survey(image, layer, number, &mut files)?;
-    }
-    let root = playbooks(&files).ok_or_else(|| Error::NotKubespray {
-        place: format!("image {image}"),
-        missing: "directory with cluster.yml and roles",
-    })?;
-    fs::create_dir_all(tree).map_err(FileError::of(tree))?;
-    let mut room = MOST_BYTES;
-    for (number, layer) in layers.iter().enumerate() {
-        let wanted = |path: &Path, entry| files.get(path) == Some(&(number, entry));
-        extract(image, layer, &root, tree, &mut room, &wanted)?;
-    }
-    // kubespray's own images were made with the requirements but do not hold the file.
-    let requirements = tree.join("requirements.txt");
-    if !requirements.exists() {
-        let pins = installed(&files);
-        if !pins.is_empty() {
-            fs::write(&requirements, pins).map_err(FileError::of(&requirements))?;
-        }
-    }
-    Ok(())
+/// An image whose layers are here.
+struct Image {
+    name: String,
+    layers: Vec<PathBuf>,
+    bounds: Bounds,
+    wanted: Wanted,
 }
 
-/// Adds a layer to the outcome: what it takes away of those below first, then what it brings.
-fn survey(
-    image: &str,
-    layer: &Path,
-    number: usize,
-    files: &mut BTreeMap<PathBuf, Place>,
-) -> Result<(), Error> {
-    let mut brought = Vec::new();
-    each_entry(image, layer, |index, path, entry| {
-        let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
-        if name == b".wh..wh..opq" {
-            let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-            files.retain(|file, _| !file.starts_with(&directory));
-        } else if let Some(gone) = name.strip_prefix(b".wh.") {
-            let gone = path.with_file_name(OsStr::from_bytes(gone));
-            files.retain(|file, _| !file.starts_with(&gone));
-        } else {
-            let is_directory = entry.header().entry_type() == EntryType::Directory;
-            brought.push((index, path, is_directory));
+impl Image {
+    fn unpack(&self, target: &Path, reserve: u64) -> Result<(), Error> {
+        let refused = |error| Error::of_tree(&format!("image {}", self.name), target, error);
+        let files = self.survey().map_err(refused)?;
+        let root = playbooks(&files).ok_or_else(|| Error::NotKubespray {
+            place: format!("image {}", self.name),
+            missing: "directory with cluster.yml and roles",
+        })?;
+        let mut writer = Writer::new(target, self.bounds, reserve, self.wanted.clone())
+            .map_err(FileError::of(target))?;
+        self.extract(&files, &root, &mut writer).map_err(refused)?;
+        // kubespray's own images were made with the requirements but do not hold the file.
+        let requirements = Path::new("requirements.txt");
+        if !writer.has(requirements) {
+            let pins = installed(&files);
+            if !pins.is_empty() {
+                let written = writer.file(requirements, false, &mut pins.as_bytes());
+                written.map_err(refused)?;
+            }
+        }
+        writer.finish().map_err(refused)
+    }
+
+    /// Which entry of which layer every path ends up with.
+    fn survey(&self) -> Result<BTreeMap<PathBuf, Place>, tree::Error> {
+        let mut files = BTreeMap::new();
+        let mut left = Left::of(&self.bounds);
+        for (number, layer) in self.layers.iter().enumerate() {
+            let mut brought = Vec::new();
+            self.each_entry(layer, &mut left, |entry, _| {
+                take_away(&entry, &mut files, &mut brought);
+                Ok(())
+            })?;
+            for (index, path, is_directory) in brought {
+                bring(path, is_directory, (number, index), &mut files);
+            }
+        }
+        Ok(files)
+    }
+
+    fn extract(
+        &self,
+        files: &BTreeMap<PathBuf, Place>,
+        root: &Path,
+        writer: &mut Writer,
+    ) -> Result<(), tree::Error> {
+        let mut left = Left::of(&self.bounds);
+        for (number, layer) in self.layers.iter().enumerate() {
+            self.each_entry(layer, &mut left, |entry, content| {
+                let Ok(inner) = entry.path.strip_prefix(root) else {
+                    return Ok(());
+                };
+                if files.get(&entry.path) != Some(&(number, entry.index)) {
+                    return Ok(());
+                }
+                match entry.kind {
+                    EntryType::Symlink => writer.link(inner, &entry.link),
+                    EntryType::Link => {
+                        let first = clean(&entry.link);
+                        let first = first
+                            .as_deref()
+                            .and_then(|first| first.strip_prefix(root).ok());
+                        writer.hard_link(inner, first.ok_or(&entry.link))
+                    }
+                    kind if kind.is_file() => writer.file(inner, entry.mode & 0o100 != 0, content),
+                    _ => Err(tree::Refusal::Kind(shown(inner)).into()),
+                }
+            })?;
         }
         Ok(())
-    })?;
-    for (index, path, is_directory) in brought {
-        // What is below a path makes a directory of it, whatever it was.
-        for above in path.ancestors().skip(1) {
-            files.remove(above);
-        }
-        if is_directory {
-            files.remove(&path);
-            continue;
-        }
-        let below: Vec<_> = files
-            .range(path.clone()..)
-            .map(|(file, _)| file.clone())
-            .take_while(|file| file.starts_with(&path))
-            .collect();
-        for file in below {
-            files.remove(&file);
-        }
-        files.insert(path, (number, index));
     }
-    Ok(())
+
+    /// Visits every entry of a layer. Long names are put together here: the library would keep as much of one in memory as
+    /// the archive says there is.
+    fn each_entry(
+        &self,
+        layer: &Path,
+        left: &mut Left,
+        mut visit: impl FnMut(Entry, &mut dyn Read) -> Result<(), tree::Error>,
+    ) -> Result<(), tree::Error> {
+        let mut archive = tar::Archive::new(Bounded {
+            inner: open(layer)?,
+            left: &mut left.bytes,
+            most: self.bounds.unpacked,
+            wanted: &self.wanted,
+        });
+        let mut given = Given::default();
+        let mut index = 0_usize;
+        for entry in archive.entries()?.raw(true) {
+            let mut entry = entry?;
+            left.entries = left.entries.checked_sub(1).ok_or_else(|| {
+                let most = self.bounds.layer_entries as u64;
+                tree::bound("the entries of all layers are", most, Path::new(&self.name))
+            })?;
+            let kind = entry.header().entry_type();
+            if given.take(kind, &mut entry, self.bounds.path_bytes)? {
+                continue;
+            }
+            let Given { path, link } = std::mem::take(&mut given);
+            let path = match path {
+                Some(path) => path,
+                None => entry.path()?.into_owned(),
+            };
+            let link = match link {
+                Some(link) => link,
+                None => entry.link_name()?.unwrap_or_default().into_owned(),
+            };
+            let found = Entry {
+                index,
+                path: clean(&path).ok_or_else(|| tree::Refusal::Path(shown(&path)))?,
+                link,
+                kind,
+                mode: entry.header().mode()?,
+            };
+            visit(found, &mut entry)?;
+            index = index.saturating_add(1);
+        }
+        Ok(())
+    }
+}
+
+/// What of all layers may still come.
+struct Left {
+    bytes: u64,
+    entries: usize,
+}
+
+impl Left {
+    const fn of(bounds: &Bounds) -> Self {
+        Self {
+            bytes: bounds.unpacked,
+            entries: bounds.layer_entries,
+        }
+    }
+}
+
+/// An entry of a layer.
+struct Entry {
+    /// Its number in the layer.
+    index: usize,
+    /// Its path from the root of the image.
+    path: PathBuf,
+    /// Where it leads, if it is a link.
+    link: PathBuf,
+    kind: EntryType,
+    mode: u32,
+}
+
+/// What entries before an entry say of it.
+#[derive(Default)]
+struct Given {
+    path: Option<PathBuf>,
+    link: Option<PathBuf>,
+}
+
+impl Given {
+    /// Whether the entry is none of its own.
+    fn take(
+        &mut self,
+        kind: EntryType,
+        entry: &mut dyn Read,
+        longest: usize,
+    ) -> Result<bool, tree::Error> {
+        match kind {
+            EntryType::GNULongName => {
+                self.path = Some(long(entry, longest)?);
+                Ok(true)
+            }
+            EntryType::GNULongLink => {
+                self.link = Some(long(entry, longest)?);
+                Ok(true)
+            }
+            EntryType::XHeader => {
+                self.extend(entry)?;
+                Ok(true)
+            }
+            EntryType::XGlobalHeader => Ok(true),
+            EntryType::GNUSparse => Err(unreadable("a layer has files with holes")),
+            _ => Ok(false),
+        }
+    }
+
+    fn extend(&mut self, entry: &mut dyn Read) -> Result<(), tree::Error> {
+        /// Attributes of a file may be as long.
+        const MOST: u64 = 1 << 20;
+        let mut text = Vec::new();
+        entry.take(MOST).read_to_end(&mut text)?;
+        if text.len() as u64 == MOST {
+            return Err(unreadable("a layer says too much of a file"));
+        }
+        for said in PaxExtensions::new(&text) {
+            let said = said?;
+            match said.key_bytes() {
+                b"path" => self.path = Some(tree::path_of(said.value_bytes())),
+                b"linkpath" => self.link = Some(tree::path_of(said.value_bytes())),
+                b"size" => return Err(unreadable("a layer has a file of more than 8 GiB")),
+                key if key.starts_with(b"GNU.sparse.") => {
+                    return Err(unreadable("a layer has files with holes"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn long(entry: &mut dyn Read, longest: usize) -> Result<PathBuf, tree::Error> {
+    // As the kernel has it; what of the image is not of the playbooks may be longer than they may.
+    let most = (longest as u64).max(4096);
+    let mut text = Vec::new();
+    entry.take(most.saturating_add(1)).read_to_end(&mut text)?;
+    if text.len() as u64 > most {
+        let shown = tree::path_of(text.get(..64).unwrap_or_default());
+        return Err(tree::bound("a path is", most, &shown));
+    }
+    while text.last() == Some(&0) {
+        text.pop();
+    }
+    Ok(tree::path_of(&text))
+}
+
+fn unreadable(what: &str) -> tree::Error {
+    tree::Error::Io(io::Error::new(io::ErrorKind::InvalidData, what))
+}
+
+/// What a layer takes away of those below; the rest is what it brings.
+fn take_away(
+    entry: &Entry,
+    files: &mut BTreeMap<PathBuf, Place>,
+    brought: &mut Vec<(usize, PathBuf, bool)>,
+) {
+    let path = &entry.path;
+    let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
+    if name == b".wh..wh..opq" {
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        files.retain(|file, _| !file.starts_with(&directory));
+    } else if let Some(gone) = name.strip_prefix(b".wh.") {
+        let gone = path.with_file_name(OsStr::from_bytes(gone));
+        files.retain(|file, _| !file.starts_with(&gone));
+    } else {
+        let is_directory = entry.kind == EntryType::Directory;
+        brought.push((entry.index, path.clone(), is_directory));
+    }
+}
+
+fn bring(path: PathBuf, is_directory: bool, place: Place, files: &mut BTreeMap<PathBuf, Place>) {
+    // What is below a path makes a directory of it, whatever it was.
+    for above in path.ancestors().skip(1) {
+        files.remove(above);
+    }
+    if is_directory {
+        files.remove(&path);
+        return;
+    }
+    let below: Vec<_> = files
+        .range(path.clone()..)
+        .map(|(file, _)| file.clone())
+        .take_while(|file| file.starts_with(&path))
+        .collect();
+    for file in below {
+        files.remove(&file);
+    }
+    files.insert(path, place);
 }
 
 /// The directory of the playbooks: the one nearest to the root that has both cluster.yml and roles.
@@ -232,110 +491,27 @@ fn installed(files: &BTreeMap<PathBuf, Place>) -> String {
     pins.concat()
 }
 
-fn extract(
-    image: &str,
-    layer: &Path,
-    root: &Path,
-    tree: &Path,
-    room: &mut u64,
-    wanted: &dyn Fn(&Path, usize) -> bool,
-) -> Result<(), Error> {
-    each_entry(image, layer, |index, path, entry| {
-        let Ok(inner) = path.strip_prefix(root) else {
-            return Ok(());
-        };
-        if !wanted(&path, index) {
-            return Ok(());
-        }
-        let target = tree.join(inner);
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        match entry.header().entry_type() {
-            EntryType::Symlink => {
-                let link = entry.link_name()?.unwrap_or_default().into_owned();
-                let parent = inner.parent().unwrap_or(Path::new(""));
-                if !stays(parent, &link) {
-                    return Err(refused("a link leads out of the playbooks", &path));
-                }
-                std::os::unix::fs::symlink(link, &target)
-            }
-            EntryType::Link => {
-                let link = entry.link_name()?.unwrap_or_default().into_owned();
-                let first = clean(&link)
-                    .and_then(|link| Some(tree.join(link.strip_prefix(root).ok()?)))
-                    .filter(|first| fs::symlink_metadata(first).is_ok_and(|found| found.is_file()));
-                match first {
-                    Some(first) => fs::copy(first, &target).map(drop),
-                    None => Err(refused("a hard link leads out of the playbooks", &path)),
-                }
-            }
-            kind if kind.is_file() => write(entry, &target, room),
-            // Devices and the like mean nothing to playbooks.
-            _ => Ok(()),
-        }
-    })
+/// Reads no more than may be unpacked, and only while somebody waits for it.
+struct Bounded<'a> {
+    inner: Box<dyn Read>,
+    left: &'a mut u64,
+    most: u64,
+    wanted: &'a Wanted,
 }
 
-fn write(
-    entry: &mut tar::Entry<'_, Box<dyn Read>>,
-    target: &Path,
-    room: &mut u64,
-) -> io::Result<()> {
-    *room = room.checked_sub(entry.size()).ok_or_else(|| {
-        io::Error::other(format!("its playbooks are more than {MOST_BYTES} bytes"))
-    })?;
-    let mode = if entry.header().mode()? & 0o100 == 0 {
-        0o644
-    } else {
-        0o755
-    };
-    let mut file = fs::File::create_new(target)?;
-    io::copy(entry, &mut file)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))
-}
-
-/// Whether a link in a directory of the tree ends in the tree.
-fn stays(parent: &Path, link: &Path) -> bool {
-    let mut depth = parent.components().count();
-    link.components().all(|component| match component {
-        Component::Normal(_) => {
-            depth = depth.saturating_add(1);
-            true
-        }
-        Component::CurDir => true,
-        Component::ParentDir => match depth.checked_sub(1) {
-            Some(less) => {
-                depth = less;
-                true
-            }
-            None => false,
-        },
-        Component::RootDir | Component::Prefix(_) => false,
-    })
-}
-
-/// Visits every entry of a layer with its number and its path from the root of the image.
-fn each_entry(
-    image: &str,
-    layer: &Path,
-    mut visit: impl FnMut(usize, PathBuf, &mut tar::Entry<'_, Box<dyn Read>>) -> io::Result<()>,
-) -> Result<(), Error> {
-    let mut visit_all = || {
-        let mut archive = tar::Archive::new(open(layer)?);
-        for (index, entry) in archive.entries()?.enumerate() {
-            let mut entry = entry?;
-            let path = entry.path()?.into_owned();
-            let path =
-                clean(&path).ok_or_else(|| refused("a path leads out of the image", &path))?;
-            visit(index, path, &mut entry)?;
-        }
-        Ok(())
-    };
-    visit_all().map_err(|source: io::Error| Error::Layer {
-        image: image.to_owned(),
-        source,
-    })
+impl Read for Bounded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wanted.check()?;
+        let read = self.inner.read(buffer)?;
+        *self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            let most = self.most;
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the layers are more than {most} bytes unpacked"),
+            )
+        })?;
+        Ok(read)
+    }
 }
 
 fn open(layer: &Path) -> io::Result<Box<dyn Read>> {
@@ -351,19 +527,4 @@ fn open(layer: &Path) -> io::Result<Box<dyn Read>> {
         )),
         _ => Ok(Box::new(file)),
     }
-}
-
-/// A path from the root without detours, or nothing if it leads above the root.
-fn clean(path: &Path) -> Option<PathBuf> {
-    path.components()
-        .filter(|component| !matches!(component, Component::RootDir | Component::CurDir))
-        .map(|component| match component {
-            Component::Normal(name) => Some(name),
-            _ => None,
-        })
-        .collect()
-}
-
-fn refused(rule: &str, path: &Path) -> io::Error {
-    io::Error::other(format!("{rule}: {}", path.display()))
 }

@@ -185,6 +185,7 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
                 "runner", "--run",
                 format!("{}/{}", run.namespace().unwrap_or_default(), run.name_any()),
                 "--data-dir", DATA,
+                "--source-policy", json!(template.sources).to_string(),
             ],
             "env": [
                 {"name": "HOME", "value": "/tmp"},
@@ -334,6 +335,7 @@ mod tests {
             cluster_role: "windlass-runner".into(),
             pull_secrets: vec!["registry".into()],
             pull_policy: "IfNotPresent".into(),
+            sources: ansible::source::Policy::tenants(),
         }
     }
 

@@ -3,11 +3,11 @@
 use ansible::{
     catalogue,
     slice::Playbook,
-    source::{self, SourceRequest},
+    source::{self, Sources},
 };
 
-use super::{Checkout, Place, Wish};
-use crate::{inputs::SourceInput, layout::Layout, problem::Problem};
+use super::{Checkout, Wish};
+use crate::{inputs::SourceInput, problem::Problem};
 
 /// Why playbooks are not there.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,26 +18,23 @@ pub enum LoadError {
     Unusable(Problem),
 }
 
-/// Brings the playbooks of a wish into the data directory and reads them.
-pub async fn load(wish: &Wish, layout: &Layout) -> Result<Checkout, LoadError> {
-    let request = match &wish.place {
-        Place::Git { url, reference } => SourceRequest::Git {
-            url: url.clone(),
-            reference: reference.clone(),
-        },
-        Place::Path(path) => SourceRequest::Path(path.clone()),
-        Place::Image(image) => SourceRequest::Image(image.clone()),
-    };
+/// Brings the playbooks of a wish for a tenant, and reads them.
+pub async fn load(wish: &Wish, tenant: &str, sources: &Sources) -> Result<Checkout, LoadError> {
     let origin = wish.place.to_string();
-    let fetched = source::fetch(&request, &layout.sources())
+    let fetched = sources
+        .fetch(tenant, &wish.place.clone().request())
         .await
         .map_err(|error| not_fetched(&origin, &error))?;
     let source = SourceInput {
         origin,
-        revision: fetched.revision,
-        digest: fetched.digest,
+        revision: fetched.revision.clone(),
+        digest: fetched.digest.clone(),
     };
-    let cut = tokio::task::spawn_blocking(move || cut(source, fetched.path));
+    let cut = tokio::task::spawn_blocking(move || {
+        let cut = cut(source, fetched.path);
+        drop(fetched.hold);
+        cut
+    });
     cut.await
         .map_err(|error| LoadError::Unreachable(error.to_string()))?
 }
@@ -59,7 +56,30 @@ fn not_fetched(origin: &str, error: &source::Error) -> LoadError {
             ".image",
             "name an image that its registry gives to everybody, for example quay.io/kubespray/kubespray:v2.30.0",
         ),
-        source::Error::Layer { .. } => (".image", "name an image as kubespray publishes them"),
+        source::Error::Url(_) => (
+            ".git.url",
+            "name a repository as https://HOST/PATH or ssh://USER@HOST/PATH",
+        ),
+        source::Error::Protocol { .. } => (
+            "",
+            "name the source by one of these protocols, or start the operator with --source-protocol",
+        ),
+        source::Error::Network { .. } => (
+            "",
+            "name a source that is reached over the network, or start the operator with --source-address",
+        ),
+        source::Error::Outside { .. } => (
+            ".path",
+            "name a directory below these, or start the operator with --source-root",
+        ),
+        source::Error::Moved { .. } => (
+            ".git.ref",
+            "find out who moved the tag; to use what it stands for now all the same, name that commit itself",
+        ),
+        source::Error::Refused { .. } | source::Error::Unpack { .. } => (
+            "",
+            "name playbooks that hold nothing but files, directories and links within them, as kubespray's do",
+        ),
         source::Error::NoGit(_) => (
             "",
             "install git on this machine, or name a path or an image",

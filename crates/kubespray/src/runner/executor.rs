@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ansible::sandbox::Sandbox;
+use ansible::{sandbox::Sandbox, source::Hold};
 use api::run::{Action, FailureClass, Results, Step};
 use tokio::sync::Mutex;
 use workflow::{Executor, Signal, StepContext, StepOutcome};
@@ -19,6 +19,8 @@ pub(crate) struct KubesprayExecutor {
     pub(crate) workspace: Workspace,
     /// The environment once it is verified: to ask it again takes longer than a small play.
     pub(crate) sandbox: Mutex<Option<Sandbox>>,
+    /// Keeps the playbooks in the cache while they are run.
+    pub(crate) playbooks: Mutex<Option<Hold>>,
 }
 
 impl KubesprayExecutor {
@@ -27,6 +29,7 @@ impl KubesprayExecutor {
             job,
             workspace,
             sandbox: Mutex::default(),
+            playbooks: Mutex::default(),
         }
     }
 

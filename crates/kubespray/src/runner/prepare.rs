@@ -79,7 +79,8 @@ async fn make(
     executor: &KubesprayExecutor,
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<Sandbox, Failure> {
-    source::ensure(&executor.job, &executor.workspace.checkout(), progress).await?;
+    let hold = source::ensure(&executor.job, &executor.workspace.checkout(), progress).await?;
+    *executor.playbooks.lock().await = Some(hold);
     let release = release(executor)?;
     let request = Request {
         checkout: executor.workspace.checkout(),

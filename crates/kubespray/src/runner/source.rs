@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use ansible::source::{self, SourceRequest};
+use ansible::source::{self, Hold, Sources};
 use api::{
     Cluster,
     run::{Failure, FailureClass},
@@ -15,14 +15,18 @@ use kube::Api;
 use super::{Job, workspace::failure};
 use crate::playbooks::Place;
 
-/// Brings the playbooks into the data directory, unless they are there.
+/// Brings the playbooks into the data directory, unless they are there, and keeps them there.
 pub(crate) async fn ensure(
     job: &Job,
     checkout: &Path,
     progress: &(dyn Fn(&str) + Send + Sync),
-) -> Result<(), Failure> {
+) -> Result<Hold, Failure> {
+    let sources = Sources::new(job.layout.sources(), job.sources.clone());
+    let planned = &job.inputs.source;
+    // Held first: what is there then stays.
+    let hold = sources.hold(&planned.digest).map_err(failed)?;
     if checkout.is_dir() {
-        return Ok(());
+        return Ok(hold);
     }
     progress("bringing the playbooks");
     let cluster = Api::<Cluster>::namespaced(job.client.clone(), &job.namespace())
@@ -34,35 +38,40 @@ pub(crate) async fn ensure(
                 crate::chain(&error)
             ))
         })?;
-    let planned = &job.inputs.source;
     let named = cluster
         .spec
         .kubespray
         .and_then(|kubespray| kubespray.source);
-    let request = match Place::of(named, job.inputs.kubespray) {
-        Place::Git { url, reference } => SourceRequest::Git {
-            url,
-            reference: planned.revision.clone().unwrap_or(reference),
+    let mut place = Place::of(named, job.inputs.kubespray);
+    if let (
+        Place::Git {
+            reference, commit, ..
         },
-        Place::Path(path) => SourceRequest::Path(path),
-        Place::Image(image) => SourceRequest::Image(image),
-    };
-    let fetched = source::fetch(&request, &job.layout.sources())
+        Some(planned),
+    ) = (&mut place, &planned.revision)
+    {
+        reference.clone_from(planned);
+        *commit = Some(planned.clone());
+    }
+    let fetched = sources
+        .fetch(&job.namespace(), &place.request())
         .await
-        .map_err(|error| {
-            if error.is_final() {
-                changed(crate::chain(&error))
-            } else {
-                transient(crate::chain(&error))
-            }
-        })?;
+        .map_err(failed)?;
     if fetched.digest == planned.digest {
-        return Ok(());
+        return Ok(fetched.hold);
     }
     Err(changed(format!(
         "{} is not what the run was planned with: its digest is {}, not {}",
         planned.origin, fetched.digest, planned.digest
     )))
+}
+
+fn failed(error: source::Error) -> Failure {
+    if error.is_final() {
+        changed(crate::chain(&error))
+    } else {
+        transient(crate::chain(&error))
+    }
 }
 
 fn transient(message: String) -> Failure {

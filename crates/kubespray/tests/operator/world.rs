@@ -221,6 +221,7 @@ fn operate(client: &Client, data: &Path, shutdown: &Shutdown) -> JoinHandle<()> 
             arguments: ["-c", RUNNER, "runner"].map(Into::into).into(),
         },
         concurrency: 4,
+        sources: ansible::source::Policy::person(),
     };
     tokio::spawn(kubespray::operate(
         client.clone(),
