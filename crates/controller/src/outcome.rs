@@ -26,13 +26,28 @@ pub enum Outcome<A> {
 /// When a waiting object is looked at again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Until {
-    /// When something that is watched changes: a spec, a Secret, a run.
+    /// When something that is watched changes: a spec, a run.
     Changed,
     /// After that time at the latest.
     Elapsed(Duration),
 }
 
 impl<A> Outcome<A> {
+    /// The same, looked at again after this time at the latest if it waits.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        match self {
+            Self::Applied(applied) => Self::Applied(applied),
+            Self::Waiting { applied, until } => Self::Waiting {
+                applied,
+                until: Until::Elapsed(match until {
+                    Until::Changed => limit,
+                    Until::Elapsed(wait) => wait.min(limit),
+                }),
+            },
+        }
+    }
+
     /// What was written.
     pub const fn applied(&self) -> &A {
         match self {

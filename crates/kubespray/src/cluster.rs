@@ -3,10 +3,10 @@
 //! How far a run got is the runner's business; this reconciler copies it. Nothing is written at rest: a status is written
 //! only when it differs, and health is probed in the background and shown only when it changes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use api::Cluster;
-use controller::Outcome;
+use controller::{Outcome, backoff::jittered};
 use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
 use crate::context::{Context, Error, UNTIL_READ};
@@ -24,6 +24,10 @@ pub mod resolve;
 pub const FIELD_MANAGER: &str = "windlass-cluster";
 /// What keeps a Cluster until its deletion policy is carried out.
 pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
+
+/// How often a Secret is read anew that a cluster waits for. Nothing tells of its change: who may watch one Secret of a
+/// namespace may list them all.
+const SECRET_LOOK: Duration = Duration::from_secs(3);
 
 /// One pass.
 pub async fn reconcile(
@@ -55,9 +59,13 @@ async fn converge(cluster: &Cluster, context: &Context) -> Result<Outcome<apply:
     let observed = observe::observe(cluster, context).await?;
     let wanted = resolve::resolve(cluster, &observed);
     let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
-    let applied = apply::apply(cluster, decision, context).await?;
+    let outcome = apply::apply(cluster, decision, context).await?;
     history::prune(&history::surplus(cluster, &observed), context).await?;
-    Ok(applied)
+    Ok(if observed.awaits_secret() {
+        outcome.within(jittered(SECRET_LOOK))
+    } else {
+        outcome
+    })
 }
 
 /// What becomes of a failed pass.

@@ -20,7 +20,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     health_book::HealthBook, launcher::Launcher, layout::Layout, playbooks::PlaybookCache,
-    secret_watch::SecretWatch,
 };
 
 /// The objects as they were seen last.
@@ -85,8 +84,6 @@ pub struct Context {
     pub playbooks: PlaybookCache,
     /// Health, probed in the background.
     pub health: HealthBook,
-    /// The Secrets that clusters wait for.
-    pub secrets: SecretWatch,
     /// The runners.
     pub launcher: Launcher,
     /// Events.
@@ -126,7 +123,6 @@ impl Context {
         let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         self.playbooks.forget(&key);
         self.health.forget(&key);
-        self.secrets.follow(&key, &[]);
     }
 }
 

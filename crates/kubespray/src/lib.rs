@@ -25,7 +25,6 @@ pub mod process;
 pub mod run;
 pub mod runner;
 pub mod secret;
-pub mod secret_watch;
 pub mod supervisor;
 pub mod sweep;
 pub mod variables;

@@ -29,7 +29,6 @@ use crate::{
     node,
     playbooks::{Key, PlaybookCache},
     private, run,
-    secret_watch::SecretWatch,
     supervisor::{Command, Supervisor},
     sweep,
 };
@@ -114,8 +113,7 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
             Sources::new(layout.sources(), options.sources),
             wake.clone(),
         ),
-        health: HealthBook::new(client.clone(), wake.clone()),
-        secrets: SecretWatch::new(client.clone(), wake),
+        health: HealthBook::new(client.clone(), wake),
         launcher,
         events: Events::new(client, "cluster"),
         backoff: BackOff::default(),

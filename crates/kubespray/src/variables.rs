@@ -64,13 +64,10 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// The Secrets that cannot be used as they are, or are not there.
-    pub fn awaited(&self) -> impl Iterator<Item = &str> {
-        let unusable = self
-            .found
-            .iter()
-            .filter(|(_, found)| !matches!(found, Found::Usable(_)));
-        unusable.map(|(referred, _)| referred.reference.name.as_str())
+    /// Whether each Secret is there and can be used as it is.
+    pub fn is_usable(&self) -> bool {
+        let mut found = self.found.iter();
+        found.all(|(_, found)| matches!(found, Found::Usable(_)))
     }
 }
 

@@ -51,6 +51,13 @@ pub struct Observed {
     pub health: Option<Arc<Checked>>,
 }
 
+impl Observed {
+    /// Whether a Secret that the cluster refers to must change before the cluster can go on.
+    pub fn awaits_secret(&self) -> bool {
+        !(self.key.is_usable() && self.host_keys.is_usable() && self.variables.is_usable())
+    }
+}
+
 /// Reads what there is.
 pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, Error> {
     let namespace = cluster.namespace().unwrap_or_default();
@@ -58,20 +65,6 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
     let found = controller::stream::in_namespace(&context.stores.nodes, &namespace);
     let (nodes, unreadable) = nodes(found.iter().map(AsRef::as_ref));
     let variables = variables(cluster, &nodes, &context.client, &namespace).await?;
-    let (reference, keys_reference) = references(cluster);
-    let awaited = [
-        reference.filter(|_| !key.is_usable()),
-        keys_reference.filter(|_| !host_keys.is_usable()),
-    ];
-    let awaited = awaited
-        .into_iter()
-        .flatten()
-        .map(|reference| reference.name.as_str())
-        .chain(variables.awaited());
-    context.secrets.follow(
-        &(namespace.clone(), cluster.name_any()),
-        &awaited.collect::<Vec<_>>(),
-    );
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
     let runs = runs(cluster, found.iter().map(AsRef::as_ref));
     let playbooks = match resolve::source(cluster) {

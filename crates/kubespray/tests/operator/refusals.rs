@@ -116,7 +116,7 @@ async fn the_head_of_the_inventory_can_neither_go_nor_move() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_corrected_secret_lets_the_cluster_go_on_at_once() {
+async fn a_corrected_secret_lets_the_cluster_go_on_within_seconds() {
     let world = World::start().await;
     world.three_nodes().await;
     let reference = json!({"ssh": {"privateKeySecretRef": {"name": "ssh"}}});
