@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+mod bounds;
 mod monitoring;
 mod objects;
 
@@ -77,7 +78,7 @@ struct Part {
     objects: fn(Flavour) -> Vec<Value>,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 8] = [
     Part {
         name: "rbac",
         condition: None,
@@ -92,6 +93,16 @@ const PARTS: [Part; 6] = [
         name: "rbac-namespaced",
         condition: Some(".Values.namespaced"),
         objects: objects::namespaced_rights,
+    },
+    Part {
+        name: "bounds",
+        condition: None,
+        objects: bounds::config,
+    },
+    Part {
+        name: "admission",
+        condition: Some("and .Values.admissionPolicy.enabled (not .Values.namespaced)"),
+        objects: bounds::admission,
     },
     Part {
         name: "deployment",
@@ -110,7 +121,12 @@ const PARTS: [Part; 6] = [
     },
 ];
 
-const MONITORING: [Part; 3] = [
+const MONITORING: [Part; 4] = [
+    Part {
+        name: "metrics",
+        condition: Some(".Values.metrics.enabled"),
+        objects: monitoring::access,
+    },
     Part {
         name: "servicemonitor",
         condition: Some(".Values.monitoring.serviceMonitor"),
@@ -153,16 +169,16 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         (
             "manifests/windlass.yaml",
             Flavour::Cluster,
-            "rbac-namespaced",
+            ["rbac-namespaced"].as_slice(),
         ),
         (
             "manifests/windlass-namespaced.yaml",
             Flavour::Namespaced,
-            "rbac-cluster",
+            &["rbac-cluster", "admission"],
         ),
     ] {
         let mut text = format!("{HEAD}{}", document(&namespace)?);
-        for part in PARTS.iter().filter(|part| part.name != without) {
+        for part in PARTS.iter().filter(|part| !without.contains(&part.name)) {
             text.push_str(&documents(part, flavour)?);
         }
         put(path, text);

@@ -195,6 +195,20 @@ impl Inputs {
         names
     }
 
+    /// The ports that the hosts are reached by.
+    pub fn ssh_ports(&self) -> BTreeSet<u16> {
+        let own = self
+            .hosts
+            .iter()
+            .filter_map(|host| host.variables.ansible_port);
+        let bastion = self
+            .ssh
+            .bastion
+            .iter()
+            .map(|bastion| bastion.port.unwrap_or(22));
+        own.chain(bastion).chain([self.ssh.port]).collect()
+    }
+
     /// The hosts of one group, in order.
     pub fn group(&self, name: &str) -> &[HostName] {
         self.inventory.order.get(name).map_or(&[], Vec::as_slice)

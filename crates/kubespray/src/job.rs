@@ -3,16 +3,14 @@
 //! A Job is made when a run needs a runner and none is at work, has the run's name, belongs to the Run and goes with it.
 //! Its pod is replaced when it is deleted, evicted or lost with its node; the new one takes the run up where the journal
 //! ends. That two pods never work on one cluster is not the Job's promise but that of the cluster's Lease. What the
-//! namespace needs beside the Job (a ServiceAccount with the rights of a runner, a volume for the cluster's files) is made
-//! with it, so that a namespace needs no preparation.
+//! namespace needs beside the Job (a ServiceAccount with the rights of this cluster's runner, a volume for the cluster's files)
+//! is made with it, so that a namespace needs no preparation.
 
-use api::{Cluster, Run};
+use std::{collections::BTreeSet, sync::Arc};
+
+use api::{Cluster, Run, cluster::ClusterSpec};
 use k8s_openapi::{
-    api::{
-        batch::v1::Job,
-        core::v1::{PersistentVolumeClaim, ServiceAccount},
-        rbac::v1::RoleBinding,
-    },
+    api::{batch::v1::Job, core::v1::PersistentVolumeClaim},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
@@ -23,14 +21,23 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{launcher::Runner, run::plan::needs_runner};
+use crate::{
+    launcher::Runner,
+    problem::{self, Problem},
+    run::plan::needs_runner,
+};
+use account::Account;
+use obstacle::Obstacle;
 
+mod account;
+mod bounds;
 mod check;
 mod manifest;
 pub mod obstacle;
 
-pub(crate) use check::problems;
-pub use manifest::{RUN_LABEL, SELECTOR, claim, job, job_name, service_account};
+pub use account::account_name;
+pub use bounds::Bounds;
+pub use manifest::{RUN_LABEL, SELECTOR, claim, job, job_name};
 
 /// The field manager of what a runner needs.
 const FIELD_MANAGER: &str = "windlass-launcher";
@@ -42,15 +49,41 @@ pub struct Template {
     pub image: String,
     /// The image that runs execute in where the Cluster names none.
     pub runner_image: String,
-    /// The ClusterRole that the runner's ServiceAccount is bound to in the namespace of the run. Empty: the account and
-    /// its rights are there already, and the operator has no right to make any.
-    pub cluster_role: String,
     /// Secrets with which images are pulled, where the Cluster names none. They are in the namespace of the run.
     pub pull_secrets: Vec<String>,
     /// When images are pulled: Always, IfNotPresent or Never.
     pub pull_policy: String,
     /// What a source of playbooks may be, and what it may cost: the same for the runner as for the operator.
     pub sources: ansible::source::Policy,
+    /// What a Cluster may ask for.
+    pub bounds: Bounds,
+    /// TCP ports that runner pods may reach beside those of ssh, by a NetworkPolicy. None: there is no such policy.
+    pub egress_ports: Vec<u16>,
+}
+
+impl Default for Template {
+    fn default() -> Self {
+        Self {
+            image: String::new(),
+            runner_image: String::new(),
+            pull_secrets: Vec::new(),
+            pull_policy: String::new(),
+            sources: ansible::source::Policy::tenants(),
+            bounds: Bounds::default(),
+            egress_ports: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with what a spec says of runner pods; `template` is there where runners are pods.
+pub(crate) fn problems(spec: &ClusterSpec, template: Option<&Template>) -> Vec<Problem> {
+    let mut problems = check::problems(spec);
+    problems.extend(
+        template
+            .iter()
+            .flat_map(|template| bounds::problems(spec, template)),
+    );
+    problems
 }
 
 /// Why a Job could not be made.
@@ -59,6 +92,9 @@ pub enum Error {
     /// What the Cluster says of its runner does not give a pod.
     #[error("make a Job of the Cluster's spec.runner")]
     Template(#[source] serde_json::Error),
+    /// The Cluster asks for a pod that the operator does not allow.
+    #[error("make a Job of what is not allowed: {0}")]
+    NotAllowed(String),
     /// The API refused, or did not answer.
     #[error("{operation}")]
     Api {
@@ -82,7 +118,7 @@ impl Error {
 /// The Jobs of an operator.
 pub struct Jobs {
     client: Client,
-    template: Template,
+    template: Arc<Template>,
     store: Store<DeserializeGuard<Job>>,
 }
 
@@ -91,9 +127,14 @@ impl Jobs {
     pub fn new(client: Client, template: Template, store: Store<DeserializeGuard<Job>>) -> Self {
         Self {
             client,
-            template,
+            template: Arc::new(template),
             store,
         }
+    }
+
+    /// What every Job has in common.
+    pub const fn template(&self) -> &Arc<Template> {
+        &self.template
     }
 
     /// How the runner of a run stands. A Job that is being deleted is still there: its pod may work.
@@ -101,7 +142,17 @@ impl Jobs {
         let mut reference = ObjectRef::new(&job_name(&run.name_any()));
         reference.namespace = run.namespace();
         let found = self.store.get(&reference);
-        let Some(job) = found.as_ref().and_then(|found| found.0.as_ref().ok()) else {
+        let job = found.as_ref().and_then(|found| found.0.as_ref().ok());
+        let is_there = job.is_some_and(|job| !has_ended(job));
+        if !is_there && let Some(why) = self.refusal(cluster) {
+            let kind = obstacle::Kind::NotCreated;
+            let obstacle = Obstacle { kind, message: why };
+            return Ok(Runner::Blocked {
+                obstacle,
+                outdated: false,
+            });
+        }
+        let Some(job) = job else {
             return Ok(Runner::Absent(None));
         };
         if !needs_runner(run) {
@@ -128,8 +179,18 @@ impl Jobs {
         })
     }
 
+    /// Why a cluster gets no Job, though it has a run that needs one: its spec is not what the run was planned with, or the
+    /// operator allows less than it did.
+    fn refusal(&self, cluster: Option<&Cluster>) -> Option<String> {
+        let problems = problems(&cluster?.spec, Some(&self.template));
+        (!problems.is_empty()).then(|| problem::text(&problems))
+    }
+
     /// Makes the Job of a run, and what it needs. One that has ended makes room.
     pub async fn start(&self, run: &Run, cluster: Option<&Cluster>) -> Result<(), Error> {
+        if let Some(why) = self.refusal(cluster) {
+            return Err(Error::NotAllowed(why));
+        }
         let namespace = run.namespace().unwrap_or_default();
         let job = manifest::job(run, cluster, &self.template).map_err(Error::Template)?;
         let jobs = Api::<Job>::namespaced(self.client.clone(), &namespace);
@@ -144,7 +205,7 @@ impl Jobs {
             }
             remove(&jobs, &existing).await?;
         }
-        self.prepare(&namespace, cluster).await?;
+        self.prepare(&namespace, run, cluster).await?;
         match jobs.create(&PostParams::default(), &job).await {
             // Another operator was faster: the Job is the same. Or the one before is still going: that is seen as a change.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -166,12 +227,33 @@ impl Jobs {
         }
     }
 
-    async fn prepare(&self, namespace: &str, cluster: Option<&Cluster>) -> Result<(), Error> {
-        if !self.template.cluster_role.is_empty() {
-            let (account, binding) = service_account(&self.template.cluster_role);
-            self.ensure::<ServiceAccount>(namespace, &account, "apply the runner's ServiceAccount")
-                .await?;
-            self.ensure::<RoleBinding>(namespace, &binding, "apply the runner's RoleBinding")
+    async fn prepare(
+        &self,
+        namespace: &str,
+        run: &Run,
+        cluster: Option<&Cluster>,
+    ) -> Result<(), Error> {
+        let others = self.at_work(namespace, &account_name(&run.spec.cluster_ref.name));
+        let Account {
+            account,
+            role,
+            binding,
+            lease,
+            kubeconfig,
+            network,
+        } = Account::new(run, &others, &self.template.egress_ports).map_err(Error::Template)?;
+        self.ensure(namespace, &account, "apply the runner's ServiceAccount")
+            .await?;
+        self.ensure(namespace, &role, "apply the runner's Role")
+            .await?;
+        self.ensure(namespace, &binding, "apply the runner's RoleBinding")
+            .await?;
+        self.ensure(namespace, &lease, "apply the cluster's Lease")
+            .await?;
+        self.ensure(namespace, &kubeconfig, "apply the kubeconfig's Secret")
+            .await?;
+        if let Some(network) = network {
+            self.ensure(namespace, &network, "apply the runners' NetworkPolicy")
                 .await?;
         }
         let claim = cluster.map(claim).transpose().map_err(Error::Template)?;
@@ -190,6 +272,24 @@ impl Jobs {
             }
         }
         Ok(())
+    }
+
+    /// The runs whose pods have this account and may be at work.
+    fn at_work(&self, namespace: &str, account: &str) -> BTreeSet<String> {
+        let jobs = controller::stream::in_namespace(&self.store, namespace);
+        let jobs = jobs.iter().filter_map(|job| job.0.as_ref().ok());
+        let of_account = jobs.filter(|job| {
+            let pod = job
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.template.spec.as_ref());
+            pod.and_then(|pod| pod.service_account_name.as_deref()) == Some(account)
+                && !has_ended(job)
+        });
+        of_account
+            .filter_map(|job| run_of(&job.metadata))
+            .map(|run| run.name)
+            .collect()
     }
 
     async fn ensure<K>(

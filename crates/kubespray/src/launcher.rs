@@ -1,11 +1,13 @@
 //! Where runners run: a process of this machine, or a Job of the cluster that the operator runs in. The only seam between
 //! the two modes; everything else is the same code.
 
+use std::sync::Arc;
+
 use api::{Cluster, Run};
 use kube::ResourceExt;
 
 use crate::{
-    job::{self, Jobs, obstacle::Obstacle},
+    job::{self, Jobs, Template, obstacle::Obstacle},
     supervisor::{self, Supervisor},
 };
 
@@ -47,6 +49,14 @@ pub enum Error {
 }
 
 impl Launcher {
+    /// What runner pods are made after, where runners are pods.
+    pub fn template(&self) -> Option<Arc<Template>> {
+        match self {
+            Self::Process(_) => None,
+            Self::Job(jobs) => Some(Arc::clone(jobs.template())),
+        }
+    }
+
     /// How the runner of a run stands.
     pub async fn runner(&self, run: &Run, cluster: Option<&Cluster>) -> Result<Runner, Error> {
         match self {

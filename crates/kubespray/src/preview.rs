@@ -149,6 +149,8 @@ async fn observed_in(
         variables,
         playbooks,
         health: None,
+        // Only the operator knows.
+        pods: None,
     })
 }
 
@@ -218,6 +220,7 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
         host_keys: host_keys(cluster, objects),
         playbooks,
         health: None,
+        pods: None,
     }
 }
 

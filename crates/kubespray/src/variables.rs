@@ -67,7 +67,7 @@ impl Sight {
     /// Whether each Secret is there and can be used as it is.
     pub fn is_usable(&self) -> bool {
         let mut found = self.found.iter();
-        found.all(|(_, found)| matches!(found, Found::Usable(_)))
+        found.all(|(referred, found)| wrong(referred, found).is_empty())
     }
 }
 

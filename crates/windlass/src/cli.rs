@@ -149,15 +149,31 @@ pub(crate) struct Controller {
         value_name = "POLICY"
     )]
     pub(crate) image_pull_policy: String,
-    /// The ClusterRole that the runners' ServiceAccounts are bound to; empty: accounts are there already
-    #[arg(long, default_value = "windlass-runner", value_name = "NAME")]
-    pub(crate) runner_role: String,
+    #[command(flatten)]
+    pub(crate) allowed: Allowed,
+    /// TCP ports that runner pods may reach by a NetworkPolicy, beside those of ssh, with commas between them; empty: there
+    /// is no such policy
+    #[arg(
+        long,
+        env = "WINDLASS_RUNNER_EGRESS_PORTS",
+        default_value = "",
+        value_name = "PORTS"
+    )]
+    pub(crate) runner_egress_ports: String,
     /// Work only while holding this Lease, so that one of several replicas does
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub(crate) lease: Option<String>,
-    /// Serve /healthz, /readyz and /metrics on this address
+    /// Serve /healthz and /readyz on this address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Serve /metrics on this address: on one of this machine to everybody there, on any other over TLS to whom the API server
+    /// knows by a bearer token and lets get /metrics
+    #[arg(long, env = "WINDLASS_METRICS", value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// The directory with tls.crt and tls.key for /metrics, read anew whenever they change [default: a certificate of its
+    /// own making]
+    #[arg(long, env = "WINDLASS_METRICS_CERTIFICATE", value_name = "DIR")]
+    pub(crate) metrics_certificate: Option<String>,
     #[command(flatten)]
     pub(crate) sources: Sources,
 }
@@ -251,6 +267,55 @@ impl std::str::FromStr for SourcePolicy {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         serde_json::from_str(text).map(Self)
     }
+}
+
+/// What Clusters may ask of their runner pods, beside what every Cluster may.
+#[derive(Args, Debug)]
+pub(crate) struct Allowed {
+    /// Allow runner pods images that begin so, up to a / : or @ of their names, beside the operator's own; with commas
+    /// between them
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOW_IMAGES",
+        value_delimiter = ',',
+        value_name = "PREFIX"
+    )]
+    pub(crate) allow_image: Vec<String>,
+    /// Allow runner pods into the network of their nodes
+    #[arg(long, env = "WINDLASS_ALLOW_HOST_NETWORK")]
+    pub(crate) allow_host_network: bool,
+    /// Allow runner pods these PriorityClasses
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOW_PRIORITY_CLASSES",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    pub(crate) allow_priority_class: Vec<String>,
+    /// Allow runner pods these RuntimeClasses
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOW_RUNTIME_CLASSES",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    pub(crate) allow_runtime_class: Vec<String>,
+    /// Allow runner pods to tolerate taints with these keys
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOW_TOLERATIONS",
+        value_delimiter = ',',
+        value_name = "KEY"
+    )]
+    pub(crate) allow_toleration: Vec<String>,
+    /// Allow volumes of runners these StorageClasses, beside the default one
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOW_STORAGE_CLASSES",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    pub(crate) allow_storage_class: Vec<String>,
 }
 
 /// Where runners are.

@@ -1,10 +1,16 @@
 //! `windlass controller`: the operator against an API that runs elsewhere, such as that of the cluster that it is a pod of.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
-use kubespray::{Scope, job::Template, metrics::Metrics};
+use kubespray::{
+    Scope,
+    job::{Bounds, Template},
+    metrics::Metrics,
+};
 
 use crate::{
-    cli::{Controller, Global, Runners},
+    cli::{Allowed, Controller, Global, Runners},
     leader::Leadership,
     serve::{self, Standing},
     up,
@@ -17,7 +23,15 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     let metrics = Metrics::default();
     let standing = Standing::new(metrics.clone());
     if let Some(address) = options.listen {
-        let serving = serve::bind(address, standing.clone()).await?;
+        let serving = serve::probes(address, standing.clone()).await?;
+        tokio::spawn(serving);
+    }
+    if let Some(address) = options.metrics {
+        // The manifests write an empty text where there is none.
+        let certificate = options.metrics_certificate.as_ref();
+        let certificate = certificate.filter(|directory| !directory.is_empty());
+        let certificate = certificate.map(PathBuf::from);
+        let serving = serve::metrics(address, certificate, &client, &standing).await?;
         tokio::spawn(serving);
     }
     let scope = Scope {
@@ -25,7 +39,7 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
             .watch_namespace
             .clone()
             .filter(|namespace| !namespace.is_empty()),
-        jobs: jobs(&options),
+        jobs: jobs(&options)?,
         metrics,
     };
     let mut leadership = None;
@@ -67,27 +81,59 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     Ok(())
 }
 
-fn jobs(options: &Controller) -> Option<Template> {
+fn jobs(options: &Controller) -> anyhow::Result<Option<Template>> {
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let runners = options.runners.unwrap_or(if in_pod {
         Runners::Job
     } else {
         Runners::Process
     });
-    (runners == Runners::Job).then(|| Template {
+    if runners == Runners::Process {
+        return Ok(None);
+    }
+    let ports = options.runner_egress_ports.split(',');
+    let ports = ports.map(str::trim).filter(|port| !port.is_empty());
+    let ports = ports.map(|port| {
+        port.parse()
+            .with_context(|| format!("--runner-egress-ports holds {port:?}, which is no port"))
+    });
+    Ok(Some(Template {
         image: options.image.clone(),
         runner_image: options.runner_image.clone(),
-        cluster_role: options.runner_role.clone(),
-        // The chart writes an empty text where there are none.
-        pull_secrets: options
-            .runner_pull_secret
-            .iter()
-            .filter(|name| !name.is_empty())
-            .cloned()
-            .collect(),
+        pull_secrets: filled(&options.runner_pull_secret),
         pull_policy: options.image_pull_policy.clone(),
         sources: options.sources.policy(),
-    })
+        bounds: bounds(&options.allowed),
+        egress_ports: ports.collect::<anyhow::Result<_>>()?,
+    }))
+}
+
+fn bounds(allowed: &Allowed) -> Bounds {
+    let Allowed {
+        allow_image,
+        allow_host_network,
+        allow_priority_class,
+        allow_runtime_class,
+        allow_toleration,
+        allow_storage_class,
+    } = allowed;
+    Bounds {
+        images: filled(allow_image),
+        host_network: *allow_host_network,
+        priority_classes: filled(allow_priority_class),
+        runtime_classes: filled(allow_runtime_class),
+        tolerations: filled(allow_toleration),
+        storage_classes: filled(allow_storage_class),
+    }
+}
+
+/// The manifests write an empty text where there are none. An empty prefix would cover every image.
+fn filled(names: &[String]) -> Vec<String> {
+    let names = names.iter().map(|name| name.trim());
+    names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The namespace of this pod, else the one of the command line.

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,8 +11,14 @@ use std::{
 };
 
 use anyhow::Context;
-use axum::{Router, extract::State, http::StatusCode, http::header, routing::get};
+use axum::{Router, extract::State, http::StatusCode, http::header, middleware, routing::get};
+use futures::future::Either;
+use kube::Client;
 use kubespray::metrics::Metrics;
+use tokio::net::TcpListener;
+
+mod access;
+mod tls;
 
 /// How long the first lists may take when somebody asks whether they are there.
 const READY: Duration = Duration::from_millis(500);
@@ -42,27 +49,58 @@ impl Standing {
     }
 }
 
-/// Listens; what is returned serves for as long as it is polled.
-pub(crate) async fn bind(
+/// Listens for probes; what is returned serves for as long as it is polled.
+pub(crate) async fn probes(
     address: SocketAddr,
     standing: Standing,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .with_context(|| format!("failed to listen on {address}"))?;
+    let listener = bind(address).await?;
     let router = Router::new()
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
         .with_state(standing);
-    Ok(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "probes are not served"
-            );
-        }
-    })
+    Ok(plain(listener, router))
+}
+
+/// Listens for whoever gathers metrics; what is returned serves for as long as it is polled.
+///
+/// The names and numbers that metrics tell are for everybody on the same machine, a pod, and for nobody else: another address
+/// is served over TLS, to those whom the API server lets.
+pub(crate) async fn metrics(
+    address: SocketAddr,
+    certificate: Option<PathBuf>,
+    client: &Client,
+    standing: &Standing,
+) -> anyhow::Result<impl Future<Output = ()> + Send + use<>> {
+    let listener = bind(address).await?;
+    let router = Router::new()
+        .route("/metrics", get(told))
+        .with_state(standing.clone());
+    if address.ip().is_loopback() {
+        return Ok(Either::Left(plain(listener, router)));
+    }
+    let reviewed = middleware::from_fn_with_state(client.clone(), access::review);
+    let certificate = tls::Certificate::new(certificate, address)?;
+    Ok(Either::Right(tls::serve(
+        listener,
+        certificate,
+        router.layer(reviewed),
+    )))
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("failed to listen on {address}"))
+}
+
+async fn plain(listener: TcpListener, router: Router) {
+    if let Err(error) = axum::serve(listener, router).await {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "probes are not served"
+        );
+    }
 }
 
 /// A replica that stands by is ready to take over; one that leads is when it has seen every object.
@@ -79,7 +117,7 @@ async fn ready(State(standing): State<Standing>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn metrics(
+async fn told(
     State(standing): State<Standing>,
 ) -> ([(header::HeaderName, &'static str); 1], String) {
     let mut text = standing.metrics.render();

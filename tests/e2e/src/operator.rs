@@ -81,7 +81,8 @@ impl Drop for Operator {
 pub struct Replica {
     /// The process.
     pub process: Operator,
-    port: u16,
+    probes: u16,
+    metrics: u16,
 }
 
 impl Replica {
@@ -96,9 +97,12 @@ impl Replica {
         name: &str,
         more: &[&str],
     ) -> Result<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
-        let port = free.local_addr().context("read the port")?.port();
-        drop(free);
+        let free = || {
+            let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
+            Ok::<_, anyhow::Error>((free.local_addr().context("read the port")?.port(), free))
+        };
+        let ((probes, one), (metrics, other)) = (free()?, free()?);
+        drop((one, other));
         let mut command = Command::new(windlass()?);
         command.arg("--data-dir").arg(plane.dir().join(name));
         command.arg("--kubeconfig").arg(kubeconfig);
@@ -110,17 +114,26 @@ impl Replica {
         // The bundle as this machine has it, and as the images do.
         let roots = format!("--source-root={},/opt/windlass", crate::root().display());
         command.arg(roots);
-        command.arg(format!("--listen=127.0.0.1:{port}")).args(more);
+        command.arg(format!("--listen=127.0.0.1:{probes}"));
+        command
+            .arg(format!("--metrics=127.0.0.1:{metrics}"))
+            .args(more);
         let log = plane.dir().join(format!("{name}.log"));
         Ok(Self {
             process: Operator::start(&mut command, log)?,
-            port,
+            probes,
+            metrics,
         })
     }
 
     /// What it answers to a GET, or nothing while it does not.
     pub fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        let port = if path == "/metrics" {
+            self.metrics
+        } else {
+            self.probes
+        };
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;

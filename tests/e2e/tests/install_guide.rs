@@ -132,6 +132,7 @@ fn the_guide_installs_uses_and_uninstalls_windlass() {
     let manifests = take(&mut blocks, &["kubectl apply", "manifests/windlass.yaml"]);
     let namespaced = take(&mut blocks, &["kubectl apply", "windlass-namespaced.yaml"]);
     let plugin = take(&mut blocks, &["kubectl windlass"]);
+    let metrics = take(&mut blocks, &["metrics.enabled=true"]);
     let chart_away = take(&mut blocks, &["helm uninstall"]);
     let manifests_away = take(&mut blocks, &["kubectl delete", "manifests/windlass.yaml"]);
     assert!(blocks.is_empty(), "nobody runs these: {blocks:#?}");
@@ -151,6 +152,8 @@ fn the_guide_installs_uses_and_uninstalls_windlass() {
         reader.says(command, words);
     }
     as_a_plugin(&reader);
+    reader.run("kubectl create namespace monitoring; kubectl -n monitoring create serviceaccount prometheus-k8s");
+    reader.run(&metrics);
     rules_and_board_use_what_is_measured(&reader);
     reader.run("kubectl delete --timeout=120s namespace my-cluster");
     reader.run(&chart_away);
@@ -248,14 +251,29 @@ fn rules_and_board_use_what_is_measured(reader: &Reader) {
         used.extend(names(&deploy.join(file)));
     }
     assert!(used.len() > 5, "{used:?}");
-    let path = "/api/v1/namespaces/windlass-system/services/windlass-metrics:8080/proxy/metrics";
-    // One of the replicas answers, and the one that stands by measures less.
+    let token = reader.run("kubectl -n monitoring create token prometheus-k8s");
+    // The one that stands by measures less.
     wait_until(&format!("all of {used:?} to be told"), LIMIT, || {
-        let metrics = reader.run(&format!("kubectl get --raw {path}"));
+        let metrics = told_by_all(reader, token.trim());
         let told = |name: &String| metrics.contains(&format!("# TYPE {name} "));
         Ok(used.iter().all(told).then_some(()))
     })
     .unwrap();
+}
+
+/// The metrics of all replicas, asked for in the pod network as Prometheus does.
+fn told_by_all(reader: &Reader, token: &str) -> String {
+    let pods = "kubectl -n windlass-system get pods -o jsonpath={.items[*].status.podIP}";
+    let ask = "import ssl, sys, urllib.request as u\n\
+               r = u.Request(sys.argv[1], headers={'Authorization': 'Bearer ' + sys.argv[2]})\n\
+               print(u.urlopen(r, context=ssl._create_unverified_context()).read().decode())";
+    let mut told = String::new();
+    for pod in reader.run(pods).split_whitespace() {
+        let ask = format!("python3 -c \"{ask}\" https://{pod}:8443/metrics {token}");
+        let answer = reader.node.lab.ssh("host-1", &ask).unwrap();
+        told.push_str(&String::from_utf8_lossy(&answer.stdout));
+    }
+    told
 }
 
 /// The metrics that the expressions of a file name.

@@ -3,19 +3,57 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{Flavour, objects::labels};
+use super::{
+    Flavour,
+    objects::{METRICS_PORT, account, binding, global, labels, metadata, role},
+};
 
-fn metadata(flavour: Flavour, name: &str) -> Value {
-    json!({"name": name, "namespace": flavour.namespace(), "labels": labels()})
+/// Where metrics are, and who may read them: the operator asks the API server, which a role lets it, and another one lets
+/// whoever gathers them.
+pub(super) fn access(flavour: Flavour) -> Vec<Value> {
+    let create = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["create"]});
+    let reviews = [
+        create("authentication.k8s.io", "tokenreviews"),
+        create("authorization.k8s.io", "subjectaccessreviews"),
+    ];
+    let read = [json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})];
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(flavour, "windlass-metrics"),
+        "spec": {
+            "selector": labels(),
+            "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics", "protocol": "TCP"}],
+        },
+    });
+    vec![
+        service,
+        role("ClusterRole", &global("windlass-metrics"), &reviews),
+        binding(
+            "ClusterRoleBinding",
+            &global("windlass-metrics"),
+            ("ClusterRole", "windlass-metrics"),
+            &account(flavour, "windlass"),
+        ),
+        role("ClusterRole", &global("windlass-metrics-reader"), &read),
+    ]
 }
 
 pub(super) fn service_monitor(flavour: Flavour) -> Vec<Value> {
+    // The operator's own certificate is signed by nobody.
+    let tls = flavour.value(
+        json!({"insecureSkipVerify": true}),
+        "ternary (dict `insecureSkipVerify` true) .Values.monitoring.tlsConfig (empty .Values.monitoring.tlsConfig) | toJson",
+    );
     vec![json!({
         "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor",
         "metadata": metadata(flavour, "windlass"),
         "spec": {
             "selector": {"matchLabels": labels()},
-            "endpoints": [{"port": "metrics", "interval": "30s"}],
+            "endpoints": [{
+                "port": "metrics", "interval": "30s", "scheme": "https",
+                // Prometheus's own account, bound to windlass-metrics-reader.
+                "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+                "tlsConfig": tls,
+            }],
         },
     })]
 }

@@ -2,12 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Flavour, NAMESPACE};
+use super::{Flavour, NAMESPACE, bounds};
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// The port of probes and metrics.
+/// The port of probes.
 const PORT: u16 = 8080;
+
+/// The port of metrics.
+pub(super) const METRICS_PORT: u16 = 8443;
+
+/// The Lease of the replica that works.
+const LEASE: &str = "windlass";
 
 /// The user that the images know.
 const USER: u32 = 65_532;
@@ -19,11 +23,11 @@ pub(super) fn labels() -> Value {
     })
 }
 
-fn metadata(flavour: Flavour, name: &str) -> Value {
+pub(super) fn metadata(flavour: Flavour, name: &str) -> Value {
     json!({"name": name, "namespace": flavour.namespace(), "labels": labels()})
 }
 
-fn global(name: &str) -> Value {
+pub(super) fn global(name: &str) -> Value {
     json!({"name": name, "labels": labels()})
 }
 
@@ -35,15 +39,12 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 fn operator_rules() -> Vec<Value> {
     let kinds = "kubespray.k8s.io";
     vec![
-        rule(
-            kinds,
-            &["clusters", "clusternodes"],
-            &["get", "list", "watch", "patch"],
-        ),
+        rule(kinds, &["clusters"], &["get", "list", "watch", "patch"]),
+        rule(kinds, &["clusternodes"], &["list", "watch"]),
         rule(
             kinds,
             &["clusters/status", "clusternodes/status"],
-            &["get", "patch"],
+            &["patch"],
         ),
         // To own objects whose deletion then waits for them.
         rule(kinds, &["clusters/finalizers"], &["update"]),
@@ -52,10 +53,10 @@ fn operator_rules() -> Vec<Value> {
             &["runs"],
             &["get", "list", "watch", "create", "patch", "delete"],
         ),
-        rule("workflow.windlass.dev", &["runs/status"], &["get", "patch"]),
+        rule("workflow.windlass.dev", &["runs/status"], &["patch"]),
         rule("workflow.windlass.dev", &["runs/finalizers"], &["update"]),
-        // Kubeconfigs to probe clusters with, and whether an ssh key is there. Watched one by one, never listed.
-        rule("", &["secrets"], &["get", "watch"]),
+        // Kubeconfigs to probe clusters with, and whether an ssh key is there. Read one by one: who watches can list.
+        rule("", &["secrets"], &["get"]),
         rule("events.k8s.io", &["events"], &["create"]),
         rule(
             "batch",
@@ -68,44 +69,29 @@ fn operator_rules() -> Vec<Value> {
     ]
 }
 
-/// What lets the operator give a namespace its runner's account.
+/// What lets the operator give each cluster's runner an account: rights to make it, and every right that it is given, for
+/// nobody may give what he has not.
 fn grant_rules() -> Vec<Value> {
+    let rbac = "rbac.authorization.k8s.io";
     vec![
-        rule("", &["serviceaccounts"], &["get", "create", "patch"]),
-        rule(
-            "rbac.authorization.k8s.io",
-            &["rolebindings"],
-            &["get", "create", "patch"],
-        ),
-        json!({
-            "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
-            "resourceNames": ["windlass-runner"], "verbs": ["bind"],
-        }),
-    ]
-}
-
-/// What a runner does in the namespace of its run.
-fn runner_rules() -> Vec<Value> {
-    vec![
-        rule("kubespray.k8s.io", &["clusters"], &["get"]),
-        rule(
-            "workflow.windlass.dev",
-            &["runs"],
-            &["get", "list", "watch"],
-        ),
-        rule("workflow.windlass.dev", &["runs/status"], &["get", "patch"]),
+        rule("", &["serviceaccounts"], &["create", "patch"]),
+        rule(rbac, &["roles", "rolebindings"], &["create", "patch"]),
+        // Made empty for the runner, which may only change it.
+        rule("", &["secrets"], &["create", "patch"]),
         rule(
             "coordination.k8s.io",
             &["leases"],
-            &["get", "create", "update"],
+            &["get", "create", "update", "patch"],
         ),
-        rule("events.k8s.io", &["events"], &["create"]),
-        // Reads the ssh key, stores the new cluster's kubeconfig.
-        rule("", &["secrets"], &["get", "create", "patch"]),
+        rule(
+            "networking.k8s.io",
+            &["networkpolicies"],
+            &["create", "patch"],
+        ),
     ]
 }
 
-fn binding(kind: &str, metadata: &Value, role: (&str, &str), account: &Value) -> Value {
+pub(super) fn binding(kind: &str, metadata: &Value, role: (&str, &str), account: &Value) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role.0, "name": role.1},
@@ -113,27 +99,26 @@ fn binding(kind: &str, metadata: &Value, role: (&str, &str), account: &Value) ->
     })
 }
 
-fn role(kind: &str, metadata: &Value, rules: &[Value]) -> Value {
+pub(super) fn role(kind: &str, metadata: &Value, rules: &[Value]) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
     })
 }
 
-fn account(flavour: Flavour, name: &str) -> Value {
+pub(super) fn account(flavour: Flavour, name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": flavour.namespace()})
 }
 
 /// The operator's account, and its right to lead.
 pub(super) fn accounts(flavour: Flavour) -> Vec<Value> {
     let leader = metadata(flavour, "windlass-leader");
-    let leases = vec![rule(
-        "coordination.k8s.io",
-        &["leases"],
-        &["get", "create", "update"],
-    )];
+    let mut own = rule("coordination.k8s.io", &["leases"], &["get", "update"]);
+    own["resourceNames"] = json!([LEASE]);
+    // What is not there has no name to be bound to.
+    let new = rule("coordination.k8s.io", &["leases"], &["create"]);
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(flavour, "windlass")}),
-        role("Role", &leader, &leases),
+        role("Role", &leader, &[own, new]),
         binding(
             "RoleBinding",
             &leader,
@@ -154,91 +139,84 @@ pub(super) fn cluster_rights(flavour: Flavour) -> Vec<Value> {
             ("ClusterRole", "windlass-operator"),
             &account(flavour, "windlass"),
         ),
-        role("ClusterRole", &global("windlass-runner"), &runner_rules()),
     ]
 }
 
-/// Rights of an operator for its own namespace, and the account of its runners, which it then need not make.
+/// Rights of an operator for its own namespace.
 pub(super) fn namespaced_rights(flavour: Flavour) -> Vec<Value> {
     let operator = metadata(flavour, "windlass-operator");
-    let runner = metadata(flavour, "windlass-runner");
+    let rules = [operator_rules(), grant_rules()].concat();
     vec![
-        role("Role", &operator, &operator_rules()),
+        role("Role", &operator, &rules),
         binding(
             "RoleBinding",
             &operator,
             ("Role", "windlass-operator"),
             &account(flavour, "windlass"),
         ),
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": runner}),
-        role("Role", &runner, &runner_rules()),
-        binding(
-            "RoleBinding",
-            &runner,
-            ("Role", "windlass-runner"),
-            &account(flavour, "windlass-runner"),
-        ),
     ]
 }
 
-/// The operator, and the Service of its metrics.
+/// The operator.
 pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
     let mut arguments = vec![
         json!("controller"),
         json!("--log-format=json"),
         json!(format!("--listen=0.0.0.0:{PORT}")),
-        json!("--lease=windlass"),
+        json!(format!("--lease={LEASE}")),
     ];
-    match flavour {
-        Flavour::Cluster => {
-            arguments.extend([
-                json!("--watch-namespace="),
-                json!("--runner-role=windlass-runner"),
-            ]);
-        }
-        Flavour::Namespaced => {
-            arguments.push(json!(format!("--watch-namespace={NAMESPACE}")));
-            arguments.push(json!("--runner-role="));
-        }
-        Flavour::Chart => {
-            let all = "ternary (printf `--watch-namespace=%s` .Release.Namespace) `--watch-namespace=` .Values.namespaced | quote";
-            let role = "ternary `--runner-role=` `--runner-role=windlass-runner` .Values.namespaced | quote";
-            arguments.extend([flavour.value("", all), flavour.value("", role)]);
-        }
-    }
-    let image = flavour.value(
-        format!("windlass:v{VERSION}"),
-        "ternary (printf `%s@%s` .Values.image.repository .Values.image.digest) (printf `%s:%s` .Values.image.repository (.Values.image.tag | default (printf `v%s` .Chart.AppVersion))) (not (empty .Values.image.digest)) | quote",
-    );
-    let runner_image = flavour.value(
-        format!("windlass-runner:v{VERSION}"),
-        ".Values.runner.image | default (printf `windlass-runner:v%s` .Chart.AppVersion) | quote",
-    );
+    arguments.push(match flavour {
+        Flavour::Cluster => json!("--watch-namespace="),
+        Flavour::Namespaced => json!(format!("--watch-namespace={NAMESPACE}")),
+        Flavour::Chart => flavour.value(
+            "",
+            "ternary (printf `--watch-namespace=%s` .Release.Namespace) `--watch-namespace=` .Values.namespaced | quote",
+        ),
+    });
+    let image = bounds::image(flavour);
     let policy = flavour.value("IfNotPresent", ".Values.image.pullPolicy | quote");
     let protocols = flavour.value("https,ssh", ".Values.sources.protocols | join `,` | quote");
     let addresses = flavour.value("", ".Values.sources.addresses | join `,` | quote");
     let roots = flavour.value("/opt/windlass", ".Values.sources.roots | join `,` | quote");
     let cache = flavour.value("2048", ".Values.sources.cacheMiB | quote");
     let pull_secrets = flavour.value("", ".Values.runner.imagePullSecrets | join `,` | quote");
+    let ports = "ternary (.Values.runner.networkPolicy.egressPorts | join `,`) `` .Values.runner.networkPolicy.enabled | quote";
+    // On the loopback address of the pod, nobody else can ask.
+    let metrics = flavour.value(
+        format!("127.0.0.1:{METRICS_PORT}"),
+        "ternary `0.0.0.0:8443` `127.0.0.1:8443` .Values.metrics.enabled | quote",
+    );
+    let certificate = flavour.value(
+        "",
+        "ternary `/certificate` `` (ne .Values.metrics.certificateSecret ``) | quote",
+    );
+    let environment: Vec<_> = bounds::environment()
+        .into_iter()
+        .chain([
+            json!({"name": "WINDLASS_IMAGE_PULL_POLICY", "value": policy}),
+            json!({"name": "WINDLASS_RUNNER_PULL_SECRETS", "value": pull_secrets}),
+            json!({"name": "WINDLASS_SOURCE_PROTOCOLS", "value": protocols}),
+            json!({"name": "WINDLASS_SOURCE_ADDRESSES", "value": addresses}),
+            json!({"name": "WINDLASS_SOURCE_ROOTS", "value": roots}),
+            json!({"name": "WINDLASS_SOURCE_CACHE", "value": cache}),
+            json!({"name": "WINDLASS_RUNNER_EGRESS_PORTS", "value": flavour.value("22,80,443,6443", ports)}),
+            json!({"name": "WINDLASS_METRICS", "value": metrics}),
+            json!({"name": "WINDLASS_METRICS_CERTIFICATE", "value": certificate}),
+        ])
+        .collect();
     let resources =
         json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}});
-    let probe = |path: &str, period: u8| json!({"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": period, "timeoutSeconds": 3});
+    let probe = |path: &str, period: u8| json!({"httpGet": {"path": path, "port": "probes"}, "periodSeconds": period, "timeoutSeconds": 3});
     let container = json!({
         "name": "operator",
         "image": image,
         "imagePullPolicy": policy,
         "args": arguments,
-        "env": [
-            {"name": "WINDLASS_IMAGE", "value": image},
-            {"name": "WINDLASS_RUNNER_IMAGE", "value": runner_image},
-            {"name": "WINDLASS_IMAGE_PULL_POLICY", "value": policy},
-            {"name": "WINDLASS_RUNNER_PULL_SECRETS", "value": pull_secrets},
-            {"name": "WINDLASS_SOURCE_PROTOCOLS", "value": protocols},
-            {"name": "WINDLASS_SOURCE_ADDRESSES", "value": addresses},
-            {"name": "WINDLASS_SOURCE_ROOTS", "value": roots},
-            {"name": "WINDLASS_SOURCE_CACHE", "value": cache},
+        "env": environment,
+        "ports": [
+            {"name": "probes", "containerPort": PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
         ],
-        "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
         "livenessProbe": probe("/healthz", 10),
         "readinessProbe": probe("/readyz", 5),
         "resources": flavour.value(resources, ".Values.resources | toJson"),
@@ -246,7 +224,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "tmp", "mountPath": "/tmp"}, {"name": "certificate", "mountPath": "/certificate", "readOnly": true}],
     });
     let spread = json!([{
         "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
@@ -268,30 +246,32 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
         "volumes": [
             {"name": "data", "emptyDir": {"sizeLimit": "16Gi"}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+            {"name": "certificate", "secret": {
+                "secretName": flavour.value("windlass-metrics", ".Values.metrics.certificateSecret | default `windlass-metrics` | quote"),
+                "optional": true,
+            }},
         ],
     });
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": metadata(flavour, "windlass-metrics"),
-        "spec": {
-            "selector": labels(),
-            "ports": [{"name": "metrics", "port": PORT, "targetPort": "metrics", "protocol": "TCP"}],
-        },
-    });
+    let mut annotations = json!({"kubectl.kubernetes.io/default-container": "operator"});
+    if flavour == Flavour::Chart {
+        // Bounds are read at the start.
+        annotations["checksum/bounds"] = flavour.value(
+            "",
+            "include (print $.Template.BasePath `/bounds.yaml`) . | sha256sum | quote",
+        );
+    }
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(flavour, "windlass"),
         "spec": {
             "replicas": flavour.value(2, ".Values.replicas"),
             "selector": {"matchLabels": labels()},
             "template": {
-                "metadata": {
-                    "labels": labels(),
-                    "annotations": {"kubectl.kubernetes.io/default-container": "operator"},
-                },
+                "metadata": {"labels": labels(), "annotations": annotations},
                 "spec": pod,
             },
         },
     });
-    vec![deployment, service]
+    vec![deployment]
 }
 
 pub(super) fn disruption_budget(flavour: Flavour) -> Vec<Value> {
@@ -312,7 +292,7 @@ pub(super) fn network_policy(flavour: Flavour) -> Vec<Value> {
         "spec": {
             "podSelector": {"matchLabels": labels()},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"ports": [{"port": "metrics", "protocol": "TCP"}]}],
+            "ingress": [{"ports": [{"port": "probes", "protocol": "TCP"}, {"port": "metrics", "protocol": "TCP"}]}],
             "egress": [{"ports": dns}, {"ports": reached}],
         },
     })]

@@ -151,6 +151,7 @@ mod tests {
             playbooks: Playbooks::Unwanted,
             variables: crate::variables::Sight::default(),
             health: None,
+            pods: None,
         };
         let names = surplus(&cluster, &observed).into_iter();
         names
@@ -234,6 +235,7 @@ mod tests {
             playbooks: Playbooks::Unwanted,
             variables: crate::variables::Sight::default(),
             health: None,
+            pods: None,
         };
         assert_eq!(surplus(&cluster, &observed).len(), 0);
     }

@@ -12,6 +12,7 @@ use crate::{
     context::{Context, Error},
     health_book::Checked,
     host_keys::{self, HostKeys},
+    job::Template,
     playbooks::Playbooks,
     secret::{self, SshKey},
     variables::{self, Sight},
@@ -49,6 +50,8 @@ pub struct Observed {
     pub playbooks: Playbooks,
     /// What the last health probes found.
     pub health: Option<Arc<Checked>>,
+    /// What runner pods are made after, where runners are pods.
+    pub pods: Option<Arc<Template>>,
 }
 
 impl Observed {
@@ -82,6 +85,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         variables,
         playbooks,
         health: context.health.latest(cluster),
+        pods: context.launcher.template(),
     })
 }
 

@@ -132,7 +132,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         &observed.nodes,
         &observed.variables,
     ));
-    problems.extend(job::problems(spec));
+    problems.extend(job::problems(spec, observed.pods.as_deref()));
     let hosts = hosts(&observed.nodes);
     let kubernetes = kubernetes(cluster, release, observed, &mut problems);
     let mut inputs = Inputs {

@@ -6,15 +6,11 @@ use std::{
 };
 
 use api::{Cluster, Run, cluster::SecretRef};
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{PersistentVolumeClaim, ServiceAccount},
-    rbac::v1::RoleBinding,
-};
+use k8s_openapi::api::{batch::v1::Job, core::v1::PersistentVolumeClaim};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::Template;
+use super::{Template, account::account_name};
 use crate::runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE};
 
 /// The label that holds the run's name.
@@ -27,9 +23,6 @@ pub(super) const TEMPLATE: &str = "windlass.dev/template";
 /// What the operator's Jobs are found by.
 pub const SELECTOR: &str =
     "app.kubernetes.io/component=runner,app.kubernetes.io/managed-by=windlass";
-
-/// The name of the runner's ServiceAccount and RoleBinding in every namespace with a cluster.
-const ACCOUNT: &str = "windlass-runner";
 
 /// The user and group that runner pods run as. The runner image knows it by name, which ssh demands.
 const USER: i64 = 65_532;
@@ -59,14 +52,19 @@ pub(super) const PLACEMENT: [&str; 6] = [
     "topologySpreadConstraints",
 ];
 
-/// The name of a run's Job: the run's, or a part of it with a hash where that is too long for a label.
+/// The name of a run's Job: the run's, as far as a label holds it.
 pub fn job_name(run: &str) -> String {
+    bounded(run)
+}
+
+/// A name, or a part of it with a hash where it is too long for a label.
+pub(super) fn bounded(name: &str) -> String {
     const LONGEST: usize = 63;
-    if run.len() <= LONGEST {
-        return run.to_owned();
+    if name.len() <= LONGEST {
+        return name.to_owned();
     }
-    let hash = format!("{:08x}", hash(run) & 0xffff_ffff);
-    let head: String = run.chars().take(LONGEST - 1 - hash.len()).collect();
+    let hash = format!("{:08x}", hash(name) & 0xffff_ffff);
+    let head: String = name.chars().take(LONGEST - 1 - hash.len()).collect();
     format!("{}-{hash}", head.trim_end_matches(['-', '.']))
 }
 
@@ -81,13 +79,19 @@ fn claim_name(cluster: &str) -> String {
     format!("{cluster}-runner")
 }
 
-fn labels(run: &Run) -> Value {
+/// The labels of [`SELECTOR`].
+pub(super) fn selector_labels() -> Value {
     json!({
-        "app.kubernetes.io/name": "windlass",
         "app.kubernetes.io/component": "runner",
         "app.kubernetes.io/managed-by": "windlass",
-        RUN_LABEL: job_name(&run.name_any()),
     })
+}
+
+fn labels(run: &Run) -> Value {
+    let mut labels = selector_labels();
+    labels["app.kubernetes.io/name"] = json!("windlass");
+    labels[RUN_LABEL] = json!(job_name(&run.name_any()));
+    labels
 }
 
 /// The Job that executes a run.
@@ -158,7 +162,7 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
         json!({"name": "data", "emptyDir": {}})
     };
     let mut pod = json!({
-        "serviceAccountName": ACCOUNT,
+        "serviceAccountName": account_name(&run.spec.cluster_ref.name),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "imagePullSecrets": pull_secrets,
@@ -268,41 +272,6 @@ pub fn claim(cluster: &Cluster) -> Result<Option<PersistentVolumeClaim>, serde_j
     serde_json::from_value(claim).map(Some)
 }
 
-/// The ServiceAccount of runners, and what binds it to the rights of a runner in its namespace.
-pub fn service_account(cluster_role: &str) -> (ServiceAccount, RoleBinding) {
-    use k8s_openapi::api::rbac::v1::{RoleRef, Subject};
-    use kube::api::ObjectMeta;
-    let labels: BTreeMap<_, _> = [
-        ("app.kubernetes.io/name", "windlass"),
-        ("app.kubernetes.io/managed-by", "windlass"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into();
-    let metadata = || ObjectMeta {
-        name: Some(ACCOUNT.to_owned()),
-        labels: Some(labels.clone()),
-        ..ObjectMeta::default()
-    };
-    let account = ServiceAccount {
-        metadata: metadata(),
-        ..ServiceAccount::default()
-    };
-    let binding = RoleBinding {
-        metadata: metadata(),
-        role_ref: RoleRef {
-            api_group: "rbac.authorization.k8s.io".to_owned(),
-            kind: "ClusterRole".to_owned(),
-            name: cluster_role.to_owned(),
-        },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: ACCOUNT.to_owned(),
-            ..Subject::default()
-        }]),
-    };
-    (account, binding)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,10 +301,9 @@ mod tests {
         Template {
             image: "windlass:v1".into(),
             runner_image: "windlass-runner:v1".into(),
-            cluster_role: "windlass-runner".into(),
             pull_secrets: vec!["registry".into()],
             pull_policy: "IfNotPresent".into(),
-            sources: ansible::source::Policy::tenants(),
+            ..Template::default()
         }
     }
 
@@ -368,7 +336,7 @@ mod tests {
         assert_eq!(pod["hostNetwork"], true);
         assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet");
         assert_eq!(pod["nodeSelector"]["disk"], "ssd");
-        assert_eq!(pod["serviceAccountName"], "windlass-runner");
+        assert_eq!(pod["serviceAccountName"], "windlass-runner-first");
     }
 
     #[test]

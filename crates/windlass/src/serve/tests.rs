@@ -78,7 +78,7 @@ async fn told() -> Vec<Series> {
     for pass in [Ok(()), Err(())] {
         count(pass).await;
     }
-    let text = super::metrics(State(Standing::new(metrics))).await.1;
+    let text = super::told(State(Standing::new(metrics))).await.1;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.map(series).collect()
 }
@@ -229,8 +229,7 @@ async fn every_panel_of_the_board_shows_what_an_operator_tells() {
     let brought: Value = serde_json::from_str(brought.unwrap()).unwrap();
     assert_eq!(brought, board);
     let monitor = &of_kind(&monitoring, "ServiceMonitor")[0]["spec"];
-    let operator = shipped("manifests/windlass.yaml");
-    let services = of_kind(&operator, "Service");
+    let services = of_kind(&monitoring, "Service");
     let job = services.iter().find(|service| {
         let wanted = monitor["selector"]["matchLabels"].as_object().unwrap();
         let labels = &service["metadata"]["labels"];

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use super::{LIMIT, NAMESPACE, apply, await_reason, condition, get, name, objects, spec_of};
 
+mod bounds;
+mod review;
+
 #[test]
 fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rights() {
     let (mut plane, kubeconfig) = installed(Kubernetes::Newest, "windlass.yaml");
@@ -25,9 +28,10 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
     ];
     output(plane.kubectl().args(checked).arg(namespaced)).unwrap();
 
-    let first = Replica::start(&plane, &kubeconfig, "first", &[]).unwrap();
+    let ports = ["--runner-egress-ports=443,6443"];
+    let first = Replica::start(&plane, &kubeconfig, "first", &ports).unwrap();
     first.await_standing("leading", LIMIT).unwrap();
-    let second = Replica::start(&plane, &kubeconfig, "second", &[]).unwrap();
+    let second = Replica::start(&plane, &kubeconfig, "second", &ports).unwrap();
     second.await_standing("standing by", LIMIT).unwrap();
 
     let described = |key: &[u8]| {
@@ -51,6 +55,11 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
         job["spec"]["template"]["spec"]["imagePullSecrets"],
         json!([{"name": "registry"}])
     );
+    review::expect(&plane, "windlass", NAMESPACE, review::OPERATOR);
+    let everywhere = [review::LEADER, review::OPERATOR].concat();
+    review::expect(&plane, "windlass", "windlass-system", &everywhere);
+    review::expect(&plane, "windlass-runner-first", NAMESPACE, review::RUNNER);
+    review::expect(&plane, "windlass-runner-first", "windlass-system", &[]);
     let run = get(&mut plane.kubectl(), NAMESPACE, "runs").pop().unwrap();
     assert!(
         run["spec"]["plan"]["steps"].as_array().unwrap().len() > 5,
@@ -172,8 +181,11 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
 
 #[test]
 fn an_operator_of_one_namespace_needs_rights_there_alone() {
-    let (plane, kubeconfig) = installed(Kubernetes::Oldest, "windlass-namespaced.yaml");
-    let scope = ["--watch-namespace=windlass-system", "--runner-role="];
+    let (plane, kubeconfig) = installed(Kubernetes::Newest, "windlass-namespaced.yaml");
+    let scope = [
+        "--watch-namespace=windlass-system",
+        "--runner-egress-ports=443",
+    ];
     let operator = Replica::start(&plane, &kubeconfig, "operator", &scope).unwrap();
 
     let namespace = "windlass-system";
@@ -184,7 +196,14 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
     })
     .unwrap();
     let account = &job["spec"]["template"]["spec"]["serviceAccountName"];
-    assert_eq!(account, "windlass-runner");
+    assert_eq!(account, "windlass-runner-first");
+    review::expect(
+        &plane,
+        "windlass",
+        namespace,
+        &[review::LEADER, review::OPERATOR].concat(),
+    );
+    review::expect(&plane, "windlass-runner-first", namespace, review::RUNNER);
     condition(&|| plane.kubectl(), namespace, "Reconciling", "True");
     let elsewhere = [
         "auth",
@@ -208,7 +227,9 @@ fn an_operator_of_one_namespace_needs_rights_there_alone() {
 #[test]
 fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
     let (plane, kubeconfig) = installed(Kubernetes::Newest, "windlass.yaml");
-    let operator = Replica::start(&plane, &kubeconfig, "operator", &[]).unwrap();
+    bounds::widen(&plane, "hostNetwork", "true");
+    let wider = ["--allow-host-network"];
+    let operator = Replica::start(&plane, &kubeconfig, "operator", &wider).unwrap();
     let key = new_key(&plane);
 
     // The namespace takes no pod that is in its node's network.
@@ -286,7 +307,10 @@ fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
     apply(&mut plane.kubectl(), plane.dir(), &full);
     let runs = || get(&mut plane.kubectl(), "full", "runs");
     wait_until("another run", LIMIT, || {
-        Ok((runs().len() == 2).then_some(()))
+        Ok(
+            matches!(&runs()[..], [_, second] if second["status"]["phase"].is_string())
+                .then_some(()),
+        )
     })
     .unwrap();
     let [first, second] = runs().try_into().unwrap();
