@@ -208,7 +208,9 @@ impl Failure {
     /// An answer in a form in which there is none.
     pub fn not_acceptable() -> Self {
         let message = "only the following media types are accepted: application/json";
-        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+        let mut failure = Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message);
+        failure.details = Some(Box::new(json!({})));
+        failure
     }
 
     /// A request in the name of somebody else.

@@ -117,7 +117,13 @@ fn guard(api: &Api, resource: &Resource, definition: &str) -> Result<()> {
 
 async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Response> {
     let method = request.method().clone();
-    let view = View::of(request.headers())?;
+    let view = View::of(request.headers()).map_err(|failure| match call.resource(&api).form {
+        Form::Custom => Failure {
+            details: None,
+            ..failure
+        },
+        _ => failure,
+    })?;
     call.check_manager(&method)?;
     if !call.flag("watch") {
         deadline::check(call.query("timeout"))?;

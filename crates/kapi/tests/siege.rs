@@ -1,6 +1,10 @@
 //! A server as a process, besieged by processes that open connections and say little or nothing.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the kubeconfig is the server's own"
+)]
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -150,7 +154,7 @@ impl Process {
     fn told(&mut self) -> String {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         let told = lines.find_map(|line| line.strip_prefix(TOLD).map(str::to_owned));
-        told.expect("the process tells before it ends")
+        told.unwrap()
     }
 
     fn pid(&self) -> Pid {

@@ -212,6 +212,10 @@ impl Siege {
         }
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kubeconfig is the server's own"
+    )]
     fn kubeconfig(&self) -> Kubeconfig {
         let path: &Path = self.directory.path();
         Kubeconfig::read_from(path.join("kubeconfig")).unwrap()

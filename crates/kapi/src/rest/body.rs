@@ -121,4 +121,4 @@ impl From<Value> for Body {
 const BODY_MAX: usize = 3 << 20;
 
 /// The time for a whole request in Kubernetes.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_TIME: Duration = Duration::from_mins(1);

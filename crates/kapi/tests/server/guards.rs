@@ -133,24 +133,27 @@ async fn objects_have_the_bounds_of_kubernetes() {
     let secret = |bytes: usize| json!({"stringData": {"k": "v".repeat(bytes)}});
     let noted = |bytes: usize| json!({"metadata": {"annotations": {"k": "v".repeat(bytes - 1)}}});
     let secrets = MAPS.replace("configmaps", "secrets");
-    let cases: [(&str, &dyn Fn(usize) -> Value, usize, &str); 3] = [
-        (MAPS, &map, mebibyte, "[]"),
-        (&secrets, &secret, mebibyte, "data"),
-        (MAPS, &noted, mebibyte / 4, "metadata.annotations"),
+    let cases = [
+        (MAPS, map(mebibyte), map(mebibyte + 1), "[]"),
+        (&secrets, secret(mebibyte), secret(mebibyte + 1), "data"),
+        (
+            MAPS,
+            noted(mebibyte / 4),
+            noted(mebibyte / 4 + 1),
+            "metadata.annotations",
+        ),
     ];
-    for (at, (path, body, most, field)) in cases.into_iter().enumerate() {
-        let mut object = body(most + 1);
-        object["metadata"]["name"] = json!(format!("n{at}"));
-        let (code, answer) = api.post(path, object).await;
+    for (at, (path, mut most, mut more, field)) in cases.into_iter().enumerate() {
+        more["metadata"]["name"] = json!(format!("n{at}"));
+        let (code, answer) = api.post(path, more).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{field}");
         let cause = &answer["details"]["causes"][0];
         assert_eq!(
             (&cause["reason"], &cause["field"]),
             (&json!("FieldValueTooLong"), &json!(field))
         );
-        let mut object = body(most);
-        object["metadata"]["name"] = json!(format!("n{at}"));
-        let (code, answer) = api.post(path, object).await;
+        most["metadata"]["name"] = json!(format!("n{at}"));
+        let (code, answer) = api.post(path, most).await;
         assert_eq!(code, StatusCode::CREATED, "{field}: {}", answer["message"]);
     }
 }
