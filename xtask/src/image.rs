@@ -4,6 +4,7 @@
 //! runner's is a small Debian with ssh and the Python environment of a release. Each is one tar with an OCI layout, for
 //! `ctr images import`, `skopeo copy oci-archive:...` or `podman load`, and the same bytes from the same input.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,7 @@ use serde_json::json;
 use crate::tools;
 
 mod layer;
+mod sbom;
 
 use layer::{Description, Layer};
 
@@ -62,9 +64,21 @@ pub(crate) fn image(options: &Image) -> Result<()> {
     let root = root(&program)?;
     fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
     let blobs = tempfile::tempdir_in(&out).context("make a directory for layers")?;
-    let mut written = vec![operator(&program, &root, blobs.path(), &out)?];
+    let operator = operator(&program, &root, blobs.path(), &out)?;
+    let mut components = crates()?;
+    let files = closure(&root, GIT)?;
+    let files = files
+        .iter()
+        .filter_map(|(name, _)| Some(sbom::merged(name.to_str()?)));
+    components.extend(sbom::debian(&root, Some(&files.collect()))?);
+    list(&operator, &components)?;
+    let mut written = vec![operator];
     if !options.operator_only {
-        written.push(runner(&root, blobs.path(), &out)?);
+        let runner = runner(&root, blobs.path(), &out)?;
+        let mut components = sbom::debian(&root, None)?;
+        components.extend(sbom::python(&root));
+        list(&runner, &components)?;
+        written.push(runner);
     }
     for image in written {
         let Written {
@@ -118,6 +132,25 @@ fn program(options: &Image) -> Result<PathBuf> {
     let stripped = built.with_file_name("windlass.stripped");
     tools::run(Command::new("strip").arg("-o").arg(&stripped).arg(&built))?;
     Ok(stripped)
+}
+
+/// The crates that the program is made of.
+fn crates() -> Result<BTreeSet<sbom::Component>> {
+    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let mut tree = tools::cargo(&["tree", "--locked", "--package", "windlass"]);
+    tree.args(["--target", &triple, "--edges", "normal"])
+        .args(["--prefix", "none", "--format", "{p}"]);
+    let tree = command::output(&mut tree).context("list the crates")?;
+    let lock = fs::read_to_string(tools::root().join("Cargo.lock")).context("read Cargo.lock")?;
+    Ok(sbom::crates(&lock, &tree))
+}
+
+/// Writes the bill of materials of an image beside it.
+fn list(image: &Written, components: &BTreeSet<sbom::Component>) -> Result<()> {
+    let bill = sbom::bill(&image.reference, &image.digest, components);
+    let path = image.path.with_extension("cdx.json");
+    let text = serde_json::to_string_pretty(&bill)?;
+    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }
 
 /// Where cargo builds.
