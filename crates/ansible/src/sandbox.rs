@@ -67,9 +67,15 @@ pub enum Error {
     },
     /// uv is not there and cannot be installed.
     #[error(
-        "install uv, which makes Python environments ({0}); install it by hand, or python3-venv and python3-pip"
+        "install uv {UV}, which makes Python environments ({0}); install that version by hand, or python3-venv and \
+         python3-pip"
     )]
     NoUv(String),
+    /// The requirements say more than what is to be installed.
+    #[error(
+        "read requirements.txt: {0:?} is an option: requirements name packages, and hashes of them, alone"
+    )]
+    Option(String),
     /// Something that was started failed.
     #[error("{action}: {reason}")]
     Command {
@@ -97,6 +103,9 @@ pub async fn ensure(
     fs::create_dir_all(cache).map_err(FileError::of(cache))?;
     let file = request.checkout.join("requirements.txt");
     let requirements = fs::read_to_string(&file).map_err(FileError::of(&file))?;
+    if let Some(line) = option_of(&requirements) {
+        return Err(Error::Option(api::text::plain(line, 160)));
+    }
     let digest = digest(&requirements, request.python);
     let path = cache.join(&digest);
     let lock = lock(cache.join(format!("{digest}.lock"))).await?;
@@ -113,7 +122,14 @@ pub async fn ensure(
             }
         }
     }
-    build(&path, &file, request.python, cache, progress).await?;
+    build(
+        &path,
+        (&file, &requirements),
+        request.python,
+        cache,
+        progress,
+    )
+    .await?;
     progress("verifying the environment");
     let core = match verify(&path, request.core, collections).await {
         Err(Error::Command { reason, .. }) => return Err(Error::Unfit { path, reason }),
@@ -161,7 +177,7 @@ async fn lock(path: PathBuf) -> Result<fs::File, Error> {
 
 async fn build(
     path: &Path,
-    requirements: &Path,
+    (requirements, text): (&Path, &str),
     python: PythonRange,
     cache: &Path,
     progress: &(dyn Fn(&str) + Send + Sync),
@@ -185,6 +201,9 @@ async fn build(
         .args(["pip", "install", "--quiet", "--python"])
         .arg(path.join("bin/python"));
     install.arg("--requirement").arg(requirements);
+    if has_hashes(text) {
+        install.arg("--require-hashes");
+    }
     output(&mut install, "install the requirements").await?;
     progress("compiling Ansible");
     let mut compile = Command::new(path.join("bin/python"));
@@ -195,12 +214,27 @@ async fn build(
     Ok(())
 }
 
-/// uv as it is on the machine, else from a virtual environment in the cache.
+/// A line of requirements that is an option and no requirement: another index, another file whose text errors would show.
+fn option_of(requirements: &str) -> Option<&str> {
+    let mut lines = requirements.lines().map(str::trim_start);
+    lines.find(|line| line.starts_with('-') && !line.starts_with("--hash="))
+}
+
+/// Whether requirements say what exactly is to come.
+fn has_hashes(requirements: &str) -> bool {
+    requirements.contains("--hash=")
+}
+
+/// uv in the version that is pinned: as it is on the machine, else from a virtual environment in the cache.
 async fn uv(cache: &Path, progress: &(dyn Fn(&str) + Send + Sync)) -> Result<PathBuf, Error> {
-    if let Some(uv) = on_path("uv") {
+    if let Some(uv) = on_path("uv")
+        && output(Command::new(&uv).arg("--version"), "ask uv")
+            .await
+            .is_ok_and(|said| said.split_whitespace().nth(1) == Some(UV))
+    {
         return Ok(uv);
     }
-    let directory = cache.join("uv");
+    let directory = cache.join(format!("uv-{UV}"));
     let uv = directory.join("bin/uv");
     let _lock = lock(cache.join("uv.lock")).await?;
     if uv.exists() {
@@ -212,12 +246,35 @@ async fn uv(cache: &Path, progress: &(dyn Fn(&str) + Send + Sync)) -> Result<Pat
     output(&mut venv, "make a virtual environment for uv")
         .await
         .map_err(|e| Error::NoUv(e.to_string()))?;
+    let pinned = directory.join("requirements.txt");
+    fs::write(&pinned, uv_requirement()).map_err(FileError::of(&pinned))?;
     let mut pip = Command::new(directory.join("bin/pip"));
-    pip.args(["install", "--quiet", "uv"]);
+    pip.args(["install", "--quiet", "--require-hashes", "--no-deps"])
+        .args(["--only-binary", ":all:", "--requirement"])
+        .arg(&pinned);
     output(&mut pip, "install uv by pip")
         .await
         .map_err(|e| Error::NoUv(e.to_string()))?;
     Ok(uv)
+}
+
+/// The version of uv that makes environments.
+const UV: &str = "0.13.9";
+
+/// The SHA-256 of its wheels.
+///
+/// # Source
+/// The package index, for glibc and musl on x86-64 and arm64.
+const UV_WHEELS: [&str; 4] = [
+    "d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19",
+    "2c45530751517d6c3bbc69a19473f6effe47cce047bede01ffd8af7ea7b36b25",
+    "5435c5ce14a56431208ca0996416d310f1598e8c2c8ba707688985a16bb82dbe",
+    "ecb6028d79dc96fbeafffe5c8af62a7099487ebc05a701e76714eebcffd06375",
+];
+
+fn uv_requirement() -> String {
+    let hashes = UV_WHEELS.map(|hash| format!(" --hash=sha256:{hash}"));
+    format!("uv=={UV}{}\n", hashes.concat())
 }
 
 /// A Python that fits: the newest on the machine, else one that uv brings.
@@ -406,6 +463,24 @@ mod tests {
         ] {
             assert_eq!(wants_collections(requirements), expected, "{requirements}");
         }
+    }
+
+    #[test]
+    fn options_are_no_requirements_and_hashes_are() {
+        for (requirements, expected) in [
+            ("ansible==10.7.0\n# -r other\n", None),
+            ("ansible==10.7.0 \\\n    --hash=sha256:00\n", None),
+            ("a\n  -r /etc/shadow\n", Some("-r /etc/shadow")),
+            (
+                "--index-url=http://192.0.2.1\n",
+                Some("--index-url=http://192.0.2.1"),
+            ),
+            ("-e .\n", Some("-e .")),
+        ] {
+            assert_eq!(option_of(requirements), expected, "{requirements}");
+        }
+        assert!(has_hashes(&uv_requirement()) && !has_hashes("ansible==10.7.0\n"));
+        assert!(uv_requirement().starts_with("uv==0.13.9 --hash=sha256:"));
     }
 
     #[test]

@@ -149,3 +149,35 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
             wheel.writestr(file, text)
     return name
 "##;
+
+/// The file of another is not even opened, and its text is in no error.
+#[tokio::test]
+async fn requirements_that_lead_elsewhere_are_refused_without_their_text() {
+    let place = tempfile::tempdir().expect("a directory");
+    let request = small(place.path());
+    let secret = place.path().join("secret");
+    fs::write(&secret, "a word of another: x\n").expect("a file");
+    let requirements = format!("-r {}\n", secret.display());
+    fs::write(request.checkout.join("requirements.txt"), requirements).expect("requirements");
+    let error = ensure(&request, &place.path().join("cache"), &|_| {})
+        .await
+        .expect_err("an option");
+    assert!(matches!(error, Error::Option(_)), "{error:?}");
+    assert!(!error.to_string().contains("a word of another"), "{error}");
+}
+
+/// What comes is what the hash says, or nothing.
+#[tokio::test]
+async fn requirements_with_hashes_are_installed_by_them() {
+    let place = tempfile::tempdir().expect("a directory");
+    let request = small(place.path());
+    let requirements = format!("netaddr==1.3.0 --hash=sha256:{}\n", "0".repeat(64));
+    fs::write(request.checkout.join("requirements.txt"), requirements).expect("requirements");
+    let error = ensure(&request, &place.path().join("cache"), &|_| {})
+        .await
+        .expect_err("another hash");
+    assert!(
+        matches!(&error, Error::Command { reason, .. } if reason.to_lowercase().contains("hash")),
+        "{error:?}"
+    );
+}

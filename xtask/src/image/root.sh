@@ -32,7 +32,7 @@ mount --bind "$ROOT/opt/windlass" "$ROOT/opt/windlass"
 chroot "$ROOT" /tmp/build/windlass --data-dir /opt/windlass sandbox /opt/windlass/bundle
 # Byte code that is valid whatever the times of the sources are: an image has no times, and nobody can write it anew.
 find "$ROOT/usr/lib/python3" "$ROOT"/usr/lib/python3.* "$ROOT/opt/windlass" -depth -name __pycache__ -exec rm -rf {} +
-rm -rf "$ROOT/opt/windlass/sandboxes/uv" "$ROOT"/opt/windlass/sandboxes/*.lock
+rm -rf "$ROOT"/opt/windlass/sandboxes/uv-* "$ROOT"/opt/windlass/sandboxes/*.lock
 SOURCE_DATE_EPOCH=315532800 chroot "$ROOT" python3 -m compileall -q --invalidation-mode unchecked-hash \
   /usr/lib/python3 /usr/lib/python3.* /opt/windlass/sandboxes || true
 umount "$ROOT/opt/windlass"

@@ -107,6 +107,11 @@ async fn make(
                     "NoUv",
                     "install uv, or python3-venv and python3-pip, then retry the run",
                 ),
+                sandbox::Error::Option(_) => (
+                    FailureClass::Config,
+                    "RequirementsRefused",
+                    "name playbooks whose requirements.txt names packages alone",
+                ),
                 sandbox::Error::Unfit { .. } => (
                     FailureClass::Permanent,
                     "SandboxUnfit",
