@@ -54,16 +54,22 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
 
 /// The address within one that only wraps it: mapped (`::ffff:`), compatible (`::a.b.c.d`), NAT64's own prefix and 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [a, b, c, d, e, f, high, low] = address.segments();
-    let wrapped = match [a, b, c, d, e, f] {
-        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => [high, low],
-        [0, 0, 0, 0, 0, 0] if high != 0 => [high, low],
-        [0x2002, _, _, ..] => [b, c],
-        _ => return None,
+    let octets = address.octets();
+    let compatible = octets.starts_with(&[0; 12]) && !octets.starts_with(&[0; 14]);
+    let start = if octets.starts_with(&MAPPED) || octets.starts_with(&NAT64) || compatible {
+        12
+    } else if octets.starts_with(&SIX_TO_FOUR) {
+        2
+    } else {
+        return None;
     };
-    let [[a, b], [c, d]] = wrapped.map(u16::to_be_bytes);
-    Some(Ipv4Addr::new(a, b, c, d))
+    let wrapped: &[u8; 4] = octets.get(start..)?.first_chunk()?;
+    Some(Ipv4Addr::from(*wrapped))
 }
+
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+const NAT64: [u8; 12] = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+const SIX_TO_FOUR: [u8; 2] = [0x20, 0x02];
 
 const METADATA_V4: [Ipv4Addr; 4] = [
     Ipv4Addr::new(169, 254, 169, 254),

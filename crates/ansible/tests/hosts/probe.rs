@@ -361,7 +361,8 @@ async fn probe_of_one_that_says(python: &str, system: &str) -> Vec<ansible::prob
     let answer = format!(
         "begin\nsudo yes\npython {python} 3.99\nkernel {system}\nmachine x86_64\nos {system}\nend\n"
     );
-    let octal: String = answer.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+    let octal: Vec<_> = answer.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+    let octal = octal.concat();
     let sshd = Sshd::with(Setup {
         configuration: format!("ForceCommand printf '{octal}' >&2"),
         ..Setup::default()
