@@ -279,7 +279,7 @@ mod tests {
             "TASK [a]\nfatal: gone\n\tmore\n"
         );
         let mut printed = Vec::new();
-        let long = [b'x'; 200_000];
+        let long = vec![b'x'; 200_000];
         print_plain(long.as_slice(), &mut printed).unwrap();
         assert_eq!(printed.len(), long.len());
     }

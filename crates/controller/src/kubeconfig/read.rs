@@ -31,13 +31,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Foreign, Refusal> {
         "current-context",
     ])?;
     let current = top.text("current-context")?;
-    let context = top.named("contexts", "context", "current-context", &current)?;
+    let context = top.named("contexts", "context", "current-context", current)?;
     context.only(&["cluster", "user", "namespace"])?;
     let cluster = context.text("cluster")?;
-    let cluster = top.named("clusters", "cluster", &context.at("cluster"), &cluster)?;
+    let cluster = top.named("clusters", "cluster", &context.at("cluster"), cluster)?;
     cluster.only(&["server", "certificate-authority-data", "tls-server-name"])?;
     let user = context.text("user")?;
-    let user = top.named("users", "user", &context.at("user"), &user)?;
+    let user = top.named("users", "user", &context.at("user"), user)?;
     user.only(&["client-certificate-data", "client-key-data", "token"])?;
     Ok(Foreign {
         server: server(&cluster)?,

@@ -304,6 +304,10 @@ pub(crate) fn disk(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller has just made the text"
+)]
 pub(crate) fn failure(
     class: FailureClass,
     code: &str,
