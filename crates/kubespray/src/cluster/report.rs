@@ -8,7 +8,7 @@ use api::{
     Cluster, ClusterStatus, Run,
     cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts},
     node::Health,
-    run::{Operation, RunPhase},
+    run::{ExcludedHost, Operation, RunPhase},
     text::lines,
 };
 use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
@@ -36,6 +36,9 @@ use crate::{
 };
 
 mod occurrences;
+mod refusal;
+
+use refusal::{REFUSED, refusal};
 
 /// How long `lastChecked` may lag behind while nothing changes.
 const LAST_CHECKED: SignedDuration = SignedDuration::from_hours(1);
@@ -78,9 +81,19 @@ pub async fn publish(
             };
             status(cluster, &view)
         }
-        // Nothing can be said through an API that does not answer.
-        Err(Error::Api { .. } | Error::Apply(_) | Error::Control(_)) => return Ok(()),
-        Err(error) => failing(cluster, error),
+        Err(error) => match (refusal(error), error) {
+            (Some(refusal), _) => failing(cluster, REFUSED, refusal),
+            // Nothing can be said through an API that does not answer.
+            (None, Error::Api { .. } | Error::Apply(_) | Error::Control(_)) => return Ok(()),
+            (None, error) => {
+                let error = crate::chain(error);
+                failing(
+                    cluster,
+                    "Failing",
+                    format!("failed to {error}, trying again"),
+                )
+            }
+        },
     };
     for occurrence in occurrences::between(cluster.status.as_ref(), &status) {
         context
@@ -198,7 +211,7 @@ fn was_told(status: &ClusterStatus, generation: Option<i64>) -> bool {
     })
 }
 
-fn failing(cluster: &Cluster, error: &Error) -> ClusterStatus {
+fn failing(cluster: &Cluster, reason: &'static str, message: String) -> ClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
     let mut conditions = Conditions::new(
         &status.conditions,
@@ -207,8 +220,8 @@ fn failing(cluster: &Cluster, error: &Error) -> ClusterStatus {
     );
     conditions.summarise(&Summary {
         standing: Standing::AtWork,
-        reason: "Failing",
-        message: format!("failed to {}, trying again", crate::chain(error)),
+        reason,
+        message,
     });
     status.conditions = conditions.into_vec();
     status
@@ -470,16 +483,11 @@ fn reachable(conditions: &mut Conditions, run: &Run) {
             failure.message.clone(),
         );
     } else if !status.excluded.is_empty() {
-        let hosts: Vec<_> = status
-            .excluded
-            .iter()
-            .map(|excluded| format!("{}: {}", excluded.host, excluded.reason))
-            .collect();
         conditions.set(
             "Reachable",
             Status::False,
             "HostsExcluded",
-            format!("left out: {}", hosts.join(", ")),
+            format!("left out: {}", left_out(&status.excluded)),
         );
     } else if step.is_some_and(|step| step.phase == api::run::StepPhase::Succeeded) {
         conditions.set("Reachable", Status::True, "Answered", "every host answers");
@@ -512,6 +520,21 @@ fn health_conditions(conditions: &mut Conditions, checked: &Checked) {
                 conditions.set(kind, Status::Unknown, "NotProbed", error.clone());
             }
         }
+    }
+}
+
+/// Hosts that were left out and why, as people are told: the first few, and how many more. Each one tells it of itself.
+pub(crate) fn left_out(excluded: &[ExcludedHost]) -> String {
+    const SHOWN: usize = 10;
+    let shown: Vec<_> = excluded
+        .iter()
+        .take(SHOWN)
+        .map(|excluded| format!("{}: {}", excluded.host, excluded.reason))
+        .collect();
+    let shown = shown.join(", ");
+    match excluded.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
