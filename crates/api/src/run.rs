@@ -95,7 +95,8 @@ pub enum Operation {
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// SHA-256, in hex, of everything the plan was compiled from. The same inputs give the same plan.
+    /// SHA-256, in hex, of the operation and of all of the plan but its reason. The same inputs give the same plan, and a runner
+    /// refuses one that is not what it was.
     #[schemars(length(max = 64))]
     #[x_kube(validation = ("self == oldSelf", "the plan of a Run cannot change: make another Run"))]
     pub digest: String,
@@ -103,6 +104,14 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub reason: Option<String>,
+    /// What makes it another plan where the inputs are the same: the request that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub request: Option<String>,
+    /// The hosts that the steps work on, each named once: those that the same steps work on are one group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub groups: Vec<Group>,
     /// What the steps read: the resolved inventory, variables, versions and places. References to secrets, never
     /// secrets.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -111,6 +120,27 @@ pub struct Plan {
     /// The steps, in an order in which they can be executed one by one.
     #[schemars(length(max = 256))]
     pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// The hosts that a step of the plan works on.
+    pub fn hosts<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = &'a HostName> {
+        let groups = self.groups.iter();
+        let of_step = groups.filter(|group| step.groups.contains(&group.name));
+        of_step.flat_map(|group| &group.hosts)
+    }
+}
+
+/// Hosts that the same steps work on.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// Its name, within the plan.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// The hosts, in inventory order.
+    #[schemars(length(max = 5000))]
+    pub hosts: Vec<HostName>,
 }
 
 /// One restartable piece of a plan. Steps are safe to repeat and only go forward.
@@ -134,10 +164,10 @@ pub struct Step {
     pub depends_on: Vec<String>,
     /// What is executed.
     pub action: Action,
-    /// The hosts that it works on, in inventory order. Empty: none.
+    /// The groups of hosts that it works on. Empty: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 5000))]
-    pub hosts: Vec<HostName>,
+    #[schemars(length(max = 256), inner(length(max = 64)))]
+    pub groups: Vec<String>,
     /// How long one attempt may take. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
@@ -368,7 +398,7 @@ pub struct RunStatus {
     pub steps: Vec<StepStatus>,
     /// Hosts that were left out, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1000))]
+    #[schemars(length(max = 5000))]
     pub excluded: Vec<ExcludedHost>,
     /// Every transition, oldest first; only ever appended to, but that a checkpoint may stand in place of the oldest ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -535,7 +565,7 @@ pub struct Record {
     pub by: Option<String>,
     /// Hosts that it left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1000))]
+    #[schemars(length(max = 5000))]
     pub excluded: Vec<ExcludedHost>,
     /// Counts of task results, when a step ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]

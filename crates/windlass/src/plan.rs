@@ -119,21 +119,17 @@ fn print_plan(plan: &Steps) {
         let gate = step.gate.as_ref().filter(|gate| told != Some(*gate));
         told = step.gate.as_ref().or(told);
         let number = (index + 1).to_string();
-        table.add_row([number, step.id.clone(), hosts(step), what(step, gate)]);
+        table.add_row([number, step.id.clone(), hosts(plan, step), what(step, gate)]);
     }
     println!("{}\n  digest {}", text(&table.to_string()), plan.digest);
 }
 
 /// The hosts by name while they are few, else their number.
-fn hosts(step: &Step) -> String {
-    match step.hosts.len() {
+fn hosts(plan: &Steps, step: &Step) -> String {
+    let hosts: Vec<_> = plan.hosts(step).map(ToString::to_string).collect();
+    match hosts.len() {
         0 => "-".into(),
-        1..=3 => step
-            .hosts
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" "),
+        1..=3 => hosts.join(" "),
         many => format!("{many} hosts"),
     }
 }

@@ -9,13 +9,14 @@
 //!   away may be back. `Permanent` and `Config` fail at once.
 //! - A step without a gate leaves out what an attempt that *succeeded* did without; one that failed, fails.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use api::run::{ExcludedHost, Failure, FailureClass, OnBreach, Record, RecordEvent, Step};
 
 use crate::{
     control::record,
     executor::StepOutcome,
+    plan::CheckedPlan,
     state::{State, StepState},
 };
 
@@ -64,7 +65,12 @@ pub fn after_failure(step: &Step, state: &StepState) -> AfterFailure {
 }
 
 /// The record of the end of an attempt.
-pub(crate) fn judge(step: &Step, state: &State, outcome: StepOutcome) -> Record {
+pub(crate) fn judge(
+    plan: &CheckedPlan,
+    step: &Step,
+    state: &State,
+    outcome: StepOutcome,
+) -> Record {
     match outcome {
         StepOutcome::Succeeded {
             results,
@@ -76,7 +82,7 @@ pub(crate) fn judge(step: &Step, state: &State, outcome: StepOutcome) -> Record 
                 results: Some(results),
                 ..record(RecordEvent::StepSucceeded)
             };
-            match breach(step, state, &fresh) {
+            match breach(plan, step, state, &fresh) {
                 Some(failure) => Record {
                     event: RecordEvent::StepFailed,
                     failure: Some(failure),
@@ -100,7 +106,7 @@ pub(crate) fn judge(step: &Step, state: &State, outcome: StepOutcome) -> Record 
                 ..record(RecordEvent::StepFailed)
             };
             let passing = step.gate.is_some() && may_pass(&failure);
-            match breach(step, state, &fresh) {
+            match breach(plan, step, state, &fresh) {
                 Some(breach) if passing => Record {
                     failure: Some(breach),
                     ..base
@@ -128,23 +134,24 @@ pub(crate) fn judge(step: &Step, state: &State, outcome: StepOutcome) -> Record 
 }
 
 fn fresh(state: &State, unreachable: Vec<ExcludedHost>) -> Vec<ExcludedHost> {
-    let known = |host: &ExcludedHost| state.excluded().iter().any(|known| known.host == host.host);
-    let mut fresh: Vec<ExcludedHost> = Vec::new();
-    for host in unreachable {
-        if !known(&host) && !fresh.iter().any(|seen| seen.host == host.host) {
-            fresh.push(host);
-        }
-    }
+    let known = state.excluded().iter().map(|known| known.host.clone());
+    let mut known: HashSet<_> = known.collect();
+    let mut fresh = unreachable;
+    fresh.retain(|host| known.insert(host.host.clone()));
     fresh
 }
 
-fn breach(step: &Step, state: &State, fresh: &[ExcludedHost]) -> Option<Failure> {
+fn breach(
+    plan: &CheckedPlan,
+    step: &Step,
+    state: &State,
+    fresh: &[ExcludedHost],
+) -> Option<Failure> {
     let gate = step.gate.as_ref().filter(|_| !fresh.is_empty())?;
+    let hosts: HashSet<_> = plan.plan().hosts(step).collect();
     let left_out = state.excluded().iter().chain(fresh);
-    let affected = left_out
-        .filter(|host| step.hosts.contains(&host.host))
-        .count();
-    let total = step.hosts.len();
+    let affected = left_out.filter(|host| hosts.contains(&host.host)).count();
+    let total = hosts.len();
     if gate.on_breach == OnBreach::Exclude || !gate.unreachable.is_exceeded(affected, total) {
         return None;
     }

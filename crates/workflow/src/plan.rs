@@ -1,10 +1,13 @@
 //! Plans that can be executed: a graph without cycles, in an order in which every step follows what it depends on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use api::run::{Plan, Step};
+use api::{
+    HostName,
+    run::{Group, Operation, Plan, Step},
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// A plan whose step ids are unique, whose dependencies are known, and whose steps stand in an order of execution.
@@ -30,6 +33,17 @@ pub enum PlanError {
         /// What it names.
         dependency: String,
     },
+    /// A step works on a group that does not exist.
+    #[error("step {step:?} works on {group:?}, which is no group of the plan")]
+    UnknownGroup {
+        /// The step.
+        step: String,
+        /// What it names.
+        group: String,
+    },
+    /// A host is named more than once.
+    #[error("host {0:?} stands in the groups of the plan twice: each is named once")]
+    DuplicateHost(String),
     /// Steps depend on each other in a circle.
     #[error("steps {} wait for each other: remove one of the dependencies", .0.join(", "))]
     Cycle(Vec<String>),
@@ -47,6 +61,7 @@ impl CheckedPlan {
                 });
             }
         }
+        check_groups(&plan)?;
         plan.steps = ordered(plan.steps)?;
         let positions = positions(&plan.steps)?;
         Ok(Self { plan, positions })
@@ -71,6 +86,88 @@ impl CheckedPlan {
     pub fn step(&self, id: &str) -> Option<&Step> {
         self.position(id).and_then(|at| self.plan.steps.get(at))
     }
+}
+
+/// The digest that names a plan: of the operation and of all that its runner reads.
+///
+/// # Errors
+///
+/// The plan cannot be written as JSON.
+pub fn digest_of(operation: Operation, plan: &Plan) -> Result<String, serde_json::Error> {
+    let Plan {
+        digest: _,
+        // Words for people, which another version of the program may choose otherwise.
+        reason: _,
+        request,
+        groups,
+        inputs,
+        steps,
+    } = plan;
+    digest(&json!({
+        "operation": operation,
+        "request": request,
+        "groups": groups,
+        "inputs": inputs,
+        "steps": steps,
+    }))
+}
+
+/// Names each host once, in this order: the fewest groups that every list can be made of, and those that each list is made of.
+pub fn grouped(order: &[HostName], lists: &[Vec<HostName>]) -> (Vec<Group>, Vec<Vec<String>>) {
+    let mut members: HashMap<&HostName, Vec<usize>> = HashMap::new();
+    for (at, list) in lists.iter().enumerate() {
+        for host in list {
+            let places = members.entry(host).or_default();
+            if places.last() != Some(&at) {
+                places.push(at);
+            }
+        }
+    }
+    let mut groups: Vec<Group> = Vec::new();
+    let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
+    let mut made_of = vec![Vec::new(); lists.len()];
+    for host in order.iter().chain(lists.iter().flatten()) {
+        let Some(places) = members.remove(host) else {
+            continue;
+        };
+        let at = *known.entry(places).or_insert_with_key(|places| {
+            let name = format!("group-{}", groups.len() + 1);
+            for place in places {
+                if let Some(names) = made_of.get_mut(*place) {
+                    names.push(name.clone());
+                }
+            }
+            groups.push(Group {
+                name,
+                hosts: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(at) {
+            group.hosts.push(host.clone());
+        }
+    }
+    (groups, made_of)
+}
+
+fn check_groups(plan: &Plan) -> Result<(), PlanError> {
+    let mut hosts = HashSet::new();
+    let all = plan.groups.iter().flat_map(|group| &group.hosts);
+    for host in all {
+        if !hosts.insert(host) {
+            return Err(PlanError::DuplicateHost(host.to_string()));
+        }
+    }
+    let names: HashSet<_> = plan.groups.iter().map(|group| &group.name).collect();
+    for step in &plan.steps {
+        if let Some(group) = step.groups.iter().find(|name| !names.contains(name)) {
+            return Err(PlanError::UnknownGroup {
+                step: step.id.clone(),
+                group: group.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// SHA-256, in hex, of a value as JSON with sorted keys and no spaces: equal values have equal digests, in whatever
@@ -169,6 +266,78 @@ mod tests {
             error(&[("x", &[]), ("a", &["b"]), ("b", &["a"])]),
             PlanError::Cycle(vec!["a".into(), "b".into()])
         );
+    }
+
+    #[test]
+    fn each_host_is_named_once_and_every_step_has_its_own() {
+        let names = |text: &str| -> Vec<HostName> {
+            text.split_whitespace()
+                .map(|name| name.parse().unwrap())
+                .collect()
+        };
+        let lists = ["a b c d e", "a", "", "a b", "e d c", "a b c d e", "f"].map(names);
+        let (groups, made_of) = grouped(&names("a b c d e"), &lists);
+        let hosts = groups.iter().flat_map(|group| group.hosts.clone());
+        assert_eq!(hosts.collect::<Vec<_>>(), names("a b c d e f"));
+        assert_eq!(groups.len(), 4, "a, b, the rest, and f: {groups:?}");
+        let plan = Plan {
+            groups,
+            ..plan(&[("s", &[])])
+        };
+        for (list, groups) in lists.iter().zip(made_of) {
+            let step = Step {
+                groups,
+                ..plan.steps[0].clone()
+            };
+            let mut wanted = list.clone();
+            wanted.sort();
+            assert_eq!(plan.hosts(&step).cloned().collect::<Vec<_>>(), wanted);
+        }
+        assert!(CheckedPlan::new(plan).is_ok());
+    }
+
+    #[test]
+    fn groups_are_known_and_name_each_host_once() {
+        let with = |groups: &str, of_step: &str| {
+            let mut plan = plan(&[("s", &[])]);
+            plan.groups = serde_json::from_str(groups).unwrap();
+            plan.steps[0].groups = vec![of_step.to_owned()];
+            CheckedPlan::new(plan).unwrap_err()
+        };
+        let unknown = with(r#"[{"name":"g","hosts":["a"]}]"#, "h");
+        assert!(
+            matches!(unknown, PlanError::UnknownGroup { .. }),
+            "{unknown}"
+        );
+        let twice = with(
+            r#"[{"name":"g","hosts":["a"]},{"name":"h","hosts":["a"]}]"#,
+            "h",
+        );
+        assert_eq!(twice, PlanError::DuplicateHost("a".into()));
+    }
+
+    #[test]
+    fn the_digest_is_of_all_that_a_runner_reads() {
+        let mut whole = plan(&[("s", &[])]);
+        whole.groups = serde_json::from_str(r#"[{"name":"g","hosts":["a"]}]"#).unwrap();
+        whole.inputs.insert("a".into(), json!(1));
+        let of = |plan: &Plan| digest_of(Operation::Create, plan).unwrap();
+        let changed = |change: fn(&mut Plan)| {
+            let mut plan = whole.clone();
+            change(&mut plan);
+            of(&plan) != of(&whole)
+        };
+        assert!(changed(|plan| plan.steps[0].title = "another".into()));
+        assert!(changed(|plan| plan.groups[0].hosts.clear()));
+        assert!(changed(|plan| drop(
+            plan.inputs.insert("a".into(), json!(2))
+        )));
+        assert!(changed(|plan| plan.request = Some("again".into())));
+        assert!(!changed(|plan| plan.reason = Some("other words".into())));
+        assert!(!changed(|plan| plan.digest = "another".into()));
+        assert_ne!(of(&whole), digest_of(Operation::Reset, &whole).unwrap());
+        let stored = serde_json::to_string(&whole).unwrap();
+        assert_eq!(of(&serde_json::from_str(&stored).unwrap()), of(&whole));
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::{
     state::{State, StepState},
 };
 
+/// The hosts that a list of the API names at most, by its schema.
+pub(crate) const HOSTS: usize = 5000;
+
 /// What the journal does not tell: how far the running step is, and who executes it.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
@@ -43,7 +46,7 @@ pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
         finished_at: state.phase_since().filter(|_| over).map(Time),
         estimated_finish: estimate(plan, state, live).map(Time),
         steps: steps(plan, state, live),
-        excluded: state.excluded().iter().take(1000).cloned().collect(),
+        excluded: state.excluded().iter().take(HOSTS).cloned().collect(),
         history: records.to_vec(),
         runner: live.runner.clone(),
         failure: current

@@ -5,7 +5,7 @@ use ansible::{
     slice::{PatternError, Playbook},
 };
 use api::{
-    Duration,
+    Duration, HostName,
     cluster::Approval,
     run::{
         Action, AnsiblePlay, Approve, Gate, HealthCheck, Interrupt, Kubeconfig, Operation, Plan,
@@ -29,6 +29,12 @@ pub const KUBECONFIG: &str = "kubeconfig/store";
 /// The step that waits until the cluster is healthy.
 pub const HEALTH: &str = "health/check";
 
+/// How large a plan may be, in bytes: etcd takes 1.5 MiB of one object, and a third of that is for the status of the Run.
+const LARGEST: usize = 1024 * 1024;
+/// How many hosts a cluster may have: as many as Kubernetes is made for.
+const HOSTS: usize = 5000;
+/// How much of a request counts, in characters.
+const REQUEST: usize = 256;
 /// How long a new cluster may take to become healthy: static pods restart once more after the last play.
 const HEALTH_TIMEOUT: Duration = Duration::from_seconds(900);
 /// How long the Python environment may take: it downloads some hundred megabytes.
@@ -86,18 +92,13 @@ fn building(
     resolved: &Resolved,
     checkout: &Checkout,
     operation: Operation,
-) -> Result<Vec<Step>, Problem> {
+) -> Result<Vec<Placed>, Problem> {
     let inputs = &resolved.inputs;
     let inventory = compiled(inputs)?;
     let mut steps = beginning(resolved, &inventory, operation);
     plays(&checkout.create, resolved, &inventory, &mut steps)?;
-    steps.push(Step {
-        hosts: inputs
-            .group("kube_control_plane")
-            .iter()
-            .take(1)
-            .cloned()
-            .collect(),
+    let first = inputs.group("kube_control_plane").iter().take(1);
+    let kubeconfig = Step {
         timeout: Some(Duration::from_seconds(120)),
         weight: Some(1),
         retry: retry(resolved),
@@ -108,9 +109,12 @@ fn building(
                 secret: secret::kubeconfig_name(cluster),
             }),
         )
+    };
+    steps.push(Placed {
+        step: kubeconfig,
+        hosts: first.cloned().collect(),
     });
-    steps.push(Step {
-        hosts: inputs.members(),
+    let health = Step {
         timeout: Some(HEALTH_TIMEOUT),
         weight: Some(10),
         retry: retry(resolved),
@@ -119,6 +123,10 @@ fn building(
             "Wait until the cluster is healthy",
             Action::Health(HealthCheck {}),
         )
+    };
+    steps.push(Placed {
+        step: health,
+        hosts: inputs.members(),
     });
     Ok(steps)
 }
@@ -162,17 +170,17 @@ fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
     })
 }
 
-fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -> Vec<Step> {
+fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -> Vec<Placed> {
     let mut steps = Vec::new();
     if operation == Operation::Create && resolved.creation.approval == Approval::Manual {
         let question = format!("build the cluster on {} hosts", resolved.inputs.hosts.len());
-        steps.push(step(
-            APPROVE,
-            "Wait for an approval",
-            Action::Approve(Approve { question }),
-        ));
+        let approve = Action::Approve(Approve { question });
+        steps.push(Placed {
+            step: step(APPROVE, "Wait for an approval", approve),
+            hosts: Vec::new(),
+        });
     }
-    steps.push(Step {
+    let sandbox = Step {
         timeout: Some(SANDBOX_TIMEOUT),
         retry: retry(resolved),
         weight: Some(10),
@@ -181,9 +189,12 @@ fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -
             "Make the Python environment",
             Action::Sandbox(Sandbox {}),
         )
+    };
+    steps.push(Placed {
+        step: sandbox,
+        hosts: Vec::new(),
     });
-    steps.push(Step {
-        hosts: inventory.hosts().cloned().collect(),
+    let probe = Step {
         timeout: Some(PROBE_TIMEOUT),
         retry: retry(resolved),
         weight: Some(2),
@@ -193,6 +204,10 @@ fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -
             "Ask every host whether it answers",
             Action::Probe(Probe {}),
         )
+    };
+    steps.push(Placed {
+        step: probe,
+        hosts: inventory.hosts().cloned().collect(),
     });
     steps
 }
@@ -202,7 +217,7 @@ fn plays(
     playbook: &Playbook,
     resolved: &Resolved,
     inventory: &Inventory,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<Placed>,
 ) -> Result<(), Problem> {
     for slice in playbook.slices() {
         let targets = slice
@@ -211,8 +226,7 @@ fn plays(
         if targets.hosts.is_empty() && !targets.localhost {
             continue;
         }
-        steps.push(Step {
-            hosts: targets.hosts,
+        let play = Step {
             retry: retry(resolved),
             gate: Some(gate(resolved)),
             batch: Some(playbook.name().to_owned()),
@@ -226,6 +240,10 @@ fn plays(
                     tasks: 0,
                 }),
             )
+        };
+        steps.push(Placed {
+            step: play,
+            hosts: targets.hosts,
         });
     }
     Ok(())
@@ -245,13 +263,24 @@ fn finish(
     again: Option<&str>,
     inputs: &Inputs,
     reason: String,
-    mut steps: Vec<Step>,
+    placed: Vec<Placed>,
 ) -> Result<Plan, Problem> {
+    let order: Vec<_> = inputs.hosts.iter().map(|host| host.name.parse()).collect();
+    let order: Vec<HostName> = order.into_iter().flatten().collect();
+    let (steps, lists): (Vec<_>, Vec<_>) = placed
+        .into_iter()
+        .map(|placed| (placed.step, placed.hosts))
+        .unzip();
+    let (groups, made_of) = workflow::plan::grouped(&order, &lists);
     let mut before: Option<String> = None;
-    for step in &mut steps {
-        step.depends_on = before.into_iter().collect();
-        before = Some(step.id.clone());
-    }
+    let steps = steps.into_iter().zip(made_of).map(|(step, groups)| {
+        let depends_on = before.replace(step.id.clone()).into_iter().collect();
+        Step {
+            depends_on,
+            groups,
+            ..step
+        }
+    });
     let unwritable = |error: serde_json::Error| {
         Problem::new(
             "Cluster spec",
@@ -260,24 +289,64 @@ fn finish(
             "use plain values",
         )
     };
-    let lasting = Inputs {
-        revisions: std::collections::BTreeMap::new(),
-        ..inputs.clone()
-    };
-    let lasting = lasting.to_map().map_err(unwritable)?;
-    let inputs = inputs.to_map().map_err(unwritable)?;
-    let of = json!({
-        "operation": operation,
-        "inputs": lasting,
-        "steps": steps,
-        "again": again,
-    });
-    Ok(Plan {
-        digest: workflow::plan::digest(&of).map_err(unwritable)?,
+    let mut plan = Plan {
+        digest: String::new(),
         reason: Some(reason),
-        inputs,
-        steps,
-    })
+        request: again.map(|again| again.chars().take(REQUEST).collect()),
+        groups,
+        steps: steps.collect(),
+        inputs: inputs.to_map().map_err(unwritable)?,
+    };
+    plan.digest = digest(operation, &plan).map_err(unwritable)?;
+    let size = serde_json::to_vec(&plan).map_err(unwritable)?.len();
+    if order.len() > HOSTS {
+        return Err(too_many(order.len()));
+    }
+    if size > LARGEST {
+        return Err(too_large(size, order.len()));
+    }
+    Ok(plan)
+}
+
+/// The digest that names a plan. What changes while the wish stays the same has no part in it: the revisions of Secrets.
+///
+/// # Errors
+///
+/// The plan cannot be written as JSON.
+pub fn digest(operation: Operation, plan: &Plan) -> Result<String, serde_json::Error> {
+    let mut lasting = plan.clone();
+    lasting.inputs.remove("revisions");
+    workflow::plan::digest_of(operation, &lasting)
+}
+
+fn too_many(hosts: usize) -> Problem {
+    Problem::new(
+        "ClusterNodes",
+        format!("{hosts} hosts"),
+        format!("a cluster has at most {HOSTS}"),
+        "make it two clusters",
+    )
+}
+
+fn too_large(size: usize, hosts: usize) -> Problem {
+    Problem::new(
+        "ClusterNodes",
+        format!("{hosts} hosts"),
+        format!(
+            "their plan takes {} KiB: a Run has room for {}, and needs the rest of what the API stores of one object for its \
+             history",
+            size / 1024,
+            LARGEST / 1024
+        ),
+        "give the hosts shorter names and fewer variables of their own (what many share belongs into \
+         Cluster spec.nodes.all.deploy.extraVars), or make it two clusters",
+    )
+}
+
+/// A step, and the hosts that it works on.
+struct Placed {
+    step: Step,
+    hosts: Vec<HostName>,
 }
 
 fn step(id: &str, title: &str, action: Action) -> Step {
@@ -287,7 +356,7 @@ fn step(id: &str, title: &str, action: Action) -> Step {
         title,
         depends_on: Vec::new(),
         action,
-        hosts: Vec::new(),
+        groups: Vec::new(),
         timeout: None,
         retry: None,
         gate: None,

@@ -10,10 +10,15 @@ use tokio::sync::watch;
 use workflow::Steering;
 
 use super::{Job, steering};
+use crate::cluster::compile;
+
+/// Why a run whose plan was changed does not go on.
+const CHANGED: &str =
+    "its plan was changed after it was stored: its digest is another, a new plan takes its place";
 
 /// Follows `spec.control` for as long as the process lives. The first value is that of the Run as it was fetched.
 pub(crate) fn follow(job: &Job) -> watch::Receiver<Steering> {
-    let (sender, receiver) = watch::channel(steering(&job.run));
+    let (sender, receiver) = watch::channel(wanted(&job.run));
     let api = Api::<Run>::namespaced(job.client.clone(), &job.namespace());
     let name = job.run.name_any();
     let uid = job.run.uid();
@@ -25,11 +30,11 @@ pub(crate) fn follow(job: &Job) -> watch::Receiver<Steering> {
                 Ok(watcher::Event::Apply(run) | watcher::Event::InitApply(run))
                     if run.uid() == uid =>
                 {
-                    steering(&run)
+                    wanted(&run)
                 }
                 // Nobody can want anything of a Run that is gone, and nobody would see how it goes on.
                 Ok(watcher::Event::Delete(run)) if run.uid() == uid => {
-                    let mut steering = steering(&run);
+                    let mut steering = wanted(&run);
                     steering.control.state = Some(DesiredState::Cancelled);
                     steering
                 }
@@ -50,4 +55,68 @@ pub(crate) fn follow(job: &Job) -> watch::Receiver<Steering> {
         }
     });
     receiver
+}
+
+/// What a Run asks for. The API lets people change a plan in a Run, and what they write there is not executed: before the first
+/// step, or at the next place where it may, the run ends for a plan that is compiled anew.
+fn wanted(run: &Run) -> Steering {
+    let plan = &run.spec.plan;
+    let found = compile::digest(run.spec.operation, plan);
+    let mut steering = steering(run);
+    if found.is_ok_and(|found| found != plan.digest) {
+        steering
+            .superseded
+            .get_or_insert_with(|| CHANGED.to_owned());
+    }
+    steering
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn run() -> Value {
+        let mut run = json!({
+            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r"},
+            "spec": {
+                "clusterRef": {"name": "c"}, "operation": "Create", "generation": 1,
+                "plan": {
+                    "digest": "", "reason": "why", "request": "again",
+                    "groups": [{"name": "g", "hosts": ["a", "b"]}],
+                    "inputs": {"kubespray": "2.31.0"},
+                    "steps": [{"id": "s", "title": "S", "action": {"probe": {}}, "groups": ["g"]}],
+                },
+            },
+        });
+        let stored: Run = serde_json::from_value(run.clone()).unwrap();
+        let digest = compile::digest(stored.spec.operation, &stored.spec.plan);
+        run["spec"]["plan"]["digest"] = json!(digest.unwrap());
+        run
+    }
+
+    #[test]
+    fn a_plan_that_was_changed_after_it_was_stored_gives_way_to_a_new_one() {
+        let read = |run: &Value| serde_json::from_value::<Run>(run.clone()).unwrap();
+        assert_eq!(wanted(&read(&run())).superseded, None);
+        for (place, value) in [
+            ("/spec/operation", json!("Reset")),
+            ("/spec/plan/request", json!("other")),
+            ("/spec/plan/groups/0/hosts/1", json!("c")),
+            ("/spec/plan/inputs/kubespray", json!("2.30.0")),
+            ("/spec/plan/steps/0/action", json!({"sandbox": {}})),
+            ("/spec/plan/steps/0/groups", json!([])),
+            ("/spec/plan/digest", json!("another")),
+        ] {
+            let mut changed = run();
+            *changed.pointer_mut(place).unwrap() = value;
+            let superseded = wanted(&read(&changed)).superseded;
+            assert_eq!(superseded.as_deref(), Some(CHANGED), "{place}");
+        }
+        // What people read may be put otherwise.
+        let mut changed = run();
+        changed["spec"]["plan"]["reason"] = json!("other words");
+        assert_eq!(wanted(&read(&changed)).superseded, None);
+    }
 }

@@ -25,7 +25,7 @@ use workflow::{
 };
 
 use super::{Error, FIELD_MANAGER, Job};
-use crate::cluster::compile;
+use crate::cluster::{compile, report::left_out};
 
 /// Progress is written at most that often.
 const THROTTLE: Duration = Duration::from_secs(2);
@@ -235,7 +235,10 @@ fn occurrence(job: &Job, record: &Record) -> Option<Occurrence> {
             format!("{text}: {detail}")
         }
     };
-    let excluded = excluded_note(record, plan.map_or(0, |step| step.hosts.len()));
+    let excluded = excluded_note(
+        record,
+        plan.map_or(0, |step| job.plan.plan().hosts(step).count()),
+    );
     let (severity, note) = match record.event {
         RecordEvent::StepStarted => (Severity::Normal, format!("{step}: {title}")),
         RecordEvent::StepSucceeded if step == compile::PROBE => match excluded {
@@ -285,19 +288,14 @@ fn occurrence(job: &Job, record: &Record) -> Option<Occurrence> {
 
 /// For example `1 of 4 nodes does not answer: worker-2: connection timed out`.
 fn excluded_note(record: &Record, total: usize) -> Option<String> {
-    let hosts: Vec<_> = record
-        .excluded
-        .iter()
-        .map(|excluded| format!("{}: {}", excluded.host, excluded.reason))
-        .collect();
-    if hosts.is_empty() {
+    let count = record.excluded.len();
+    if count == 0 {
         return None;
     }
-    let verb = if hosts.len() == 1 { "does" } else { "do" };
+    let verb = if count == 1 { "does" } else { "do" };
+    let hosts = left_out(&record.excluded);
     Some(format!(
-        "{} of {total} nodes {verb} not answer: {}",
-        hosts.len(),
-        hosts.join(", ")
+        "{count} of {total} nodes {verb} not answer: {hosts}"
     ))
 }
 

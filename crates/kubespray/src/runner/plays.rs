@@ -139,7 +139,7 @@ async fn prepare_process(
     let view = job.directory.join("slices");
     let expected: Vec<String> = steps
         .iter()
-        .flat_map(|step| &step.hosts)
+        .flat_map(|step| job.plan.plan().hosts(step))
         .filter(|host| !excluded.contains(host))
         .map(ToString::to_string)
         .collect();

@@ -142,7 +142,7 @@ pub(crate) async fn probe(
         Err(failure) => return failed(failure),
     };
     let left_out = |name: &HostName| context.excluded.iter().any(|host| host.host == *name);
-    let targets: Vec<_> = targets(executor, &step.hosts)
+    let targets: Vec<_> = targets(executor, executor.job.plan.plan().hosts(step))
         .into_iter()
         .filter(|target| !left_out(&target.name))
         .collect();
@@ -280,15 +280,17 @@ fn release(executor: &KubesprayExecutor) -> Result<&'static catalogue::Release, 
 }
 
 /// The hosts as ssh reaches them.
-pub(crate) fn targets(executor: &KubesprayExecutor, hosts: &[HostName]) -> Vec<Target> {
+pub(crate) fn targets<'a>(
+    executor: &KubesprayExecutor,
+    hosts: impl IntoIterator<Item = &'a HostName>,
+) -> Vec<Target> {
     let inputs = &executor.job.inputs;
+    let known = inputs.hosts.iter().map(|host| (host.name.as_str(), host));
+    let known: BTreeMap<_, _> = known.collect();
     hosts
-        .iter()
+        .into_iter()
         .filter_map(|name| {
-            let host = inputs
-                .hosts
-                .iter()
-                .find(|host| host.name == name.as_str())?;
+            let host = known.get(name.as_str())?;
             // A bastion is proved by every host behind it.
             if host.roles == [Role::Bastion] {
                 return None;

@@ -3,7 +3,7 @@
 use api::{
     ClusterNode,
     node::Health,
-    run::{RunPhase, RunStatus, Step, StepPhase, StepStatus},
+    run::{Plan, RunPhase, RunStatus, Step, StepPhase, StepStatus},
 };
 use kube::ResourceExt;
 
@@ -21,7 +21,7 @@ pub(super) fn render(view: &View, width: usize) -> Vec<String> {
                 .plan
                 .steps
                 .iter()
-                .map(|step| step_line(step, &status)),
+                .map(|step| step_line(&run.spec.plan, step, &status)),
         );
         if let Some(failure) = &status.failure {
             lines.push(format!("  failed: {}", failure.message));
@@ -90,13 +90,13 @@ fn run_line(operation: api::run::Operation, status: &RunStatus) -> String {
     )
 }
 
-fn step_line(step: &Step, status: &RunStatus) -> String {
+fn step_line(plan: &Plan, step: &Step, status: &RunStatus) -> String {
     let found = status
         .steps
         .iter()
         .find(|candidate| candidate.id == step.id);
     let phase = found.map(|found| found.phase).unwrap_or_default();
-    let hosts = match step.hosts.len() {
+    let hosts = match plan.hosts(step).count() {
         0 => String::new(),
         1 => "1 host".into(),
         many => format!("{many} hosts"),
@@ -206,9 +206,9 @@ mod tests {
     fn view() -> View {
         let run = json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r"},
-            "spec": {"clusterRef": {"name": "demo"}, "operation": "Create", "generation": 1, "plan": {"digest": "d", "steps": [
-                {"id": "prepare/probe", "action": {"probe": {}}, "hosts": ["a", "b"]},
-                {"id": "etcd/install", "action": {"ansiblePlay": {"playbook": "cluster", "play": 7, "tasks": 21}}, "hosts": ["a"]},
+            "spec": {"clusterRef": {"name": "demo"}, "operation": "Create", "generation": 1, "plan": {"digest": "d", "groups": [{"name": "first", "hosts": ["a"]}, {"name": "others", "hosts": ["b"]}], "steps": [
+                {"id": "prepare/probe", "action": {"probe": {}}, "groups": ["first", "others"]},
+                {"id": "etcd/install", "action": {"ansiblePlay": {"playbook": "cluster", "play": 7, "tasks": 21}}, "groups": ["first"]},
                 {"id": "health/check", "action": {"health": {}}}]}},
             "status": {"phase": "Running", "progress": 42, "steps": [
                 {"id": "prepare/probe", "phase": "Succeeded", "attempt": 1, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:05Z"},

@@ -61,7 +61,7 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
             } else {
                 StepOutcome::Waiting { question }
             };
-            let end = judge(step, &ledger.state, outcome);
+            let end = judge(ledger.plan, step, &ledger.state, outcome);
             return ledger.append_step(at, end);
         }
         let (reporter, reports) = Reporter::new();
@@ -176,7 +176,7 @@ impl Attempt {
             }
             outcome => outcome,
         };
-        let end = judge(step, &ledger.state, outcome);
+        let end = judge(ledger.plan, step, &ledger.state, outcome);
         self.closing |= end.event != RecordEvent::StepSucceeded;
         (self.deadline, self.drop_at, self.timed_out) = (None, None, false);
         ledger.append_step(at, end)

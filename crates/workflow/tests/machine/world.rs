@@ -233,8 +233,16 @@ fn sendable<F: Future + Send>(future: F) -> F {
 
 pub fn plan(text: &str) -> CheckedPlan {
     let steps = serde_json::from_str::<Vec<serde_json::Value>>(text).unwrap();
-    let steps = steps.into_iter().map(|mut step| {
+    let mut lists: Vec<Vec<api::HostName>> = Vec::new();
+    let hosts = steps.iter().map(|step| step.get("hosts").cloned());
+    lists.extend(
+        hosts.map(|hosts| hosts.map_or(Vec::new(), |h| serde_json::from_value(h).unwrap())),
+    );
+    let (groups, made_of) = workflow::plan::grouped(&[], &lists);
+    let steps = steps.into_iter().zip(made_of).map(|(mut step, groups)| {
         let fields = step.as_object_mut().unwrap();
+        fields.remove("hosts");
+        fields.insert("groups".to_owned(), serde_json::json!(groups));
         fields
             .entry("action")
             .or_insert(serde_json::json!({"probe": {}}));
@@ -242,6 +250,7 @@ pub fn plan(text: &str) -> CheckedPlan {
     });
     CheckedPlan::new(Plan {
         steps: steps.collect(),
+        groups,
         ..Plan::default()
     })
     .unwrap()

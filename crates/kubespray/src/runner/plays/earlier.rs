@@ -116,12 +116,8 @@ async fn quiesce(
     context: &StepContext,
 ) -> Result<(), Failure> {
     let left_out = |name: &HostName| context.excluded.iter().any(|host| host.host == *name);
-    let hosts: Vec<_> = step
-        .hosts
-        .iter()
-        .filter(|name| !left_out(name))
-        .cloned()
-        .collect();
+    let hosts = executor.job.plan.plan().hosts(step);
+    let hosts: Vec<_> = hosts.filter(|name| !left_out(name)).cloned().collect();
     let options = prepare::options(executor).await?;
     tell(
         step,
