@@ -119,7 +119,7 @@ pub fn data_directory(path: &Path) -> Result<(), Error> {
         });
     }
     let mode = found.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 {
+    if !is_wide(mode) {
         return Ok(());
     }
     if let Some(foreign) = foreign(path, mode).map_err(failed)? {
@@ -154,6 +154,12 @@ fn foreign(path: &Path, mode: u32) -> io::Result<Option<String>> {
     Ok(None)
 }
 
+/// Whether anybody but the owner may do anything.
+const fn is_wide(mode: u32) -> bool {
+    const OTHERS: u32 = 0o077;
+    mode & OTHERS != 0
+}
+
 fn make(path: &Path) -> io::Result<()> {
     let made = fs::DirBuilder::new()
         .recursive(true)
@@ -175,7 +181,7 @@ pub(crate) fn directory(path: &Path) -> io::Result<()> {
         let text = "it is a link, a file, or another user's directory; remove it";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    if found.permissions().mode() & 0o077 != 0 {
+    if is_wide(found.permissions().mode()) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())

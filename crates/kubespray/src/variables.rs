@@ -160,7 +160,7 @@ fn bytes<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     let plain = secret.string_data.as_ref().and_then(|data| data.get(key));
     let data = secret.data.as_ref().and_then(|data| data.get(key));
     plain
-        .map(|text| text.as_bytes())
+        .map(String::as_bytes)
         .or(data.map(|bytes| bytes.0.as_slice()))
 }
 

@@ -94,7 +94,7 @@ fn needles(text: &str) -> Vec<Vec<u8>> {
     for offset in 0..3 {
         let text = format!("{}{text}", &"???"[..offset]);
         let encoded = STANDARD.encode(&text);
-        needles.push(encoded[4..text.len() / 3 * 4].as_bytes().to_vec());
+        needles.push(encoded.as_bytes()[4..text.len() / 3 * 4].to_vec());
     }
     needles
 }
@@ -249,6 +249,10 @@ impl Stage {
         thread::spawn(move || lines.for_each(drop));
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kubeconfig is the test's own"
+    )]
     async fn client(&self, side: &str) -> Client {
         let kubeconfig = Kubeconfig::read_from(self.data(side).join("kubeconfig")).unwrap();
         let options = KubeConfigOptions::default();
@@ -392,6 +396,10 @@ fn objects(stage: &Stage, port: u16, secrets: &BTreeMap<&'static str, String>) -
 }
 
 /// The kubeconfig of an API server that is one as far as a connection goes.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kubeconfig is the test's own"
+)]
 fn kubeconfig(stage: &Stage, token: &str) {
     let listener = TcpListener::bind((own_address(), 0)).unwrap();
     let server = format!("https://{}", listener.local_addr().unwrap());

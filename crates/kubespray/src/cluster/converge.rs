@@ -175,7 +175,8 @@ pub fn differing_sources(before: &Inputs, wanted: &Inputs) -> impl Iterator<Item
         (creation, variables::CREATION),
     ]
     .into_iter()
-    .filter_map(move |(differs, field)| differs.then(|| strip(field)))
+    .filter(|(differs, _)| *differs)
+    .map(move |(_, field)| strip(field))
 }
 
 /// Whether the status knows of a cluster that stands.
