@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod demo;
 mod deploy;
+mod fuzz;
 mod generate;
 mod hosts;
 mod image;
@@ -31,6 +32,8 @@ enum Command {
     Bench(bench::Bench),
     /// Run every check that CI runs.
     Test(test::Test),
+    /// Throw damaged input at everything that reads what others wrote, for as long as you like.
+    Fuzz(fuzz::Fuzz),
     /// Write the files that are generated from the code: CRDs and references.
     #[command(visible_aliases = ["crds", "docs"])]
     Generate,
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::demo(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Test(options) => test::test(&options),
+        Command::Fuzz(options) => fuzz::fuzz(&options),
         Command::Generate => generate::write(),
         Command::Image(options) => image::image(&options),
         Command::Hosts(command) => hosts::run(command),

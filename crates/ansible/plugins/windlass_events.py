@@ -4,6 +4,8 @@ The file named by WINDLASS_EVENTS is the stream: one line per event, appended wi
 The datagram socket named by WINDLASS_DOORBELL only says that there is more to read, so a reader that is away loses nothing.
 What WINDLASS_MASK names, a JSON list of texts, is masked in every event and in all that Ansible prints, before it is cut.
 While the file PAUSE exists in WINDLASS_CONTROL the next task waits; when STOP exists the playbook ends before it.
+The file named by WINDLASS_LEAVE says until when the playbook may work, in nanoseconds since boot, suspended or not. When that is
+over, nothing more is begun on any host and the playbook is killed, workers and all, whatever becomes of its caller.
 
 Parameter names of the v2_ methods are part of the contract with Ansible: a renamed one raises a TypeError that Ansible
 swallows, and the event is lost without a word.
@@ -28,6 +30,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 
 from ansible.plugins.callback import CallbackBase
@@ -38,6 +41,8 @@ NAME_LIMIT = 256
 # Lines at the end of an output say why; those before say how it got there.
 TAIL_LINES = 20
 POLL_SECONDS = 0.1
+# How long after its end a leave is noticed in the middle of a task.
+LEAVE_SECONDS = 0.2
 MASK = "********"
 
 _secrets = []
@@ -65,6 +70,12 @@ class CallbackModule(CallbackBase):
         path = os.environ.get("WINDLASS_EVENTS")
         self.disabled = not path
         self._file = _open(path) if path else None
+        self._leave = os.environ.get("WINDLASS_LEAVE")
+        self._until = 0
+        if self._leave:
+            guard = threading.Thread(target=self._guard)
+            guard.daemon = True
+            guard.start()
 
     # Playbook and plays.
 
@@ -116,6 +127,7 @@ class CallbackModule(CallbackBase):
 
     def _task_start(self, task, handler):
         self._obey()
+        self._heed_leave()
         self._task += 1
         self._emit(
             "task_start",
@@ -131,6 +143,7 @@ class CallbackModule(CallbackBase):
     # Results on hosts.
 
     def v2_runner_on_start(self, host, task):
+        self._heed_leave()
         self._emit("host_start", host=host.get_name(), task=self._task)
 
     def v2_runner_on_ok(self, result):
@@ -189,6 +202,31 @@ class CallbackModule(CallbackBase):
         os.kill(os.getpid(), signal.SIGINT)
         # The signal is delivered here, before the task is handed to any host.
         time.sleep(POLL_SECONDS)
+
+    # Leave to work.
+
+    def _guard(self):
+        while self._may_work():
+            time.sleep(LEAVE_SECONDS)
+        os.write(2, b"windlass: nobody vouches for this playbook any more, so it ends\n")
+        playbook = os.getpid()
+        # Somebody else must do it: what is stopped first begins nothing more while its workers are killed.
+        if os.fork() == 0:
+            try:
+                _kill(playbook)
+            finally:
+                os._exit(0)
+
+    def _may_work(self):
+        self._until = _leave_until(self._leave)
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) < self._until
+
+    def _heed_leave(self):
+        """Goes no further without leave: the guard ends the playbook."""
+        if not self._leave:
+            return
+        while time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= self._until and not self._may_work():
+            time.sleep(POLL_SECONDS)
 
     # The stream.
 
@@ -255,6 +293,47 @@ def _open(path):
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
         os.write(descriptor, b"\n")
     return descriptor
+
+
+def _leave_until(path):
+    try:
+        with open(path) as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def _kill(playbook):
+    """Kills a playbook and its workers. Since ansible-core 2.18 each of these is a session of its own."""
+    os.setsid()
+    group = os.getpgid(playbook)
+    os.kill(playbook, signal.SIGSTOP)
+    for _ in range(100):
+        if _stat(playbook)[0] in "TtZX":
+            break
+        time.sleep(0.01)
+    for pid in _pids():
+        try:
+            own = os.getpgid(pid)
+            if _stat(pid)[1] == playbook and own not in (group, os.getpid()):
+                os.killpg(own, signal.SIGKILL)
+        except OSError:
+            pass
+    os.killpg(group, signal.SIGKILL)
+
+
+def _pids():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _stat(pid):
+    """The state of a process, X for one that is gone, and its parent."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            state, parent = file.read().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return "X", 0
+    return state, int(parent)
 
 
 def _write(descriptor, line):

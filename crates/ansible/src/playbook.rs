@@ -8,6 +8,7 @@
 
 mod classify;
 mod judge;
+mod leave;
 mod leftover;
 mod process;
 mod remains;
@@ -24,6 +25,7 @@ use tokio::{net::UnixDatagram, sync::watch};
 
 pub use classify::{failure, failure_of_text};
 pub use judge::{Verdict, judge};
+pub use leave::Leave;
 pub use leftover::{Leftover, Module, leftovers};
 pub use process::forget;
 
@@ -65,6 +67,8 @@ pub struct PlaybookRun {
     pub events: PathBuf,
     /// The file that output is appended to.
     pub log: PathBuf,
+    /// The file of the [`Leave`] that it works under: it ends by itself when that is over. Default: none is needed.
+    pub leave: Option<PathBuf>,
     /// How long it may take; then it is killed. Default: no limit.
     pub timeout: Option<Duration>,
 }
@@ -178,6 +182,12 @@ impl PlaybookRun {
     /// Finds what an earlier runner started with the same `work` directory.
     pub fn adopt(&self) -> Result<Adopted, Error> {
         process::adopt(self)
+    }
+
+    /// Kills what was started with the same `work` directory, and waits until it is gone from this machine. Modules that run on
+    /// hosts go on: see [`leftovers`]. Blocks, for three seconds at most.
+    pub fn end_now(&self) -> Result<(), Error> {
+        process::end_now(self)
     }
 }
 

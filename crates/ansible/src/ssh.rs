@@ -6,11 +6,12 @@
 
 use std::{
     fmt,
-    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
+
+use sha2::{Digest as _, Sha256};
 
 /// How hosts are reached.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -202,10 +203,9 @@ pub(crate) enum Share {
 impl Bastion {
     /// A bastion at another address has another socket: an old connection may be open still.
     fn socket(&self) -> PathBuf {
-        let mut hasher = DefaultHasher::new();
-        self.to_string().hash(&mut hasher);
-        self.control
-            .join(format!("b{:010x}", hasher.finish() & 0xff_ffff_ffff))
+        let mut digest = hex::encode(Sha256::digest(self.to_string()));
+        digest.truncate(10);
+        self.control.join(format!("b{digest}"))
     }
 }
 

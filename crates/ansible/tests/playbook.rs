@@ -20,11 +20,12 @@ use ansible::{
     event::{Kind, Tally},
     inventory::{SecretInventory, SecretValue},
     mask::{MASK, Mask},
-    playbook::{Adopted, End, Handle, Outcome, PlaybookRun, Verdict, failure, judge},
+    playbook::{Adopted, End, Handle, Leave, Outcome, PlaybookRun, Verdict, failure, judge},
 };
 use nix::{
     errno::Errno,
     sys::signal::{Signal, kill, killpg},
+    time::{ClockId, clock_gettime},
     unistd::Pid,
 };
 use tokio::time::timeout;
@@ -148,6 +149,12 @@ fn at_work(run: &PlaybookRun) -> Vec<i32> {
 
 fn is_gone(pid: i32) -> bool {
     killpg(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
+}
+
+/// Leave for the next seconds, by the clock that goes on while the machine is suspended.
+fn seconds(seconds: u64) -> Duration {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock");
+    Duration::from(now) + Duration::from_secs(seconds)
 }
 
 const TWO_TASKS: &str = "
@@ -673,4 +680,144 @@ async fn a_fact_that_is_a_template_is_not_run() {
         assert_eq!(judge(["one"], &outcome), Verdict::Succeeded, "{log}");
         assert!(!trace.exists(), "{log}");
     }
+}
+
+#[tokio::test]
+async fn without_leave_nothing_is_begun() {
+    for given in [None, Some(Duration::ZERO), Some(Duration::from_nanos(1))] {
+        let mut place = Place::new(TWO_TASKS).await;
+        place.run.leave = Some(place.at("leave"));
+        if let Some(end) = given {
+            let leave = Leave::open(place.at("leave")).expect("the file");
+            leave.until(end).expect("the leave");
+        }
+        let outcome = place.outcome().await;
+        assert_eq!(outcome.end, End::Signal(9), "{given:?}");
+        assert_eq!(outcome.tally.tasks_started(), 0, "{given:?}");
+        assert!(
+            outcome.log_tail.contains("nobody vouches"),
+            "{}",
+            outcome.log_tail
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_leave_that_ends_kills_modules_and_workers() {
+    let mut place = Place::new(HANGS).await;
+    place.run.leave = Some(place.at("leave"));
+    let leave = Leave::open(place.at("leave")).expect("the file");
+    leave.until(seconds(600)).expect("the leave");
+    let mut handle = place.start().await;
+    until(&mut handle, hangs).await;
+    leave.until(Duration::ZERO).expect("the leave");
+    let outcome = end(&mut handle).await;
+    assert_eq!(outcome.end, End::Signal(9));
+    let gone = async {
+        while !at_work(&place.run).is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let gone = timeout(Duration::from_secs(5), gone).await;
+    assert!(gone.is_ok(), "left: {:?}", at_work(&place.run));
+}
+
+/// Says who is at work on the host, in each of its tasks and all the time in the last one.
+const WRITES: &str = "
+- hosts: one
+  gather_facts: false
+  tasks:
+    - {name: Say, shell: 'echo {{ who }} >> {{ host }}', loop: '{{ range(3) | list }}'}
+    - {name: Say again, shell: 'echo {{ who }} >> {{ host }}'}
+    - {name: Go on, shell: 'while sleep 0.02; do echo {{ who }} >> {{ host }}; done'}
+";
+
+/// What a runner does for its playbook: gives leave for the next second and a half, again and again.
+const RUNNER: &str = "
+import sys, time
+with open(sys.argv[1], 'r+b', buffering=0) as leave:
+    while True:
+        leave.seek(0)
+        leave.write(b'%020d' % (time.clock_gettime_ns(time.CLOCK_BOOTTIME) + 1500000000))
+        time.sleep(0.1)
+";
+
+/// A runner that is stopped ends nothing; its playbook ends by itself, before anybody else begins. The host tells who was at
+/// work.
+#[tokio::test]
+async fn the_playbook_of_a_runner_that_is_stopped_writes_nothing_after_its_leave() {
+    let mut place = Place::new(WRITES).await;
+    let host = place.at("host");
+    let of = |who: &str| {
+        let vars = place.at(&format!("{who}.json"));
+        let text = format!(r#"{{"who": "{who}", "host": "{}"}}"#, host.display());
+        fs::write(&vars, text).expect("the variables");
+        vec![vars]
+    };
+    let (old, new) = (of("old"), of("new"));
+    place.run.vars = old;
+    place.run.leave = Some(place.at("leave"));
+    drop(Leave::open(place.at("leave")).expect("the file"));
+    let mut runner = tokio::process::Command::new("python3")
+        .args(["-c", RUNNER])
+        .arg(place.at("leave"))
+        .kill_on_drop(true)
+        .spawn()
+        .expect("a runner");
+    let given = async {
+        while fs::read(place.at("leave")).is_ok_and(|leave| leave.is_empty()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, given).await.expect("leave");
+    let mut first = place.start().await;
+    until(
+        &mut first,
+        |kind| matches!(kind, Kind::TaskStart { name, .. } if name == "Go on"),
+    )
+    .await;
+    let pid = runner.id().and_then(|pid| i32::try_from(pid).ok());
+    let pid = Pid::from_raw(pid.expect("it runs"));
+    kill(pid, Signal::SIGSTOP).expect("stop");
+    let outcome = end(&mut first).await;
+    assert_eq!(outcome.end, End::Signal(9));
+
+    let second = PlaybookRun {
+        id: "test#2".into(),
+        vars: new,
+        leave: None,
+        work: place.at("work-2"),
+        ..place.run.clone()
+    };
+    let mut second = second.start().await.expect("it starts");
+    until(
+        &mut second,
+        |kind| matches!(kind, Kind::TaskStart { name, .. } if name == "Say again"),
+    )
+    .await;
+    // It wakes up and finds nothing left to go on with.
+    kill(pid, Signal::SIGCONT).expect("continue");
+    until(
+        &mut second,
+        |kind| matches!(kind, Kind::TaskStart { name, .. } if name == "Go on"),
+    )
+    .await;
+    second.kill().await.expect("kill");
+    runner.kill().await.expect("kill");
+    let said = fs::read_to_string(&host).expect("the host");
+    let first_new = said.find("new").expect("the new one was at work");
+    assert!(said.starts_with("old"), "the old one was at work");
+    assert!(!said[first_new..].contains("old"), "{said}");
+}
+
+#[tokio::test]
+async fn what_must_end_now_is_gone_at_once() {
+    let place = Place::new(HANGS).await;
+    let mut handle = place.start().await;
+    until(&mut handle, hangs).await;
+    let run = place.run.clone();
+    let ending = tokio::task::spawn_blocking(move || run.end_now());
+    ending.await.expect("no panic").expect("it is killed");
+    assert_eq!(at_work(&place.run), Vec::<i32>::new());
+    assert!(matches!(place.run.adopt(), Ok(Adopted::Ended(_))));
 }

@@ -8,11 +8,6 @@
 //! # Source
 //! `events.k8s.io/v1`: `reason` at most 128 characters, `note` at most 1024.
 
-use std::{
-    collections::hash_map::DefaultHasher,
-    hash::{Hash, Hasher},
-};
-
 use api::text::lines;
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -20,6 +15,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
+
+use crate::digest;
 
 /// The longest note that the API accepts.
 const NOTE_LIMIT: usize = 1024;
@@ -122,21 +119,24 @@ fn event(
     }
 }
 
-/// The same occurrence has the same name. `DefaultHasher::new` has fixed keys; should a later Rust hash otherwise, an Event
-/// may appear twice after an update, which is no harm.
+/// The same occurrence has the same name, whoever tells of it.
 fn name(object: &ObjectReference, occurrence: &Occurrence) -> String {
-    let mut hasher = DefaultHasher::new();
     let Occurrence {
         severity,
         reason,
         edge,
         note: _,
     } = occurrence;
-    (&object.uid, severity, reason, edge).hash(&mut hasher);
+    let severity = match severity {
+        Severity::Normal => "Normal",
+        Severity::Warning => "Warning",
+    };
+    let uid = object.uid.as_deref().unwrap_or_default();
+    let digest = digest(&[uid, severity, reason, edge], 16);
     let name = object.name.as_deref().unwrap_or("object");
     // Events of one occurrence are told apart by 64 bits; the head is for people and stays within 253 characters.
     let head: String = name.chars().take(200).collect();
-    format!("{head}.{:016x}", hasher.finish())
+    format!("{head}.{digest}")
 }
 
 #[cfg(test)]

@@ -1,28 +1,57 @@
 //! A Lease on what only one process may touch.
 //!
-//! A runner holds the Lease of its cluster while it works. It is fenced by a generation: whoever planned from an older
-//! generation than the Lease has seen is refused for good, also when the Lease is free. Generations of another owner, as of a
-//! deleted cluster that had the name before, fence nobody. A Lease is taken over when its
-//! holder gave it up, when it was not renewed for its duration, or at once when the caller knows that the holder is dead
-//! (a process of the same machine that is gone). Writes carry the revision that was read, so two takers cannot both win.
+//! A runner holds the Lease of its cluster while it works, and a leader that of its controllers. It is fenced by a generation:
+//! whoever planned from an older generation than the Lease has seen is refused for good, also when the Lease is free.
+//! Generations of another owner, as of a deleted cluster that had the name before, fence nobody. Writes carry the revision
+//! that was read, so two takers cannot both win.
+//!
+//! # Why no two hold it at a time
+//!
+//! No clock is compared with another one's: what a holder wrote as the time of its renewal is shown to people and read by
+//! nobody. Each side measures a span on a clock of its own, and only the rates of the clocks must agree (to a sixth).
+//!
+//! - **Who wants it** takes it from a holder that did not give it up only after it has seen one and the same revision of it for
+//!   [`DURATION`], from the answer that showed it first. That span is measured by the clock that stands still while the machine
+//!   is suspended: a machine that wakes up has observed nothing in its sleep, and gives a holder that slept beside it the whole
+//!   span to renew. An API that refuses connections ends the span: a holder could not renew then either.
+//! - **Who holds it** counts [`PROVEN`], which is shorter, from the moment before the last renewal that succeeded was asked for.
+//!   The API cannot have shown that renewal to anybody earlier, so this span ends first, by [`DURATION`] less [`PROVEN`]: the
+//!   time to end what is at work. It is measured by the clock that goes on while the machine is suspended ([`BootClock`]): who
+//!   was suspended, or stopped, finds on waking that its time is over before it learns anything else. A [`Proof`] that
+//!   lapsed is never mended by a later renewal, for another one may have held the Lease in between.
+//! - A renewal always changes the object, also when the wall clock of the holder stands still or is set back: otherwise the API
+//!   would keep the revision, and the holder would look dead.
+//!
+//! A holder that is known to be dead ([`Candidate::new`]) is waited for no longer.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, ResourceExt, api::PostParams};
+use tokio::time::Instant;
+
+mod clock;
+mod hold;
+
+pub use clock::BootClock;
+pub use hold::{Hold, Proof};
 
 /// The annotation that holds the highest generation that held the Lease.
 pub const GENERATION: &str = "windlass.dev/generation";
 
-/// How long a Lease holds without renewal, in seconds.
+/// How long a Lease must be seen without a renewal before it is taken from its holder.
+pub const DURATION: Duration = Duration::from_secs(DURATION_SECONDS.unsigned_abs() as u64);
 const DURATION_SECONDS: i32 = 30;
 
-/// How often a holder renews: three tries fit into the duration.
-pub const RENEWAL: Duration = Duration::from_secs(10);
+/// What another program wrote as the duration counts up to here: nobody is to be locked out for years.
+const LONGEST_SECONDS: i32 = 600;
+
+/// How long a renewal proves that the Lease is held, from the moment before it was asked for.
+pub const PROVEN: Duration = Duration::from_secs(25);
 
 /// Why a Lease was not taken or kept.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +74,21 @@ pub enum Error {
         /// The highest generation seen.
         latest: i64,
     },
+    /// It was held, and somebody else has had it since.
+    #[error("keep lease {name}: somebody else has had it since")]
+    Lost {
+        /// The Lease.
+        name: String,
+    },
+    /// It was held, and could not be renewed for so long that it may be another's.
+    #[error(
+        "keep lease {name}: it was not renewed for {} seconds, so it may be another's by now",
+        PROVEN.as_secs()
+    )]
+    Lapsed {
+        /// The Lease.
+        name: String,
+    },
     /// The API refused, or did not answer.
     #[error("write lease {name}")]
     Api {
@@ -61,7 +105,7 @@ pub enum Error {
 pub struct Claim {
     /// The Lease's name.
     pub name: String,
-    /// The claimant's identity: host, process and start time, or the pod.
+    /// The claimant's identity, never used again: host, process and start time, or the pod.
     pub holder: String,
     /// The generation that the claimant planned from.
     pub generation: i64,
@@ -71,7 +115,7 @@ pub struct Claim {
 
 /// What becomes of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
+enum Verdict {
     /// It is held already: renew.
     Renew,
     /// It is free, given up or expired: take.
@@ -82,11 +126,12 @@ pub enum Verdict {
     Fenced(i64),
 }
 
-/// Judges a claim. Pure; `is_dead` tells whether a holder is known to be gone.
-pub fn judge(
+/// Judges a claim. Pure; `expired` tells whether the Lease was seen unchanged for its duration, `is_dead` whether a holder is
+/// known to be gone.
+fn judge(
     lease: Option<&Lease>,
     claim: &Claim,
-    now: Timestamp,
+    expired: bool,
     is_dead: impl Fn(&str) -> bool,
 ) -> Verdict {
     let Some(lease) = lease else {
@@ -100,15 +145,17 @@ pub fn judge(
     if latest > claim.generation {
         return Verdict::Fenced(latest);
     }
-    let Some(spec) = lease.spec.as_ref() else {
-        return Verdict::Take;
-    };
-    match spec.holder_identity.as_deref() {
-        None | Some("") => Verdict::Take,
+    match holder(lease) {
+        None => Verdict::Take,
         Some(holder) if holder == claim.holder => Verdict::Renew,
-        Some(holder) if is_dead(holder) || has_expired(spec, now) => Verdict::Take,
+        Some(holder) if expired || is_dead(holder) => Verdict::Take,
         Some(_) => Verdict::Held,
     }
+}
+
+fn holder(lease: &Lease) -> Option<&str> {
+    let holder = lease.spec.as_ref()?.holder_identity.as_deref();
+    holder.filter(|holder| !holder.is_empty())
 }
 
 /// Whether a Lease went with something else of the same name. Kubernetes removes it some time after that is gone.
@@ -128,78 +175,253 @@ fn generation(lease: &Lease) -> i64 {
         .unwrap_or_default()
 }
 
-fn has_expired(spec: &LeaseSpec, now: Timestamp) -> bool {
-    let seconds = i64::from(spec.lease_duration_seconds.unwrap_or(DURATION_SECONDS));
-    spec.renew_time
-        .as_ref()
-        .is_none_or(|renewed| now.duration_since(renewed.0) > SignedDuration::from_secs(seconds))
+/// What was seen of a Lease, and since when it is so.
+#[derive(Debug, Default)]
+struct Observer {
+    sight: Option<(Revision, Instant)>,
 }
 
-/// Takes the Lease, or renews it.
-pub async fn claim(
-    client: &Client,
-    namespace: &str,
-    claim: &Claim,
-    is_dead: impl Fn(&str) -> bool,
-) -> Result<(), Error> {
-    let api = Api::<Lease>::namespaced(client.clone(), namespace);
-    let failed = |source| Error::Api {
-        name: claim.name.clone(),
-        source,
-    };
-    let existing = api.get_opt(&claim.name).await.map_err(failed)?;
-    let now = Timestamp::now();
-    match judge(existing.as_ref(), claim, now, is_dead) {
-        Verdict::Fenced(latest) => Err(Error::Fenced {
-            name: claim.name.clone(),
-            own: claim.generation,
-            latest,
-        }),
-        Verdict::Held => Err(Error::Held {
-            name: claim.name.clone(),
-            holder: existing
-                .and_then(|lease| lease.spec?.holder_identity)
-                .unwrap_or_default(),
-        }),
-        Verdict::Renew | Verdict::Take => {
-            let lease = held(existing.as_ref(), claim, now);
-            let written = if existing.is_some() {
-                api.replace(&claim.name, &PostParams::default(), &lease)
-                    .await
-            } else {
-                api.create(&PostParams::default(), &lease).await
-            };
-            written.map(drop).map_err(failed)
+/// One state of one object.
+type Revision = (Option<String>, Option<String>);
+
+impl Observer {
+    /// Looks at a Lease that was read by `now`: whether it has been the same for its duration.
+    fn has_expired(&mut self, lease: &Lease, now: Instant) -> bool {
+        let revision = (lease.uid(), lease.resource_version());
+        let since = match &self.sight {
+            Some((known, since)) if *known == revision => *since,
+            _ => now,
+        };
+        self.sight = Some((revision, since));
+        now.duration_since(since) > duration(lease)
+    }
+
+    /// What was seen before does not count any more.
+    fn forget(&mut self) {
+        self.sight = None;
+    }
+}
+
+/// Another program may have its Leases hold longer than ours, but none shorter.
+fn duration(lease: &Lease) -> Duration {
+    let spec = lease.spec.as_ref();
+    let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+    let seconds = seconds
+        .unwrap_or(DURATION_SECONDS)
+        .clamp(DURATION_SECONDS, LONGEST_SECONDS);
+    Duration::from_secs(seconds.unsigned_abs().into())
+}
+
+/// Somebody who wants a Lease, with what it has seen of it.
+pub struct Candidate {
+    place: Place,
+    is_dead: fn(&str) -> bool,
+    is_away: Arc<IsAway>,
+    clock: BootClock,
+    observer: Observer,
+    /// It was taken: from now on it is only renewed.
+    held: bool,
+}
+
+/// Where the Lease is, and who wants it.
+#[derive(Clone)]
+struct Place {
+    client: Client,
+    namespace: String,
+    claim: Claim,
+}
+
+/// Whether an error shows that the API is nowhere, for nobody.
+type IsAway = dyn Fn(&kube::Error) -> bool + Send + Sync;
+
+impl Candidate {
+    /// A candidate; `is_dead` tells whether a holder is known to be gone, as a process of the same machine is.
+    pub fn new(
+        client: Client,
+        namespace: impl Into<String>,
+        claim: Claim,
+        is_dead: fn(&str) -> bool,
+    ) -> Self {
+        Self {
+            place: Place {
+                client,
+                namespace: namespace.into(),
+                claim,
+            },
+            is_dead,
+            is_away: Arc::new(|_| false),
+            clock: BootClock::default(),
+            observer: Observer::default(),
+            held: false,
+        }
+    }
+
+    /// By another clock than the machine's, for tests.
+    #[must_use]
+    pub fn by(mut self, clock: BootClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// An error of this kind shows that the API is away for everybody, so that nobody can take the Lease for a moment: the hold
+    /// outlives it. True only of an API of this machine that has ended.
+    #[must_use]
+    pub fn outliving(
+        mut self,
+        is_away: impl Fn(&kube::Error) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.is_away = Arc::new(is_away);
+        self
+    }
+
+    /// Whether an error shows that the API is away for everybody.
+    pub fn is_away(&self, error: &Error) -> bool {
+        matches!(error, Error::Api { source, .. } if (self.is_away)(source))
+    }
+
+    /// Tries to take the Lease, or to renew it once it is taken. To be repeated by the same candidate: what it has seen tells
+    /// whether the holder still renews.
+    pub async fn attempt(&mut self) -> Result<(), Error> {
+        let existing = match self.place.read().await {
+            Ok(existing) => existing,
+            Err(error) => {
+                if is_refused(&error) {
+                    self.observer.forget();
+                }
+                return Err(self.place.failed(error));
+            }
+        };
+        let existing = existing.as_ref();
+        let expired =
+            existing.is_some_and(|lease| self.observer.has_expired(lease, Instant::now()));
+        let claim = &self.place.claim;
+        let name = claim.name.clone();
+        match judge(existing, claim, expired, self.is_dead) {
+            Verdict::Fenced(latest) => Err(Error::Fenced {
+                name,
+                own: claim.generation,
+                latest,
+            }),
+            Verdict::Held => Err(Error::Held {
+                name,
+                holder: existing.and_then(holder).unwrap_or_default().to_owned(),
+            }),
+            // Whoever is named now, or gave it up, has had it in between.
+            Verdict::Take if self.held && existing.is_some() => Err(Error::Lost { name }),
+            Verdict::Renew | Verdict::Take => {
+                self.place.write(existing).await?;
+                self.held = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives the Lease up, if it is held. The generation stays as a fence.
+    pub async fn release(&self) -> Result<(), Error> {
+        self.place.release().await
+    }
+
+    /// The candidate that goes on with what this one has; this one begins anew.
+    fn successor(&mut self) -> Self {
+        Self {
+            place: self.place.clone(),
+            is_dead: self.is_dead,
+            is_away: Arc::clone(&self.is_away),
+            clock: self.clock.clone(),
+            observer: std::mem::take(&mut self.observer),
+            held: std::mem::take(&mut self.held),
         }
     }
 }
 
-/// Gives the Lease up, if it is held. The generation stays as a fence.
-pub async fn release(client: &Client, namespace: &str, claim: &Claim) -> Result<(), Error> {
-    let api = Api::<Lease>::namespaced(client.clone(), namespace);
-    let failed = |source| Error::Api {
-        name: claim.name.clone(),
-        source,
-    };
-    let Some(mut lease) = api.get_opt(&claim.name).await.map_err(failed)? else {
-        return Ok(());
-    };
-    let Some(spec) = lease
-        .spec
-        .as_mut()
-        .filter(|spec| spec.holder_identity.as_deref() == Some(&claim.holder))
-    else {
-        return Ok(());
-    };
-    spec.holder_identity = None;
-    api.replace(&claim.name, &PostParams::default(), &lease)
-        .await
-        .map(drop)
-        .map_err(failed)
+impl Place {
+    fn api(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn read(&self) -> kube::Result<Option<Lease>> {
+        self.api().get_opt(&self.claim.name).await
+    }
+
+    async fn write(&self, existing: Option<&Lease>) -> Result<(), Error> {
+        let lease = held(existing, &self.claim, Timestamp::now());
+        let parameters = PostParams::default();
+        let written = if existing.is_some() {
+            self.api()
+                .replace(&self.claim.name, &parameters, &lease)
+                .await
+        } else {
+            self.api().create(&parameters, &lease).await
+        };
+        written.map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Gives the Lease up, if it is held. The generation stays as a fence.
+    async fn release(&self) -> Result<(), Error> {
+        let failed = |error| self.failed(error);
+        let Some(mut lease) = self.read().await.map_err(failed)? else {
+            return Ok(());
+        };
+        let Some(spec) = lease
+            .spec
+            .as_mut()
+            .filter(|spec| spec.holder_identity.as_deref() == Some(&self.claim.holder))
+        else {
+            return Ok(());
+        };
+        spec.holder_identity = None;
+        self.api()
+            .replace(&self.claim.name, &PostParams::default(), &lease)
+            .await
+            .map(drop)
+            .map_err(failed)
+    }
+
+    fn failed(&self, source: kube::Error) -> Error {
+        Error::Api {
+            name: self.claim.name.clone(),
+            source,
+        }
+    }
+
+    fn lapsed(&self) -> Error {
+        Error::Lapsed {
+            name: self.claim.name.clone(),
+        }
+    }
 }
 
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            client: _,
+            namespace,
+            claim,
+        } = self;
+        f.debug_struct("Place")
+            .field("namespace", namespace)
+            .field("claim", claim)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether nobody listened where the API was looked for.
+pub fn is_refused(error: &kube::Error) -> bool {
+    let mut at: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = at {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        at = error.source();
+    }
+    false
+}
+
+/// The Lease as its holder writes it.
 fn held(existing: Option<&Lease>, claim: &Claim, now: Timestamp) -> Lease {
     let before = existing.and_then(|lease| lease.spec.as_ref());
+    let now = other_than(before.and_then(|spec| spec.renew_time.as_ref()), now);
     let same = before.is_some_and(|spec| spec.holder_identity.as_deref() == Some(&claim.holder));
     let transitions = before.and_then(|spec| spec.lease_transitions).unwrap_or(0);
     let mut metadata = existing.map_or_else(
@@ -236,124 +458,19 @@ fn held(existing: Option<&Lease>, claim: &Claim, now: Timestamp) -> Lease {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn own(generation: i64) -> Claim {
-        Claim {
-            name: "cluster-first".to_owned(),
-            holder: "me".to_owned(),
-            generation,
-            owner: None,
+/// The time of a renewal, which is never that of the one before. The API keeps microseconds.
+fn other_than(before: Option<&MicroTime>, now: Timestamp) -> Timestamp {
+    match before {
+        Some(before) if before.0.as_microsecond() == now.as_microsecond() => {
+            // At the end of time there is room in the other direction.
+            let step = jiff::SignedDuration::from_micros(1);
+            now.checked_add(step)
+                .or_else(|_| now.checked_sub(step))
+                .unwrap_or(now)
         }
-    }
-
-    fn lease(holder: &str, generation: i64, renewed: i64) -> Lease {
-        let other = Claim {
-            holder: holder.to_owned(),
-            ..own(generation)
-        };
-        held(None, &other, Timestamp::from_second(renewed).unwrap())
-    }
-
-    #[test]
-    fn a_claim_is_judged_by_holder_age_and_generation() {
-        let now = Timestamp::from_second(1000).unwrap();
-        for (name, lease, is_dead, expected) in [
-            ("no lease", None, false, Verdict::Take),
-            ("own", Some(lease("me", 2, 999)), false, Verdict::Renew),
-            (
-                "own, expired",
-                Some(lease("me", 2, 1)),
-                false,
-                Verdict::Renew,
-            ),
-            ("held", Some(lease("other", 2, 990)), false, Verdict::Held),
-            (
-                "expired",
-                Some(lease("other", 2, 969)),
-                false,
-                Verdict::Take,
-            ),
-            (
-                "at its end",
-                Some(lease("other", 2, 970)),
-                false,
-                Verdict::Held,
-            ),
-            ("dead", Some(lease("other", 2, 990)), true, Verdict::Take),
-            ("given up", Some(lease("", 2, 990)), false, Verdict::Take),
-            (
-                "older, given up",
-                Some(lease("", 1, 990)),
-                false,
-                Verdict::Take,
-            ),
-            (
-                "newer",
-                Some(lease("other", 3, 1)),
-                true,
-                Verdict::Fenced(3),
-            ),
-            (
-                "newer, given up",
-                Some(lease("", 3, 1)),
-                false,
-                Verdict::Fenced(3),
-            ),
-        ] {
-            let verdict = judge(lease.as_ref(), &own(2), now, |_| is_dead);
-            assert_eq!(verdict, expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn the_generations_of_another_owner_fence_nobody() {
-        let of = |uid: &str, generation| Claim {
-            owner: Some(OwnerReference {
-                uid: uid.to_owned(),
-                ..OwnerReference::default()
-            }),
-            ..own(generation)
-        };
-        let lease = held(None, &of("old", 7), Timestamp::from_second(990).unwrap());
-        for (now, uid, expected) in [
-            (1000, "old", Verdict::Fenced(7)),
-            // Whoever holds it may still work.
-            (1000, "new", Verdict::Held),
-            (1021, "new", Verdict::Take),
-        ] {
-            let now = Timestamp::from_second(now).unwrap();
-            let claim = Claim {
-                holder: "another".to_owned(),
-                ..of(uid, 2)
-            };
-            let verdict = judge(Some(&lease), &claim, now, |_| false);
-            assert_eq!(verdict, expected, "{uid} at {now}");
-            if verdict == Verdict::Take {
-                let taken = held(Some(&lease), &claim, now);
-                let older = Claim {
-                    generation: 1,
-                    ..claim
-                };
-                assert_eq!(
-                    judge(Some(&taken), &older, now, |_| true),
-                    Verdict::Fenced(2)
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_new_holder_counts_as_a_transition_and_a_renewal_does_not() {
-        let first = lease("other", 1, 10);
-        let taken = held(Some(&first), &own(2), Timestamp::from_second(20).unwrap());
-        let renewed = held(Some(&taken), &own(2), Timestamp::from_second(30).unwrap());
-        let spec = |lease: &Lease| lease.spec.clone().unwrap();
-        assert_eq!(spec(&taken).lease_transitions, Some(2));
-        assert_eq!(spec(&renewed).lease_transitions, Some(2));
-        assert_eq!(spec(&renewed).acquire_time, spec(&taken).acquire_time);
-        assert_eq!(generation(&renewed), 2);
+        _ => now,
     }
 }
+
+#[cfg(test)]
+mod tests;

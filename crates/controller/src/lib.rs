@@ -2,12 +2,14 @@
 //!
 //! A reconciler decides; this crate does what all of them do in the same way: keep [`conditions`] after kstatus, publish
 //! [`event`]s once an edge, [`apply`] objects and status without writing what is there already, wait with a per-object
-//! [`backoff`], share one watch a kind ([`stream`]), hold a [`lease`] on what only one process may touch, and stop in order
-//! ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no domain.
+//! [`backoff`], share one watch a kind ([`stream`]), name things for good by what they are ([`digest`](mod@digest)), hold a
+//! [`lease`] on what only one process may touch, and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a
+//! client. It knows no domain.
 
 pub mod apply;
 pub mod backoff;
 pub mod conditions;
+pub mod digest;
 pub mod event;
 pub mod kubeconfig;
 pub mod lease;
@@ -17,6 +19,7 @@ pub mod stream;
 
 pub use backoff::BackOff;
 pub use conditions::{Conditions, Standing, Status, Summary};
+pub use digest::digest;
 pub use event::{Events, Occurrence, Severity};
 pub use outcome::{Outcome, Until};
 pub use shutdown::Shutdown;

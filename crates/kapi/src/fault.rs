@@ -55,6 +55,8 @@ pub enum Fault {
         /// `Retry-After`.
         seconds: u32,
     },
+    /// 422: it takes what was written in no form.
+    Invalid,
     /// 500.
     Internal,
     /// A watch breaks off after this time; the answer to another request comes whole.
@@ -71,6 +73,7 @@ impl Fault {
             Self::Conflict => "conflict",
             Self::Gone => "gone",
             Self::TooMany { .. } => "too many",
+            Self::Invalid => "invalid",
             Self::Internal => "internal",
             Self::DroppedWatch(_) => "dropped watch",
             Self::LostAnswer => "lost answer",
@@ -218,6 +221,7 @@ fn refusal(fault: Fault, watch: bool) -> Option<Response> {
         Fault::Conflict => (StatusCode::CONFLICT, "Conflict"),
         Fault::Gone => (StatusCode::GONE, "Expired"),
         Fault::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+        Fault::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
         Fault::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         Fault::Latency(_) | Fault::DroppedWatch(_) | Fault::LostAnswer => return None,
     };

@@ -5,14 +5,12 @@
 //! Pipes and file descriptors were rejected: Ansible reads its files again in each of its workers, and outlives the runner.
 
 use std::{
-    collections::hash_map::DefaultHasher,
-    fs,
-    hash::{Hash, Hasher},
-    io,
+    fs, io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
+use controller::digest;
 use nix::{
     sys::{
         stat::{Mode, umask},
@@ -199,9 +197,7 @@ pub(crate) struct Place {
 impl Place {
     /// The same for the same run directory, so that a later runner finds what a killed one left.
     pub(crate) fn of(run: &Path) -> Self {
-        let mut hasher = DefaultHasher::new();
-        run.hash(&mut hasher);
-        let name = format!("{PREFIX}{:016x}", hasher.finish());
+        let name = format!("{PREFIX}{}", digest(&[&run.to_string_lossy()], 16));
         let memory = memory();
         Self {
             in_memory: memory.is_some(),
@@ -286,6 +282,7 @@ fn is_at_work(run: &Path) -> bool {
             boot: recorded.boot,
             pid: recorded.pid,
             started: recorded.start,
+            namespaces: None,
         })
     };
     let works = fs::read_dir(run.join("work")).into_iter().flatten();

@@ -1,9 +1,11 @@
 //! Processes of this machine: who they are and whether they still live.
 //!
 //! A process id alone says nothing after a restart, because ids are used again. Together with the start time that the
-//! kernel keeps, it names one process for as long as the machine is up.
+//! kernel keeps, it names one process for as long as the machine is up. Both are told from other numbers in another PID or time
+//! namespace, as of a container that shares the machine's name or its data directory: a process of another one is not known to
+//! be gone. When a namespace is gone its number may be used again, but then its processes are gone as well.
 
-use std::{fs, path::Path, str::FromStr};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,9 @@ pub struct Identity {
     pub pid: i32,
     /// When it started, in clock ticks after boot.
     pub started: u64,
+    /// The namespaces that the numbers mean something in. None: an earlier release did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<String>,
 }
 
 impl Identity {
@@ -31,12 +36,16 @@ impl Identity {
             boot: boot()?,
             pid,
             started: started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?,
+            namespaces: namespaces(),
         })
     }
 
     /// Whether it still lives. A zombie does not.
     pub fn is_alive(&self) -> bool {
-        Self::of(self.pid).as_ref() == Some(self)
+        Self::of(self.pid).is_some_and(|now| {
+            let same = self.namespaces.is_none() || self.namespaces == now.namespaces;
+            (&now.boot, now.pid, now.started) == (&self.boot, self.pid, self.started) && same
+        })
     }
 
     /// Reads it from a file that [`Identity::save`] wrote.
@@ -52,7 +61,11 @@ impl Identity {
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}/{}", self.boot, self.pid, self.started)
+        write!(f, "{}/{}/{}", self.boot, self.pid, self.started)?;
+        match &self.namespaces {
+            Some(namespaces) => write!(f, "/{namespaces}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -66,15 +79,38 @@ impl FromStr for Identity {
             boot: next()?.to_owned(),
             pid: next()?.parse().map_err(drop)?,
             started: next()?.parse().map_err(drop)?,
+            namespaces: next().ok().map(str::to_owned),
         })
     }
 }
 
-/// Whether the holder of a lease is a process of this machine that is gone. Another machine's holder is never known to be.
+/// Whether the holder of a lease is a process of this machine that is gone. A holder of another machine, or of another
+/// container, is never known to be.
 pub fn is_gone(holder: &str) -> bool {
-    holder
-        .parse::<Identity>()
-        .is_ok_and(|identity| boot().as_deref() == Some(&identity.boot) && !identity.is_alive())
+    holder.parse::<Identity>().is_ok_and(|identity| {
+        let here = boot().as_deref() == Some(&identity.boot)
+            && identity.namespaces.is_some()
+            && identity.namespaces == namespaces();
+        here && !identity.is_alive()
+    })
+}
+
+/// The PID and the time namespace of this process, if /proc is that of the first.
+fn namespaces() -> Option<String> {
+    let own = fs::read_link("/proc/self").ok()?;
+    if own.to_str()?.parse() != Ok(std::process::id()) {
+        return None;
+    }
+    let number = |name: &str| {
+        Some(
+            fs::metadata(Path::new("/proc/self/ns").join(name))
+                .ok()?
+                .ino(),
+        )
+    };
+    let pid = number("pid")?;
+    // An older kernel has one time for all.
+    Some(format!("{pid}-{}", number("time").unwrap_or_default()))
 }
 
 fn boot() -> Option<String> {
@@ -114,9 +150,42 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_another_machine() {
-        assert!(!is_gone("other-machine/1/1"));
-        assert!(!is_gone("pod-1"));
+    fn nothing_is_known_of_another_machine_or_container() {
+        let own = Identity::own().unwrap();
+        let gone = Identity {
+            started: own.started + 1,
+            ..own
+        };
+        assert!(is_gone(&gone.to_string()));
+        for elsewhere in [
+            Identity {
+                boot: "another".to_owned(),
+                ..gone.clone()
+            },
+            Identity {
+                namespaces: Some("1-2".to_owned()),
+                ..gone.clone()
+            },
+            // Of an earlier release: it expires.
+            Identity {
+                namespaces: None,
+                ..gone
+            },
+        ] {
+            assert!(!is_gone(&elsewhere.to_string()), "{elsewhere}");
+        }
+        assert!(!is_gone("pod/first-create-1/uid"));
+    }
+
+    #[test]
+    fn a_process_that_an_earlier_release_recorded_is_found_again() {
+        let own = Identity::own().unwrap();
+        let recorded = format!(
+            r#"{{"boot": "{}", "pid": {}, "started": {}}}"#,
+            own.boot, own.pid, own.started
+        );
+        let recorded: Identity = serde_json::from_str(&recorded).unwrap();
+        assert!(recorded.is_alive());
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //!
 //! The journal on this machine is the authority; the Run's status is its copy, written when the API answers. The work goes
 //! on while the API is away. Three things keep two runners from one cluster: the journal's lock (one runner a run, on this
-//! machine), the cluster's Lease (one run a cluster, on all machines), and its generation (none that was planned earlier).
+//! machine), the cluster's Lease (one run a cluster, on all machines), and its generation (none that was planned earlier). A
+//! runner that cannot prove that it holds the Lease ends, and what it started with it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use ansible::playbook::Leave;
 use api::{Run, run::RunnerIdentity};
 use controller::kubeconfig;
 use kube::{Api, Client, ResourceExt};
@@ -166,13 +168,13 @@ pub async fn main(options: Options) -> Result<Exit, Error> {
         );
     }
     let client = client(&options).await?;
+    let beside = hold::Beside::of(options.kubeconfig.as_ref(), &layout);
     let run = fetch(&client, &options, &directory).await?;
-    let mut journal = former::set_aside(journal, &directory, &run)?;
+    let journal = former::set_aside(journal, &directory, &run)?;
     former::keep(&directory, &run);
-    reconcile_history(&mut journal, &run)?;
     let plan = CheckedPlan::new(run.spec.plan.clone()).map_err(Error::Plan)?;
     let inputs = Inputs::from_map(&run.spec.plan.inputs).map_err(Error::Inputs)?;
-    let job = Arc::new(Job {
+    let job = Job {
         client,
         layout,
         directory,
@@ -180,9 +182,10 @@ pub async fn main(options: Options) -> Result<Exit, Error> {
         inputs,
         plan,
         identity,
-        sources: options.sources,
-    });
-    execute(job, journal).await
+        sources: options.sources.clone(),
+        beside,
+    };
+    execute(job, &options, journal).await
 }
 
 /// What every part of a runner knows.
@@ -195,6 +198,8 @@ pub(crate) struct Job {
     pub(crate) plan: CheckedPlan,
     pub(crate) identity: RunnerIdentity,
     pub(crate) sources: ansible::source::Policy,
+    /// The API, if it runs beside the runner and may end before it.
+    pub(crate) beside: Option<hold::Beside>,
 }
 
 impl Job {
@@ -206,19 +211,38 @@ impl Job {
         &self.run.spec.cluster_ref.name
     }
 
+    /// The file that says until when playbooks may work.
+    pub(crate) fn leave(&self) -> PathBuf {
+        self.directory.join("leave")
+    }
+
     /// What is kept of the cluster from run to run.
     pub(crate) fn cluster_directory(&self) -> PathBuf {
         self.layout.cluster(&self.namespace(), self.cluster())
     }
 }
 
-async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error> {
+async fn execute(mut job: Job, options: &Options, mut journal: FileJournal) -> Result<Exit, Error> {
     let begun = !journal.load().map_err(Error::Journal)?.is_empty();
-    let hold = match hold::Hold::take(&job, begun).await {
+    let leave = Leave::open(job.leave()).map_err(|source| Error::File {
+        path: job.leave(),
+        source,
+    })?;
+    let mut hold = match hold::take(&job, leave, begun).await {
         Err(controller::lease::Error::Fenced { .. }) => return Ok(Exit::Fenced),
         taken => taken.map_err(Error::Lease)?,
     };
-    let (mirror, observer) = mirror::Mirror::start(Arc::clone(&job), &mut journal)?;
+    // Whoever held the Lease until now may have got further than was known before.
+    let run = fetch(&job.client, options, &job.directory).await?;
+    if run.uid() != job.run.uid() {
+        return Err(Error::NoRun(options.run.clone()));
+    }
+    former::keep(&job.directory, &run);
+    job.run = run;
+    reconcile_history(&mut journal, &job.run)?;
+    let job = Arc::new(job);
+    let proof = hold.proof();
+    let (mirror, observer) = mirror::Mirror::start(Arc::clone(&job), &mut journal, proof.clone())?;
     let steering = disk::follow(&job, controls::follow(&job));
     let workspace = workspace::Workspace::prepare(Arc::clone(&job))?;
     let ended = controller::Shutdown::default();
@@ -226,18 +250,23 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
         .then(|| tokio::spawn(pod::echo(job.directory.join("logs"), ended.clone())));
     let mut runner = workflow::runner::Runner {
         journal,
-        executor: executor::KubesprayExecutor::new(Arc::clone(&job), workspace),
+        executor: executor::KubesprayExecutor::new(Arc::clone(&job), workspace, proof),
         clock: SystemClock,
         observer,
         stop_grace: STOP_GRACE,
     };
     let outcome = tokio::select! {
         outcome = workflow::runner::run(&job.plan, &mut runner, steering) => outcome.map_err(Error::Run)?,
-        lost = hold.lost() => return Err(Error::Lease(lost)),
+        lost = hold.lost() => {
+            drop(runner);
+            plays::end_now(&job).await;
+            return Err(Error::Lease(lost));
+        }
         () = pod::told_to_end(&job.identity) => {
             // Ansible is stopped with the runner it belonged to; the journal says which step is to be repeated.
             drop(runner);
-            hold.release(&job).await;
+            plays::end_now(&job).await;
+            hold.release().await;
             ended.trigger();
             if let Some(echo) = echo {
                 let _ = echo.await;
@@ -256,7 +285,7 @@ async fn execute(job: Arc<Job>, mut journal: FileJournal) -> Result<Exit, Error>
     let records = journal.load().map_err(Error::Journal)?;
     let state = State::replay(&job.plan, &records).map_err(Error::Illegal)?;
     mirror.finish(state).await;
-    hold.release(&job).await;
+    hold.release().await;
     ended.trigger();
     if let Some(echo) = echo {
         // It ends by itself; that it panicked costs the last lines of a log.

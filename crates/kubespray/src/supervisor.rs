@@ -159,6 +159,7 @@ impl Supervisor {
             boot: String::new(),
             pid: 0,
             started: 0,
+            namespaces: None,
         });
         tracing::info!(run, pid, "started a runner");
         self.watch(key, identity, Some(child));

@@ -11,7 +11,7 @@ use kubespray::{
 
 use crate::{
     cli::{Allowed, Controller, Global, Runners},
-    leader::Leadership,
+    leader,
     serve::{self, Standing},
     up,
 };
@@ -48,12 +48,10 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
             || (own_namespace(global), lease.clone()),
             |(namespace, name)| (namespace.to_owned(), name.to_owned()),
         );
-        let candidate = Leadership::new(client.clone(), namespace, name);
         tokio::select! {
-            () = candidate.acquire() => {}
+            hold = leader::lead(client.clone(), namespace, name) => leadership = Some(hold),
             () = shutdown.wait() => return Ok(()),
         }
-        leadership = Some(candidate);
     }
     standing.lead();
     let data = global.private_data_directory()?;
@@ -68,14 +66,14 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         scope,
         shutdown.clone(),
     ));
-    let Some(leadership) = leadership else {
+    let Some(mut leadership) = leadership else {
         operating.await;
         return Ok(());
     };
     tokio::select! {
         () = operating => {}
         // Without a word to the controllers: what they are about to write is no longer theirs to write.
-        () = leadership.lost() => anyhow::bail!("the lease is another's"),
+        lost = leadership.lost() => return Err(anyhow::Error::new(lost).context("failed to lead")),
     }
     leadership.release().await;
     Ok(())

@@ -2,104 +2,50 @@
 
 use std::time::Duration;
 
-use controller::lease::{self, Claim, RENEWAL};
+use controller::lease::{Candidate, Claim, Error, Hold};
 use kube::Client;
-use tokio::time::Instant;
 
 /// How often a replica that waits looks whether the Lease is free.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// A holder that could not renew for so long stops: five seconds later the Lease may be another's.
-const UNRENEWED: Duration = Duration::from_secs(25);
-
-/// A candidate for the Lease, and its holder.
-pub(crate) struct Leadership {
-    client: Client,
-    namespace: String,
-    claim: Claim,
+/// Waits until the Lease is ours.
+pub(crate) async fn lead(client: Client, namespace: String, name: String) -> Hold {
+    let claim = claim(name);
+    let (lease, holder) = (claim.name.clone(), claim.holder.clone());
+    // Nothing is known of the process of another pod.
+    let mut candidate = Candidate::new(client, namespace, claim, |_| false);
+    let mut told = false;
+    loop {
+        match candidate.take(|_| {}).await {
+            Ok(hold) => {
+                tracing::info!(lease, holder, "leading");
+                return hold;
+            }
+            Err(error @ Error::Api { .. }) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no lease yet");
+            }
+            Err(error) if !told => {
+                tracing::info!(error = &error as &dyn std::error::Error, "standing by");
+                told = true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(controller::backoff::jittered(LOOK)).await;
+    }
 }
 
-impl Leadership {
-    /// A candidate. Its name is this process's, never used again.
-    pub(crate) fn new(client: Client, namespace: String, name: String) -> Self {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let started = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        let holder = format!("{}_{:x}", host.trim(), started.as_nanos());
-        let claim = Claim {
-            name,
-            holder,
-            generation: 0,
-            owner: None,
-        };
-        Self {
-            client,
-            namespace,
-            claim,
-        }
-    }
-
-    /// Waits until the Lease is ours.
-    pub(crate) async fn acquire(&self) {
-        let mut told = false;
-        loop {
-            match self.renew().await {
-                Ok(()) => break,
-                Err(error @ lease::Error::Api { .. }) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "no lease yet");
-                }
-                Err(error) if !told => {
-                    tracing::info!(error = &error as &dyn std::error::Error, "standing by");
-                    told = true;
-                }
-                Err(_) => {}
-            }
-            tokio::time::sleep(controller::backoff::jittered(LOOK)).await;
-        }
-        tracing::info!(
-            lease = self.claim.name,
-            holder = self.claim.holder,
-            "leading"
-        );
-    }
-
-    /// Renews for as long as it is polled; returns when the Lease is lost, or may be.
-    pub(crate) async fn lost(&self) {
-        let mut renewed = Instant::now();
-        while renewed.elapsed() < UNRENEWED {
-            tokio::time::sleep(if renewed.elapsed() < RENEWAL {
-                RENEWAL
-            } else {
-                LOOK
-            })
-            .await;
-            let asked = Instant::now();
-            match tokio::time::timeout_at(renewed + UNRENEWED, self.renew()).await {
-                Ok(Ok(())) => renewed = asked,
-                Ok(Err(error @ lease::Error::Api { .. })) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the lease was not renewed, trying again"
-                    );
-                }
-                Ok(Err(_)) | Err(_) => break,
-            }
-        }
-    }
-
-    /// Gives the Lease up, so that the next replica need not wait until it expires.
-    pub(crate) async fn release(&self) {
-        if let Err(error) = lease::release(&self.client, &self.namespace, &self.claim).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the lease was not given up, it expires"
-            );
-        }
-    }
-
-    async fn renew(&self) -> Result<(), lease::Error> {
-        // Nothing is known of the process of another pod.
-        lease::claim(&self.client, &self.namespace, &self.claim, |_| false).await
+/// A claim in the name of this process, which is never used again.
+fn claim(name: String) -> Claim {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let started = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    // Two of one host may start at the same time by a clock that was set back, or have the same host name.
+    let chance: u64 = rand::random();
+    Claim {
+        name,
+        holder: format!("{}_{:x}_{chance:x}", host.trim(), started.as_nanos()),
+        generation: 0,
+        owner: None,
     }
 }

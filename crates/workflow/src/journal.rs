@@ -95,8 +95,9 @@ pub fn merge(local: &[Record], remote: &[Record]) -> Result<Vec<Record>, MergeEr
     let differs = |record: &&Record| {
         let known = known.get(&record.sequence);
         // A checkpoint stands for its record without telling of it.
-        known
-            .is_some_and(|known| !is_checkpoint(known) && !is_checkpoint(record) && known != record)
+        known.is_some_and(|known| {
+            !is_checkpoint(known) && !is_checkpoint(record) && !is_same(known, record)
+        })
     };
     if let Some(record) = remote.iter().find(differs) {
         return Err(MergeError::Diverged(record.sequence));
@@ -116,6 +117,22 @@ pub fn merge(local: &[Record], remote: &[Record]) -> Result<Vec<Record>, MergeEr
 
 fn is_checkpoint(record: &Record) -> bool {
     record.event == RecordEvent::Checkpoint
+}
+
+/// Whether two records are one. A copy may say less, where the API took no more.
+fn is_same(one: &Record, other: &Record) -> bool {
+    let what = |record: &Record| {
+        let Record {
+            sequence,
+            time,
+            event,
+            step,
+            attempt,
+            ..
+        } = record.clone();
+        (sequence, time, event, step, attempt)
+    };
+    what(one) == what(other)
 }
 
 /// A journal in memory: of what is kept elsewhere, for tests and dry runs. Its clones share the records, as runners of one machine share a file.

@@ -16,6 +16,7 @@
 //! supersede then need one place to stop at and not several, and the engines' work is bound by the hosts, which the
 //! branches of a cluster's plan nearly always share.
 
+mod bounds;
 pub mod clock;
 pub mod control;
 pub mod executor;

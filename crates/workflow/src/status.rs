@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::{
+    bounds,
     executor::StepProgress,
     plan::CheckedPlan,
     state::{State, StepState},
@@ -29,7 +30,8 @@ pub struct Live {
     pub now: Timestamp,
 }
 
-/// The status of a run. Its history is that of the state, or as [`State::compacted`] leaves it where that is long.
+/// The status of a run, cut to what the API takes. Its history is that of the state, or as [`State::compacted`] leaves it where
+/// that is long.
 pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
     let compacted = state.compacted(plan).ok().flatten();
     let records = compacted.as_ref().unwrap_or(state).records();
@@ -38,7 +40,7 @@ pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
         .and_then(|at| plan.steps().get(at).zip(state.steps().get(at)));
     let over = state.is_over() || state.phase() == RunPhase::Failed;
     let message = message(plan, state, current);
-    RunStatus {
+    let mut status = RunStatus {
         phase: state.phase(),
         progress: Some(percent(plan, state, live)),
         step: current.map(|(step, _)| step.id.clone()),
@@ -54,7 +56,9 @@ pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
             .and_then(|(_, now)| now.failure.clone()),
         conditions: conditions(state, &message),
         message: Some(message),
-    }
+    };
+    bounds::status(&mut status);
+    status
 }
 
 fn steps(plan: &CheckedPlan, state: &State, live: &Live) -> Vec<StepStatus> {

@@ -13,7 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -172,6 +172,26 @@ pub(super) async fn kill(
     Ok(())
 }
 
+/// Kills the process group of a run and what it leaves, and waits for both.
+pub(super) fn end_now(run: &PlaybookRun) -> Result<(), Error> {
+    let Some(recorded) = recorded(run)? else {
+        return Ok(());
+    };
+    let deadline = Instant::now() + GRACE;
+    while is_alive(&recorded) && Instant::now() < deadline {
+        match killpg(Pid::from_raw(recorded.pid), Signal::SIGKILL) {
+            Ok(()) | Err(nix::Error::ESRCH) => std::thread::sleep(Duration::from_millis(10)),
+            Err(source) => {
+                return Err(Error::Signal {
+                    pid: recorded.pid,
+                    source,
+                });
+            }
+        }
+    }
+    remains::end(run)
+}
+
 pub(super) fn outcome(run: &PlaybookRun, end: End) -> Result<Outcome, Error> {
     let events = event::read(&run.events, &run.id).map_err(Error::Events)?;
     Ok(Outcome {
@@ -277,6 +297,9 @@ fn environment(command: &mut Command, run: &PlaybookRun) {
         .env("WINDLASS_DOORBELL", doorbell(run))
         .envs(run.mask.iter().map(|mask| ("WINDLASS_MASK", mask)))
         .envs(&run.environment);
+    if let Some(leave) = &run.leave {
+        command.env("WINDLASS_LEAVE", leave);
+    }
     // Ansible starts its own helpers by name.
     if let Some(bin) = run.ansible_playbook.parent() {
         let mut path = bin.as_os_str().to_owned();

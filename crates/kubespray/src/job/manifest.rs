@@ -1,11 +1,9 @@
 //! The objects of a run's Job: pure.
 
-use std::{
-    collections::{BTreeMap, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
-};
+use std::collections::BTreeMap;
 
 use api::{Cluster, Run, cluster::SecretRef};
+use controller::digest;
 use k8s_openapi::api::{batch::v1::Job, core::v1::PersistentVolumeClaim};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
@@ -16,7 +14,7 @@ use crate::runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, 
 /// The label that holds the run's name.
 pub const RUN_LABEL: &str = "windlass.dev/run";
 
-/// The annotation of a Job that tells which template its pods are made after: a hash of it as it was written, for Kubernetes
+/// The annotation of a Job that tells which template its pods are made after: a digest of it as it was written, for Kubernetes
 /// adds its defaults.
 pub(super) const TEMPLATE: &str = "windlass.dev/template";
 
@@ -63,16 +61,9 @@ pub(super) fn bounded(name: &str) -> String {
     if name.len() <= LONGEST {
         return name.to_owned();
     }
-    let hash = format!("{:08x}", hash(name) & 0xffff_ffff);
-    let head: String = name.chars().take(LONGEST - 1 - hash.len()).collect();
-    format!("{}-{hash}", head.trim_end_matches(['-', '.']))
-}
-
-/// `DefaultHasher::new` has fixed keys: the same text has the same hash in every process of one release.
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+    let digest = digest(&[name], 16);
+    let head: String = name.chars().take(LONGEST - 1 - digest.len()).collect();
+    format!("{}-{digest}", head.trim_end_matches(['-', '.']))
 }
 
 fn claim_name(cluster: &str) -> String {
@@ -113,7 +104,7 @@ pub fn job(
         },
         "spec": pod(run, cluster, template),
     });
-    let digest = format!("{:016x}", hash(&template.to_string()));
+    let digest = digest(&[&template.to_string()], 16);
     serde_json::from_value(json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -321,6 +312,9 @@ mod tests {
         ];
         assert!(long.iter().all(|name| name.len() <= 63));
         assert_ne!(long[0], long[1]);
+        // A Job that an earlier release made is found again.
+        let head = "a".repeat(46);
+        assert_eq!(long[0], format!("{head}-8edec72f4bf3a184"));
     }
 
     #[test]

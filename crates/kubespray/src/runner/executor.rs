@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ansible::{sandbox::Sandbox, source::Hold};
 use api::run::{Action, FailureClass, Results, Step};
+use controller::lease::Proof;
 use tokio::sync::Mutex;
 use workflow::{Executor, Signal, StepContext, StepOutcome};
 
@@ -21,15 +22,25 @@ pub(crate) struct KubesprayExecutor {
     pub(crate) sandbox: Mutex<Option<Sandbox>>,
     /// Keeps the playbooks in the cache while they are run.
     pub(crate) playbooks: Mutex<Option<Hold>>,
+    /// That the cluster's Lease is held.
+    pub(crate) proof: Proof,
 }
 
 impl KubesprayExecutor {
-    pub(crate) fn new(job: Arc<Job>, workspace: Workspace) -> Self {
+    pub(crate) fn new(job: Arc<Job>, workspace: Workspace, proof: Proof) -> Self {
         Self {
             job,
             workspace,
             sandbox: Mutex::default(),
             playbooks: Mutex::default(),
+            proof,
+        }
+    }
+
+    /// Returns if the cluster's Lease is held. If it is not, the runner is about to end, and nothing is to be done until then.
+    pub(crate) async fn proven(&self) {
+        if !self.proof.holds() {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -65,6 +76,7 @@ impl KubesprayExecutor {
 
 impl Executor for KubesprayExecutor {
     async fn execute(&self, steps: Vec<Step>, context: StepContext) {
+        self.proven().await;
         if steps
             .iter()
             .all(|step| matches!(step.action, Action::AnsiblePlay(_)))
@@ -76,6 +88,7 @@ impl Executor for KubesprayExecutor {
             if context.reporter.started(&step.id).await.is_err() {
                 return;
             }
+            self.proven().await;
             let outcome = self.single(step, &context).await;
             let done = matches!(outcome, StepOutcome::Succeeded { .. });
             if context.reporter.finished(&step.id, outcome).await.is_err() || !done {

@@ -1,23 +1,25 @@
 //! The copy of the journal in the Run's status, and the Events of its edges.
 //!
 //! Written on every edge, and at most every two seconds for progress; tried again for as long as the API is away, while
-//! the work goes on. An Event is published before the record that it tells of is mirrored: what the status holds has been
+//! the work goes on. A status that the API refuses is written shorter, and says so: how the run stands must be seen, and the
+//! runner must come to its end. An Event is published before the record that it tells of is mirrored: what the status holds has been
 //! told, so a new runner knows where to go on, and an Event that is told twice has the same name and appears once.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use api::{
     Cluster, Run,
-    run::{Record, RecordEvent, RunStatus},
+    run::{Failure, Record, RecordEvent, RunStatus},
+    text::cut,
 };
-use controller::{Events, Occurrence, Severity};
+use controller::{Events, Occurrence, Severity, lease::Proof};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use workflow::{
     FileJournal, JournalStore, Observer, State, StepProgress,
@@ -29,8 +31,16 @@ use crate::cluster::{compile, report::left_out};
 
 /// Progress is written at most that often.
 const THROTTLE: Duration = Duration::from_secs(2);
+/// The wait after the first try that fails.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait between two tries to reach the API.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How often the last status is tried where the API refuses even the least of it: rights may come back within half a minute.
+const LAST_TRIES: u32 = 9;
+
+/// How much of each text, and of each list of hosts, a short status keeps.
+const WORDS: usize = 120;
+const HOSTS: usize = 16;
 
 #[derive(Clone)]
 struct Snapshot {
@@ -52,7 +62,11 @@ pub(crate) struct Tell {
 
 impl Mirror {
     /// Starts to mirror from where the journal stands.
-    pub(crate) fn start(job: Arc<Job>, journal: &mut FileJournal) -> Result<(Self, Tell), Error> {
+    pub(crate) fn start(
+        job: Arc<Job>,
+        journal: &mut FileJournal,
+        proof: Proof,
+    ) -> Result<(Self, Tell), Error> {
         let records = journal.load().map_err(Error::Journal)?;
         let state = State::replay(&job.plan, &records).map_err(Error::Illegal)?;
         let snapshot = Snapshot {
@@ -62,14 +76,14 @@ impl Mirror {
         };
         let (sender, receiver) = watch::channel(snapshot);
         let sender = Arc::new(sender);
-        let task = tokio::spawn(follow(job, receiver));
+        let task = tokio::spawn(follow(job, proof, receiver));
         let tell = Tell {
             sender: Arc::clone(&sender),
         };
         Ok((Self { sender, task }, tell))
     }
 
-    /// Writes the last state and waits until the API has it, or has no such Run any more.
+    /// Writes the last state and waits until the API has it, has no such Run any more, or takes it in no form.
     pub(crate) async fn finish(self, state: State) {
         self.sender.send_modify(|snapshot| {
             snapshot.state = Arc::new(state);
@@ -105,10 +119,11 @@ impl Observer for Tell {
     }
 }
 
-async fn follow(job: Arc<Job>, mut receiver: watch::Receiver<Snapshot>) {
+async fn follow(job: Arc<Job>, proof: Proof, mut receiver: watch::Receiver<Snapshot>) {
     let mut mirrored = last_sequence(job.run.status.as_ref());
     let mut written: Option<RunStatus> = None;
     let mut next_progress = Instant::now();
+    let mut tries = Tries::default();
     loop {
         let snapshot = receiver.borrow_and_update().clone();
         let sequence = snapshot.state.next_sequence().saturating_sub(1);
@@ -120,22 +135,39 @@ async fn follow(job: Arc<Job>, mut receiver: watch::Receiver<Snapshot>) {
             }
             continue;
         }
-        let status = derive(
-            &job.plan,
-            &snapshot.state,
-            &Live {
-                steps: snapshot.steps.clone(),
-                runner: Some(job.identity.clone()),
-                now: Timestamp::now(),
-            },
-        );
+        let live = Live {
+            steps: snapshot.steps.clone(),
+            runner: Some(job.identity.clone()),
+            now: Timestamp::now(),
+        };
+        let status = derive(&job.plan, &snapshot.state, &live);
+        // Another runner may write by now.
+        if !proof.holds() {
+            return;
+        }
         if written.as_ref() != Some(&status) {
-            if write(&job, &snapshot, mirrored, &status).await == Fate::Gone {
-                return;
+            let told = tell(&job, &snapshot, mirrored).await;
+            let done = match told {
+                Ok(()) => write(&job, &status, &tries).await,
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(()) => {
+                    mirrored = sequence;
+                    written = Some(status);
+                    next_progress = Instant::now() + THROTTLE;
+                    tries.failed = 0;
+                }
+                Err(kube::Error::Api(answer)) if answer.code == 404 => return,
+                // What comes next is the newest, not what was refused.
+                Err(error) => match tries.after(&error, snapshot.last) {
+                    Some(wait) => {
+                        tokio::time::sleep(controller::backoff::jittered(wait)).await;
+                        continue;
+                    }
+                    None => return,
+                },
             }
-            mirrored = sequence;
-            written = Some(status);
-            next_progress = Instant::now() + THROTTLE;
         }
         if snapshot.last || receiver.changed().await.is_err() {
             return;
@@ -143,64 +175,176 @@ async fn follow(job: Arc<Job>, mut receiver: watch::Receiver<Snapshot>) {
     }
 }
 
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Fate {
-    Written,
-    Gone,
+/// How much of a status is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Amount {
+    /// All of it.
+    #[default]
+    Whole,
+    /// What the history says in words is cut short.
+    Short,
+    /// How the run stands; the rest stays as it was.
+    Least,
 }
 
-async fn write(job: &Job, snapshot: &Snapshot, mirrored: u32, status: &RunStatus) -> Fate {
-    let mut wait = Duration::from_millis(200);
-    loop {
-        match try_write(job, snapshot, mirrored, status).await {
-            Ok(()) => return Fate::Written,
-            Err(kube::Error::Api(answer)) if answer.code == 404 => return Fate::Gone,
-            Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the Run's status was not written, trying again"
-                );
+/// The tries to write a status.
+#[derive(Debug, Default)]
+struct Tries {
+    /// What is refused for what it says is refused again: it is not tried whole a second time.
+    amount: Amount,
+    /// Why the API refused more than that, if it did.
+    refusal: Option<String>,
+    /// How many failed since one succeeded.
+    failed: u32,
+}
+
+impl Tries {
+    /// How long to wait before the next try; none: the API takes it in no form, and the run must come to its end.
+    fn after(&mut self, error: &kube::Error, last: bool) -> Option<Duration> {
+        tracing::warn!(
+            error = error as &dyn std::error::Error,
+            amount = ?self.amount,
+            "the Run's status was not written, trying again"
+        );
+        let wait = FIRST_WAIT * 2_u32.saturating_pow(self.failed.min(16));
+        self.failed = self.failed.saturating_add(1);
+        let refusal = Refusal::of(error);
+        if let Some(Refusal::Content(said)) = &refusal {
+            self.refusal = Some(said.clone());
+            let before = self.amount;
+            self.amount = match before {
+                Amount::Whole => Amount::Short,
+                Amount::Short | Amount::Least => Amount::Least,
+            };
+            if before != Amount::Least {
+                return Some(FIRST_WAIT);
             }
         }
-        tokio::time::sleep(controller::backoff::jittered(wait)).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
+        let is_vain = refusal.is_some() && last && self.failed >= LAST_TRIES;
+        (!is_vain).then_some(wait.min(LONGEST_WAIT))
     }
 }
 
-async fn try_write(
-    job: &Job,
-    snapshot: &Snapshot,
-    mirrored: u32,
-    status: &RunStatus,
-) -> Result<(), kube::Error> {
-    let news: Vec<_> = snapshot
-        .state
-        .records()
-        .iter()
-        .filter(|record| record.sequence > mirrored)
-        .collect();
-    let events = Events::new(job.client.clone(), "runner");
-    let regarding = regarding(job);
-    for record in news {
-        if let Some(occurrence) = occurrence(job, record) {
-            events.publish(&regarding, &occurrence).await?;
+/// What the API has against a write. Anything else passes by itself.
+enum Refusal {
+    /// What it says, or how much.
+    Content(String),
+    /// Who writes it, or when.
+    Rights,
+}
+
+impl Refusal {
+    fn of(error: &kube::Error) -> Option<Self> {
+        let kube::Error::Api(answer) = error else {
+            return None;
+        };
+        match answer.code {
+            400 | 413 | 422 => Some(Self::Content(answer.message.clone())),
+            // What etcd does not take comes as an error of the server.
+            500 if answer.message.contains("too large") => {
+                Some(Self::Content(answer.message.clone()))
+            }
+            401 | 403 | 405 => Some(Self::Rights),
+            _ => None,
         }
     }
+}
+
+/// Publishes the Events of what was recorded since. One that the API refuses keeps nothing from the status.
+async fn tell(job: &Job, snapshot: &Snapshot, mirrored: u32) -> Result<(), kube::Error> {
+    let events = Events::new(job.client.clone(), "runner");
+    let regarding = regarding(job);
+    let records = snapshot.state.records().iter();
+    for record in records.filter(|record| record.sequence > mirrored) {
+        let Some(occurrence) = occurrence(job, record) else {
+            continue;
+        };
+        match events.publish(&regarding, &occurrence).await {
+            Err(error) if Refusal::of(&error).is_some() => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "an Event was not published"
+                );
+            }
+            published => published?,
+        }
+    }
+    Ok(())
+}
+
+async fn write(job: &Job, status: &RunStatus, tries: &Tries) -> Result<(), kube::Error> {
     let name = job.run.name_any();
+    let api = Api::<Run>::namespaced(job.client.clone(), &job.namespace());
+    let status = match tries.amount {
+        Amount::Whole => status.clone(),
+        Amount::Short => short(status.clone()),
+        Amount::Least => {
+            let patch = Patch::Merge(json!({"status": least(status, tries.refusal.as_deref())}));
+            let parameters = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            return api.patch_status(&name, &parameters, &patch).await.map(drop);
+        }
+    };
     let body = json!({
         "apiVersion": Run::api_version(&()),
         "kind": Run::kind(&()),
         "metadata": {"name": name},
         "status": status,
     });
-    Api::<Run>::namespaced(job.client.clone(), &job.namespace())
-        .patch_status(
-            &name,
-            &PatchParams::apply(FIELD_MANAGER).force(),
-            &Patch::Apply(&body),
-        )
-        .await
-        .map(drop)
+    api.patch_status(
+        &name,
+        &PatchParams::apply(FIELD_MANAGER).force(),
+        &Patch::Apply(&body),
+    )
+    .await
+    .map(drop)
+}
+
+/// The status with few words: what happened stays, from which another runner would go on.
+fn short(mut status: RunStatus) -> RunStatus {
+    let cut_failure = |failure: &mut Failure| {
+        cut(&mut failure.message, WORDS);
+        failure.remedy = None;
+        failure.hosts.truncate(HOSTS);
+    };
+    for record in &mut status.history {
+        record
+            .detail
+            .iter_mut()
+            .for_each(|detail| cut(detail, WORDS));
+        record.failure.iter_mut().for_each(cut_failure);
+        for excluded in &mut record.excluded {
+            cut(&mut excluded.reason, WORDS);
+        }
+    }
+    for step in &mut status.steps {
+        step.failure.iter_mut().for_each(cut_failure);
+        step.task = None;
+    }
+    for excluded in &mut status.excluded {
+        cut(&mut excluded.reason, WORDS);
+    }
+    status
+}
+
+/// How the run stands, and why no more is told.
+fn least(status: &RunStatus, refusal: Option<&str>) -> Value {
+    let mut why = refusal.unwrap_or("it gave no reason").to_owned();
+    cut(&mut why, 512);
+    let mut message = status.message.clone().unwrap_or_default();
+    cut(&mut message, 512);
+    let message =
+        format!("{message}; the API refused the whole status, the runner's log has it: {why}");
+    let mut conditions = status.conditions.clone();
+    for condition in &mut conditions {
+        condition.message.clone_from(&message);
+    }
+    json!({
+        "phase": status.phase, "progress": status.progress, "finishedAt": status.finished_at,
+        "message": message, "conditions": conditions,
+    })
 }
 
 fn last_sequence(status: Option<&RunStatus>) -> u32 {
@@ -308,3 +452,6 @@ fn failure_note(record: &Record, step: &str) -> String {
         None => format!("{step} failed"),
     }
 }
+
+#[cfg(test)]
+mod tests;

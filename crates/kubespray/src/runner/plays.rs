@@ -29,6 +29,8 @@ use crate::small_log;
 mod earlier;
 mod progress;
 
+pub(crate) use earlier::end_now;
+
 use progress::{Next, Progress};
 
 /// The step whose play gathers the facts that later plays read from the cache.
@@ -50,6 +52,7 @@ pub(crate) async fn execute(executor: &KubesprayExecutor, steps: Vec<Step>, cont
             return;
         }
     };
+    executor.proven().await;
     match prepared.run.start().await {
         Ok(handle) => {
             let guard = Guard(Some(prepared.run.clone()));
@@ -181,6 +184,7 @@ async fn prepare_process(
         home: job.cluster_directory().join("ansible"),
         events: job.directory.join(EVENTS),
         log: logs.join(format!("{}.ansible.log", first.replace('/', "__"))),
+        leave: Some(job.leave()),
         timeout: None,
         ..PlaybookRun::default()
     };

@@ -6,7 +6,7 @@ use api::{
     Run,
     run::{RunPhase, RunnerIdentity},
 };
-use controller::lease::{self, Claim};
+use controller::lease::{Candidate, Claim, Error};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kubespray::{
@@ -99,11 +99,17 @@ async fn take(
     };
     let deadline = Instant::now() + wish.timeout;
     let mut told = String::new();
+    let mut candidate = Candidate::new(
+        source.client.clone(),
+        source.namespace.clone(),
+        claim,
+        is_gone,
+    );
     loop {
-        match lease::claim(&source.client, &source.namespace, &claim, is_gone).await {
+        match candidate.attempt().await {
             Ok(()) => return Ok(()),
-            Err(lease::Error::Held { .. }) => {}
-            Err(lease::Error::Api {
+            Err(Error::Held { .. }) => {}
+            Err(Error::Api {
                 source: kube::Error::Api(status),
                 ..
             }) if status.code == 409 => continue,

@@ -11,6 +11,7 @@ use std::{
 
 use api::{Cluster, ClusterNode, Run};
 use axum::{Router, extract::Request, middleware::Next};
+use controller::lease::{Candidate, Claim};
 use http::Method;
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -634,18 +635,20 @@ async fn a_dry_run_lists_the_objects_in_order_and_warns() {
     assert_eq!(ssh.private_key_secret_ref, None);
 }
 
+/// Who holds the Lease of a cluster that is worked on.
+const RUNNER: &str = "pod/first-converge-2/1";
+
 /// Takes the Lease of a runner that is at work.
-async fn claimed(here: &Server) -> controller::lease::Claim {
-    let claim = controller::lease::Claim {
+async fn claimed(here: &Server) -> Candidate {
+    let claim = Claim {
         name: kubespray::runner::lease_name("first"),
-        holder: "pod/first-converge-2/1".to_owned(),
+        holder: RUNNER.to_owned(),
         generation: 2,
         owner: None,
     };
-    controller::lease::claim(&here.client(), TEAM, &claim, |_| false)
-        .await
-        .unwrap();
-    claim
+    let mut candidate = Candidate::new(here.client(), TEAM, claim, |_| false);
+    candidate.attempt().await.unwrap();
+    candidate
 }
 
 #[tokio::test]
@@ -661,7 +664,7 @@ async fn a_run_that_does_not_pause_is_named_and_a_later_try_goes_on() {
         running,
     )
     .await;
-    let claim = claimed(&here).await;
+    let mut runner = claimed(&here).await;
     let (source, target) = (here.side(TEAM).await, there.side(TEAM).await);
     let mut wish = wish();
     wish.timeout = Duration::ZERO;
@@ -673,11 +676,9 @@ async fn a_run_that_does_not_pause_is_named_and_a_later_try_goes_on() {
     );
     assert!(picture(&there.client(), TEAM).await.is_empty());
 
-    controller::lease::release(&here.client(), TEAM, &claim)
-        .await
-        .unwrap();
+    runner.release().await.unwrap();
     assert_eq!(run(&here, &there).await.unwrap().outcome, Outcome::Moved);
-    let claimed = controller::lease::claim(&here.client(), TEAM, &claim, |_| false).await;
+    let claimed = runner.attempt().await;
     assert!(
         claimed.is_ok(),
         "the Lease went with its cluster: {claimed:?}"

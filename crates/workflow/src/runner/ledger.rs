@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Observer, RunError};
 use crate::{
-    clock::Clock, control::record, journal::JournalStore, plan::CheckedPlan, state::State,
+    bounds, clock::Clock, control::record, journal::JournalStore, plan::CheckedPlan, state::State,
     status::HOSTS,
 };
 
@@ -35,7 +35,9 @@ impl<J: JournalStore, C: Clock, O: Observer> Ledger<'_, J, C, O> {
         // The API keeps whole seconds; so does the journal, or the two copies of a record would differ.
         let seconds = self.clock.now().as_second();
         record.time = Time(Timestamp::from_second(seconds).unwrap_or_default());
+        // Cut as the API's copy is, or the two would differ.
         bound(&mut record);
+        bounds::record(&mut record);
         self.state
             .permits(self.plan, &record)
             .map_err(RunError::Illegal)?;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use workflow::{StepContext, StepProgress};
 
 use crate::runner::{
+    Job,
     executor::KubesprayExecutor,
     prepare,
     workspace::{disk, failure},
@@ -51,6 +52,33 @@ pub(super) fn record(directory: &Path, run: &PlaybookRun) -> Result<(), Failure>
     fs::write(&path, bytes).map_err(|error| disk(&path, &error))
 }
 
+/// The process that the run started last, if it may still be there.
+fn last(file: &Path) -> Option<PlaybookRun> {
+    let current: Current = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    Some(PlaybookRun {
+        id: current.id,
+        work: current.work,
+        events: current.events,
+        log: current.log,
+        home: current.home,
+        ..PlaybookRun::default()
+    })
+}
+
+/// Kills what the run started last, and waits until it is gone from this machine: for a runner that must end at once.
+pub(crate) async fn end_now(job: &Job) {
+    let Some(run) = last(&job.directory.join(CURRENT)) else {
+        return;
+    };
+    let ended = tokio::task::spawn_blocking(move || run.end_now()).await;
+    if let Ok(Err(error)) = ended {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "a playbook was not killed"
+        );
+    }
+}
+
 /// Ends the process of an earlier runner between two tasks, and waits until nothing is at work on the hosts.
 pub(super) async fn end(
     executor: &KubesprayExecutor,
@@ -58,19 +86,8 @@ pub(super) async fn end(
     context: &StepContext,
 ) -> Result<(), Failure> {
     let file = executor.job.directory.join(CURRENT);
-    let Some(current) = fs::read(&file)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice::<Current>(&bytes).ok())
-    else {
+    let Some(former) = last(&file) else {
         return Ok(());
-    };
-    let former = PlaybookRun {
-        id: current.id,
-        work: current.work,
-        events: current.events,
-        log: current.log,
-        home: current.home,
-        ..PlaybookRun::default()
     };
     let trouble = |error: playbook::Error| {
         failure(
