@@ -102,7 +102,7 @@ pub(super) fn admission(flavour: Flavour) -> Vec<Value> {
     };
     let rule = |expression: &str, message: &str| json!({"expression": expression, "messageExpression": message, "reason": "Forbidden"});
     let class = |field: &str, allowed: &str, flag: &str| {
-        let named = format!("variables.placement.?{field}.orValue('')");
+        let named = format!("variables.spec.?runner.?placement.?{field}.orValue('')");
         rule(
             &format!("{named} == '' || {named} in variables.{allowed}"),
             &format!(
@@ -125,36 +125,37 @@ pub(super) fn admission(flavour: Flavour) -> Vec<Value> {
                 "expression": "oldObject == null || object.spec != oldObject.spec",
             }],
             "variables": [
+                // The schema says nothing of what a pod has, so nothing is to be known of its types.
+                variable("spec", "dyn(object.spec)"),
                 listed("images", "images"),
                 listed("priorityClasses", "priorityClasses"),
                 listed("runtimeClasses", "runtimeClasses"),
                 listed("tolerations", "tolerations"),
                 listed("storageClasses", "storageClasses"),
                 variable("own", "[params.data.operatorImage, params.data.runnerImage]"),
-                variable("runner", "object.spec.?runner"),
-                variable("asked", "[object.spec.?image.orValue(''), variables.runner.?image.orValue('')].filter(image, image != '')"),
-                variable("placement", "variables.runner.?placement"),
-                variable("template", "variables.runner.?volumeClaimTemplate"),
-                variable("claim", "variables.template.?spec.hasValue() ? variables.template.?spec : variables.template"),
+                variable("asked", "[variables.spec.?image.orValue(''), variables.spec.?runner.?image.orValue('')].filter(image, image != '')"),
+                // No optional value: what a variable holds is none any more.
+                variable("template", "variables.spec.?runner.?volumeClaimTemplate.orValue({})"),
+                variable("claim", "has(variables.template.spec) ? variables.template.spec : variables.template"),
             ],
             "validations": [
                 rule(IMAGES, "'spec.image, spec.runner.image: the operator allows these images: ' + (variables.own + variables.images).join(', ') + '; remove it, or have the operator started with --allow-image'"),
                 rule(
-                    "!variables.runner.?hostNetwork.orValue(false) || params.data.hostNetwork == 'true'",
+                    "!variables.spec.?runner.?hostNetwork.orValue(false) || params.data.hostNetwork == 'true'",
                     "'spec.runner.hostNetwork: the operator allows no runner into the network of its node; remove it, or have the operator started with --allow-host-network'",
                 ),
                 class("priorityClassName", "priorityClasses", "priority-class"),
                 class("runtimeClassName", "runtimeClasses", "runtime-class"),
                 rule(
-                    "variables.placement.?tolerations.orValue([]).all(toleration, toleration.?key.orValue('') in variables.tolerations)",
+                    "variables.spec.?runner.?placement.?tolerations.orValue([]).all(toleration, toleration.?key.orValue('') in variables.tolerations)",
                     "'spec.runner.placement.tolerations: the operator allows to tolerate these taints: ' + variables.tolerations.join(', ') + '; remove it, or have the operator started with --allow-toleration'",
                 ),
                 rule(
-                    "!variables.claim.?storageClassName.hasValue() || variables.claim.?storageClassName.value() in variables.storageClasses",
+                    "!has(variables.claim.storageClassName) || variables.claim.storageClassName in variables.storageClasses",
                     "'spec.runner.volumeClaimTemplate.spec.storageClassName: the operator allows the default class, and these: ' + variables.storageClasses.join(', ') + '; remove it, or have the operator started with --allow-storage-class'",
                 ),
                 rule(
-                    "!variables.claim.?volumeName.hasValue() && !variables.claim.?selector.hasValue() && !variables.claim.?dataSource.hasValue() && !variables.claim.?dataSourceRef.hasValue() && !variables.claim.?volumeAttributesClassName.hasValue()",
+                    "!has(variables.claim.volumeName) && !has(variables.claim.selector) && !has(variables.claim.dataSource) && !has(variables.claim.dataSourceRef) && !has(variables.claim.volumeAttributesClassName)",
                     "'spec.runner.volumeClaimTemplate.spec: a runner gets a new volume, never a certain one; remove volumeName, selector, dataSource, dataSourceRef and volumeAttributesClassName'",
                 ),
             ],
