@@ -181,7 +181,7 @@ fn a_real_api_server_takes_the_kinds_and_the_operator_needs_no_more_than_its_rig
 
 #[test]
 fn an_operator_of_one_namespace_needs_rights_there_alone() {
-    let (plane, kubeconfig) = installed(Kubernetes::Newest, "windlass-namespaced.yaml");
+    let (plane, kubeconfig) = installed(Kubernetes::Oldest, "windlass-namespaced.yaml");
     let scope = [
         "--watch-namespace=windlass-system",
         "--runner-egress-ports=443",
