@@ -448,9 +448,11 @@ async fn a_repository_that_leads_out_or_unfolds_is_refused() {
         } else {
             "040000 tree"
         };
-        let lines: String = (0..10)
-            .map(|number| format!("{kind} {object}\tn{number}\n"))
-            .collect();
+        let lines = (0..10)
+            .map(|number| format!("{kind} {object}\tn{number}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+            + "\n";
         let mut made = Command::new("git")
             .arg("-C")
             .arg(&tree)
@@ -567,10 +569,10 @@ async fn no_text_of_a_file_outside_of_a_directory_is_read() {
                 as fn(&Path),
         ),
         ("pipe", |tree| {
-            nix::unistd::mkfifo(&tree.join("extra.yml"), Mode::S_IRUSR).expect("a pipe")
+            nix::unistd::mkfifo(&tree.join("extra.yml"), Mode::S_IRUSR).expect("a pipe");
         }),
         ("socket", |tree| {
-            drop(std::os::unix::net::UnixListener::bind(tree.join("extra.yml")).expect("a socket"))
+            drop(std::os::unix::net::UnixListener::bind(tree.join("extra.yml")).expect("a socket"));
         }),
     ] {
         let place = tempfile::tempdir().expect("a directory");

@@ -1,7 +1,5 @@
 //! Text of others, damaged: it is shown without doing anything to whoever looks at it, or refused.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use api::{
     Cluster, ClusterNode, Duration, HostName, KubernetesVersion, KubesprayVersion, Run, Threshold,
     text,

@@ -220,24 +220,24 @@ fn damage() -> impl Strategy<Value = Damage> {
 impl Damage {
     fn apply(self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
         match self {
-            Self::Remove(from, to) => drop(input.drain(range(&from, &to, input.len()))),
+            Self::Remove(from, to) => drop(input.drain(range(from, to, input.len()))),
             Self::Repeat(from, to, times) => {
-                let range = range(&from, &to, input.len());
+                let range = range(from, to, input.len());
                 let piece = input.get(range.clone()).unwrap_or_default();
                 let fit = LIMIT.saturating_sub(input.len()) / piece.len().max(1);
                 let many = piece.repeat(fit.min(times.into()));
                 input.splice(range.start..range.start, many);
             }
             Self::Put(at, piece) => {
-                let at = place(&at, input.len());
+                let at = place(at, input.len());
                 input.splice(at..at, piece);
             }
             Self::Replace(from, to, piece) => {
-                let range = token(&from, &to, input);
+                let range = token(from, to, input);
                 input.splice(range, piece);
             }
             Self::Flip(at, mask) => {
-                let at = place(&at, input.len());
+                let at = place(at, input.len());
                 if let Some(byte) = input.get_mut(at) {
                     *byte ^= mask;
                 }
@@ -247,8 +247,8 @@ impl Damage {
                     return;
                 }
                 let other = other.get(corpus);
-                input.truncate(place(&from, input.len()));
-                input.extend_from_slice(other.get(place(&to, other.len())..).unwrap_or_default());
+                input.truncate(place(from, input.len()));
+                input.extend_from_slice(other.get(place(to, other.len())..).unwrap_or_default());
             }
         }
         input.truncate(LIMIT);
@@ -256,17 +256,17 @@ impl Damage {
 }
 
 /// A place in so many bytes, or behind them.
-fn place(index: &Index, length: usize) -> usize {
+fn place(index: Index, length: usize) -> usize {
     index.index(length.saturating_add(1))
 }
 
-fn range(from: &Index, to: &Index, length: usize) -> std::ops::Range<usize> {
+fn range(from: Index, to: Index, length: usize) -> std::ops::Range<usize> {
     let (from, to) = (place(from, length), place(to, length));
     from.min(to)..from.max(to)
 }
 
 /// The word at a place, or where there is none the bytes up to another place.
-fn token(from: &Index, to: &Index, input: &[u8]) -> std::ops::Range<usize> {
+fn token(from: Index, to: Index, input: &[u8]) -> std::ops::Range<usize> {
     let at = place(from, input.len());
     let is_word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     let (before, after) = input.split_at(at);

@@ -235,14 +235,14 @@ impl Jobs {
     ) -> Result<(), Error> {
         let others = self.at_work(namespace, &account_name(&run.spec.cluster_ref.name));
         let Account {
-            account,
+            identity,
             role,
             binding,
             lease,
             kubeconfig,
             network,
         } = Account::new(run, &others, &self.template.egress_ports).map_err(Error::Template)?;
-        self.ensure(namespace, &account, "apply the runner's ServiceAccount")
+        self.ensure(namespace, &identity, "apply the runner's ServiceAccount")
             .await?;
         self.ensure(namespace, &role, "apply the runner's Role")
             .await?;

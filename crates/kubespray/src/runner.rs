@@ -185,7 +185,7 @@ pub async fn main(options: Options) -> Result<Exit, Error> {
         sources: options.sources.clone(),
         beside,
     };
-    execute(job, &options, journal).await
+    Box::pin(execute(job, &options, journal)).await
 }
 
 /// What every part of a runner knows.

@@ -17,11 +17,11 @@ use kube::core::DeserializeGuard;
 use crate::{context::Stores, layout::Layout};
 
 /// How long something is kept without an owner.
-pub const GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+pub const GRACE: Duration = Duration::from_hours(24);
 /// How long a Python environment is kept that no Cluster uses.
-pub const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const UNUSED: Duration = Duration::from_hours(30 * 24);
 /// How often the data directory is looked through.
-const LOOK: Duration = Duration::from_secs(60 * 60);
+const LOOK: Duration = Duration::from_hours(1);
 /// The file that says since when a directory has had no owner: since it was made.
 const MARK: &str = "without-owner";
 /// How the directory of the users of an environment ends.
@@ -32,7 +32,7 @@ const REMOVED: &str = ".removed~";
 /// How many runs the volume of a cluster's runner pods holds, as a Cluster keeps by default.
 const KEPT: usize = 20;
 /// How long.
-const OLD: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+const OLD: Duration = Duration::from_hours(90 * 24);
 
 /// Objects by namespace and name.
 pub type Names = BTreeSet<(String, String)>;
@@ -230,15 +230,22 @@ fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The lock of a file, if nobody has it; a file that is not there is held by nobody.
-fn hold(path: &Path) -> io::Result<Option<Option<File>>> {
+/// Nobody else's for as long as it lives: the lock of a file, or that there is no such file.
+struct Held {
+    _lock: Option<File>,
+}
+
+/// Takes the lock of a file, if nobody has it; a file that is not there is held by nobody.
+fn hold(path: &Path) -> io::Result<Option<Held>> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Some(Held { _lock: None }));
+        }
         Err(error) => return Err(error),
     };
     match file.try_lock() {
-        Ok(()) => Ok(Some(Some(file))),
+        Ok(()) => Ok(Some(Held { _lock: Some(file) })),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(error)) => Err(error),
     }

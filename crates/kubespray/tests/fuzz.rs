@@ -1,7 +1,5 @@
 //! What people and machines write that a cluster's runs read, damaged: it is read or refused, and nothing else happens.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use api::cluster::Ssh;
 use kubespray::{
     host_keys::{HostKeys, problems},

@@ -62,7 +62,7 @@ pub(crate) enum Command {
     /// Start Windlass on this machine: the embedded API and the controllers
     Up(Up),
     /// Start the controllers alone, against an API that runs elsewhere
-    Controller(Controller),
+    Controller(Box<Controller>),
     /// Execute one Run; Windlass starts this by itself
     Runner(Runner),
     /// Apply objects from files or directories (server-side apply)
@@ -179,6 +179,10 @@ pub(crate) struct Controller {
 }
 
 /// What sources of playbooks may be, where not the person at this machine but whoever may write Clusters names them.
+#[expect(
+    clippy::struct_field_names,
+    reason = "the flags are named by their fields"
+)]
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sources {
     /// Bring playbooks by these protocols: https, ssh, http, git, file; with commas between them
@@ -270,6 +274,10 @@ impl std::str::FromStr for SourcePolicy {
 }
 
 /// What Clusters may ask of their runner pods, beside what every Cluster may.
+#[expect(
+    clippy::struct_field_names,
+    reason = "the flags are named by their fields"
+)]
 #[derive(Args, Debug)]
 pub(crate) struct Allowed {
     /// Allow runner pods images that begin so, up to a / : or @ of their names, beside the operator's own; with commas

@@ -86,8 +86,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let global = &cli.global;
     match cli.command {
         Command::Up(options) => Box::pin(up::up(global, options)).await?,
-        Command::Controller(options) => Box::pin(controller::controller(global, options)).await?,
-        Command::Runner(options) => return runner::run(global, options).await,
+        Command::Controller(options) => Box::pin(controller::controller(global, *options)).await?,
+        Command::Runner(options) => return Box::pin(runner::run(global, options)).await,
         Command::Apply(options) => apply::apply(global, &options).await?,
         Command::Get(options) => get::get(global, &options).await?,
         Command::Status(options) => return status::status(global, &options).await,

@@ -15,7 +15,7 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
         .filter(|(namespace, run)| !namespace.is_empty() && !run.is_empty())
         .with_context(|| format!("--run is NAMESPACE/NAME, not {:?}", options.run))?;
     let own = global.own_kubeconfig()?;
-    let exit = kubespray::runner::main(kubespray::runner::Options {
+    let exit = Box::pin(kubespray::runner::main(kubespray::runner::Options {
         namespace: namespace.to_owned(),
         run: run.to_owned(),
         data_dir: global.private_data_directory()?,
@@ -26,7 +26,7 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
         sources: options
             .source_policy
             .map_or_else(Policy::tenants, |SourcePolicy(policy)| policy),
-    })
+    }))
     .await
     .with_context(|| format!("failed to execute run {}", options.run))?;
     Ok(ExitCode::from(exit.code()))

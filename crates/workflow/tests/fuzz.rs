@@ -1,7 +1,5 @@
 //! What a journal and an object of the API hold, damaged: it is read or refused, and nothing else happens.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 use api::run::{Plan, Record};
 use workflow::{
     CheckedPlan, State,

@@ -386,8 +386,9 @@ const LOOK: u64 = 16 << 20;
 /// Fails where less is free on a volume than must stay free.
 pub(super) fn has_room(path: &Path, reserve: u64) -> io::Result<()> {
     let volume = statvfs(path)?;
-    let free =
-        u64::from(volume.blocks_available()).saturating_mul(u64::from(volume.fragment_size()));
+    let free = volume
+        .blocks_available()
+        .saturating_mul(volume.fragment_size());
     if free < reserve {
         return Err(io::Error::new(
             io::ErrorKind::StorageFull,

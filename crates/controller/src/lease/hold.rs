@@ -123,13 +123,11 @@ impl Candidate {
     }
 
     async fn attempt_in_time(&mut self) -> Result<(), Error> {
-        match timeout(TRY, self.attempt()).await {
-            Ok(attempted) => attempted,
-            Err(_) => {
-                let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-                Err(self.place.failed(kube::Error::Service(late.into())))
-            }
+        if let Ok(attempted) = timeout(TRY, self.attempt()).await {
+            return attempted;
         }
+        let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Err(self.place.failed(kube::Error::Service(late.into())))
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{inputs::Inputs, moving::host_keys_name, runner::lease_name, secret::
 /// What a runner needs in its namespace before its Job is made, in this order.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
-    pub(super) account: ServiceAccount,
+    pub(super) identity: ServiceAccount,
     pub(super) role: Role,
     pub(super) binding: RoleBinding,
     pub(super) lease: Lease,
@@ -78,7 +78,7 @@ impl Account {
         binding["subjects"] = json!([{"kind": "ServiceAccount", "name": name}]);
         let rules = rules(run, others, inputs.as_ref());
         Ok(Self {
-            account: typed(object("ServiceAccount", "v1", &name))?,
+            identity: typed(object("ServiceAccount", "v1", &name))?,
             role: typed(with(
                 object("Role", &format!("{rbac}/v1"), &name),
                 "rules",

@@ -109,6 +109,10 @@ impl Beside {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the address alone is looked at: no client is made of it"
+)]
 fn server(kubeconfig: &PathBuf) -> Option<String> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).ok()?;
     let cluster = kubeconfig.clusters.into_iter().next()?.cluster?;

@@ -24,7 +24,9 @@ pub(crate) async fn ensure(
     let sources = Sources::new(job.layout.sources(), job.sources.clone());
     let planned = &job.inputs.source;
     // Held first: what is there then stays.
-    let hold = sources.hold(&planned.digest).map_err(failed)?;
+    let hold = sources
+        .hold(&planned.digest)
+        .map_err(|error| failed(&error))?;
     if checkout.is_dir() {
         return Ok(hold);
     }
@@ -35,7 +37,7 @@ pub(crate) async fn ensure(
         .map_err(|error| {
             transient(format!(
                 "the Cluster cannot be read: {}",
-                crate::chain(&error)
+                crate::chain(error)
             ))
         })?;
     let named = cluster
@@ -56,7 +58,7 @@ pub(crate) async fn ensure(
     let fetched = sources
         .fetch(&job.namespace(), &place.request())
         .await
-        .map_err(failed)?;
+        .map_err(|error| failed(&error))?;
     if fetched.digest == planned.digest {
         return Ok(fetched.hold);
     }
@@ -66,11 +68,11 @@ pub(crate) async fn ensure(
     )))
 }
 
-fn failed(error: source::Error) -> Failure {
+fn failed(error: &source::Error) -> Failure {
     if error.is_final() {
-        changed(crate::chain(&error))
+        changed(crate::chain(error))
     } else {
-        transient(crate::chain(&error))
+        transient(crate::chain(error))
     }
 }
 
