@@ -137,7 +137,7 @@ fn serve(mut stream: TcpStream, blobs: &HashMap<String, (Vec<u8>, &str)>) -> std
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
             )?;
             loop {
-                stream.write_all(&[b' '; 1 << 16])?;
+                stream.write_all(&vec![b' '; 1 << 16])?;
             }
         }
         _ if path == "/v2/" => ("200 OK", (b"{}".to_vec(), "application/json")),

@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn names(of: &[(&str, &str)]) -> Names {
         let owned = |(namespace, name): &(&str, &str)| ((*namespace).into(), (*name).into());
@@ -329,7 +329,7 @@ mod tests {
         let after = |time: Duration| start + time;
         sweep(&layout, &owners, start).unwrap();
         owners.runs = names(&[("demo", "kept"), ("demo", "back")]);
-        sweep(&layout, &owners, after(GRACE - MINUTE)).unwrap();
+        sweep(&layout, &owners, after(GRACE.saturating_sub(MINUTE))).unwrap();
         assert!(run("gone").exists(), "the grace is not over");
         owners.runs = names(&[("demo", "kept")]);
         sweep(&layout, &owners, after(GRACE + MINUTE)).unwrap();

@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn all_of_it_goes_with_the_cluster() {
         let Account {
-            account,
+            identity,
             role,
             binding,
             lease,
@@ -235,7 +235,7 @@ mod tests {
         } = Account::new(&run("first"), &BTreeSet::new(), &[443]).unwrap();
         let network = network.unwrap();
         for metadata in [
-            account.metadata,
+            identity.metadata,
             role.metadata,
             binding.metadata,
             lease.metadata,

@@ -37,7 +37,7 @@ pub(crate) async fn ensure(
         .map_err(|error| {
             transient(format!(
                 "the Cluster cannot be read: {}",
-                crate::chain(error)
+                crate::chain(&error)
             ))
         })?;
     let named = cluster
