@@ -7,8 +7,10 @@ use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::LazyLock,
 };
 
+use regex::Regex;
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
@@ -73,9 +75,9 @@ pub enum Error {
     NoUv(String),
     /// The requirements say more than what is to be installed.
     #[error(
-        "read requirements.txt: {0:?} is an option: requirements name packages, and hashes of them, alone"
+        "read requirements.txt: {0:?} is no package: requirements name packages of the index, and hashes of them, alone"
     )]
-    Option(String),
+    NotAPackage(String),
     /// Something that was started failed.
     #[error("{action}: {reason}")]
     Command {
@@ -103,8 +105,8 @@ pub async fn ensure(
     fs::create_dir_all(cache).map_err(FileError::of(cache))?;
     let file = request.checkout.join("requirements.txt");
     let requirements = fs::read_to_string(&file).map_err(FileError::of(&file))?;
-    if let Some(line) = option_of(&requirements) {
-        return Err(Error::Option(api::text::plain(line, 160)));
+    if let Some(line) = not_a_package(&requirements) {
+        return Err(Error::NotAPackage(api::text::plain(line, 160)));
     }
     let digest = digest(&requirements, request.python);
     let path = cache.join(&digest);
@@ -214,11 +216,39 @@ async fn build(
     Ok(())
 }
 
-/// A line of requirements that is an option and no requirement: another index, another file whose text errors would show.
-fn option_of(requirements: &str) -> Option<&str> {
-    let mut lines = requirements.lines().map(str::trim_start);
-    lines.find(|line| line.starts_with('-') && !line.starts_with("--hash="))
+/// A line of requirements that names anything but a package of the index: an option, another file whose text errors would
+/// show, an address, a path, a variable of the environment.
+///
+/// # Source
+/// The dependency specifiers of PyPA (names, extras, versions, markers) without their direct references, and pip's
+/// requirements file format for comments, `--hash` and continued lines.
+fn not_a_package(requirements: &str) -> Option<&str> {
+    static PACKAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let name = r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\s*\[[A-Za-z0-9._,\s-]*\])?";
+        let versions = r"(?:\s*(?:[=<>!~]=?=?\s*[A-Za-z0-9.*+!_-]+)(?:\s*,\s*[=<>!~]=?=?\s*[A-Za-z0-9.*+!_-]+)*)?";
+        let marker = r#"(?:\s*;(?:[A-Za-z0-9_.\s<>=!~()'"]|\b-\b)*?)?"#;
+        let hashes = r"(?:(?:^|\s+)--hash=[a-z0-9]+:[0-9a-f]+)*";
+        Regex::new(&format!(r"^(?:{name}{versions}{marker})?{hashes}\s*\\?$")).ok()
+    });
+    requirements.lines().map(str::trim_start).find(|line| {
+        let line = match line.find(" #") {
+            _ if line.starts_with('#') => "",
+            Some(comment) => line.get(..comment).unwrap_or_default(),
+            None => line,
+        }
+        .trim_end();
+        let archive = ARCHIVES
+            .iter()
+            .any(|end| line.to_lowercase().ends_with(end));
+        archive
+            || !PACKAGE
+                .as_ref()
+                .is_some_and(|package| package.is_match(line))
+    })
 }
+
+/// How files end that an installer takes for packages.
+const ARCHIVES: [&str; 6] = [".whl", ".zip", ".tar", ".gz", ".bz2", ".xz"];
 
 /// Whether requirements say what exactly is to come.
 fn has_hashes(requirements: &str) -> bool {
@@ -466,9 +496,30 @@ mod tests {
     }
 
     #[test]
-    fn options_are_no_requirements_and_hashes_are() {
+    fn only_packages_of_the_index_and_their_hashes_are_requirements() {
         for (requirements, expected) in [
             ("ansible==10.7.0\n# -r other\n", None),
+            (
+                "ansible-core>=2.17.7,<2.18\nnetaddr==1.3.0 # for filters",
+                None,
+            ),
+            ("MarkupSafe==1.1.1 ; python_version < \"3.9\"\n", None),
+            ("a[b,c] ~= 1.0\nd!=2.*\n\nruamel.yaml.clib==0.2.8\n", None),
+            (
+                "a @ https://192.0.2.1/a.whl\n",
+                Some("a @ https://192.0.2.1/a.whl"),
+            ),
+            ("a@file:///etc/shadow\n", Some("a@file:///etc/shadow")),
+            ("git+https://192.0.2.1/a\n", Some("git+https://192.0.2.1/a")),
+            ("./a\n", Some("./a")),
+            ("a/b.tar.gz\n", Some("a/b.tar.gz")),
+            ("a-1-py3-none-any.whl\n", Some("a-1-py3-none-any.whl")),
+            ("a==${HOME}\n", Some("a==${HOME}")),
+            ("a==1 -r b\n", Some("a==1 -r b")),
+            ("a==1 --index-url=b\n", Some("a==1 --index-url=b")),
+            ("a; b == 'c' --pre\n", Some("a; b == 'c' --pre")),
+            ("a; b == 'c-d' --hash=sha256:00\n", None),
+            ("a==1 \\\n  --find-links b\n", Some("--find-links b")),
             ("ansible==10.7.0 \\\n    --hash=sha256:00\n", None),
             ("a\n  -r /etc/shadow\n", Some("-r /etc/shadow")),
             (
@@ -477,7 +528,7 @@ mod tests {
             ),
             ("-e .\n", Some("-e .")),
         ] {
-            assert_eq!(option_of(requirements), expected, "{requirements}");
+            assert_eq!(not_a_package(requirements), expected, "{requirements}");
         }
         assert!(has_hashes(&uv_requirement()) && !has_hashes("ansible==10.7.0\n"));
         assert!(uv_requirement().starts_with("uv==0.13.9 --hash=sha256:"));

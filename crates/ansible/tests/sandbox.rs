@@ -157,13 +157,15 @@ async fn requirements_that_lead_elsewhere_are_refused_without_their_text() {
     let request = small(place.path());
     let secret = place.path().join("secret");
     fs::write(&secret, "a word of another: x\n").expect("a file");
-    let requirements = format!("-r {}\n", secret.display());
-    fs::write(request.checkout.join("requirements.txt"), requirements).expect("requirements");
-    let error = ensure(&request, &place.path().join("cache"), &|_| {})
-        .await
-        .expect_err("an option");
-    assert!(matches!(error, Error::Option(_)), "{error:?}");
-    assert!(!error.to_string().contains("a word of another"), "{error}");
+    for line in ["-r ", "a @ file://", ""] {
+        let requirements = format!("{line}{}\n", secret.display());
+        fs::write(request.checkout.join("requirements.txt"), requirements).expect("requirements");
+        let error = ensure(&request, &place.path().join("cache"), &|_| {})
+            .await
+            .expect_err("no package");
+        assert!(matches!(error, Error::NotAPackage(_)), "{error:?}");
+        assert!(!error.to_string().contains("a word of another"), "{error}");
+    }
 }
 
 /// What comes is what the hash says, or nothing.

@@ -174,7 +174,8 @@ pub struct GitSource {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Runner {
-    /// The runner image, in-cluster only. Default: kubespray's own image of the release.
+    /// The runner image, in-cluster only. Default: the runner image that the operator was started with. Others must be allowed
+    /// there (`--allow-image`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub image: Option<String>,

@@ -107,7 +107,7 @@ async fn make(
                     "NoUv",
                     "install uv, or python3-venv and python3-pip, then retry the run",
                 ),
-                sandbox::Error::Option(_) => (
+                sandbox::Error::NotAPackage(_) => (
                     FailureClass::Config,
                     "RequirementsRefused",
                     "name playbooks whose requirements.txt names packages alone",
