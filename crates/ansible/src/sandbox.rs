@@ -230,7 +230,9 @@ fn not_a_package(requirements: &str) -> Option<&str> {
         let hashes = r"(?:(?:^|\s+)--hash=[a-z0-9]+:[0-9a-f]+)*";
         Regex::new(&format!(r"^(?:{name}{versions}{marker})?{hashes}\s*\\?$")).ok()
     });
-    requirements.lines().map(str::trim_start).find(|line| {
+    // A lone carriage return ends a line for who installs.
+    let mut lines = requirements.split(['\n', '\r']).map(str::trim_start);
+    lines.find(|line| {
         let line = match line.find(" #") {
             _ if line.starts_with('#') => "",
             Some(comment) => line.get(..comment).unwrap_or_default(),
@@ -512,6 +514,9 @@ mod tests {
             ("a@file:///etc/shadow\n", Some("a@file:///etc/shadow")),
             ("git+https://192.0.2.1/a\n", Some("git+https://192.0.2.1/a")),
             ("./a\n", Some("./a")),
+            ("a==1\r\nb==2\r\n", None),
+            ("# a\r-r /etc/shadow", Some("-r /etc/shadow")),
+            ("a==1 #\r--index-url b", Some("--index-url b")),
             ("a/b.tar.gz\n", Some("a/b.tar.gz")),
             ("a-1-py3-none-any.whl\n", Some("a-1-py3-none-any.whl")),
             ("a==${HOME}\n", Some("a==${HOME}")),

@@ -33,8 +33,10 @@ enum Entry {
     Zeros(&'static str, usize),
     /// A name of so many bytes, for the entry that follows.
     LongName(usize),
+    /// The same, as a later standard says it.
+    ExtendedName(usize),
 }
-use Entry::{Directory, File, HardLink, Link, LongName, Other, Program, Zeros};
+use Entry::{Directory, ExtendedName, File, HardLink, Link, LongName, Other, Program, Zeros};
 
 /// A registry with one image, `windlass/playbooks:v1`, behind an index of two platforms.
 struct Registry {
@@ -177,6 +179,13 @@ fn archive(entries: &[Entry]) -> Vec<u8> {
             LongName(length) => {
                 zeros = "x".repeat(*length);
                 (&"long", EntryType::GNULongName, zeros.as_str(), "", 0o644)
+            }
+            ExtendedName(length) => {
+                // "LENGTH path=...\n", and the length counts itself.
+                let rest = format!(" path={}\n", "x".repeat(*length));
+                let digits = (rest.len() + 8).to_string().len();
+                zeros = format!("{}{rest}", rest.len() + digits);
+                (&"extended", EntryType::XHeader, zeros.as_str(), "", 0o644)
             }
         };
         let mut header = Header::new_gnu();
@@ -491,6 +500,22 @@ async fn an_image_that_is_too_much_is_refused_before_it_is_written() {
             "name",
             &[LongName(1 << 20), File("usr/x", "x")],
             "a path is more than 4096",
+        ),
+        (
+            "extended name",
+            &[ExtendedName(5000), File("usr/x", "x")],
+            "a path is more than 4096",
+        ),
+        // Paths are kept until all layers were read.
+        (
+            "names",
+            &[
+                LongName(4000),
+                File("usr/x", "x"),
+                ExtendedName(4000),
+                File("usr/y", "x"),
+            ],
+            "the bytes of all paths are more than 6400",
         ),
     ];
     for (name, layer, expected) in cases {

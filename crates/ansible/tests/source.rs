@@ -424,6 +424,23 @@ async fn nothing_that_a_repository_says_of_itself_is_acted_upon() {
     );
 }
 
+/// A tree of these lines, and nothing else.
+fn made_tree(repository: &Path, lines: &str) -> String {
+    let mut made = Command::new("git")
+        .arg("-C")
+        .arg(repository)
+        .arg("mktree")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("git");
+    let mut input = made.stdin.take().expect("its input");
+    input.write_all(lines.as_bytes()).expect("a tree");
+    drop(input);
+    let output = made.wait_with_output().expect("git");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
 #[tokio::test]
 async fn a_repository_that_leads_out_or_unfolds_is_refused() {
     let place = tempfile::tempdir().expect("a directory");
@@ -439,50 +456,39 @@ async fn a_repository_that_leads_out_or_unfolds_is_refused() {
     );
     fs::remove_file(tree.join("secret.yml")).expect("no link");
     commit(&tree);
-    // Ten trees of ten trees of ten trees, and so on: a handful of objects, ten million files.
-    let blob = git(&tree, &["hash-object", "-w", "cluster.yml"]);
-    let mut object = blob;
-    for level in 0..7 {
-        let kind = if level == 0 {
-            "100644 blob"
-        } else {
-            "040000 tree"
-        };
-        let lines = (0..10)
-            .map(|number| format!("{kind} {object}\tn{number}"))
-            .collect::<Vec<_>>()
-            .join("\n")
-            + "\n";
-        let mut made = Command::new("git")
-            .arg("-C")
-            .arg(&tree)
-            .arg("mktree")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("git");
-        let mut input = made.stdin.take().expect("its input");
-        input.write_all(lines.as_bytes()).expect("a tree");
-        drop(input);
-        let output = made.wait_with_output().expect("git");
-        object = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    }
-    let root = git(&tree, &["commit-tree", &object, "-m", "bomb"]);
-    git(&tree, &["tag", "--force", "v1.0.0", &root]);
-    let error = fetch(&request, &cache).await.expect_err("a bomb");
-    assert!(
-        matches!(
-            &error,
-            Error::Refused {
-                source: TreeRefusal::Bound {
-                    what: "entries are",
-                    ..
-                },
-                ..
-            }
-        ),
-        "{error:?}"
+    // Ten trees of ten trees of ten trees, and so on: a handful of objects, ten million files. And the same of nothing but
+    // trees, two of two of two: they unfold for longer than anybody waits, without a single file.
+    let file = format!(
+        "100644 blob {}",
+        git(&tree, &["hash-object", "-w", "cluster.yml"])
     );
+    let none = format!("040000 tree {}", made_tree(&tree, ""));
+    for (what, leaf, wide, deep) in [("files", file, 10, 7), ("trees", none, 2, 60)] {
+        let mut node = leaf;
+        for _ in 0..deep {
+            let lines: Vec<_> = (0..wide)
+                .map(|number| format!("{node}\tn{number}\n"))
+                .collect();
+            node = format!("040000 tree {}", made_tree(&tree, &lines.concat()));
+        }
+        let object = node.rsplit(' ').next().unwrap_or_default();
+        let root = git(&tree, &["commit-tree", object, "-m", "bomb"]);
+        git(&tree, &["tag", "--force", "v1.0.0", &root]);
+        let error = fetch(&request, &cache).await.expect_err(what);
+        assert!(
+            matches!(
+                &error,
+                Error::Refused {
+                    source: TreeRefusal::Bound {
+                        what: "entries are",
+                        ..
+                    },
+                    ..
+                }
+            ),
+            "{what}: {error:?}"
+        );
+    }
     let small = Policy {
         bounds: Bounds {
             file_bytes: 1000,

@@ -155,6 +155,10 @@ pub(super) fn admission(flavour: Flavour) -> Vec<Value> {
                     "'spec.runner.volumeClaimTemplate.spec.storageClassName: the operator allows the default class, and these: ' + variables.storageClasses.join(', ') + '; remove it, or have the operator started with --allow-storage-class'",
                 ),
                 rule(
+                    "!has(variables.template.metadata) || !has(variables.template.metadata.annotations)",
+                    "'spec.runner.volumeClaimTemplate.metadata.annotations: annotations choose classes and contents of volumes beside the fields that are bounded; remove them'",
+                ),
+                rule(
                     "!has(variables.claim.volumeName) && !has(variables.claim.selector) && !has(variables.claim.dataSource) && !has(variables.claim.dataSourceRef) && !has(variables.claim.volumeAttributesClassName)",
                     "'spec.runner.volumeClaimTemplate.spec: a runner gets a new volume, never a certain one; remove volumeName, selector, dataSource, dataSourceRef and volumeAttributesClassName'",
                 ),

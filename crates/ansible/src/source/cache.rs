@@ -200,8 +200,10 @@ impl Cache<'_> {
     fn alone(&self, digest: &str) -> Option<fs::File> {
         let path = lock_file(self.directory, digest);
         fs::create_dir_all(path.parent()?).ok()?;
-        let file = fs::File::create(path).ok()?;
-        file.try_lock().ok().map(|()| file)
+        let file = fs::File::create(&path).ok()?;
+        file.try_lock().ok()?;
+        // Otherwise somebody removed the tree, and another one holds a new one by this name.
+        is_same(&file, &path).then_some(file)
     }
 
     fn remove_left_overs(&self) {

@@ -493,11 +493,13 @@ impl Reading {
 
     fn list(&self) -> Result<Vec<Blob>, tree::Error> {
         let mut command = self.git.command();
-        command.args(["ls-tree", "-r", "-l", "-z", "--full-tree", "FETCH_HEAD"]);
+        // With the directories: trees of trees without files would unfold for ever, and not a word of it be heard.
+        command.args(["ls-tree", "-r", "-t", "-l", "-z", "--full-tree"]);
+        command.arg("FETCH_HEAD");
         let mut child = Child::spawn(&mut command)?;
         let mut blobs = Vec::new();
         let mut output = BufReader::new(child.output()?);
-        loop {
+        for listed in 0_usize.. {
             self.wanted.check()?;
             let mut line = Vec::new();
             output.by_ref().take(LINE).read_until(0, &mut line)?;
@@ -508,15 +510,21 @@ impl Reading {
                 let path = line.rsplit(|byte| *byte == b'\t').next();
                 return Err(Refusal::Path(shown(tree::path_of(path.unwrap_or_default()))).into());
             };
-            if blobs.len() >= self.policy.bounds.entries {
+            if listed >= self.policy.bounds.entries {
                 let most = self.policy.bounds.entries as u64;
                 return Err(tree::bound("entries are", most, &blob.path));
+            }
+            if blob.path.as_os_str().len() > self.policy.bounds.path_bytes {
+                let most = self.policy.bounds.path_bytes as u64;
+                return Err(tree::bound("a path is", most, &blob.path));
             }
             if blob.size > self.policy.bounds.file_bytes {
                 let most = self.policy.bounds.file_bytes;
                 return Err(tree::bound("the bytes of a file are", most, &blob.path));
             }
-            blobs.push(blob);
+            if !blob.is_directory() {
+                blobs.push(blob);
+            }
         }
         child.succeeded()?;
         Ok(blobs)
@@ -570,6 +578,10 @@ impl Blob {
 
     const fn is_submodule(&self) -> bool {
         self.mode & 0o170_000 == 0o160_000
+    }
+
+    const fn is_directory(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
     }
 
     const fn is_content(&self) -> bool {

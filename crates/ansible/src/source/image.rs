@@ -228,6 +228,7 @@ impl Image {
                 Ok(())
             })?;
             for (index, path, is_directory) in brought {
+                self.wanted.check()?;
                 bring(path, is_directory, (number, index), &mut files);
             }
         }
@@ -301,6 +302,11 @@ impl Image {
                 Some(link) => link,
                 None => entry.link_name()?.unwrap_or_default().into_owned(),
             };
+            let length = path.as_os_str().len() + link.as_os_str().len();
+            left.names = left.names.checked_sub(length).ok_or_else(|| {
+                let most = names(&self.bounds) as u64;
+                tree::bound("the bytes of all paths are", most, Path::new(&self.name))
+            })?;
             let found = Entry {
                 index,
                 path: clean(&path).ok_or_else(|| tree::Refusal::Path(shown(&path)))?,
@@ -319,6 +325,8 @@ impl Image {
 struct Left {
     bytes: u64,
     entries: usize,
+    /// Bytes of paths, which are kept until all layers were read.
+    names: usize,
 }
 
 impl Left {
@@ -326,8 +334,15 @@ impl Left {
         Self {
             bytes: bounds.unpacked,
             entries: bounds.layer_entries,
+            names: names(bounds),
         }
     }
+}
+
+/// How many bytes all paths of an image may have: 64 MB where the entries are not bounded otherwise, ten times those of
+/// kubespray's own.
+const fn names(bounds: &Bounds) -> usize {
+    bounds.layer_entries.saturating_mul(160)
 }
 
 /// An entry of a layer.
@@ -367,7 +382,7 @@ impl Given {
                 Ok(true)
             }
             EntryType::XHeader => {
-                self.extend(entry)?;
+                self.extend(entry, longest)?;
                 Ok(true)
             }
             EntryType::XGlobalHeader => Ok(true),
@@ -376,7 +391,7 @@ impl Given {
         }
     }
 
-    fn extend(&mut self, entry: &mut dyn Read) -> Result<(), tree::Error> {
+    fn extend(&mut self, entry: &mut dyn Read, longest: usize) -> Result<(), tree::Error> {
         /// Attributes of a file may be as long.
         const MOST: u64 = 1 << 20;
         let mut text = Vec::new();
@@ -387,8 +402,8 @@ impl Given {
         for said in PaxExtensions::new(&text) {
             let said = said?;
             match said.key_bytes() {
-                b"path" => self.path = Some(tree::path_of(said.value_bytes())),
-                b"linkpath" => self.link = Some(tree::path_of(said.value_bytes())),
+                b"path" => self.path = Some(not_longer(said.value_bytes(), longest)?),
+                b"linkpath" => self.link = Some(not_longer(said.value_bytes(), longest)?),
                 b"size" => return Err(unreadable("a layer has a file of more than 8 GiB")),
                 key if key.starts_with(b"GNU.sparse.") => {
                     return Err(unreadable("a layer has files with holes"));
@@ -401,18 +416,27 @@ impl Given {
 }
 
 fn long(entry: &mut dyn Read, longest: usize) -> Result<PathBuf, tree::Error> {
-    // As the kernel has it; what of the image is not of the playbooks may be longer than they may.
-    let most = (longest as u64).max(4096);
     let mut text = Vec::new();
+    let most = longest_of(longest) as u64;
     entry.take(most.saturating_add(1)).read_to_end(&mut text)?;
-    if text.len() as u64 > most {
-        let shown = tree::path_of(text.get(..64).unwrap_or_default());
-        return Err(tree::bound("a path is", most, &shown));
-    }
     while text.last() == Some(&0) {
         text.pop();
     }
-    Ok(tree::path_of(&text))
+    not_longer(&text, longest)
+}
+
+fn not_longer(text: &[u8], longest: usize) -> Result<PathBuf, tree::Error> {
+    let most = longest_of(longest);
+    if text.len() > most {
+        let shown = tree::path_of(text.get(..64).unwrap_or_default());
+        return Err(tree::bound("a path is", most as u64, &shown));
+    }
+    Ok(tree::path_of(text))
+}
+
+/// As the kernel has it: what of the image is not of the playbooks may be longer than they may.
+const fn longest_of(longest: usize) -> usize {
+    if longest > 4096 { longest } else { 4096 }
 }
 
 fn unreadable(what: &str) -> tree::Error {

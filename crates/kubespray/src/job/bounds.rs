@@ -170,6 +170,18 @@ fn claimed(template: &Map<String, Value>, bounds: &Bounds) -> Vec<Problem> {
             "remove it",
         ))
     });
+    let annotations = template
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations"))
+        .filter(|annotations| !annotations.is_null());
+    let annotated = annotations.map(|annotations| {
+        Problem::new(
+            "Cluster spec.runner.volumeClaimTemplate.metadata.annotations",
+            annotations,
+            "annotations choose classes and contents of volumes beside the fields that are bounded",
+            "remove them",
+        )
+    });
     let class = spec.get("storageClassName").and_then(Value::as_str);
     let class = class.filter(|class| {
         !bounds
@@ -188,7 +200,7 @@ fn claimed(template: &Map<String, Value>, bounds: &Bounds) -> Vec<Problem> {
             "remove it, or have the operator started with --allow-storage-class NAME",
         )
     });
-    named.chain(class).collect()
+    named.chain(annotated).chain(class).collect()
 }
 
 fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
@@ -350,6 +362,10 @@ mod tests {
             json!({"placement": {"tolerations": [{"operator": "Exists"}]}}),
             json!({"placement": {"tolerations": [{"key": "", "operator": "Exists"}]}}),
             json!({"volumeClaimTemplate": {"spec": {"volumeName": "of-another"}}}),
+            json!({"volumeClaimTemplate": {
+                "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "slow"}},
+                "spec": {},
+            }}),
             json!({"volumeClaimTemplate": {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "a"}}}),
         ] {
             let said = refused(json!({"runner": runner}), bounds.clone());

@@ -247,7 +247,7 @@ pub fn claim(cluster: &Cluster) -> Result<Option<PersistentVolumeClaim>, serde_j
         .unwrap_or_default();
     labels.insert("app.kubernetes.io/managed-by".into(), json!("windlass"));
     let spec = super::check::claim_spec(&template);
-    let mut claim = json!({
+    let claim = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
@@ -257,9 +257,6 @@ pub fn claim(cluster: &Cluster) -> Result<Option<PersistentVolumeClaim>, serde_j
         },
         "spec": spec,
     });
-    if let Some(annotations) = part("annotations") {
-        claim["metadata"]["annotations"] = annotations;
-    }
     serde_json::from_value(claim).map(Some)
 }
 
