@@ -74,8 +74,8 @@ pub enum Error {
         /// The highest generation seen.
         latest: i64,
     },
-    /// It was held, and somebody else has had it since.
-    #[error("keep lease {name}: somebody else has had it since")]
+    /// It was held, and somebody else has had it since, or it was deleted.
+    #[error("keep lease {name}: it was deleted, or somebody else has had it since")]
     Lost {
         /// The Lease.
         name: String,
@@ -306,8 +306,8 @@ impl Candidate {
                 name,
                 holder: existing.and_then(holder).unwrap_or_default().to_owned(),
             }),
-            // Whoever is named now, or gave it up, has had it in between.
-            Verdict::Take if self.held && existing.is_some() => Err(Error::Lost { name }),
+            // Whoever is named now, or gave it up, has had it in between. One that was deleted is free for all.
+            Verdict::Take if self.held => Err(Error::Lost { name }),
             Verdict::Renew | Verdict::Take => {
                 self.place.write(existing).await?;
                 self.held = true;

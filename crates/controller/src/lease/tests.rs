@@ -12,7 +12,7 @@ use kapi::{
     fault::{Fault, Faults},
 };
 use kube::{
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
     core::NamespaceResourceScope,
 };
 use serde_json::json;
@@ -427,6 +427,23 @@ async fn a_hold_that_somebody_else_had_in_between_is_lost() {
         let now = if given_up { None } else { Some("other") };
         assert_eq!(world.holder().await.as_deref(), now);
     }
+}
+
+/// It is free for all then: whoever held it must not go on beside the next one.
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_lease_was_deleted_is_lost() {
+    let world = World::new().await;
+    let mut hold = world.candidate("me").take(|_| {}).await.unwrap();
+    let leases = Api::<Lease>::namespaced(world.client(), NAMESPACE);
+    leases
+        .delete(&by("me").name, &DeleteParams::default())
+        .await
+        .unwrap();
+    let error = timeout(Duration::from_secs(15), hold.lost()).await.unwrap();
+    assert!(matches!(error, Error::Lost { .. }), "{error}");
+    assert!(!hold.proof().holds());
+    let there = leases.get_opt(&by("me").name).await.unwrap();
+    assert!(there.is_none());
 }
 
 #[tokio::test(start_paused = true)]
