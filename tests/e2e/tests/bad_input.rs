@@ -426,11 +426,21 @@ fn an_object_that_breaks_a_rule_is_refused() {
         ),
         (
             "size",
+            vec![{
+                let mut first = cluster("first");
+                let large = json!({"deploy": {"extraVars": {"text": "x".repeat(2 << 20)}}});
+                first["spec"]["nodes"] = json!({"all": large});
+                first
+            }],
+            ["1572864 bytes", "split it"],
+        ),
+        (
+            "size of data",
             vec![json!({
                 "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"},
                 "data": {"text": "x".repeat(2 << 20)},
             })],
-            ["1572864 bytes", "split it"],
+            ["large", "may not be more than 1048576 bytes"],
         ),
         (
             "request size",
