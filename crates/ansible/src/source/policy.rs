@@ -174,6 +174,8 @@ impl Policy {
             time: TIME,
             room: Room {
                 share: Room::default().total,
+                // What a run needs to go on: the volume is the person's to fill.
+                reserve: 32 << 20,
                 ..Room::default()
             },
         }
