@@ -28,6 +28,17 @@ pub struct Request {
     pub python: PythonRange,
     /// The ansible-core that the release accepts.
     pub core: CoreRange,
+    /// What the requirements may name.
+    pub packages: Packages,
+}
+
+/// What requirements may name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Packages {
+    /// Packages of the index, and hashes of them: the playbooks are somebody else's.
+    OfTheIndex,
+    /// Whatever an installer takes: who asks has written them.
+    Any,
 }
 
 /// A Python environment that was verified.
@@ -105,7 +116,9 @@ pub async fn ensure(
     fs::create_dir_all(cache).map_err(FileError::of(cache))?;
     let file = request.checkout.join("requirements.txt");
     let requirements = fs::read_to_string(&file).map_err(FileError::of(&file))?;
-    if let Some(line) = not_a_package(&requirements) {
+    if request.packages == Packages::OfTheIndex
+        && let Some(line) = not_a_package(&requirements)
+    {
         return Err(Error::NotAPackage(api::text::plain(line, 160)));
     }
     let digest = digest(&requirements, request.python);

@@ -10,7 +10,7 @@ use std::{fs, path::Path, sync::Mutex};
 
 use ansible::{
     catalogue::{CoreRange, CoreVersion, PythonRange, PythonVersion},
-    sandbox::{Error, Request, ensure},
+    sandbox::{Error, Packages, Request, ensure},
 };
 
 /// What costs no download: a package made here, with the two modules that count.
@@ -28,6 +28,7 @@ fn request(checkout: &Path) -> Request {
             from: CoreVersion(2, 17, 3),
             before: CoreVersion(2, 18, 0),
         },
+        packages: Packages::Any,
     }
 }
 
@@ -154,7 +155,8 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
 #[tokio::test]
 async fn requirements_that_lead_elsewhere_are_refused_without_their_text() {
     let place = tempfile::tempdir().expect("a directory");
-    let request = small(place.path());
+    let mut request = small(place.path());
+    request.packages = Packages::OfTheIndex;
     let secret = place.path().join("secret");
     fs::write(&secret, "a word of another: x\n").expect("a file");
     for line in ["-r ", "a @ file://", ""] {

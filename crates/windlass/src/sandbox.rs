@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ansible::{
     catalogue,
-    sandbox::{self, Request, Sandbox as Made},
+    sandbox::{self, Packages, Request, Sandbox as Made},
 };
 use anyhow::Context;
 use api::KubesprayVersion;
@@ -39,6 +39,7 @@ pub(crate) async fn ensure(global: &Global, checkout: &Path) -> anyhow::Result<M
         checkout: checkout.to_owned(),
         python: release.python,
         core: release.ansible_core,
+        packages: Packages::OfTheIndex,
     };
     sandbox::ensure(&request, &layout.sandboxes(), &|doing| eprintln!("{doing}"))
         .await

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ansible::{
     catalogue::{CoreRange, CoreVersion, PythonRange, PythonVersion},
-    sandbox::{Request, Sandbox, ensure},
+    sandbox::{Packages, Request, Sandbox, ensure},
 };
 
 /// The environment of `ansible-core` 2.17, as kubespray 2.29 and 2.30 want it.
@@ -22,6 +22,7 @@ pub async fn sandbox() -> Sandbox {
             from: CoreVersion(2, 17, 3),
             before: CoreVersion(2, 18, 0),
         },
+        packages: Packages::OfTheIndex,
     };
     ensure(&request, &cache(), &|_| {})
         .await

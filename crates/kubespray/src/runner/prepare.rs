@@ -6,7 +6,7 @@ use ansible::{
     catalogue,
     inventory::PythonPath,
     probe::{self, Options, Problem, Report, Target},
-    sandbox::{self, Request, Sandbox},
+    sandbox::{self, Packages, Request, Sandbox},
     ssh::{Access, HostKeys},
 };
 use api::{
@@ -86,6 +86,7 @@ async fn make(
         checkout: executor.workspace.checkout(),
         python: release.python,
         core: release.ansible_core,
+        packages: Packages::OfTheIndex,
     };
     if let Some(cache) = pod::sandboxes()
         && let Some(sandbox) = sandbox::find(&request, &cache).await
