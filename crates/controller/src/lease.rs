@@ -317,7 +317,8 @@ impl Candidate {
     }
 
     /// Gives the Lease up, if it is held. The generation stays as a fence.
-    pub async fn release(&self) -> Result<(), Error> {
+    pub async fn release(&mut self) -> Result<(), Error> {
+        self.held = false;
         self.place.release().await
     }
 
