@@ -93,7 +93,7 @@ pub(crate) fn image(options: &Image) -> Result<()> {
 
 /// The static program.
 fn program(options: &Image) -> Result<PathBuf> {
-    packages::ensure(&[("musl-tools", "musl-gcc")], &Terminal::default())?;
+    packages::ensure(PACKAGES, &Terminal::default())?;
     let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let installed =
         command::output(Command::new("rustup").args(["target", "list", "--installed"]))?;
@@ -166,7 +166,7 @@ fn root(program: &Path) -> Result<PathBuf> {
     let sandbox = fs::read(tools::root().join("crates/ansible/src/sandbox.rs"))?;
     let parts: [&[u8]; 4] = [
         RECIPE.as_bytes(),
-        PACKAGES.as_bytes(),
+        RUNNER.as_bytes(),
         &requirements,
         &sandbox,
     ];
@@ -182,7 +182,7 @@ fn root(program: &Path) -> Result<PathBuf> {
             .args(["--mount", "bash", "-c", RECIPE])
             .env("ROOT", target)
             .env("MIRROR", mirror)
-            .env("PACKAGES", PACKAGES)
+            .env("PACKAGES", RUNNER)
             .env("BUNDLE", &bundle)
             .env("WINDLASS", program);
         command::output(&mut script).context("make the runner's file system")?;
@@ -299,8 +299,11 @@ fn closure(root: &Path, programs: &[&str]) -> Result<Vec<(PathBuf, PathBuf)>> {
 
 const RECIPE: &str = include_str!("image/root.sh");
 
+/// What making the images takes.
+pub(crate) const PACKAGES: &[(&str, &str)] = &[("musl-tools", "musl-gcc")];
+
 /// What runners use beside the minimal system.
-const PACKAGES: &str = "ca-certificates,git,iproute2,openssh-client,python3,python3-venv,rsync";
+const RUNNER: &str = "ca-certificates,git,iproute2,openssh-client,python3,python3-venv,rsync";
 
 /// What fetches playbooks by https and by ssh-less protocols.
 const GIT: &[&str] = &["usr/bin/git", "usr/lib/git-core/git-remote-https"];

@@ -16,7 +16,7 @@ use api::text::{lines, plain};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use reader::{Error, Follower, read};
-pub use tally::{CurrentTask, HostFailure, PlayTally, Tally, TaskTally};
+pub use tally::{Counts, CurrentTask, HostFailure, PlayTally, Tally, TaskTally};
 
 /// The callback plugin, for ansible-core 2.12 to 2.19.
 pub const PLUGIN: &str = include_str!("../plugins/windlass_events.py");

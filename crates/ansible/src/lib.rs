@@ -17,4 +17,6 @@ pub mod slice;
 pub mod source;
 pub mod ssh;
 
-pub use file::{FileError, write_private};
+pub use file::{
+    CHANCE_PREFIX, FileError, chance_directory, recorded_directory, remove_recorded, write_private,
+};

@@ -7,8 +7,7 @@
 
 use std::{
     ffi::OsStr,
-    fs,
-    io::{self, Read},
+    fs, io,
     os::unix::{
         ffi::OsStrExt,
         fs::{OpenOptionsExt, PermissionsExt},
@@ -505,45 +504,47 @@ fn entries(tree: &Path) -> impl Iterator<Item = Result<DirEntry, Error>> {
 }
 
 /// The SHA-256 of a tree: names, kinds, whether files can be executed, and contents.
+///
+/// No two trees are written alike before they are hashed: each entry, in the order of the walk, is a byte for its kind, its path,
+/// and for a link where it leads, for a file the SHA-256 of its content. A path and a link have their length before them, in
+/// eight bytes, so that nothing in one is taken for what follows it.
 pub fn digest(tree: &Path) -> Result<String, Error> {
     let mut hash = Sha256::new();
     for entry in entries(tree) {
         let entry = entry?;
-        let failed = FileError::of(entry.path());
-        let name = entry
-            .path()
-            .strip_prefix(tree)
-            .unwrap_or(entry.path())
-            .as_os_str()
-            .as_bytes();
-        hash.update(name);
+        let path = entry.path();
+        let failed = FileError::of(path);
+        let name = path.strip_prefix(tree).unwrap_or(path);
         let kind = entry.file_type();
         if kind.is_symlink() {
-            hash.update(b"\0link\0");
-            hash.update(
-                fs::read_link(entry.path())
-                    .map_err(&failed)?
-                    .as_os_str()
-                    .as_bytes(),
-            );
+            let target = fs::read_link(path).map_err(failed)?;
+            add_text(&mut hash, b'l', name);
+            add_text(&mut hash, b'>', &target);
         } else if kind.is_file() {
-            let metadata = entry.metadata().map_err(|error| failed(error.into()))?;
-            let program = metadata.permissions().mode() & 0o100 != 0;
-            hash.update(if program { b"\0prog\0" } else { b"\0file\0" });
-            hash.update(metadata.len().to_le_bytes());
-            let mut file = fs::File::open(entry.path()).map_err(&failed)?;
-            let mut buffer = vec![0; 1 << 16];
-            loop {
-                let read = file.read(&mut buffer).map_err(&failed)?;
-                let Some(part) = buffer.get(..read).filter(|part| !part.is_empty()) else {
-                    break;
-                };
-                hash.update(part);
-            }
+            let (program, content) = content(path).map_err(failed)?;
+            add_text(&mut hash, if program { b'x' } else { b'f' }, name);
+            hash.update(content);
+        } else {
+            add_text(&mut hash, b'd', name);
         }
-        hash.update(b"\0");
     }
     Ok(hex::encode(hash.finalize()))
+}
+
+fn add_text(hash: &mut Sha256, tag: u8, text: &Path) {
+    let text = text.as_os_str().as_bytes();
+    hash.update([tag]);
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+}
+
+/// Whether a file can be executed, and the SHA-256 of what is in it.
+fn content(path: &Path) -> io::Result<(bool, [u8; 32])> {
+    let mut file = fs::File::open(path)?;
+    let program = file.metadata()?.permissions().mode() & 0o100 != 0;
+    let mut hash = Sha256::new();
+    io::copy(&mut file, &mut hash)?;
+    Ok((program, hash.finalize().into()))
 }
 
 /// Moves a tree to where it stays.

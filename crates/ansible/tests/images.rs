@@ -571,17 +571,29 @@ async fn an_image_named_by_digest_is_that_image() {
 
 #[tokio::test]
 async fn a_registry_leads_nowhere_else_and_neither_floods_nor_hangs() {
-    let answering = |kind: &'static str| {
+    let leading = |kind: &'static str, to: &'static str| {
         Registry::with(&[KUBESPRAY], move |name, answer| {
             let is_layer = answer.1.ends_with("tar+gzip");
             let index = name == "v1";
             if (kind == REDIRECT && is_layer) || (kind != REDIRECT && index) {
-                *answer = (b"http://169.254.169.254/latest/meta-data".to_vec(), kind);
+                *answer = (to.as_bytes().to_vec(), kind);
             }
         })
     };
+    let answering = |kind| leading(kind, "");
     let cache = tempfile::tempdir().expect("a directory");
-    let redirected = fetch(&answering(REDIRECT).image("v1"), cache.path()).await;
+    let clear = leading(REDIRECT, "http://169.254.169.254/latest/meta-data");
+    let redirected = fetch(&clear.image("v1"), cache.path()).await;
+    assert!(
+        matches!(
+            &redirected,
+            Err(error @ Error::Network { source: NetworkRefusal::Redirect { host }, .. })
+                if host == "169.254.169.254" && error.is_final()
+        ),
+        "{redirected:?}"
+    );
+    let secured = leading(REDIRECT, "https://169.254.169.254/latest/meta-data");
+    let redirected = fetch(&secured.image("v1"), cache.path()).await;
     assert!(
         matches!(
             &redirected,

@@ -323,9 +323,9 @@ async fn a_failure_names_host_task_and_words() {
     let told = failure(&verdict).expect("a failure");
     assert_eq!(told.code, "DiskFull");
     assert_eq!(
-        told.hosts
+        told.targets
             .iter()
-            .map(api::HostName::as_str)
+            .map(api::Target::as_str)
             .collect::<Vec<_>>(),
         ["two"]
     );

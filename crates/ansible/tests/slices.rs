@@ -1,18 +1,23 @@
 //! Slices are the whole: their task lists, one after the other, are those of the playbook.
 //!
-//! With `WINDLASS_KUBESPRAY=DIR` and an `ansible-playbook` that fits (on the PATH, or `WINDLASS_ANSIBLE_PLAYBOOK=FILE`) an
-//! unmodified kubespray is cut; without, a small fixture, and the test says so.
+//! A small fixture is cut; the test of `kubespray_checkout` cuts an unmodified kubespray. It is ignored where nobody has one,
+//! and needs `WINDLASS_KUBESPRAY=DIR`, a checkout, and `WINDLASS_ANSIBLE_PLAYBOOK=FILE` if that needs another Ansible than the
+//! other tests.
 
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking, also in what it calls"
 )]
 #![expect(clippy::type_complexity, reason = "rows of tables are short this way")]
 
+mod support {
+    pub mod environment;
+}
+
 use std::{
     env, fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -34,26 +39,22 @@ const PLAYBOOKS: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn slices_of_real_kubespray() {
-    let Some(ansible_playbook) = ansible_playbook() else {
-        say(
-            "NO ansible-playbook (PATH, WINDLASS_ANSIBLE_PLAYBOOK): task lists were NOT compared; the fixture was cut only",
-        );
-        for name in ["cluster", "reset"] {
-            let directory = tempfile::tempdir().unwrap();
-            let playbook = Playbook::read(&fixture(), name).unwrap();
-            write_each(&playbook, &fixture(), directory.path());
-        }
-        return;
-    };
-    let mut checkouts = vec![(fixture(), vec!["cluster", "reset"])];
-    match env::var_os("WINDLASS_KUBESPRAY") {
-        Some(checkout) => checkouts.push((checkout.into(), PLAYBOOKS.to_vec())),
-        None => say("NO kubespray (WINDLASS_KUBESPRAY): the fixture was compared only"),
+async fn slices_are_the_whole() {
+    for name in ["cluster", "reset"] {
+        compare(&ansible_playbook().await, &fixture(), name).await;
     }
-    for (checkout, playbooks) in checkouts {
-        for name in playbooks {
-            compare(&ansible_playbook, &checkout, name).await;
+}
+
+mod kubespray_checkout {
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "it needs a checkout of kubespray: WINDLASS_KUBESPRAY"]
+    async fn slices_are_the_whole() {
+        let checkout =
+            env::var_os("WINDLASS_KUBESPRAY").expect("WINDLASS_KUBESPRAY names a checkout");
+        for name in PLAYBOOKS {
+            compare(&ansible_playbook().await, Path::new(&checkout), name).await;
         }
     }
 }
@@ -118,9 +119,7 @@ async fn compare(ansible_playbook: &Path, checkout: &Path, name: &str) {
 /// Runs the fixture for real, on this machine alone: each play where it stands, with what its import carries.
 #[tokio::test]
 async fn slices_run_where_their_plays_stand() {
-    let Some(ansible_playbook) = ansible_playbook() else {
-        return say("NO ansible-playbook (PATH, WINDLASS_ANSIBLE_PLAYBOOK): no slice was RUN");
-    };
+    let ansible_playbook = ansible_playbook().await;
     let run = tempfile::tempdir().unwrap();
     let (inventory, configuration) = prepare(run.path(), &fixture());
     let playbook = Playbook::read(&fixture(), "cluster").unwrap();
@@ -196,13 +195,6 @@ fn inventory(run: &Path) -> Inventory {
     compile(&input).unwrap()
 }
 
-fn write_each(playbook: &Playbook, checkout: &Path, directory: &Path) {
-    let units = playbook.units();
-    let groups: Vec<&[usize]> = units.iter().map(Vec::as_slice).collect();
-    let files = playbook.write(checkout, directory, &groups).unwrap();
-    assert_eq!(files.len(), units.len());
-}
-
 /// Names and sizes of the files at the top and of the playbooks: what a careless writer would touch.
 fn fingerprint(checkout: &Path) -> Vec<(PathBuf, u64)> {
     let directories = [checkout.to_owned(), checkout.join("playbooks")];
@@ -218,18 +210,11 @@ fn fingerprint(checkout: &Path) -> Vec<(PathBuf, u64)> {
     files
 }
 
-fn ansible_playbook() -> Option<PathBuf> {
-    if let Some(file) = env::var_os("WINDLASS_ANSIBLE_PLAYBOOK") {
-        return Some(file.into());
+async fn ansible_playbook() -> PathBuf {
+    match env::var_os("WINDLASS_ANSIBLE_PLAYBOOK") {
+        Some(file) => file.into(),
+        None => support::environment::sandbox().await.ansible_playbook(),
     }
-    let directories = env::split_paths(&env::var_os("PATH")?).collect::<Vec<_>>();
-    let mut files = directories
-        .iter()
-        .map(|directory| directory.join("ansible-playbook"));
-    files.find(|file| {
-        fs::metadata(file)
-            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    })
 }
 
 fn fixture() -> PathBuf {
@@ -237,7 +222,7 @@ fn fixture() -> PathBuf {
 }
 
 fn say(text: &str) {
-    eprintln!("slices_of_real_kubespray: {text}");
+    eprintln!("slices: {text}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -78,6 +78,38 @@ async fn a_directory_is_copied_once_and_never_touched() {
     fs::write(tree.join("cluster.yml"), "new").expect("a change");
     let fourth = fetch(&request, &cache).await.expect("fourth");
     assert_ne!(fourth.path, first.path);
+}
+
+/// The first two were one text to the hash once: a name, a kind and where a link leads stood beside each other.
+#[test]
+fn trees_that_differ_in_anything_have_digests_that_differ() {
+    let place = tempfile::tempdir().expect("a directory");
+    let digest_of = |name: &str, make: &dyn Fn(&Path) -> std::io::Result<()>| {
+        let tree = place.path().join(name);
+        fs::create_dir(&tree).expect("a tree");
+        make(&tree).expect("its entries");
+        digest(&tree).expect("a digest")
+    };
+    let mut digests = vec![
+        digest_of("directories", &|tree| {
+            let mut names = ["a", "link", "z"].iter();
+            names.try_for_each(|name| fs::create_dir(tree.join(name)))
+        }),
+        digest_of("a link", &|tree| symlink("z", tree.join("a"))),
+        digest_of("a longer link", &|tree| symlink("z>", tree.join("a"))),
+        digest_of("a longer name", &|tree| symlink("z", tree.join("a>"))),
+        digest_of("a directory", &|tree| fs::create_dir(tree.join("a"))),
+        digest_of("an empty file", &|tree| fs::write(tree.join("a"), "")),
+        digest_of("a file", &|tree| fs::write(tree.join("a"), "z")),
+        digest_of("a program", &|tree| {
+            fs::write(tree.join("a"), "z")?;
+            fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0o755))
+        }),
+    ];
+    let trees = digests.len();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), trees);
 }
 
 #[tokio::test]

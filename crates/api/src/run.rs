@@ -2,14 +2,20 @@
 //!
 //! A Run is planned once, stored before its first step, and superseded, never edited, when the wish changes. Its spec is
 //! immutable but for `control`, through which people steer it. Its status is derived from an append-only history.
+//!
+//! It belongs to any object, its subject, and is planned and executed by the engine of that object's kind. What is the
+//! engine's own (its operations, the parameters of its actions, the inputs of its plans) is typed by the engine and
+//! judged by it at planning and again by the runner.
+
+use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Duration, HostName, Threshold};
+use crate::{Duration, Target, Threshold};
 
 /// What to execute, and how people steer it.
 #[derive(CustomResource, Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
@@ -21,11 +27,7 @@ use crate::{Duration, HostName, Threshold};
     status = "RunStatus",
     category = "windlass",
     doc = "One journalled execution of a plan.",
-    printcolumn(
-        name = "Cluster",
-        type_ = "string",
-        json_path = ".spec.clusterRef.name"
-    ),
+    printcolumn(name = "Subject", type_ = "string", json_path = ".spec.subject.name"),
     printcolumn(name = "Operation", type_ = "string", json_path = ".spec.operation"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Progress", type_ = "integer", json_path = ".status.progress"),
@@ -44,61 +46,69 @@ use crate::{Duration, HostName, Threshold};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RunSpec {
-    /// The cluster that the run works on, of the same namespace.
-    #[x_kube(validation = ("self == oldSelf", "a Run works on one cluster: make another Run"))]
-    pub cluster_ref: ClusterRef,
-    /// What the run does.
+    /// The object that the run works on, of the same namespace.
+    #[x_kube(validation = ("self == oldSelf", "the subject of a Run cannot change: make another Run"))]
+    pub subject: Subject,
+    /// What the run does to its subject: a word of the engine, in CamelCase, for example Create.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Z][A-Za-z0-9]*$"))]
     #[x_kube(validation = ("self == oldSelf", "the operation of a Run cannot change: make another Run"))]
-    pub operation: Operation,
-    /// The cluster's generation that the run was planned from. A runner whose Run is older than another of the same
-    /// cluster must not start.
+    pub operation: String,
+    /// The subject's generation that the run was planned from. A runner whose Run is older than another of the same
+    /// subject must not start.
     #[schemars(range(min = 0))]
     #[x_kube(validation = ("self == oldSelf", "the generation of a Run cannot change: make another Run"))]
     pub generation: i64,
     /// The steps and everything they need.
+    #[x_kube(validation = ("self == oldSelf", "the plan of a Run cannot change: make another Run"))]
     pub plan: Plan,
     /// How people steer it: the one part that may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
 }
 
-/// The cluster that a run works on.
+/// The object that a run works on, in the namespace of the run.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterRef {
+pub struct Subject {
+    /// The group of its kind.
+    #[schemars(length(max = 253))]
+    pub api_group: String,
+    /// Its kind.
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: String,
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
+    /// What tells it from a later object of that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub uid: Option<String>,
 }
 
-/// What a run does to its cluster.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum Operation {
-    /// Builds it.
-    #[default]
-    Create,
-    /// Removes Kubernetes from its hosts.
-    Reset,
-    /// Adds or removes nodes.
-    Scale,
-    /// Moves it to another version.
-    Upgrade,
-    /// Renews its certificates.
-    Renew,
-    /// Brings it back to its spec.
-    Converge,
-    /// Mends its control plane.
-    Recover,
+impl Subject {
+    /// An object as a subject.
+    pub fn of<K: kube::Resource<DynamicType = ()>>(object: &K) -> Self {
+        Self {
+            api_group: K::group(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            name: object.meta().name.clone().unwrap_or_default(),
+            uid: object.meta().uid.clone(),
+        }
+    }
+
+    /// Whether the subject is of that kind.
+    pub fn is_a<K: kube::Resource<DynamicType = ()>>(&self) -> bool {
+        self.api_group == K::group(&()) && self.kind == K::kind(&())
+    }
 }
 
 /// An immutable graph of steps, with the digest of what it was compiled from.
-#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// SHA-256, in hex, of the operation and of all of the plan but its reason. The same inputs give the same plan, and a runner
     /// refuses one that is not what it was.
     #[schemars(length(max = 64))]
-    #[x_kube(validation = ("self == oldSelf", "the plan of a Run cannot change: make another Run"))]
     pub digest: String,
     /// Why this operation, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,12 +118,11 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub request: Option<String>,
-    /// The hosts that the steps work on, each named once: those that the same steps work on are one group.
+    /// What the steps work on, each target named once: those that the same steps work on are one group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub groups: Vec<Group>,
-    /// What the steps read: the resolved inventory, variables, versions and places. References to secrets, never
-    /// secrets.
+    /// What the steps read, in the engine's own form. References to secrets, never secrets.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crate::schema::variables")]
     pub inputs: Map<String, Value>,
@@ -123,24 +132,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The hosts that a step of the plan works on.
-    pub fn hosts<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = &'a HostName> {
+    /// What a step of the plan works on.
+    pub fn targets<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = &'a Target> {
         let groups = self.groups.iter();
         let of_step = groups.filter(|group| step.groups.contains(&group.name));
-        of_step.flat_map(|group| &group.hosts)
+        of_step.flat_map(|group| &group.targets)
     }
 }
 
-/// Hosts that the same steps work on.
+/// Targets that the same steps work on.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     /// Its name, within the plan.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// The hosts, in inventory order.
+    /// The targets, in the engine's order.
     #[schemars(length(max = 5000))]
-    pub hosts: Vec<HostName>,
+    pub targets: Vec<Target>,
 }
 
 /// One restartable piece of a plan. Steps are safe to repeat and only go forward.
@@ -164,7 +173,7 @@ pub struct Step {
     pub depends_on: Vec<String>,
     /// What is executed.
     pub action: Action,
-    /// The groups of hosts that it works on. Empty: none.
+    /// The groups of targets that it works on. Empty: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 64)))]
     pub groups: Vec<String>,
@@ -174,7 +183,7 @@ pub struct Step {
     /// How it is tried again. Default: not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// How many of its hosts may be unreachable, and what happens when it is more.
+    /// How many of its targets may be unreachable, and what happens when it is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
     /// Where the step may be stopped.
@@ -184,68 +193,41 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub batch: Option<String>,
-    /// How much of the run the step is, in tasks or seconds, for percent and ETA. Default: 1.
+    /// How much of the run the step is, relative to the others, for percent and ETA. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub weight: Option<u32>,
 }
 
-/// What a step executes. Each engine adds its own.
+/// What a step executes.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
-    /// Makes the Python environment that the kubespray release needs.
-    Sandbox(Sandbox),
-    /// Asks every host whether it answers ssh, sudo and Python.
-    Probe(Probe),
-    /// Runs one play of a playbook.
-    AnsiblePlay(AnsiblePlay),
-    /// Stores the new cluster's kubeconfig in a Secret.
-    Kubeconfig(Kubeconfig),
-    /// Waits until the cluster is healthy.
-    Health(HealthCheck),
     /// Waits for a person.
     Approve(Approve),
+    /// What an engine does.
+    Engine(EngineAction),
 }
 
-/// Makes the Python environment that the kubespray release needs.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+/// An action of an engine.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Sandbox {}
-
-/// Asks every host whether it answers ssh, sudo and Python.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Probe {}
-
-/// Runs one play of a playbook.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AnsiblePlay {
-    /// The playbook that the play comes from, for example cluster.
-    #[schemars(length(max = 128))]
-    pub playbook: String,
-    /// The index of the play in the flattened playbook, from 0.
-    #[schemars(range(max = 1000))]
-    pub play: u32,
-    /// How many tasks it lists; includes add more at run time.
-    #[schemars(range(max = 100_000))]
-    pub tasks: u32,
+pub struct EngineAction {
+    /// The engine, for example kubespray.
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    )]
+    pub name: String,
+    /// Which of its actions, in CamelCase, for example AnsiblePlay.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Z][A-Za-z0-9]*$"))]
+    pub action: String,
+    /// The parameters of that action, which the engine judges.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub parameters: Map<String, Value>,
 }
-
-/// Stores the new cluster's kubeconfig in a Secret.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Kubeconfig {
-    /// The Secret's name; its key is `value`.
-    #[schemars(length(min = 1, max = 253))]
-    pub secret: String,
-}
-
-/// Waits until the cluster is healthy: its API server, etcd, nodes and certificates.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HealthCheck {}
 
 /// Waits for a person.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -268,23 +250,23 @@ pub struct Retry {
     pub back_off: Option<Duration>,
 }
 
-/// How many hosts of a step may be unreachable, and what happens when it is more.
+/// How many targets of a step may be unreachable, and what happens when it is more.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
-    /// The bound. Up to it, unreachable hosts are left out of the steps that follow.
+    /// The bound. Up to it, unreachable targets are left out of the steps that follow.
     pub unreachable: Threshold,
     /// What happens when it is more.
     pub on_breach: OnBreach,
 }
 
-/// What happens when more hosts are unreachable than the threshold allows.
+/// What happens when more targets are unreachable than the threshold allows.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnBreach {
     /// The run fails.
     #[default]
     Fail,
-    /// The hosts are left out all the same.
+    /// The targets are left out all the same.
     Exclude,
     /// The run pauses until a person resumes or cancels it; the step is then tried again.
     Pause,
@@ -396,10 +378,10 @@ pub struct RunStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub steps: Vec<StepStatus>,
-    /// Hosts that were left out, and why.
+    /// Targets that were left out, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5000))]
-    pub excluded: Vec<ExcludedHost>,
+    pub excluded: Vec<Exclusion>,
     /// Every transition, oldest first; only ever appended to, but that a checkpoint may stand in place of the oldest ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2048))]
@@ -467,14 +449,14 @@ pub struct StepStatus {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-    /// The task it is at.
+    /// What it is at, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
-    pub task: Option<String>,
-    /// How many tasks have started.
+    pub activity: Option<String>,
+    /// How far the attempt is, in the unit of its engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tasks_started: Option<u32>,
-    /// What the tasks did on the hosts.
+    pub progress: Option<Progress>,
+    /// What it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Results>,
     /// Why it failed, if it did.
@@ -482,25 +464,37 @@ pub struct StepStatus {
     pub failure: Option<Failure>,
 }
 
-/// Counts of task results, over all hosts.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+/// How far an attempt at a step is.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Results {
-    /// Done without a change.
-    #[serde(default)]
-    pub ok: u32,
-    /// Done with a change.
-    #[serde(default)]
-    pub changed: u32,
-    /// Skipped.
-    #[serde(default)]
-    pub skipped: u32,
-    /// Failed.
-    #[serde(default)]
-    pub failed: u32,
-    /// Not reached.
-    #[serde(default)]
-    pub unreachable: u32,
+pub struct Progress {
+    /// How much is done.
+    pub done: u32,
+    /// How much it is in all, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u32>,
+    /// Of what, for example tasks.
+    #[schemars(length(max = 32))]
+    pub unit: String,
+}
+
+/// What a step did: counts by words of its engine, for example ok, changed, failed.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Results(pub BTreeMap<String, u32>);
+
+impl JsonSchema for Results {
+    fn schema_name() -> Cow<'static, str> {
+        "Results".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "maxProperties": 16,
+            "additionalProperties": {"type": "integer", "format": "int64", "minimum": 0},
+        })
+    }
 }
 
 /// How a step stands.
@@ -523,12 +517,12 @@ pub enum StepPhase {
     Waiting,
 }
 
-/// A host that was left out of a run.
+/// A target that was left out of a run.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ExcludedHost {
-    /// The host.
-    pub host: HostName,
+pub struct Exclusion {
+    /// The target.
+    pub target: Target,
     /// Why.
     #[schemars(length(max = 1024))]
     pub reason: String,
@@ -563,11 +557,11 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub by: Option<String>,
-    /// Hosts that it left out.
+    /// Targets that it left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5000))]
-    pub excluded: Vec<ExcludedHost>,
-    /// Counts of task results, when a step ends.
+    pub excluded: Vec<Exclusion>,
+    /// What the step did, when it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Results>,
     /// Why, for a failure.
@@ -578,7 +572,7 @@ pub struct Record {
     pub checkpoint: Option<Box<Checkpoint>>,
 }
 
-/// How a run stood after a record, in place of that record and all before it. The hosts that were left out stand in the
+/// How a run stood after a record, in place of that record and all before it. The targets that were left out stand in the
 /// record itself.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -626,7 +620,7 @@ pub struct StepCheckpoint {
     /// Whether a person had approved it.
     #[serde(default)]
     pub approved: bool,
-    /// Whether its last failure left hosts out.
+    /// Whether its last failure left targets out.
     #[serde(default)]
     pub narrowed: bool,
     /// When the last attempt started.
@@ -705,7 +699,7 @@ pub struct RunnerIdentity {
 pub struct Failure {
     /// What kind of failure.
     pub class: FailureClass,
-    /// A constant in CamelCase that names the failure, for example HostUnreachable.
+    /// A constant in CamelCase that names the failure, for example GateBreached.
     #[schemars(length(min = 1, max = 64))]
     pub code: String,
     /// What happened, for people.
@@ -715,10 +709,10 @@ pub struct Failure {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub remedy: Option<String>,
-    /// The hosts that it happened on.
+    /// The targets that it happened on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
-    pub hosts: Vec<HostName>,
+    pub targets: Vec<Target>,
 }
 
 /// What kind of failure.

@@ -23,6 +23,14 @@
 //!   would keep the revision, and the holder would look dead.
 //!
 //! A holder that is known to be dead ([`Candidate::new`]) is waited for no longer.
+//!
+//! # A Lease that nobody holds
+//!
+//! One that was given up says so: it has no holder, and the generation of the one that it had. It is free at once. One that is
+//! not there, or that somebody made without either, may have been deleted under a holder that does not know it yet, as the
+//! deletion of its owner in the foreground does: that it stays so is observed for [`DURATION`] too. A holder that reaches the API
+//! finds out sooner, and ends: it cannot tell whether another one has had the Lease since. So that the first one of all need not
+//! wait, it says that it is ([`Candidate::first`]).
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -63,6 +71,15 @@ pub enum Error {
         name: String,
         /// Who.
         holder: String,
+    },
+    /// Nobody is named in it, and nobody gave it up.
+    #[error(
+        "take lease {name}: it was not given up, so whoever held it before it was deleted may be at work for {} seconds",
+        DURATION.as_secs()
+    )]
+    Unknown {
+        /// The Lease.
+        name: String,
     },
     /// Something newer held it before.
     #[error("take lease {name}: generation {latest} has held it, {own} is older")]
@@ -120,22 +137,29 @@ enum Verdict {
     Renew,
     /// It is free, given up or expired: take.
     Take,
+    /// Nobody is named, and somebody may hold it all the same.
+    Unknown,
     /// Somebody else holds it.
     Held,
     /// Something newer held it.
     Fenced(i64),
 }
 
-/// Judges a claim. Pure; `expired` tells whether the Lease was seen unchanged for its duration, `is_dead` whether a holder is
-/// known to be gone.
+/// Judges a claim. Pure; `expired` tells whether the Lease, or that there is none, was seen unchanged for its duration, `is_dead`
+/// whether a holder is known to be gone.
 fn judge(
     lease: Option<&Lease>,
     claim: &Claim,
     expired: bool,
     is_dead: impl Fn(&str) -> bool,
 ) -> Verdict {
+    let unknown = if expired {
+        Verdict::Take
+    } else {
+        Verdict::Unknown
+    };
     let Some(lease) = lease else {
-        return Verdict::Take;
+        return unknown;
     };
     let latest = if is_anothers(lease, claim) {
         0
@@ -146,7 +170,8 @@ fn judge(
         return Verdict::Fenced(latest);
     }
     match holder(lease) {
-        None => Verdict::Take,
+        None if was_given_up(lease) => Verdict::Take,
+        None => unknown,
         Some(holder) if holder == claim.holder => Verdict::Renew,
         Some(holder) if expired || is_dead(holder) => Verdict::Take,
         Some(_) => Verdict::Held,
@@ -165,12 +190,14 @@ fn is_anothers(lease: &Lease, claim: &Claim) -> bool {
     owner.is_some_and(|own| owners.into_iter().any(|owner| owner.uid != own.uid))
 }
 
+/// Whether a Lease without a holder had one, which is known to hold it no more.
+fn was_given_up(lease: &Lease) -> bool {
+    lease.annotations().contains_key(GENERATION)
+}
+
 fn generation(lease: &Lease) -> i64 {
-    lease
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|annotations| annotations.get(GENERATION))
+    let generation = lease.annotations().get(GENERATION);
+    generation
         .and_then(|text| text.parse().ok())
         .unwrap_or_default()
 }
@@ -181,19 +208,19 @@ struct Observer {
     sight: Option<(Revision, Instant)>,
 }
 
-/// One state of one object.
-type Revision = (Option<String>, Option<String>);
+/// One state of one object; none: it is not there.
+type Revision = Option<(Option<String>, Option<String>)>;
 
 impl Observer {
-    /// Looks at a Lease that was read by `now`: whether it has been the same for its duration.
-    fn has_expired(&mut self, lease: &Lease, now: Instant) -> bool {
-        let revision = (lease.uid(), lease.resource_version());
+    /// Looks at a Lease that was read by `now`: whether it has been the same for its duration, or has not been there.
+    fn has_expired(&mut self, lease: Option<&Lease>, now: Instant) -> bool {
+        let revision = lease.map(|lease| (lease.uid(), lease.resource_version()));
         let since = match &self.sight {
             Some((known, since)) if *known == revision => *since,
             _ => now,
         };
         self.sight = Some((revision, since));
-        now.duration_since(since) > duration(lease)
+        now.duration_since(since) > lease.map_or(DURATION, duration)
     }
 
     /// What was seen before does not count any more.
@@ -219,6 +246,8 @@ pub struct Candidate {
     is_away: Arc<IsAway>,
     clock: BootClock,
     observer: Observer,
+    /// Nobody had it before.
+    first: bool,
     /// It was taken: from now on it is only renewed.
     held: bool,
 }
@@ -252,6 +281,7 @@ impl Candidate {
             is_away: Arc::new(|_| false),
             clock: BootClock::default(),
             observer: Observer::default(),
+            first: false,
             held: false,
         }
     }
@@ -260,6 +290,14 @@ impl Candidate {
     #[must_use]
     pub fn by(mut self, clock: BootClock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// The first one that wants the Lease, or one whose work beside a former holder does no harm: it does not wait for a holder
+    /// that is not named.
+    #[must_use]
+    pub fn first(mut self) -> Self {
+        self.first = true;
         self
     }
 
@@ -292,8 +330,8 @@ impl Candidate {
             }
         };
         let existing = existing.as_ref();
-        let expired =
-            existing.is_some_and(|lease| self.observer.has_expired(lease, Instant::now()));
+        let is_first = self.first && existing.and_then(holder).is_none();
+        let expired = self.observer.has_expired(existing, Instant::now()) || is_first;
         let claim = &self.place.claim;
         let name = claim.name.clone();
         match judge(existing, claim, expired, self.is_dead) {
@@ -306,11 +344,12 @@ impl Candidate {
                 name,
                 holder: existing.and_then(holder).unwrap_or_default().to_owned(),
             }),
-            // Whoever is named now, or gave it up, has had it in between. One that was deleted is free for all.
-            Verdict::Take if self.held => Err(Error::Lost { name }),
+            // Whoever is named now, or gave it up, has had it in between; so may somebody whose Lease was deleted too.
+            Verdict::Take | Verdict::Unknown if self.held => Err(Error::Lost { name }),
+            Verdict::Unknown => Err(Error::Unknown { name }),
             Verdict::Renew | Verdict::Take => {
                 self.place.write(existing).await?;
-                self.held = true;
+                (self.first, self.held) = (false, true);
                 Ok(())
             }
         }
@@ -330,6 +369,7 @@ impl Candidate {
             is_away: Arc::clone(&self.is_away),
             clock: self.clock.clone(),
             observer: std::mem::take(&mut self.observer),
+            first: std::mem::take(&mut self.first),
             held: std::mem::take(&mut self.held),
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! A reconciler decides; this crate does what all of them do in the same way: keep [`conditions`] after kstatus, publish
 //! [`event`]s once an edge, [`apply`] objects and status without writing what is there already, wait with a per-object
-//! [`backoff`], share one watch a kind ([`stream`]), name things for good by what they are ([`digest`](mod@digest)), hold a
-//! [`lease`] on what only one process may touch, and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a
-//! client. It knows no domain.
+//! [`backoff`], share one watch a kind ([`stream`]), name things for good by what they are ([`digest`](mod@digest)), say what
+//! is wrong with what a person wrote ([`problem`]), hold a [`lease`] on what only one process may touch, and stop in order
+//! ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no domain.
 
 pub mod apply;
 pub mod backoff;
@@ -14,6 +14,7 @@ pub mod event;
 pub mod kubeconfig;
 pub mod lease;
 pub mod outcome;
+pub mod problem;
 pub mod shutdown;
 pub mod stream;
 
@@ -22,4 +23,5 @@ pub use conditions::{Conditions, Standing, Status, Summary};
 pub use digest::digest;
 pub use event::{Events, Occurrence, Severity};
 pub use outcome::{Outcome, Until};
+pub use problem::Problem;
 pub use shutdown::Shutdown;

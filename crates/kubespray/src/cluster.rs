@@ -41,7 +41,7 @@ pub async fn reconcile(
             return Ok(Action::await_change());
         }
     };
-    if let Some(mark) = crate::moving::mark(cluster.meta()) {
+    if let Some(mark) = relocation::mark::of(cluster.meta()) {
         crate::moving::rest(cluster, mark, &context).await?;
         return Ok(Action::await_change());
     }

@@ -143,7 +143,7 @@ pub enum Error {
     Apply(#[source] controller::apply::Error),
     /// A run could not be steered.
     #[error("steer a run")]
-    Control(#[source] crate::control::Error),
+    Control(#[source] runs::control::Error),
     /// A runner could not be had.
     #[error("provide a runner")]
     Runner(#[source] crate::launcher::Error),

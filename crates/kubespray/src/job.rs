@@ -27,7 +27,7 @@ use crate::{
     run::plan::needs_runner,
 };
 use account::Account;
-use obstacle::Obstacle;
+use runs::obstacle::{Kind, Obstacle};
 
 mod account;
 mod bounds;
@@ -145,7 +145,7 @@ impl Jobs {
         let job = found.as_ref().and_then(|found| found.0.as_ref().ok());
         let is_there = job.is_some_and(|job| !has_ended(job));
         if !is_there && let Some(why) = self.refusal(cluster) {
-            let kind = obstacle::Kind::NotCreated;
+            let kind = Kind::NotCreated;
             let obstacle = Obstacle { kind, message: why };
             return Ok(Runner::Blocked {
                 obstacle,
@@ -233,7 +233,7 @@ impl Jobs {
         run: &Run,
         cluster: Option<&Cluster>,
     ) -> Result<(), Error> {
-        let others = self.at_work(namespace, &account_name(&run.spec.cluster_ref.name));
+        let others = self.at_work(namespace, &account_name(&run.spec.subject.name));
         let Account {
             identity,
             role,

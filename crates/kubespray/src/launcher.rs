@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use api::{Cluster, Run};
 use kube::ResourceExt;
-
-use crate::{
-    job::{self, Jobs, Template, obstacle::Obstacle},
+use runs::{
+    obstacle::Obstacle,
     supervisor::{self, Supervisor},
 };
+
+use crate::job::{self, Jobs, Template};
 
 /// How the runner of a run stands.
 #[derive(Clone, Debug, Eq, PartialEq)]

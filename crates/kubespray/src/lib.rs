@@ -4,9 +4,9 @@
 //! alive for every unfinished Run, [`node`] tells of each host. The [`runner`] executes one Run and survives the operator.
 //! Decisions are pure functions in `resolve` and `plan`; reading is in `observe`, writing in `apply` and `report`.
 
+pub mod action;
 pub mod cluster;
 pub mod context;
-pub mod control;
 pub mod health;
 pub mod health_book;
 pub mod host_keys;
@@ -21,19 +21,17 @@ pub mod playbooks;
 pub mod preview;
 pub mod private;
 pub mod problem;
-pub mod process;
+pub mod request;
 pub mod run;
 pub mod runner;
 pub mod secret;
-pub mod supervisor;
 pub mod sweep;
 pub mod variables;
 
 mod operator;
-mod small_log;
 
 pub use layout::Layout;
-pub use operator::{Options, Scope, operate, operate_within};
+pub use operator::{Options, Scope, WatchesEnded, operate, operate_within};
 pub use problem::Problem;
 
 /// An error and its causes as one text.

@@ -1,97 +1,276 @@
-//! Objects that are on their way to another API: who may touch them, and what tells how old they were.
-//!
-//! `windlass move` marks an object with [`MOVING`] before it is copied, and the copy carries the mark from its first moment.
-//! No reconciler acts on a marked object and no runner works on a marked Run, so neither side does anything until the mark
-//! goes, which on the side that the objects leave it never does. A mark on each object, not one of the namespace: what is
-//! read with an object cannot be older than it.
+//! What kubespray's operator brings to a move (`windlass move`), and what it does with a Cluster that is being moved.
 
-use api::Cluster;
+use std::{collections::BTreeSet, error::Error as StdError, io};
+
+use api::{
+    Cluster, ClusterNode, Run,
+    cluster::Operation,
+    run::{RunPhase, RunnerIdentity},
+};
 use controller::{Conditions, Occurrence, Severity, Standing, Summary};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Resource, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams},
 };
-use serde_json::json;
+use relocation::{Brought, Config, Domain, Graph, Hooks, Item, Kind, Reference, Root, RootLease};
+use runs::process::is_gone;
+use serde_json::{Value, json};
 
 use crate::{
-    cluster::{FIELD_MANAGER, apply},
+    Layout, Problem,
+    cluster::{
+        FIELD_MANAGER, FINALIZER, apply,
+        plan::{is_active, phase},
+    },
     context::{Context, Error},
+    host_keys::KNOWN_HOSTS,
+    node,
+    runner::lease_name,
+    secret::kubeconfig_name,
+    variables,
 };
-
-/// The annotation of an object that is being moved: nobody acts on it. Its value says where from and where to.
-pub const MOVING: &str = "windlass.dev/moving";
-/// The annotation of a Cluster that was moved for good, beside [`MOVING`]: the other side is, or is about to be, at work.
-pub const MOVED: &str = "windlass.dev/moved-to";
-/// The annotation of a copy that says which object it was copied from.
-pub const MOVED_FROM: &str = "windlass.dev/moved-from";
-/// The annotation of a copy with the time at which its first original was created, from which hosts have their order.
-pub const CREATED: &str = "windlass.dev/created";
-/// The annotation of a copied Cluster with what is to be added to its generation, so that its next run is not older than the
-/// last one of the side that it came from.
-pub const GENERATIONS: &str = "windlass.dev/generations-before";
-
-/// How the mark of a copy begins.
-const ARRIVING: &str = "being moved here from ";
-/// How the mark of what is being moved away begins.
-const LEAVING: &str = "being moved to ";
-/// How the mark of a Cluster begins whose move is being taken back.
-const RETURNING: &str = "being taken back from ";
 
 /// What the condition and the Event of a Cluster that is being moved are called.
 const REASON: &str = "Moving";
+
+/// Names of Secrets in a spec, as a list.
+const PULL_SECRETS: &str = "imagePullSecrets";
+
+/// References to Secrets in the inputs of a plan.
+const PLANNED: [&str; 2] = ["key", "knownHostsSecret"];
+
+/// Playbooks that the images bring along.
+const BUNDLE: &str = "/opt/windlass/bundle";
 
 /// The name of the Secret that carries the recorded keys of a cluster's hosts to where there is no file of them.
 pub fn host_keys_name(cluster: &str) -> String {
     format!("{cluster}-host-keys")
 }
 
-/// The mark of what is being moved to `place`.
-pub fn leaving(place: &str) -> String {
-    format!("{LEAVING}{place}")
+/// Clusters, their nodes and their runs. `data` is the data directory of the API that they leave, if it is on this machine.
+pub fn domain(data: Option<Layout>) -> Domain {
+    let cluster = Root {
+        noun: "cluster",
+        spared: "host",
+        finalizer: Some(FINALIZER),
+        lease: Some(RootLease {
+            name: lease_name,
+            is_gone,
+        }),
+        told_meanwhile: &["Ready", "Reconciling", "Stalled"],
+    };
+    Domain {
+        name: "kubespray",
+        kinds: vec![
+            Kind::acted_on::<Cluster>(FIELD_MANAGER).root(cluster),
+            Kind::acted_on::<ClusterNode>(node::FIELD_MANAGER),
+            Kind::acted_on::<Run>(runs::runner::FIELD_MANAGER),
+        ],
+        field_managers: &[FIELD_MANAGER],
+        selected: Vec::new(),
+        hooks: Box::new(Clusters { data }),
+    }
 }
 
-/// The mark of a Cluster whose move to `place` is being taken back.
-pub fn returning(place: &str) -> String {
-    format!("{RETURNING}{place}")
+struct Clusters {
+    data: Option<Layout>,
 }
 
-/// Where to an object is being moved, or was before its move began to be taken back; none: it is a copy.
-pub fn destination(mark: &str) -> Option<&str> {
-    let leaving = mark.strip_prefix(LEAVING);
-    leaving.or_else(|| mark.strip_prefix(RETURNING))
+impl Hooks for Clusters {
+    /// What a Cluster's operator makes under a name of its own, and the Secrets that a spec or a plan names.
+    fn references(&self, item: &Item) -> Vec<Reference> {
+        let mut names = BTreeSet::new();
+        named(&item.object.data, &mut names);
+        if item.is::<Cluster>() {
+            let cluster = item.name();
+            names.extend([kubeconfig_name(&cluster), host_keys_name(&cluster)]);
+        }
+        let secret = |name| Reference {
+            kind: Config::Secret,
+            name,
+        };
+        names.into_iter().map(secret).collect()
+    }
+
+    fn refusals(&self, here: &Graph, there: &Graph) -> Vec<Problem> {
+        let mut problems: Vec<_> = here.parsed().filter_map(|run| being_reset(&run)).collect();
+        let names: BTreeSet<_> = here.of::<Cluster>().map(Item::name).collect();
+        let others = there.of::<Cluster>().map(Item::name);
+        problems.extend(others.filter(|other| !names.contains(other)).map(|other| {
+            Problem::new(
+                "--to-namespace",
+                there.namespace(),
+                format!("a namespace holds one Cluster, and {other} is there"),
+                "name another namespace",
+            )
+        }));
+        problems
+    }
+
+    fn warnings(&self, here: &Graph) -> Vec<String> {
+        here.of::<Cluster>().flat_map(unfit_for_pods).collect()
+    }
+
+    /// The recorded keys of hosts, for clusters whose spec gives none.
+    fn brings(&self, here: &Graph) -> Result<Vec<Brought>, Box<dyn StdError + Send + Sync>> {
+        let Some(data) = &self.data else {
+            return Ok(Vec::new());
+        };
+        let mut brought = Vec::new();
+        for cluster in here.of::<Cluster>().filter(|cluster| !gives_keys(cluster)) {
+            let directory = data.cluster(here.namespace(), &cluster.name());
+            let file = directory.join(KNOWN_HOSTS);
+            let recorded = match std::fs::read_to_string(&file) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    let file = file.display();
+                    return Err(
+                        format!("{file}: {error}; make it a readable file, or remove it").into(),
+                    );
+                }
+            };
+            brought.extend(host_keys(here, cluster, &recorded).map(|secret| Brought {
+                what: "the recorded keys of the hosts",
+                secret,
+            }));
+        }
+        Ok(brought)
+    }
+
+    fn at_work(&self, here: &Graph, _root: &Item) -> Option<String> {
+        let run = here.parsed().find(|run: &Run| is_active(phase(run)))?;
+        let step = run.status.as_ref().and_then(|status| status.step.clone());
+        Some(match step {
+            Some(step) => format!("Run/{} (at {step})", run.name_any()),
+            None => format!("Run/{}", run.name_any()),
+        })
+    }
+
+    fn may_be_at_work(&self, here: &Graph) -> bool {
+        here.parsed().any(|run| has_runner(&run))
+    }
 }
 
-/// The mark of the copy of what is being moved from `place`.
-pub fn arriving(place: &str) -> String {
-    format!("{ARRIVING}{place}")
+/// The Secrets that a spec or a plan names: every `...SecretRef` and `secretKeyRef`, what a plan calls them, and those for
+/// images.
+fn named(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                let one = field.ends_with("SecretRef")
+                    || field == variables::REFERENCE
+                    || PLANNED.contains(&field.as_str());
+                if one {
+                    names.extend(value["name"].as_str().map(str::to_owned));
+                } else if field == PULL_SECRETS {
+                    names.extend(value.as_array().into_iter().flatten().filter_map(pulling));
+                }
+                named(value, names);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| named(value, names)),
+        _ => {}
+    }
 }
 
-/// Where an object is being moved from and to, if it is.
-pub fn mark(meta: &ObjectMeta) -> Option<&str> {
-    annotation(meta, MOVING)
+fn pulling(value: &Value) -> Option<String> {
+    let name = value.as_str().or_else(|| value["name"].as_str())?;
+    Some(name.to_owned())
 }
 
-/// When the object, or the first one that it is a copy of, was created.
-pub fn created(meta: &ObjectMeta) -> Option<Time> {
-    annotation(meta, CREATED)
-        .and_then(|text| text.parse().ok())
-        .map(Time)
-        .or_else(|| meta.creation_timestamp.clone())
+fn being_reset(run: &Run) -> Option<Problem> {
+    let is_reset = is_active(phase(run)) && run.spec.operation == Operation::Reset;
+    is_reset.then(|| {
+        Problem::new(
+            format!("Run/{} spec.operation", run.name_any()),
+            "Reset",
+            "the cluster is being removed from its hosts",
+            "wait until the run has ended",
+        )
+    })
 }
 
-/// The generation of a Cluster, counted on over its moves.
-pub fn generation(meta: &ObjectMeta) -> i64 {
-    let before: i64 = annotation(meta, GENERATIONS)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_default();
-    before.saturating_add(meta.generation.unwrap_or_default())
+/// What a pod does not have that a Cluster names.
+fn unfit_for_pods(item: &Item) -> Vec<String> {
+    let name = item.shown();
+    let Ok(cluster) = item.object.clone().try_parse::<Cluster>() else {
+        return vec![format!("{name} cannot be read by this version of Windlass")];
+    };
+    let mut warnings = Vec::new();
+    let source = cluster.spec.kubespray.unwrap_or_default().source;
+    if let Some(path) = source.and_then(|source| source.path)
+        && !path.starts_with(BUNDLE)
+    {
+        warnings.push(format!(
+            "{name} spec.kubespray.source.path is {path:?}: pods have no such directory; write {BUNDLE}, which the images \
+             bring along, or name git or image. A run that is not finished then begins anew with the other playbooks"
+        ));
+    }
+    if (cluster.spec.ssh.unwrap_or_default())
+        .private_key_secret_ref
+        .is_none()
+    {
+        warnings.push(format!(
+            "{name} spec.ssh.privateKeySecretRef is not set: pods have no ssh key of their own; store it in a Secret and \
+             name that"
+        ));
+    }
+    warnings
 }
 
-fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a str> {
-    let annotations = meta.annotations.as_ref()?;
-    annotations.get(name).map(String::as_str)
+/// Whether the spec gives the keys of hosts, so that there is nothing to carry.
+fn gives_keys(cluster: &Item) -> bool {
+    let ssh = &cluster.object.data["spec"]["ssh"];
+    let mut fields = ["knownHosts", "knownHostsSecretRef"].iter();
+    fields.any(|field| !ssh[*field].is_null())
+}
+
+/// The Secret with the recorded keys of a cluster's hosts beside those that it holds; none: it holds them.
+fn host_keys(here: &Graph, cluster: &Item, recorded: &str) -> Option<Secret> {
+    let name = host_keys_name(&cluster.name());
+    let existing = here
+        .parsed::<Secret>()
+        .find(|secret| secret.name_any() == name);
+    let known = existing.and_then(|secret| secret.data?.remove(KNOWN_HOSTS));
+    let known = known.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
+    let merged = merged(known.as_deref().unwrap_or_default(), recorded);
+    if merged.is_empty() || known.as_ref() == Some(&merged) {
+        return None;
+    }
+    let owner = cluster.object.clone().try_parse::<Cluster>().ok()?;
+    Some(Secret {
+        metadata: ObjectMeta {
+            name: Some(name),
+            owner_references: owner.owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        data: Some([(KNOWN_HOSTS.to_owned(), ByteString(merged.into_bytes()))].into()),
+        ..Secret::default()
+    })
+}
+
+/// The lines of both, each once.
+fn merged(known: &str, recorded: &str) -> String {
+    let mut seen = BTreeSet::new();
+    let mut text = String::new();
+    for line in known.lines().chain(recorded.lines()) {
+        if !line.trim().is_empty() && seen.insert(line) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Whether a runner holds a run that may not have seen what became of it.
+fn has_runner(run: &Run) -> bool {
+    let status = run.status.as_ref();
+    let runner = status.and_then(|status| status.runner.as_ref());
+    let is_alive = |runner: &RunnerIdentity| !is_gone(&runner.id);
+    matches!(phase(run), RunPhase::Running | RunPhase::Waiting) && runner.is_some_and(is_alive)
 }
 
 /// A pass over a Cluster that is being moved: it says so, and lets go of an object that is deleted. No host is touched,
@@ -101,7 +280,7 @@ pub(crate) async fn rest(cluster: &Cluster, mark: &str, context: &Context) -> Re
         return apply::let_go(cluster, context).await;
     }
     // What was copied is compared with its original: a copy says nothing before it is at work.
-    if mark.starts_with(ARRIVING) {
+    if relocation::mark::is_arriving(mark) {
         return Ok(());
     }
     let status = cluster.status.clone().unwrap_or_default();
@@ -152,36 +331,5 @@ pub(crate) async fn rest(cluster: &Cluster, mark: &str, context: &Context) -> Re
         result => result
             .map(drop)
             .map_err(|source| Error::api("write the Cluster's status", source)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn meta(annotations: &[(&str, &str)]) -> ObjectMeta {
-        ObjectMeta {
-            generation: Some(2),
-            creation_timestamp: Some(Time(Timestamp::UNIX_EPOCH)),
-            annotations: Some(
-                annotations
-                    .iter()
-                    .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                    .collect(),
-            ),
-            ..ObjectMeta::default()
-        }
-    }
-
-    #[test]
-    fn a_copy_is_as_old_as_its_original_and_counts_its_generations_on() {
-        let copy = meta(&[(CREATED, "2026-11-01T10:00:00Z"), (GENERATIONS, "4")]);
-        assert_eq!(
-            created(&copy).map(|time| time.0.to_string()),
-            Some("2026-11-01T10:00:00Z".to_owned())
-        );
-        assert_eq!(generation(&copy), 6);
-        assert_eq!(created(&meta(&[])), Some(Time(Timestamp::UNIX_EPOCH)));
-        assert_eq!(generation(&meta(&[(GENERATIONS, "many")])), 2);
     }
 }

@@ -22,7 +22,7 @@ pub async fn reconcile(
     let Ok(node) = &object.0 else {
         return Ok(Action::await_change());
     };
-    if crate::moving::mark(node.meta()).is_some() {
+    if relocation::mark::of(node.meta()).is_some() {
         return Ok(Action::await_change());
     }
     if !context.stores.are_read() {

@@ -16,6 +16,7 @@ use kube::{
         reflector::{ObjectRef, Store},
     },
 };
+use runs::supervisor::{Command, Supervisor};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -28,9 +29,7 @@ use crate::{
     metrics::Metrics,
     node,
     playbooks::{Key, PlaybookCache},
-    private, run,
-    supervisor::{Command, Supervisor},
-    sweep,
+    private, run, sweep,
 };
 
 /// How the operator runs.
@@ -72,13 +71,35 @@ impl Scope {
     }
 }
 
+/// Why an operator ended that nobody told to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}: nothing would be seen any more; start Windlass again")]
+pub struct WatchesEnded(&'static str);
+
 /// Runs the controllers on every namespace, with processes as runners, until `shutdown`. Runners go on without them.
-pub async fn operate(client: Client, options: Options, shutdown: Shutdown) {
-    Box::pin(operate_within(client, options, Scope::default(), shutdown)).await;
+///
+/// # Errors
+///
+/// As [`operate_within`].
+pub async fn operate(
+    client: Client,
+    options: Options,
+    shutdown: Shutdown,
+) -> Result<(), WatchesEnded> {
+    Box::pin(operate_within(client, options, Scope::default(), shutdown)).await
 }
 
 /// Runs the controllers until `shutdown`. Runners go on without them.
-pub async fn operate_within(client: Client, options: Options, scope: Scope, shutdown: Shutdown) {
+///
+/// # Errors
+///
+/// The watches ended: an operator that sees nothing must not look as if it were at work.
+pub async fn operate_within(
+    client: Client,
+    options: Options,
+    scope: Scope,
+    shutdown: Shutdown,
+) -> Result<(), WatchesEnded> {
     let layout = Layout::new(&options.data_dir);
     private::sweep(&layout);
     let clusters = stream::Shared::<Cluster>::new(scope.api(&client));
@@ -90,7 +111,7 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
         .map(|_| stream::Shared::<Job>::labelled(scope.api(&client), job::SELECTOR));
     let (wake, woken) = mpsc::unbounded_channel();
     let gone = tell_clusters(clusters.store(), wake.clone());
-    let (supervisor, ended) = Supervisor::new(layout.clone(), options.runner.clone());
+    let (supervisor, ended) = Supervisor::new((*layout).clone(), options.runner.clone());
     let launcher = match (&jobs, scope.jobs) {
         (Some(jobs), Some(template)) => {
             Launcher::Job(Jobs::new(client.clone(), template, jobs.store()))
@@ -123,8 +144,7 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
     let (Some(of_clusters), Some(of_nodes), Some(of_runs)) =
         (clusters.subscribe(), nodes.subscribe(), runs.subscribe())
     else {
-        tracing::error!("the shared watches cannot be subscribed to");
-        return;
+        return Err(WatchesEnded("the shared watches cannot be subscribed to"));
     };
     let (
         Some(nodes_of_clusters),
@@ -138,8 +158,7 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
         runs.subscribe(),
     )
     else {
-        tracing::error!("the shared watches cannot be subscribed to");
-        return;
+        return Err(WatchesEnded("the shared watches cannot be subscribed to"));
     };
     let (probed, woken) = fan_out(woken);
     let cluster_store = context.stores.clusters.clone();
@@ -219,9 +238,23 @@ pub async fn operate_within(client: Client, options: Options, scope: Scope, shut
             swept
         );
     };
+    until_told(Box::pin(controllers), Box::pin(watches), &shutdown).await
+}
+
+/// Waits for the controllers, which end when they are told to. That they or what they see ends otherwise is an error.
+async fn until_told(
+    controllers: impl Future<Output = ()>,
+    watches: impl Future<Output = ()>,
+    shutdown: &Shutdown,
+) -> Result<(), WatchesEnded> {
     tokio::select! {
         () = controllers => {}
-        () = watches => tracing::error!("the watches ended"),
+        () = watches => {}
+    }
+    if shutdown.is_triggered() {
+        Ok(())
+    } else {
+        Err(WatchesEnded("the watches ended"))
     }
 }
 
@@ -262,7 +295,7 @@ fn node_view(object: &Guard<Run>) -> String {
 
 fn owner(run: &Guard<Run>) -> Option<ObjectRef<Guard<Cluster>>> {
     let run = run.0.as_ref().ok()?;
-    Some(ObjectRef::new(&run.spec.cluster_ref.name).within(&run.namespace()?))
+    Some(ObjectRef::new(&run.spec.subject.name).within(&run.namespace()?))
 }
 
 fn in_namespace_of<K>(
@@ -323,4 +356,28 @@ fn fan_out(
         }
     });
     (receive(first), receive(second))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_operator_that_sees_nothing_any_more_ends_with_an_error() {
+        let shutdown = Shutdown::default();
+        let blind = WatchesEnded("the watches ended");
+        assert_eq!(
+            until_told(pending(), ready(()), &shutdown).await,
+            Err(blind)
+        );
+        // The controllers end with their watches.
+        assert_eq!(
+            until_told(ready(()), pending(), &shutdown).await,
+            Err(blind)
+        );
+        shutdown.trigger();
+        assert_eq!(until_told(ready(()), pending(), &shutdown).await, Ok(()));
+    }
 }

@@ -15,11 +15,11 @@ use crate::{
         resolve,
     },
     context::Error,
-    control::CONVERGE,
     host_keys::{self, HostKeys},
     layout::Layout,
     playbooks::{self, LoadError, Playbooks},
     problem::Problem,
+    request::CONVERGE,
     secret::{self, SshKey},
     variables::{self, Sight},
 };

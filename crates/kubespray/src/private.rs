@@ -10,7 +10,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use controller::digest;
 use nix::{
     sys::{
         stat::{Mode, umask},
@@ -20,7 +19,9 @@ use nix::{
 };
 use serde::Deserialize;
 
-use crate::{layout::Layout, process::Identity, supervisor::IDENTITY};
+use runs::{process::Identity, supervisor::IDENTITY};
+
+use crate::layout::Layout;
 
 /// What stands directly in a data directory: nothing else does.
 const OWN: [&str; 8] = [
@@ -195,33 +196,20 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The same for the same run directory, so that a later runner finds what a killed one left.
-    pub(crate) fn of(run: &Path) -> Self {
-        let name = format!("{PREFIX}{}", digest(&[&run.to_string_lossy()], 16));
+    /// Makes it, and says whose it is. The same for the same run directory, so that a later runner finds what a killed one left.
+    pub(crate) fn make(run: &Path) -> io::Result<Self> {
         let memory = memory();
-        Self {
-            in_memory: memory.is_some(),
-            path: memory.unwrap_or_else(std::env::temp_dir).join(name),
-        }
-    }
-
-    /// Makes it, and says whose it is.
-    pub(crate) fn make(&self, run: &Path) -> io::Result<()> {
-        directory(&self.path)?;
+        let in_memory = memory.is_some();
+        let parent = memory.unwrap_or_else(std::env::temp_dir);
+        let path = ansible::chance_directory(&run.join(RECORD), &parent)?;
         let owner = run.as_os_str().as_encoded_bytes();
-        ansible::write_private(&self.path.join(OWNER), owner)
-    }
-
-    /// Removes it with all that is in it.
-    pub(crate) fn remove(&self) -> io::Result<()> {
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        ansible::write_private(&path.join(OWNER), owner)?;
+        Ok(Self { path, in_memory })
     }
 }
 
-const PREFIX: &str = "windlass-";
+/// What leads there, in the run's directory.
+const RECORD: &str = "private";
 
 /// A directory that is memory.
 fn memory() -> Option<PathBuf> {
@@ -234,7 +222,7 @@ fn memory() -> Option<PathBuf> {
 
 /// Removes what a run has in memory.
 pub(crate) fn forget(run: &Path) -> io::Result<()> {
-    Place::of(run).remove()
+    ansible::remove_recorded(&run.join(RECORD))
 }
 
 /// Removes what runs of this data directory left in memory whose runner and playbook are gone: a runner that goes on with
@@ -243,7 +231,10 @@ pub(crate) fn sweep(layout: &Layout) {
     let Some(memory) = memory() else { return };
     for entry in fs::read_dir(memory).into_iter().flatten().flatten() {
         let path = entry.path();
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+        let ours = entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(ansible::CHANCE_PREFIX)
             && fs::symlink_metadata(&path)
                 .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
         let Some(run) = fs::read_to_string(path.join(OWNER)).ok().filter(|_| ours) else {
@@ -369,8 +360,7 @@ mod tests {
         let place = |run: &str| {
             let directory = layout.run("demo", run);
             fs::create_dir_all(&directory).unwrap();
-            let place = Place::of(&directory);
-            place.make(&directory).unwrap();
+            let place = Place::make(&directory).unwrap();
             fs::write(place.path.join("key"), "secret").unwrap();
             (place, directory)
         };
@@ -383,6 +373,8 @@ mod tests {
         sweep(&layout);
         assert!(!dead.path.exists());
         assert!(live.path.exists());
-        live.remove().unwrap();
+        assert_eq!(Place::make(&run).unwrap().path, live.path);
+        forget(&run).unwrap();
+        assert!(!live.path.exists());
     }
 }

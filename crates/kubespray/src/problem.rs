@@ -1,66 +1,15 @@
-//! What is wrong with what a person wrote: field, value, rule, remedy.
+//! What is wrong with what a person wrote: [`Problem`], and how an inventory says it.
 
-use std::fmt;
+use ansible::inventory::InventoryError;
 
-/// One thing that must be changed before anything can go on.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Problem {
-    /// The object and field, for example `Cluster spec.kubernetesVersion`.
-    pub field: String,
-    /// What stands there. Empty: nothing.
-    pub value: String,
-    /// What it should be.
-    pub rule: String,
-    /// What to do.
-    pub remedy: String,
-}
+pub use controller::problem::{Problem, text};
 
-impl Problem {
-    /// A problem from its four parts.
-    pub fn new(
-        field: impl Into<String>,
-        value: impl fmt::Display,
-        rule: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self {
-            field: field.into(),
-            value: value.to_string(),
-            rule: rule.into(),
-            remedy: remedy.into(),
-        }
+/// What an inventory refuses, as a problem.
+pub fn of_inventory(error: InventoryError) -> Problem {
+    Problem {
+        field: error.field,
+        value: error.value,
+        rule: error.rule,
+        remedy: error.remedy,
     }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            field,
-            value,
-            rule,
-            remedy,
-        } = self;
-        write!(f, "{field}")?;
-        if !value.is_empty() {
-            write!(f, " is {value:?}")?;
-        }
-        write!(f, ": {rule}; {remedy}")
-    }
-}
-
-impl From<ansible::inventory::InventoryError> for Problem {
-    fn from(error: ansible::inventory::InventoryError) -> Self {
-        Self {
-            field: error.field,
-            value: error.value,
-            rule: error.rule,
-            remedy: error.remedy,
-        }
-    }
-}
-
-/// All problems as one text, in their order.
-pub fn text(problems: &[Problem]) -> String {
-    let lines: Vec<_> = problems.iter().map(Problem::to_string).collect();
-    lines.join(". ")
 }

@@ -28,7 +28,7 @@ pub async fn reconcile(
         // A Run is written by the operator; one that it cannot read belongs to a newer one.
         return Ok(Action::await_change());
     };
-    if crate::moving::mark(run.meta()).is_some() {
+    if relocation::mark::of(run.meta()).is_some() {
         context.runner_rests(&identity(run.meta()));
         return Ok(Action::await_change());
     }
@@ -39,7 +39,7 @@ pub async fn reconcile(
 
 async fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
     let namespace = run.namespace().unwrap_or_default();
-    let reference = ObjectRef::new(&run.spec.cluster_ref.name).within(&namespace);
+    let reference = ObjectRef::new(&run.spec.subject.name).within(&namespace);
     let found = context.stores.clusters.get(&reference);
     let cluster = found.as_ref().and_then(|found| found.0.as_ref().ok());
     let runner = context.launcher.runner(run, cluster).await;

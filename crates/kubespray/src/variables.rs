@@ -15,7 +15,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value};
 
-use crate::{problem::Problem, secret};
+use crate::{
+    problem::{self, Problem},
+    secret,
+};
 
 /// The only field of a value that stands in a Secret.
 pub const REFERENCE: &str = "secretKeyRef";
@@ -222,7 +225,7 @@ pub fn referred(cluster: &Cluster, nodes: &[ClusterNode]) -> (Vec<Referred>, Vec
             let path = format!("{path}.{name}");
             if holds_reference(value) {
                 let refused = refused_as_secret(level, &path, name);
-                problems.extend(refused.map(Problem::from));
+                problems.extend(refused.map(problem::of_inventory));
             }
             walk(&path, value, &mut referred, &mut problems);
         }
@@ -364,7 +367,7 @@ pub(crate) fn wrong(referred: &Referred, found: &Found) -> Vec<Problem> {
         (Found::Usable(names), Holds::Variables(level)) => names
             .iter()
             .filter_map(|name| refused_as_secret(*level, field, name))
-            .map(Problem::from)
+            .map(problem::of_inventory)
             .collect(),
         (Found::Usable(_), Holds::Value) => Vec::new(),
     }

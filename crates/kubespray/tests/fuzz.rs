@@ -4,8 +4,8 @@ use api::cluster::Ssh;
 use kubespray::{
     host_keys::{HostKeys, problems},
     inputs::Inputs,
-    process::{Identity, is_gone},
 };
+use runs::process::{Identity, is_gone};
 
 const KNOWN_HOSTS: &str = "# of the site
 10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl

@@ -6,25 +6,12 @@
     reason = "a test fails by panicking"
 )]
 
-use api::{
-    Cluster, Run,
-    run::{
-        Action, ClusterRef, ExcludedHost, Operation, Plan, Record, RecordEvent, Results, RunSpec,
-    },
-};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
-};
+use api::run::{Action, Plan};
+use kube::Client;
 use kubespray::{
     Layout,
     cluster::compile,
     preview::{Objects, PreviewOutcome, preview},
-};
-use workflow::{
-    CheckedPlan, State,
-    status::{Live, derive},
 };
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
@@ -110,11 +97,10 @@ const THREE: [&str; 3] = [
 fn shown(plan: &Plan) -> String {
     let mut text = format!("{}\n", plan.reason.clone().unwrap_or_default());
     for step in &plan.steps {
-        let hosts: Vec<_> = plan.hosts(step).map(ToString::to_string).collect();
-        let play = match &step.action {
-            Action::AnsiblePlay(play) => format!(" play {} of {}", play.play, play.playbook),
-            _ => String::new(),
-        };
+        let hosts: Vec<_> = plan.targets(step).map(ToString::to_string).collect();
+        let play = kubespray::action::play_of(step)
+            .map(|play| format!(" play {} of {}", play.play, play.playbook))
+            .unwrap_or_default();
         text.push_str(&format!("{}{play} on {}\n", step.id, hosts.join(" ")));
     }
     text
@@ -378,164 +364,36 @@ async fn the_order_of_hosts_is_that_of_the_first_plan() {
     assert_eq!(order, ["worker-1", "worker-2"]);
 }
 
-/// What etcd takes for one object.
-const OBJECT: usize = 1_572_864;
-
-fn many(count: usize, name: impl Fn(usize) -> String) -> Vec<String> {
-    let line = |at: usize| {
-        let kind = if at < 3 { "master" } else { "worker" };
-        format!(
-            "{} {kind} 10.{}.{}.{}",
-            name(at),
-            at / 62_500,
-            at / 250 % 250,
-            at % 250 + 1
-        )
-    };
-    (0..count).map(line).collect()
-}
-
-fn record(sequence: usize, event: RecordEvent, step: Option<&str>) -> Record {
-    serde_json::from_value(serde_json::json!({
-        "sequence": sequence, "time": "2026-01-01T00:00:00Z", "event": event, "step": step,
-    }))
-    .unwrap()
-}
-
-/// A run of that plan with a runner that died often, a third of the hosts left out, and every step done.
-fn done(plan: &CheckedPlan) -> State {
-    let mut state = State::new(plan);
-    let mut add = |record: Record| {
-        state.apply(plan, record).unwrap();
-        if let Some(shorter) = state.compacted(plan).unwrap() {
-            state = shorter;
-        }
-        state.next_sequence() as usize
-    };
-    let mut next = add(record(1, RecordEvent::RunStarted, None));
-    for step in plan.steps() {
-        let id = Some(step.id.as_str());
-        for _ in 0..40 {
-            next = add(record(next, RecordEvent::StepStarted, id));
-            next = add(record(next, RecordEvent::StepInterrupted, id));
-            next = add(record(next, RecordEvent::RunStarted, None));
-        }
-        next = add(record(next, RecordEvent::StepStarted, id));
-        let mut end = record(next, RecordEvent::StepSucceeded, id);
-        end.results = Some(Results::default());
-        end.detail = Some("what is said of a step that went well, for people".repeat(4));
-        if step.id == "prepare/probe" {
-            let lost = plan.plan().hosts(step).step_by(3).cloned();
-            let reason = || "the connection timed out after 5".to_owned();
-            end.excluded = lost
-                .map(|host| ExcludedHost {
-                    host,
-                    reason: reason(),
-                })
-                .collect();
-        }
-        next = add(end);
-    }
-    add(record(next, RecordEvent::RunSucceeded, None));
-    state
-}
-
 /// A plan names each host once for the steps, and so a large cluster fits into one object with all that becomes of its run.
 #[tokio::test]
 async fn five_thousand_hosts_fit_into_a_run_and_a_cluster() {
-    let hosts = many(5000, |at| format!("rack-{:03}-node-{at:04}.dc1", at / 40));
-    let lines: Vec<_> = hosts.iter().map(String::as_str).collect();
-    let plan = World::new("{}", &lines).plan().await;
-    assert!(plan.groups.len() < 5, "{} groups", plan.groups.len());
-    let named: usize = plan.groups.iter().map(|group| group.hosts.len()).sum();
-    assert_eq!(named, 5000);
-
-    let server = kapi::Server::in_memory(&api::custom_resource_definitions())
-        .await
-        .unwrap();
+    let kinds = api::custom_resource_definitions();
+    let server = kapi::Server::in_memory(&kinds).await.unwrap();
     let client = Client::new(server.router(), "default");
-    let namespace = serde_json::json!({"metadata": {"name": "demo"}});
-    let namespace = serde_json::from_value(namespace).unwrap();
-    Api::<Namespace>::all(client.clone())
-        .create(&PostParams::default(), &namespace)
-        .await
-        .unwrap();
-    let run = Run {
-        metadata: ObjectMeta {
-            name: Some("first-create-1".to_owned()),
-            ..ObjectMeta::default()
-        },
-        spec: RunSpec {
-            cluster_ref: ClusterRef {
-                name: "first".to_owned(),
-            },
-            operation: Operation::Create,
-            generation: 1,
-            plan,
-            control: None,
-        },
-        status: None,
-    };
-    let runs: Api<Run> = Api::namespaced(client.clone(), "demo");
-    let stored = runs.create(&PostParams::default(), &run).await.unwrap();
-    let plan = CheckedPlan::new(stored.spec.plan.clone()).unwrap();
-    let digest = compile::digest(Operation::Create, plan.plan());
-    assert_eq!(
-        digest.unwrap(),
-        plan.plan().digest,
-        "it is read as it was written"
-    );
-    let status = derive(&plan, &done(&plan), &Live::default());
-    assert_eq!(status.excluded.len(), 1667);
-    let body = serde_json::json!({
-        "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "status": status,
-    });
-    let apply = PatchParams::apply("windlass-runner").force();
-    runs.patch_status("first-create-1", &apply, &Patch::Apply(&body))
-        .await
-        .unwrap();
-    let size = size_of::<Run>(&client, "first-create-1").await;
-    assert!(size < OBJECT, "the Run takes {size} bytes");
-    println!("a Run of 5,000 hosts takes {size} bytes");
-
-    let order: Vec<_> = hosts.iter().map(|line| line.split(' ').next()).collect();
-    let body = serde_json::json!({
-        "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "spec": {},
-        "status": {"inventory": {"order": {"kube_node": order, "kube_control_plane": order[..3]}}},
-    });
-    let clusters: Api<Cluster> = Api::namespaced(client.clone(), "demo");
-    let apply = PatchParams::apply("windlass-cluster").force();
-    clusters
-        .patch("first", &apply, &Patch::Apply(&body))
-        .await
-        .unwrap();
-    clusters
-        .patch_status("first", &apply, &Patch::Apply(&body))
-        .await
-        .unwrap();
-    let size = size_of::<Cluster>(&client, "first").await;
-    assert!(size < 512 * 1024, "the Cluster takes {size} bytes");
-    println!("a Cluster of 5,000 hosts takes {size} bytes");
-}
-
-/// As it is stored: with what the API remembers of who wrote what.
-async fn size_of<K>(client: &Client, name: &str) -> usize
-where
-    K: kube::Resource<DynamicType = ()>,
-{
-    let resource = kube::api::ApiResource::erase::<K>(&());
-    let api: Api<kube::api::DynamicObject> =
-        Api::namespaced_with(client.clone(), "demo", &resource);
-    let object = api.get(name).await.unwrap();
-    assert!(object.metadata.managed_fields.is_some());
-    serde_json::to_vec(&object).unwrap().len()
+    let stored = builders::store(&client, 5000).await.unwrap();
+    let changeable = builders::changeable(&client, &stored.run).await.unwrap();
+    assert_eq!(changeable, ["control"]);
+    let plan = &stored.run.spec.plan;
+    assert!(plan.groups.len() < 5, "{} groups", plan.groups.len());
+    let named: usize = plan.groups.iter().map(|group| group.targets.len()).sum();
+    assert_eq!(named, 5000);
+    let digest = compile::digest("Create", plan).unwrap();
+    assert_eq!(digest, plan.digest, "it is read as it was written");
+    assert_eq!(stored.run.status.unwrap().excluded.len(), 1667);
+    let (run, cluster) = (stored.run_bytes, stored.cluster_bytes);
+    println!("of 5,000 hosts a Run takes {run} bytes and a Cluster {cluster}");
+    assert!(run < builders::OBJECT, "the Run takes {run} bytes");
+    assert!(cluster < 512 * 1024, "the Cluster takes {cluster} bytes");
 }
 
 #[tokio::test]
 async fn a_plan_that_no_object_can_hold_is_refused_with_the_way_out() {
-    let hosts = many(5000, |at| format!("{at:05}-{}", "long".repeat(14)));
-    let lines: Vec<_> = hosts.iter().map(String::as_str).collect();
-    let text = World::new("{}", &lines).problems().await;
+    let long = |at| format!("{at:05}-{}", "long".repeat(14));
+    let nodes = builders::nodes(5000, long).unwrap();
+    let PreviewOutcome::Problems(problems) = builders::outcome(nodes).await.unwrap() else {
+        panic!("the plan was accepted");
+    };
+    let text = kubespray::problem::text(&problems);
     for part in ["ClusterNodes", "5000 hosts", "KiB", "shorter names"] {
         assert!(text.contains(part), "{text}");
     }

@@ -6,10 +6,8 @@ use api::{
     run::{DesiredState, RunPhase},
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use kubespray::{
-    cluster::observe::age,
-    control::{Wish, steer},
-};
+use kubespray::cluster::observe::age;
+use runs::control::{Wish, steer};
 
 use crate::{
     cli::{Control, Global, Resume, Skip, StepControl},

@@ -67,11 +67,10 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         shutdown.clone(),
     ));
     let Some(mut leadership) = leadership else {
-        operating.await;
-        return Ok(());
+        return operating.await.context("the operator ended");
     };
     tokio::select! {
-        () = operating => {}
+        ended = operating => ended.context("the operator ended")?,
         // Without a word to the controllers: what they are about to write is no longer theirs to write.
         lost = leadership.lost() => return Err(anyhow::Error::new(lost).context("failed to lead")),
     }

@@ -17,8 +17,8 @@ use kubespray::{
         observe::age,
         plan::{is_active, phase},
     },
-    control::CONVERGE,
     preview,
+    request::CONVERGE,
 };
 use serde_json::json;
 
@@ -84,9 +84,7 @@ async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
         .await
         .context("failed to list the runs")?
         .items;
-    let of_the_cluster = runs
-        .into_iter()
-        .filter(|run| run.spec.cluster_ref.name == name);
+    let of_the_cluster = runs.into_iter().filter(|run| run.spec.subject.name == name);
     if let Some(run) = of_the_cluster.max_by_key(age) {
         let phase = phase(&run);
         ensure!(

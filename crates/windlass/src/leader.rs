@@ -12,8 +12,9 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(crate) async fn lead(client: Client, namespace: String, name: String) -> Hold {
     let claim = claim(name);
     let (lease, holder) = (claim.name.clone(), claim.holder.clone());
-    // Nothing is known of the process of another pod.
-    let mut candidate = Candidate::new(client, namespace, claim, |_| false);
+    // Nothing is known of the process of another pod. A new installation waits for nobody: two operators write the same, and hosts
+    // are the runners', which have Leases of their own.
+    let mut candidate = Candidate::new(client, namespace, claim, |_| false).first();
     let mut told = false;
     loop {
         match candidate.take(|_| {}).await {

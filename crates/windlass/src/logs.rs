@@ -15,8 +15,9 @@ use kube::{Api, ResourceExt};
 use kubespray::{
     Layout,
     run::report::obstacle,
-    runner::{EVENTS, FORMER_EVENTS, heading},
+    runner::{EVENTS, FORMER_EVENTS},
 };
+use runs::runner::heading;
 
 use crate::{
     cli::{Global, Logs},

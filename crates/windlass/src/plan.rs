@@ -126,7 +126,7 @@ fn print_plan(plan: &Steps) {
 
 /// The hosts by name while they are few, else their number.
 fn hosts(plan: &Steps, step: &Step) -> String {
-    let hosts: Vec<_> = plan.hosts(step).map(ToString::to_string).collect();
+    let hosts: Vec<_> = plan.targets(step).map(ToString::to_string).collect();
     match hosts.len() {
         0 => "-".into(),
         1..=3 => hosts.join(" "),

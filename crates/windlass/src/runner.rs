@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use ansible::source::Policy;
 use anyhow::Context;
+use api::Cluster;
+use kubespray::runner::Kubespray;
+use runs::runner::{self, TakenUp};
 
 use crate::cli::{Global, Runner, SourcePolicy};
 
@@ -15,7 +18,10 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
         .filter(|(namespace, run)| !namespace.is_empty() && !run.is_empty())
         .with_context(|| format!("--run is NAMESPACE/NAME, not {:?}", options.run))?;
     let own = global.own_kubeconfig()?;
-    let exit = Box::pin(kubespray::runner::main(kubespray::runner::Options {
+    let sources = options
+        .source_policy
+        .map_or_else(Policy::tenants, |SourcePolicy(policy)| policy);
+    let options_of_run = runner::Options {
         namespace: namespace.to_owned(),
         run: run.to_owned(),
         data_dir: global.private_data_directory()?,
@@ -23,9 +29,14 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
             .kubeconfig
             .clone()
             .or_else(|| own.exists().then_some(own)),
-        sources: options
-            .source_policy
-            .map_or_else(Policy::tenants, |SourcePolicy(policy)| policy),
+    };
+    // Each kind of subject has its engine.
+    let exit = Box::pin(runner::main(options_of_run, async |run: TakenUp| {
+        if run.subject().is_a::<Cluster>() {
+            Box::pin(Kubespray { sources }.execute(run)).await
+        } else {
+            Err(run.without_engine())
+        }
     }))
     .await
     .with_context(|| format!("failed to execute run {}", options.run))?;

@@ -84,7 +84,7 @@ async fn newest_run(runs: &Api<Run>, cluster: &str) -> anyhow::Result<Option<Run
         .items;
     Ok(runs
         .into_iter()
-        .filter(|run| run.spec.cluster_ref.name == cluster)
+        .filter(|run| run.spec.subject.name == cluster)
         .max_by_key(age))
 }
 
@@ -180,7 +180,7 @@ impl View {
                 }
             }
             Change::NodeDeleted(key) => self.nodes.retain(|node| node.name_any() != key),
-            Change::Run(run) if run.spec.cluster_ref.name == name => {
+            Change::Run(run) if run.spec.subject.name == name => {
                 if self
                     .run
                     .as_ref()

@@ -7,6 +7,7 @@ use anyhow::Context;
 use controller::Shutdown;
 use kapi::Server;
 use kube::Client;
+use kubespray::WatchesEnded;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -37,14 +38,21 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     let kubeconfig = global.own_kubeconfig()?;
     let operator = operate(client, &data, Some(&kubeconfig), shutdown.clone())?;
     let serving = server.serve(shutdown.wait());
+    let operating = async {
+        let ended = operator.await;
+        // An API without its operator would only look alive.
+        shutdown.trigger();
+        ended
+    };
     let applying = async {
         if !options.filename.is_empty() {
             apply::apply_files(global, &options.filename).await?;
         }
         anyhow::Ok(())
     };
-    let (served, (), applied) = tokio::join!(serving, operator, applying);
+    let (served, operated, applied) = tokio::join!(serving, operating, applying);
     served.context("the API ended")?;
+    operated.context("the operator ended")?;
     applied
 }
 
@@ -53,7 +61,7 @@ fn operate(
     data: &Path,
     kubeconfig: Option<&Path>,
     shutdown: Shutdown,
-) -> anyhow::Result<impl Future<Output = ()> + use<>> {
+) -> anyhow::Result<impl Future<Output = Result<(), WatchesEnded>> + use<>> {
     let options = options(data, kubeconfig, Policy::person())?;
     Ok(Box::pin(kubespray::operate(client, options, shutdown)))
 }
@@ -74,7 +82,7 @@ pub(crate) fn options(
     arguments.extend(["runner".to_owned(), "--source-policy".to_owned(), policy]);
     Ok(kubespray::Options {
         data_dir: data.to_owned(),
-        runner: kubespray::supervisor::Command { program, arguments },
+        runner: runs::supervisor::Command { program, arguments },
         concurrency: CONCURRENCY,
         sources,
     })

@@ -1,6 +1,6 @@
 //! What an engine implements: executing steps, and reporting how they stand.
 
-use api::run::{ExcludedHost, Failure, Results, Step};
+use api::run::{Exclusion, Failure, Progress, Results, Step};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// An engine that executes steps.
@@ -21,8 +21,8 @@ pub trait Executor: Send + Sync {
 /// What steps are executed with.
 #[derive(Debug)]
 pub struct StepContext {
-    /// Hosts that are to be left out.
-    pub excluded: Vec<ExcludedHost>,
+    /// Targets that are to be left out.
+    pub excluded: Vec<Exclusion>,
     /// Which attempt at the first step this is, from 1.
     pub attempt: u32,
     /// Whether a person approved the first step.
@@ -41,21 +41,21 @@ pub enum Signal {
     /// To go on.
     #[default]
     Continue,
-    /// To hold at the next task boundary ([`Reporter::held`]) until the signal changes, or to end there with
+    /// To hold at the next boundary ([`Reporter::held`]) until the signal changes, or to end there with
     /// [`StepOutcome::Interrupted`].
     Pause,
-    /// To end at the next task boundary with [`StepOutcome::Interrupted`].
+    /// To end at the next boundary with [`StepOutcome::Interrupted`].
     Stop,
 }
 
 /// How far a step is.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct StepProgress {
-    /// The task it is at.
-    pub task: Option<String>,
-    /// How many tasks have started.
-    pub tasks_started: u32,
-    /// What they did.
+    /// What it is at, for people.
+    pub activity: Option<String>,
+    /// How much is done, if the engine counts.
+    pub progress: Option<Progress>,
+    /// What it did.
     pub results: Results,
 }
 
@@ -64,10 +64,10 @@ pub struct StepProgress {
 pub enum StepOutcome {
     /// It is done.
     Succeeded {
-        /// Counts of task results.
+        /// What it did.
         results: Results,
-        /// Hosts that did not answer; whether the run can go on without them is judged by the step's gate.
-        unreachable: Vec<ExcludedHost>,
+        /// Targets that did not answer; whether the run can go on without them is judged by the step's gate.
+        unreachable: Vec<Exclusion>,
         /// More about it, for people.
         detail: Option<String>,
     },
@@ -75,12 +75,12 @@ pub enum StepOutcome {
     Failed {
         /// Why.
         failure: Failure,
-        /// Counts of task results.
+        /// What it did.
         results: Results,
-        /// Hosts that did not answer.
-        unreachable: Vec<ExcludedHost>,
+        /// Targets that did not answer.
+        unreachable: Vec<Exclusion>,
     },
-    /// It was stopped at a task boundary, as the signal asked.
+    /// It was stopped at a boundary, as the signal asked.
     Interrupted {
         /// More about it, for people.
         detail: Option<String>,
@@ -132,7 +132,7 @@ impl Reporter {
         self.report(step, ReportKind::Progress(progress)).await
     }
 
-    /// A step holds at a task boundary, as [`Signal::Pause`] asked.
+    /// A step holds at a boundary, as [`Signal::Pause`] asked.
     pub async fn held(&self, step: &str) -> Result<(), Rejected> {
         self.report(step, ReportKind::Held).await
     }

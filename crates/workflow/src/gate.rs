@@ -1,17 +1,17 @@
 //! What follows from the way a step ended: thresholds and retries. Pure.
 //!
-//! - A gate is judged when hosts turn out to be unreachable: all hosts of the step that are left out by then, earlier
-//!   ones too, against all its hosts. Up to the bound they are left out of everything that follows. Above it the step
+//! - A gate is judged when targets turn out to be unreachable: all targets of the step that are left out by then, earlier
+//!   ones too, against all its targets. Up to the bound they are left out of everything that follows. Above it the step
 //!   fails (`Fail`), or fails and the run pauses (`Pause`), or they are left out all the same (`Exclude`).
-//! - A step that failed for unreachable hosts is tried again at once without them; that ends, because every such attempt
-//!   leaves out at least one more host. It does not use up a retry.
-//! - `Transient` and `External` failures are tried again as often as the step's `retry` says: a host or a registry that is
+//! - A step that failed for unreachable targets is tried again at once without them; that ends, because every such attempt
+//!   leaves out at least one more target. It does not use up a retry.
+//! - `Transient` and `External` failures are tried again as often as the step's `retry` says: a target or a registry that is
 //!   away may be back. `Permanent` and `Config` fail at once.
 //! - A step without a gate leaves out what an attempt that *succeeded* did without; one that failed, fails.
 
 use std::{collections::HashSet, time::Duration};
 
-use api::run::{ExcludedHost, Failure, FailureClass, OnBreach, Record, RecordEvent, Step};
+use api::run::{Exclusion, Failure, FailureClass, OnBreach, Record, RecordEvent, Step};
 
 use crate::{
     control::record,
@@ -133,46 +133,42 @@ pub(crate) fn judge(
     }
 }
 
-fn fresh(state: &State, unreachable: Vec<ExcludedHost>) -> Vec<ExcludedHost> {
-    let known = state.excluded().iter().map(|known| known.host.clone());
+fn fresh(state: &State, unreachable: Vec<Exclusion>) -> Vec<Exclusion> {
+    let known = state.excluded().iter().map(|known| known.target.clone());
     let mut known: HashSet<_> = known.collect();
     let mut fresh = unreachable;
-    fresh.retain(|host| known.insert(host.host.clone()));
+    fresh.retain(|target| known.insert(target.target.clone()));
     fresh
 }
 
-fn breach(
-    plan: &CheckedPlan,
-    step: &Step,
-    state: &State,
-    fresh: &[ExcludedHost],
-) -> Option<Failure> {
+fn breach(plan: &CheckedPlan, step: &Step, state: &State, fresh: &[Exclusion]) -> Option<Failure> {
     let gate = step.gate.as_ref().filter(|_| !fresh.is_empty())?;
-    let hosts: HashSet<_> = plan.plan().hosts(step).collect();
+    let targets: HashSet<_> = plan.plan().targets(step).collect();
     let left_out = state.excluded().iter().chain(fresh);
-    let affected = left_out.filter(|host| hosts.contains(&host.host)).count();
-    let total = hosts.len();
+    let affected = left_out
+        .filter(|target| targets.contains(&target.target))
+        .count();
+    let total = targets.len();
     if gate.on_breach == OnBreach::Exclude || !gate.unreachable.is_exceeded(affected, total) {
         return None;
     }
     let reasons: Vec<_> = fresh
         .iter()
         .take(10)
-        .map(|h| format!("{}: {}", h.host, h.reason))
+        .map(|h| format!("{}: {}", h.target, h.reason))
         .collect();
     Some(Failure {
         class: FailureClass::External,
         code: GATE_BREACHED.to_owned(),
         message: format!(
-            "{affected} of {total} hosts do not answer, {} are allowed: {}",
+            "{affected} of {total} do not answer, {} are allowed: {}",
             gate.unreachable,
             reasons.join("; ")
         ),
         remedy: Some(
-            "bring the hosts back, then have the step tried again; or raise the threshold"
-                .to_owned(),
+            "bring them back, then have the step tried again; or raise the threshold".to_owned(),
         ),
-        hosts: fresh.iter().map(|host| host.host.clone()).collect(),
+        targets: fresh.iter().map(|target| target.target.clone()).collect(),
     })
 }
 

@@ -13,7 +13,7 @@
 //! - [`status`]: the `Run` status, derived from the state.
 //!
 //! Steps are executed one by one in the plan's order. Independent branches do not run side by side: pause, cancel and
-//! supersede then need one place to stop at and not several, and the engines' work is bound by the hosts, which the
+//! supersede then need one place to stop at and not several, and the engines' work is bound by the targets, which the
 //! branches of a cluster's plan nearly always share.
 
 mod bounds;

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use api::{
-    HostName,
-    run::{Group, Operation, Plan, Step},
+    Target,
+    run::{Group, Plan, Step},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,9 +41,9 @@ pub enum PlanError {
         /// What it names.
         group: String,
     },
-    /// A host is named more than once.
-    #[error("host {0:?} stands in the groups of the plan twice: each is named once")]
-    DuplicateHost(String),
+    /// A target is named more than once.
+    #[error("target {0:?} stands in the groups of the plan twice: each is named once")]
+    DuplicateTarget(String),
     /// Steps depend on each other in a circle.
     #[error("steps {} wait for each other: remove one of the dependencies", .0.join(", "))]
     Cycle(Vec<String>),
@@ -93,7 +93,7 @@ impl CheckedPlan {
 /// # Errors
 ///
 /// The plan cannot be written as JSON.
-pub fn digest_of(operation: Operation, plan: &Plan) -> Result<String, serde_json::Error> {
+pub fn digest_of(operation: &str, plan: &Plan) -> Result<String, serde_json::Error> {
     let Plan {
         digest: _,
         // Words for people, which another version of the program may choose otherwise.
@@ -112,12 +112,12 @@ pub fn digest_of(operation: Operation, plan: &Plan) -> Result<String, serde_json
     }))
 }
 
-/// Names each host once, in this order: the fewest groups that every list can be made of, and those that each list is made of.
-pub fn grouped(order: &[HostName], lists: &[Vec<HostName>]) -> (Vec<Group>, Vec<Vec<String>>) {
-    let mut members: HashMap<&HostName, Vec<usize>> = HashMap::new();
+/// Names each target once, in this order: the fewest groups that every list can be made of, and those that each list is made of.
+pub fn grouped(order: &[Target], lists: &[Vec<Target>]) -> (Vec<Group>, Vec<Vec<String>>) {
+    let mut members: HashMap<&Target, Vec<usize>> = HashMap::new();
     for (at, list) in lists.iter().enumerate() {
-        for host in list {
-            let places = members.entry(host).or_default();
+        for target in list {
+            let places = members.entry(target).or_default();
             if places.last() != Some(&at) {
                 places.push(at);
             }
@@ -126,8 +126,8 @@ pub fn grouped(order: &[HostName], lists: &[Vec<HostName>]) -> (Vec<Group>, Vec<
     let mut groups: Vec<Group> = Vec::new();
     let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
     let mut made_of = vec![Vec::new(); lists.len()];
-    for host in order.iter().chain(lists.iter().flatten()) {
-        let Some(places) = members.remove(host) else {
+    for target in order.iter().chain(lists.iter().flatten()) {
+        let Some(places) = members.remove(target) else {
             continue;
         };
         let at = *known.entry(places).or_insert_with_key(|places| {
@@ -139,23 +139,23 @@ pub fn grouped(order: &[HostName], lists: &[Vec<HostName>]) -> (Vec<Group>, Vec<
             }
             groups.push(Group {
                 name,
-                hosts: Vec::new(),
+                targets: Vec::new(),
             });
             groups.len() - 1
         });
         if let Some(group) = groups.get_mut(at) {
-            group.hosts.push(host.clone());
+            group.targets.push(target.clone());
         }
     }
     (groups, made_of)
 }
 
 fn check_groups(plan: &Plan) -> Result<(), PlanError> {
-    let mut hosts = HashSet::new();
-    let all = plan.groups.iter().flat_map(|group| &group.hosts);
-    for host in all {
-        if !hosts.insert(host) {
-            return Err(PlanError::DuplicateHost(host.to_string()));
+    let mut targets = HashSet::new();
+    let all = plan.groups.iter().flat_map(|group| &group.targets);
+    for target in all {
+        if !targets.insert(target) {
+            return Err(PlanError::DuplicateTarget(target.to_string()));
         }
     }
     let names: HashSet<_> = plan.groups.iter().map(|group| &group.name).collect();
@@ -222,7 +222,7 @@ mod tests {
     fn plan(steps: &[(&str, &[&str])]) -> Plan {
         let step = |(id, on): &(&str, &[&str])| {
             serde_json::from_value(
-                serde_json::json!({"id": id, "dependsOn": on, "action": {"probe": {}}}),
+                serde_json::json!({"id": id, "dependsOn": on, "action": {"engine": {"name": "simulated", "type": "Work"}}}),
             )
             .unwrap()
         };
@@ -270,15 +270,15 @@ mod tests {
 
     #[test]
     fn each_host_is_named_once_and_every_step_has_its_own() {
-        let names = |text: &str| -> Vec<HostName> {
+        let names = |text: &str| -> Vec<Target> {
             text.split_whitespace()
                 .map(|name| name.parse().unwrap())
                 .collect()
         };
         let lists = ["a b c d e", "a", "", "a b", "e d c", "a b c d e", "f"].map(names);
         let (groups, made_of) = grouped(&names("a b c d e"), &lists);
-        let hosts = groups.iter().flat_map(|group| group.hosts.clone());
-        assert_eq!(hosts.collect::<Vec<_>>(), names("a b c d e f"));
+        let targets = groups.iter().flat_map(|group| group.targets.clone());
+        assert_eq!(targets.collect::<Vec<_>>(), names("a b c d e f"));
         assert_eq!(groups.len(), 4, "a, b, the rest, and f: {groups:?}");
         let plan = Plan {
             groups,
@@ -291,7 +291,7 @@ mod tests {
             };
             let mut wanted = list.clone();
             wanted.sort();
-            assert_eq!(plan.hosts(&step).cloned().collect::<Vec<_>>(), wanted);
+            assert_eq!(plan.targets(&step).cloned().collect::<Vec<_>>(), wanted);
         }
         assert!(CheckedPlan::new(plan).is_ok());
     }
@@ -304,38 +304,38 @@ mod tests {
             plan.steps[0].groups = vec![of_step.to_owned()];
             CheckedPlan::new(plan).unwrap_err()
         };
-        let unknown = with(r#"[{"name":"g","hosts":["a"]}]"#, "h");
+        let unknown = with(r#"[{"name":"g","targets":["a"]}]"#, "h");
         assert!(
             matches!(unknown, PlanError::UnknownGroup { .. }),
             "{unknown}"
         );
         let twice = with(
-            r#"[{"name":"g","hosts":["a"]},{"name":"h","hosts":["a"]}]"#,
+            r#"[{"name":"g","targets":["a"]},{"name":"h","targets":["a"]}]"#,
             "h",
         );
-        assert_eq!(twice, PlanError::DuplicateHost("a".into()));
+        assert_eq!(twice, PlanError::DuplicateTarget("a".into()));
     }
 
     #[test]
     fn the_digest_is_of_all_that_a_runner_reads() {
         let mut whole = plan(&[("s", &[])]);
-        whole.groups = serde_json::from_str(r#"[{"name":"g","hosts":["a"]}]"#).unwrap();
+        whole.groups = serde_json::from_str(r#"[{"name":"g","targets":["a"]}]"#).unwrap();
         whole.inputs.insert("a".into(), json!(1));
-        let of = |plan: &Plan| digest_of(Operation::Create, plan).unwrap();
+        let of = |plan: &Plan| digest_of("Create", plan).unwrap();
         let changed = |change: fn(&mut Plan)| {
             let mut plan = whole.clone();
             change(&mut plan);
             of(&plan) != of(&whole)
         };
         assert!(changed(|plan| plan.steps[0].title = "another".into()));
-        assert!(changed(|plan| plan.groups[0].hosts.clear()));
+        assert!(changed(|plan| plan.groups[0].targets.clear()));
         assert!(changed(|plan| drop(
             plan.inputs.insert("a".into(), json!(2))
         )));
         assert!(changed(|plan| plan.request = Some("again".into())));
         assert!(!changed(|plan| plan.reason = Some("other words".into())));
         assert!(!changed(|plan| plan.digest = "another".into()));
-        assert_ne!(of(&whole), digest_of(Operation::Reset, &whole).unwrap());
+        assert_ne!(of(&whole), digest_of("Reset", &whole).unwrap());
         let stored = serde_json::to_string(&whole).unwrap();
         assert_eq!(of(&serde_json::from_str(&stored).unwrap()), of(&whole));
     }

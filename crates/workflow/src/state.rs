@@ -29,7 +29,7 @@ pub mod checkpoint;
 
 use std::collections::VecDeque;
 
-use api::run::{ExcludedHost, Failure, Record, RecordEvent, Results, RunPhase, StepPhase};
+use api::run::{Exclusion, Failure, Record, RecordEvent, Results, RunPhase, StepPhase};
 use jiff::Timestamp;
 
 use crate::plan::CheckedPlan;
@@ -42,7 +42,7 @@ pub struct State {
     started_at: Option<Timestamp>,
     said: Option<String>,
     steps: Vec<StepState>,
-    excluded: Vec<ExcludedHost>,
+    excluded: Vec<Exclusion>,
     answered: VecDeque<String>,
     unknown_bound: Option<String>,
     records: Vec<Record>,
@@ -61,7 +61,7 @@ pub struct StepState {
     pub failures: u32,
     /// Whether a person approved it.
     pub approved: bool,
-    /// Whether its last failure left hosts out, so that it can be tried again without them.
+    /// Whether its last failure left targets out, so that it can be tried again without them.
     pub narrowed: bool,
     /// When the last attempt started.
     pub started_at: Option<Timestamp>,
@@ -200,8 +200,8 @@ impl State {
         plan.position(id).and_then(|at| self.steps.get(at))
     }
 
-    /// Hosts that the steps to come leave out.
-    pub fn excluded(&self) -> &[ExcludedHost] {
+    /// Targets that the steps to come leave out.
+    pub fn excluded(&self) -> &[Exclusion] {
         &self.excluded
     }
 
@@ -321,9 +321,13 @@ impl State {
 
     fn follow(&mut self, record: &Record) {
         self.started_at.get_or_insert(record.time.0);
-        for host in &record.excluded {
-            if !self.excluded.iter().any(|known| known.host == host.host) {
-                self.excluded.push(host.clone());
+        for target in &record.excluded {
+            if !self
+                .excluded
+                .iter()
+                .any(|known| known.target == target.target)
+            {
+                self.excluded.push(target.clone());
             }
         }
         match &record.request {
@@ -401,7 +405,7 @@ impl StepState {
             event => {
                 self.phase = ended(event);
                 self.finished_at = Some(record.time.0);
-                self.results = record.results;
+                self.results.clone_from(&record.results);
                 self.failure.clone_from(&record.failure);
                 self.narrowed = event == RecordEvent::StepFailed && !record.excluded.is_empty();
                 self.failures += u32::from(event == RecordEvent::StepFailed && !self.narrowed);

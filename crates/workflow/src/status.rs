@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::{
     RunStatus,
-    run::{Action, RunPhase, RunnerIdentity, Step, StepPhase, StepStatus},
+    run::{RunPhase, RunnerIdentity, Step, StepPhase, StepStatus},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -16,8 +16,8 @@ use crate::{
     state::{State, StepState},
 };
 
-/// The hosts that a list of the API names at most, by its schema.
-pub(crate) const HOSTS: usize = 5000;
+/// The targets that a list of the API names at most, by its schema.
+pub(crate) const TARGETS: usize = 5000;
 
 /// What the journal does not tell: how far the running step is, and who executes it.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
         finished_at: state.phase_since().filter(|_| over).map(Time),
         estimated_finish: estimate(plan, state, live).map(Time),
         steps: steps(plan, state, live),
-        excluded: state.excluded().iter().take(HOSTS).cloned().collect(),
+        excluded: state.excluded().iter().take(TARGETS).cloned().collect(),
         history: records.to_vec(),
         runner: live.runner.clone(),
         failure: current
@@ -71,9 +71,12 @@ fn steps(plan: &CheckedPlan, state: &State, live: &Live) -> Vec<StepStatus> {
             attempt: (now.attempt > 0).then_some(now.attempt),
             started_at: now.started_at.map(Time),
             finished_at: now.finished_at.map(Time),
-            task: live.filter(|_| running).and_then(task),
-            tasks_started: live.map(|live| live.tasks_started),
-            results: now.results.or(live.map(|live| live.results)),
+            activity: live.filter(|_| running).and_then(activity),
+            progress: live.and_then(|live| live.progress.clone()),
+            results: now
+                .results
+                .clone()
+                .or_else(|| live.map(|live| live.results.clone())),
             failure: now
                 .failure
                 .clone()
@@ -84,10 +87,10 @@ fn steps(plan: &CheckedPlan, state: &State, live: &Live) -> Vec<StepStatus> {
 }
 
 /// What the step is at, as far as the schema holds it: a status that is refused would hide the end of the run.
-fn task(live: &StepProgress) -> Option<String> {
-    let mut task = live.task.clone()?;
-    api::text::cut(&mut task, TASK);
-    Some(task)
+fn activity(live: &StepProgress) -> Option<String> {
+    let mut activity = live.activity.clone()?;
+    api::text::cut(&mut activity, ACTIVITY);
+    Some(activity)
 }
 
 fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState)>) -> String {
@@ -157,7 +160,7 @@ fn left(plan: &CheckedPlan, state: &State) -> String {
     }
 }
 
-/// Percent by weight. A running step counts by its tasks, never quite as done; only a run that succeeded is at 100.
+/// Percent by weight. A running step counts by its progress, never quite as done; only a run that succeeded is at 100.
 fn percent(plan: &CheckedPlan, state: &State, live: &Live) -> u8 {
     if state.phase() == RunPhase::Succeeded {
         return 100;
@@ -181,17 +184,15 @@ fn weights(plan: &CheckedPlan, state: &State, live: &Live) -> (u64, u64) {
     sum
 }
 
-/// Thousandths of a running step that are done; at most 950, because includes add tasks that nobody counted.
+/// Thousandths of a running step that are done; at most 950, because more may turn up than was counted.
 fn share(step: &Step, live: &Live) -> u64 {
-    let started = live
-        .steps
-        .get(&step.id)
-        .map_or(0, |live| u64::from(live.tasks_started));
-    let expected = match &step.action {
-        Action::AnsiblePlay(play) => play.tasks.max(step.weight.unwrap_or(0)),
-        _ => step.weight.unwrap_or(1),
-    };
-    (started.saturating_sub(1) * 1000 / u64::from(expected.max(1))).min(950)
+    let live = live.steps.get(&step.id);
+    let progress = live
+        .and_then(|live| live.progress.clone())
+        .unwrap_or_default();
+    // Where nobody knows the total, a step that weighs more is expected to do more.
+    let total = progress.total.or(step.weight).unwrap_or(1);
+    (u64::from(progress.done) * 1000 / u64::from(total.max(1))).min(950)
 }
 
 /// When the run should be done: what is left takes as long, by weight, as what is done took. Pauses do not count. Nothing
@@ -261,20 +262,23 @@ fn conditions(state: &State, message: &str) -> Vec<Condition> {
     conditions
 }
 
-/// How long the schema lets the text of a task be.
-const TASK: usize = 256;
+/// How long the schema lets the text of an activity be.
+const ACTIVITY: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_long_task_is_cut_to_what_the_schema_holds() {
+    fn a_long_activity_is_cut_to_what_the_schema_holds() {
         let long = StepProgress {
-            task: Some("é".repeat(300)),
+            activity: Some("é".repeat(300)),
             ..StepProgress::default()
         };
-        let task = task(&long).unwrap_or_default();
-        assert!(task.len() <= TASK && task.ends_with('…'), "{task}");
+        let activity = activity(&long).unwrap_or_default();
+        assert!(
+            activity.len() <= ACTIVITY && activity.ends_with('…'),
+            "{activity}"
+        );
     }
 }

@@ -8,19 +8,19 @@ use workflow::{
 };
 
 const PLAN: &str = r#"{"digest": "d", "steps": [
-    {"id": "prepare/probe", "action": {"probe": {}}, "hosts": ["one", "two"], "gate": {"unreachable": "50%", "onBreach": "Pause"}},
-    {"id": "etcd/install", "dependsOn": ["prepare/probe"], "action": {"ansiblePlay": {"playbook": "cluster", "play": 3, "tasks": 7}},
-     "hosts": ["one"], "timeout": "1h", "retry": {"limit": 3, "backOff": "5s"}, "batch": "a", "weight": 9},
+    {"id": "prepare/probe", "action": {"engine": {"name": "simulated", "type": "Work"}}, "targets": ["one", "two"], "gate": {"unreachable": "50%", "onBreach": "Pause"}},
+    {"id": "etcd/install", "dependsOn": ["prepare/probe"], "action": {"engine": {"name": "simulated", "type": "Work", "parameters": {"play": 3, "tasks": 7}}},
+     "targets": ["one"], "timeout": "1h", "retry": {"limit": 3, "backOff": "5s"}, "batch": "a", "weight": 9},
     {"id": "done", "dependsOn": ["etcd/install"], "action": {"approve": {"question": "well?"}}}]}"#;
 
 const HISTORY: &str = r#"[
     {"sequence": 1, "time": "2026-01-01T00:00:00Z", "event": "RunStarted"},
     {"sequence": 2, "time": "2026-01-01T00:00:01Z", "event": "StepStarted", "step": "prepare/probe", "attempt": 1},
     {"sequence": 3, "time": "2026-01-01T00:00:02Z", "event": "StepSucceeded", "step": "prepare/probe", "attempt": 1,
-     "excluded": [{"host": "two", "reason": "away"}], "results": {"ok": 1}},
+     "excluded": [{"target": "two", "reason": "away"}], "results": {"ok": 1}},
     {"sequence": 4, "time": "2026-01-01T00:00:03Z", "event": "StepStarted", "step": "etcd/install", "attempt": 1},
     {"sequence": 5, "time": "2026-01-01T00:00:04Z", "event": "StepFailed", "step": "etcd/install", "attempt": 1,
-     "failure": {"class": "Transient", "code": "DiskFull", "message": "no room", "remedy": "make some", "hosts": ["one"]}},
+     "failure": {"class": "Transient", "code": "DiskFull", "message": "no room", "remedy": "make some", "targets": ["one"]}},
     {"sequence": 6, "time": "2026-01-01T00:00:05Z", "event": "RunPaused", "step": "etcd/install", "detail": "no room"}]"#;
 
 #[test]

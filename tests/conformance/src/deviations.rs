@@ -18,6 +18,16 @@ pub fn deviations() -> Result<BTreeMap<String, String>> {
     Ok(steps.collect())
 }
 
+/// The steps that the embedded API answers as the oldest version does, and the newest one otherwise. Without the oldest one at
+/// hand they may differ.
+///
+/// # Errors
+///
+/// The file is broken.
+pub fn answered_as_by_the_oldest() -> Result<BTreeSet<String>> {
+    serde_json::from_str(include_str!("../scenarios/oldest.json")).context("read oldest.json")
+}
+
 /// The commands of kubectl whose output may differ.
 ///
 /// # Errors

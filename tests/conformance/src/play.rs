@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::{normal::normal, target::Target};
 
 /// Requests that are sent in order, in a namespace of their own.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Clone, Debug, serde::Deserialize)]
 pub struct Scenario {
     /// Its name.
     pub scenario: String,

@@ -13,6 +13,7 @@ pub mod cache;
 pub mod command;
 pub mod control_plane;
 mod declare;
+mod extent;
 pub mod images;
 pub mod kubectl;
 mod lab;
@@ -25,6 +26,7 @@ pub mod progress;
 mod sweep;
 
 pub use control_plane::ControlPlane;
+pub use extent::Extent;
 pub use lab::{Host, Lab, LabOptions, Presence};
 pub use node::Node;
 pub use programs::Kubernetes;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, Result, bail};
 
@@ -78,45 +79,42 @@ fn build(
     progress: &dyn Progress,
 ) -> Result<()> {
     let go = go(&minimum(module)?, progress)?;
-    let scratch = BuildCache::choose(&go)?;
+    let cache = BuildCache::choose(&go)?;
     let stamp = stamp(version);
-    let kubernetes = KUBERNETES.iter().map(|name| {
-        (
-            *name,
-            format!("k8s.io/kubernetes/cmd/{name}"),
-            stamp.as_str(),
-        )
-    });
-    let own = OWN
+    let kubernetes: Vec<_> = KUBERNETES
         .iter()
-        .map(|name| (*name, format!("./cmd/{name}"), "-s -w"));
-    let all: Vec<_> = kubernetes.chain(own).collect();
-    let total = all.len() + 1;
-    for (number, (name, package, flags)) in (1..).zip(&all) {
+        .map(|name| format!("k8s.io/kubernetes/cmd/{name}"))
+        .collect();
+    let own: Vec<_> = OWN.iter().map(|name| format!("./cmd/{name}")).collect();
+    let coredns = ["github.com/coredns/coredns".to_owned()];
+    let builds = [
+        ("Kubernetes", sources, kubernetes.as_slice(), stamp.as_str()),
+        ("etcd", sources, &own, "-s -w"),
+        ("CoreDNS", &sources.join("coredns"), &coredns, "-s -w"),
+    ];
+    let total = builds.len();
+    for (number, (name, module, packages, flags)) in (1..).zip(builds) {
         progress.step(&format!("{name} ({number} of {total})"));
-        go_build(&go, sources, package, flags, &target.join(name), &scratch)?;
+        go_build(&go, module, packages, flags, target, &cache)?;
     }
-    progress.step(&format!("coredns ({total} of {total})"));
-    go_build(
-        &go,
-        &sources.join("coredns"),
-        ".",
-        "-s -w",
-        &target.join("coredns"),
-        &scratch,
-    )
+    Ok(())
 }
 
+/// Builds the commands of some packages of a module into a directory, side by side: while one is linked, which takes one
+/// processor, others are compiled.
 fn go_build(
     go: &Path,
     module: &Path,
-    package: &str,
+    packages: &[String],
     flags: &str,
-    out: &Path,
-    scratch: &BuildCache,
+    directory: &Path,
+    cache: &BuildCache,
 ) -> Result<()> {
-    let mut command = Command::new(go);
+    // Without whoever started it nobody removes what it leaves.
+    let mut command = Command::new("setpriv");
     command
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(go)
         .current_dir(module)
         .args([
             "build",
@@ -126,20 +124,21 @@ fn go_build(
             flags,
             "-o",
         ])
-        .arg(out)
-        .arg(package)
+        // With the slash it is a directory for one program too.
+        .arg(directory.join(""))
+        .args(packages)
         .env("CGO_ENABLED", "0")
         .env("GOTOOLCHAIN", "local")
         .env("GOWORK", "off");
-    if let Some(directory) = &scratch.0 {
-        command.env("GOCACHE", directory);
+    if let Some(scratch) = &cache.0 {
+        command.env("GOCACHE", &scratch.0);
     }
-    command::output(&mut command).with_context(|| format!("build {package}"))?;
+    command::output(&mut command).with_context(|| format!("build {}", packages.join(" ")))?;
     Ok(())
 }
 
-/// A build cache of our own, removed with this value; none where the user has one.
-struct BuildCache(Option<PathBuf>);
+/// Where Go finds what it has compiled already: the user's cache, or else a scratch directory.
+struct BuildCache(Option<Arc<Scratch>>);
 
 impl BuildCache {
     fn choose(go: &Path) -> Result<Self> {
@@ -147,16 +146,42 @@ impl BuildCache {
         if Path::new(users.trim()).is_dir() {
             return Ok(Self(None));
         }
-        let directory = cache::dir().join(format!("go-build-{}", std::process::id()));
-        Ok(Self(Some(directory)))
+        Ok(Self(Some(share_scratch())))
     }
 }
 
-impl Drop for BuildCache {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.0 {
-            let _ = fs::remove_dir_all(directory);
+/// What Go compiles for one program, of which others need much too. Removed with the last one who holds it.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+/// The scratch directory of all builds of this process. Who makes several programs holds it meanwhile, so that each finds what
+/// the others have compiled; Go makes it when it writes there.
+pub fn share_scratch() -> Arc<Scratch> {
+    static SHARED: Mutex<Weak<Scratch>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        sweep_scratch();
+        let name = format!("{SCRATCH}{}", std::process::id());
+        let scratch = Arc::new(Scratch(cache::dir().join(name)));
+        *shared = Arc::downgrade(&scratch);
+        scratch
+    })
+}
+
+/// Removes what processes left that were killed.
+fn sweep_scratch() {
+    for entry in fs::read_dir(cache::dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(SCRATCH));
+        if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -287,6 +312,9 @@ fn sources() -> Result<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testenv");
     fs::canonicalize(&path).with_context(|| format!("find {}", path.display()))
 }
+
+/// How the names of scratch directories begin; the number of their process follows.
+const SCRATCH: &str = "go-build-";
 
 /// Commands of the Kubernetes module.
 const KUBERNETES: &[&str] = &[

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use lab::control_plane::Part;
 use lab::progress::Silent;
-use lab::{ControlPlane, Kubernetes};
+use lab::{ControlPlane, Extent, Kubernetes};
 
 fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -30,8 +30,8 @@ fn left(dir: &str) -> Vec<String> {
 
 #[test]
 fn it_collects_garbage_survives_crashes_and_leaves_nothing() {
-    for kubernetes in Kubernetes::ALL {
-        garbage_crashes_and_traces(kubernetes);
+    for kubernetes in Extent::of_this_run().kubernetes() {
+        garbage_crashes_and_traces(*kubernetes);
     }
 }
 

@@ -14,7 +14,7 @@ pub struct Tally {
     /// Tasks in the order in which they started, handlers too.
     pub tasks: Vec<TaskTally>,
     /// Counts over all tasks, by host.
-    pub hosts: BTreeMap<String, Results>,
+    pub hosts: BTreeMap<String, Counts>,
     /// Failures that were not ignored, in the order in which they happened. When the playbook has ended, those that a
     /// rescue block mended are gone.
     pub failures: Vec<HostFailure>,
@@ -34,6 +34,34 @@ pub struct Tally {
     pub sequence: u64,
 }
 
+/// Counts of task results.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Done without a change.
+    pub ok: u32,
+    /// Done with a change.
+    pub changed: u32,
+    /// Skipped.
+    pub skipped: u32,
+    /// Failed.
+    pub failed: u32,
+    /// Not reached.
+    pub unreachable: u32,
+}
+
+impl From<Counts> for Results {
+    fn from(counts: Counts) -> Self {
+        let words = [
+            ("ok", counts.ok),
+            ("changed", counts.changed),
+            ("skipped", counts.skipped),
+            ("failed", counts.failed),
+            ("unreachable", counts.unreachable),
+        ];
+        Self(words.map(|(word, count)| (word.to_owned(), count)).into())
+    }
+}
+
 /// What happened in one play.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlayTally {
@@ -48,7 +76,7 @@ pub struct PlayTally {
     /// Whether a task started that every host of the play must answer.
     pub for_all_hosts: bool,
     /// Counts over all hosts.
-    pub results: Results,
+    pub results: Counts,
 }
 
 /// What one task did.
@@ -63,7 +91,7 @@ pub struct TaskTally {
     /// When its last result came.
     pub last_result: Option<f64>,
     /// Counts over all hosts.
-    pub results: Results,
+    pub results: Counts,
     /// How often it was tried again, over all hosts.
     pub retries: u32,
     /// How many items of loops are done, over all hosts.
@@ -136,10 +164,10 @@ impl Tally {
     }
 
     /// Counts over all hosts.
-    pub fn results(&self) -> Results {
-        self.plays.iter().fold(Results::default(), |sum, play| {
+    pub fn results(&self) -> Counts {
+        self.plays.iter().fold(Counts::default(), |sum, play| {
             let one = play.results;
-            Results {
+            Counts {
                 ok: sum.ok + one.ok,
                 changed: sum.changed + one.changed,
                 skipped: sum.skipped + one.skipped,
@@ -195,7 +223,7 @@ impl Tally {
     }
 
     fn result(&mut self, time: f64, kind: &Kind) {
-        let (host, count): (&String, fn(&mut Results)) = match kind {
+        let (host, count): (&String, fn(&mut Counts)) = match kind {
             Kind::Ok {
                 host,
                 changed: true,

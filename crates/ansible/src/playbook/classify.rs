@@ -1,7 +1,7 @@
 //! What kind of failure it is, and what a person can do.
 
 use api::{
-    HostName,
+    Target,
     run::{Failure, FailureClass},
     text::lines,
 };
@@ -116,7 +116,7 @@ pub fn failure(verdict: &Verdict) -> Option<Failure> {
             remedy: Some(
                 "It is tried again; give the step more time if its hosts are slow.".to_owned(),
             ),
-            hosts: Vec::new(),
+            targets: Vec::new(),
         }),
         Verdict::Failed { failures, .. } => Some(of_hosts(failures)),
         Verdict::Unreachable { unreachable } => {
@@ -130,7 +130,7 @@ pub fn failure(verdict: &Verdict) -> Option<Failure> {
             remedy: Some(
                 "Look into the step's log: the play does not match these hosts.".to_owned(),
             ),
-            hosts: names(hosts),
+            targets: names(hosts),
         }),
         Verdict::Crashed { reason } => Some(crash(reason)),
     }
@@ -150,7 +150,7 @@ pub fn failure_of_text(text: &str) -> Failure {
                 })
                 .to_owned(),
         ),
-        hosts: Vec::new(),
+        targets: Vec::new(),
     }
 }
 
@@ -165,7 +165,7 @@ fn of_hosts(failures: &[HostFailure]) -> Failure {
     };
     let told = format!("{}: {}: {}", first.host, first.task, first.message);
     failure.message = lines(&told, 4000) + &more;
-    failure.hosts = names(failures.iter().map(|failure| &failure.host));
+    failure.targets = names(failures.iter().map(|failure| &failure.host));
     failure
 }
 
@@ -192,7 +192,7 @@ fn not_reached(failures: &[HostFailure]) -> Failure {
                 )
                 .to_owned(),
         ),
-        hosts: names(hosts),
+        targets: names(hosts),
     }
 }
 
@@ -234,7 +234,7 @@ fn words(failure: &HostFailure) -> String {
     .join("\n")
 }
 
-fn names<S: AsRef<str>>(hosts: impl IntoIterator<Item = S>) -> Vec<HostName> {
+fn names<S: AsRef<str>>(hosts: impl IntoIterator<Item = S>) -> Vec<Target> {
     hosts
         .into_iter()
         .filter_map(|host| host.as_ref().parse().ok())

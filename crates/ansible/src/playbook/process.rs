@@ -1,12 +1,9 @@
 //! The ansible-playbook process: started, found again, waited for, killed.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions, Permissions},
+    fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
-    os::unix::{
-        fs::{DirBuilderExt, MetadataExt, PermissionsExt},
-        process::ExitStatusExt,
-    },
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     sync::{
@@ -31,7 +28,10 @@ use tokio::{
 };
 
 use super::{Adopted, End, Error, Handle, Outcome, PlaybookRun, remains, remove, write};
-use crate::event::{self, PLUGIN, PLUGIN_NAME, Tally};
+use crate::{
+    event::{self, PLUGIN, PLUGIN_NAME, Tally},
+    file::{chance_directory, recorded_directory, remove_recorded},
+};
 
 /// ansible-playbook ends in under 0.2 s when it is terminated (measured); then it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -210,7 +210,11 @@ fn prepare(run: &PlaybookRun) -> Result<(), Error> {
             make_directory(parent)?;
         }
     }
-    private_directory(&short_directory(&run.home))?;
+    let record = sockets(&run.home);
+    chance_directory(&record, Path::new("/tmp")).map_err(|source| Error::Write {
+        path: record,
+        source,
+    })?;
     for name in ["PAUSE", "STOP"] {
         remove(&run.control().join(name))?;
     }
@@ -460,18 +464,20 @@ fn doorbell(run: &PlaybookRun) -> PathBuf {
 ///
 /// The directory cannot be removed. That there is none is no error.
 pub fn forget(home: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(short_directory(home)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    remove_recorded(&sockets(home))
 }
 
 /// The path of a socket holds 107 bytes, and ssh adds 17 to it while it binds: a data directory may be deeper than that.
 /// The directory is the cluster's, so that its runs share ssh connections.
 fn short_directory(home: &Path) -> PathBuf {
-    let name = Sha256::digest(home.as_os_str().as_encoded_bytes());
-    PathBuf::from(format!("/tmp/windlass-{}", nix::unistd::geteuid()))
-        .join(hex::encode(name.get(..6).unwrap_or_default()))
+    let record = sockets(home);
+    // Too long a path, maybe, and ours.
+    recorded_directory(&record).unwrap_or(record)
+}
+
+/// What leads to the directory of sockets.
+fn sockets(home: &Path) -> PathBuf {
+    home.join("sockets")
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {
@@ -479,29 +485,4 @@ fn make_directory(path: &Path) -> Result<(), Error> {
         path: path.to_owned(),
         source,
     })
-}
-
-/// Makes a directory below /tmp that is ours alone: one that another user made there first is refused.
-fn private_directory(path: &Path) -> Result<(), Error> {
-    let failed = |source| Error::Write {
-        path: path.to_owned(),
-        source,
-    };
-    if let Some(parent) = path.parent() {
-        let made = DirBuilder::new().mode(0o700).create(parent);
-        if let Err(error) = made
-            && error.kind() != io::ErrorKind::AlreadyExists
-        {
-            return Err(failed(error));
-        }
-        let metadata = std::fs::symlink_metadata(parent).map_err(failed)?;
-        if !metadata.is_dir() || metadata.uid() != nix::unistd::geteuid().as_raw() {
-            return Err(failed(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "the directory above it belongs to another user",
-            )));
-        }
-        std::fs::set_permissions(parent, Permissions::from_mode(0o700)).map_err(failed)?;
-    }
-    std::fs::create_dir_all(path).map_err(failed)
 }

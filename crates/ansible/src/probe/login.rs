@@ -291,4 +291,37 @@ mod tests {
             assert!(api::text::is_plain(&problem.detail), "{problem:?}");
         }
     }
+
+    #[test]
+    fn answers_of_hosts_survive_fuzzing() {
+        let told = "Welcome\nbegin\nsudo yes\npython /usr/bin/python3 3.6\npython /usr/bin/python3.11 3.11\nkernel 6.1.0-13-amd64\n\
+            machine aarch64\nos Debian GNU/Linux 12 (bookworm)\nend\n";
+        let without =
+            "begin\nsudo no sudo: a password is required\npython /usr/bin/python3.7 3.7\nend\n";
+        let refused = "Warning: Permanently added '10.0.0.1' to the list of known hosts.\r\n\
+            root@10.0.0.1: Permission denied (publickey).\r\n";
+        answer(told, PythonVersion(3, 8)).unwrap();
+        fuzz::text("answers", &[told, without, refused], |said| {
+            let problem = refusal(said);
+            match answer(said, PythonVersion(3, 8)) {
+                Ok(facts) => {
+                    let python: Result<PythonPath, _> = facts.python.unwrap().parse();
+                    assert!(python.is_ok());
+                    for word in [facts.kernel, facts.architecture].into_iter().flatten() {
+                        assert!(is_word(&word), "{word:?}");
+                    }
+                    let os = facts.os.unwrap_or_default();
+                    assert!(api::text::is_plain(&os) && os.len() <= 256, "{os:?}");
+                }
+                Err(problem) => is_told(&problem),
+            }
+            is_told(&problem);
+        });
+    }
+
+    fn is_told(problem: &Problem) {
+        let detail = &problem.detail;
+        assert!(api::text::is_plain(detail), "{detail:?}");
+        assert!(detail.len() <= 1024, "{} bytes", detail.len());
+    }
 }

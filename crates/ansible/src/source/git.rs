@@ -37,6 +37,9 @@ const COMPLAINT: u64 = 64 << 10;
 /// What git fetches before it knows how much there is: kubespray's newest commit is about 2 MiB.
 const SLACK: u64 = 16 << 20;
 
+/// The variable that git finds the address of the gate in.
+const GATE: &str = "WINDLASS_GATE";
+
 /// A repository and what of it is wanted.
 pub(super) struct Wish<'a> {
     pub(super) url: &'a str,
@@ -232,13 +235,16 @@ impl Git {
             settings.push("credential.helper=".to_owned());
             settings.push("http.cookieFile=".to_owned());
         }
-        if let Some(gate) = &self.gate {
-            settings.push(format!("http.proxy={}", gate.url()));
-        }
-        settings
+        let mut arguments: Vec<String> = settings
             .into_iter()
             .flat_map(|setting| ["-c".to_owned(), setting])
-            .collect()
+            .collect();
+        if self.gate.is_some() {
+            // Shown before it is asked for. The address has the credential, and other users see arguments.
+            arguments.extend(["-c", "http.proxyAuthMethod=basic"].map(str::to_owned));
+            arguments.push(format!("--config-env=http.proxy={GATE}"));
+        }
+        arguments
     }
 
     fn command(&self) -> std::process::Command {
@@ -261,6 +267,9 @@ impl Git {
             if let Some(ssh) = &self.ssh {
                 command.env("GIT_SSH_COMMAND", ssh);
             }
+        }
+        if let Some(gate) = &self.gate {
+            command.env(GATE, gate.url());
         }
         for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
             command.env_remove(name);
@@ -643,6 +652,8 @@ impl Drop for Child {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{io::AsyncWriteExt as _, net::TcpListener};
+
     use super::*;
 
     #[test]
@@ -711,5 +722,53 @@ mod tests {
         let stat = "7 (a ) b) S 1 42 42 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99 4096 250 0";
         assert_eq!(resident(stat, Pid::from_raw(42)), Some(250 * 4096));
         assert_eq!(resident(stat, Pid::from_raw(43)), None);
+    }
+
+    #[tokio::test]
+    async fn the_credential_of_the_gate_is_in_no_argument_and_no_error() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let policy = Policy {
+            protocols: vec![Protocol::Http],
+            addresses: Policy::person().addresses,
+            ..Policy::tenants()
+        };
+        let work = tempfile::tempdir().unwrap();
+        let wish = Wish {
+            url: &format!("http://{}/a", server.local_addr().unwrap()),
+            reference: "main",
+            commit: None,
+        };
+        let address = Address::parse(wish.url).unwrap();
+        let repository = work.path().join("repository");
+        let git = Git::prepare(&address, &policy, work.path(), &repository);
+        let git = git.await.unwrap();
+        let gate = git.gate.as_ref().unwrap().url();
+        let (_, secret) = gate.rsplit_once(':').unwrap().0.rsplit_once(':').unwrap();
+        let (secret, _) = secret.split_once('@').unwrap();
+        assert_eq!(secret.len(), 32);
+
+        let mut fetching = std::pin::pin!(git.fetch(&wish));
+        let mut asked = tokio::select! {
+            asked = server.accept() => asked.unwrap().0,
+            ended = &mut fetching => panic!("{ended:?}"),
+        };
+        // git and its helper wait for an answer now.
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let arguments: Vec<String> = processes
+            .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .collect();
+        let seen = arguments.iter().filter(|line| line.contains(wish.url));
+        assert!(seen.count() >= 2, "git and its helper are not seen");
+        let shown = arguments.iter().find(|line| line.contains(secret));
+        assert_eq!(shown, None);
+        let answer = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        asked.write_all(answer).await.unwrap();
+        let error = fetching.await.unwrap_err();
+        let Error::Git { reason, .. } = &error else {
+            panic!("{error:?}");
+        };
+        assert!(reason.contains("500"), "{reason}");
+        assert!(!format!("{error} {error:?}").contains(secret), "{error:?}");
     }
 }

@@ -20,6 +20,7 @@ use oci_client::{
     Client, Reference,
     client::{ClientConfig, ClientProtocol, linux_amd64_resolver},
     errors::{OciDistributionError, OciErrorCode},
+    manifest::OciImageManifest,
     secrets::RegistryAuth,
 };
 use tar::{EntryType, PaxExtensions};
@@ -54,13 +55,16 @@ pub(super) async fn pull(
         None
     };
     let downloaded = download(image, policy, gate.as_ref(), work).await;
-    if let (Err(_), Some(source)) = (&downloaded, gate.as_ref().and_then(Gate::refusal)) {
-        return Err(Error::Network {
-            place: format!("image {}", shown(image)),
-            source,
-        });
-    }
-    let (revision, layers) = downloaded?;
+    let (revision, layers) = downloaded.map_err(|error| {
+        let refusal = gate.and_then(|gate| gate.refusal().or_else(|| led_away(&error)));
+        match refusal {
+            Some(source) => Error::Network {
+                place: format!("image {}", shown(image)),
+                source,
+            },
+            None => error,
+        }
+    })?;
     let tree = work.join("tree");
     let image = Image {
         name: shown(image),
@@ -96,27 +100,10 @@ async fn download(
         .pull_image_manifest(&reference, &RegistryAuth::Anonymous)
         .await
         .map_err(failed)?;
-    let sizes = manifest.layers.iter();
-    let total = sizes.fold(0, |sum: u64, layer| {
-        sum.saturating_add(u64::try_from(layer.size).unwrap_or(u64::MAX))
-    });
-    let too_much = |what, most| Error::Refused {
+    let total = measured(&manifest, &policy.bounds).map_err(|source| Error::Refused {
         place: format!("image {}", shown(image)),
-        source: tree::Refusal::Bound {
-            what,
-            most,
-            at: "its manifest".to_owned(),
-        },
-    };
-    if total > policy.bounds.download {
-        return Err(too_much(
-            "the bytes of all layers are",
-            policy.bounds.download,
-        ));
-    }
-    if manifest.layers.len() > LAYERS {
-        return Err(too_much("its layers are", LAYERS as u64));
-    }
+        source,
+    })?;
     if let Some(gate) = gate {
         gate.allow(total.saturating_add(total / 16));
     }
@@ -133,6 +120,39 @@ async fn download(
         layers.push(path);
     }
     Ok((digest, layers))
+}
+
+/// That the gate did not know its client any more, which shows its credential to the host that was asked first alone.
+fn led_away(error: &Error) -> Option<network::Refusal> {
+    let Error::Registry { source, .. } = error else {
+        return None;
+    };
+    let OciDistributionError::ServerError { code: 407, url, .. } = &**source else {
+        return None;
+    };
+    let host = url.strip_prefix("http://")?.split('/').next()?;
+    let host = shown(host);
+    Some(network::Refusal::Redirect { host })
+}
+
+/// The bytes of all layers as their manifest has them, if they are not too many.
+fn measured(manifest: &OciImageManifest, bounds: &Bounds) -> Result<u64, tree::Refusal> {
+    let sizes = manifest.layers.iter();
+    let total = sizes.fold(0, |sum: u64, layer| {
+        sum.saturating_add(u64::try_from(layer.size).unwrap_or(u64::MAX))
+    });
+    let too_much = |what, most| tree::Refusal::Bound {
+        what,
+        most,
+        at: "its manifest".to_owned(),
+    };
+    if total > bounds.download {
+        return Err(too_much("the bytes of all layers are", bounds.download));
+    }
+    if manifest.layers.len() > LAYERS {
+        return Err(too_much("its layers are", LAYERS as u64));
+    }
+    Ok(total)
 }
 
 fn client(reference: &Reference, gate: Option<&Gate>) -> oci_client::errors::Result<Client> {
@@ -552,3 +572,6 @@ fn open(layer: &Path) -> io::Result<Box<dyn Read>> {
         _ => Ok(Box::new(file)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,10 @@
 //! of teaching both, they are given this proxy and nothing else. It resolves a name itself, refuses addresses that no
 //! source is fetched from, and connects to the very address that it looked at, so that neither a redirect nor a name that
 //! resolves differently the second time leads anywhere else. It counts what comes back.
+//!
+//! Whoever is on this machine can connect to loopback, and would reach by the gate what the operator does and they do not. So it
+//! serves only who shows a credential, made by chance for this one fetch. That goes to git in its environment, which other users
+//! cannot read as they can arguments, and to the client of registries in memory.
 
 use std::{
     env, io,
@@ -16,6 +20,8 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, lookup_host},
@@ -48,6 +54,14 @@ pub enum Refusal {
         /// What was asked for.
         host: String,
     },
+    /// A redirect leads to another host in the clear. The client of registries shows the gate no credential for such a one.
+    #[error(
+        "a redirect leads to {host} by http, and to other hosts redirects are followed by https alone"
+    )]
+    Redirect {
+        /// Where it leads.
+        host: String,
+    },
     /// More came than may.
     #[error("more than {0} bytes come over the network")]
     Bytes(u64),
@@ -78,7 +92,19 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How much comes between two looks at the volume.
 const LOOK: u64 = 16 << 20;
 
+/// What a client that shows no credential is told.
+const UNKNOWN: &[u8] = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"windlass\"\r\n\
+    Content-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// What a client is told whose connection is not made.
+const REFUSED: &[u8] = b"HTTP/1.1 403 Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// The header that a client shows its credential in.
+const CREDENTIAL: &str = "proxy-authorization";
+
 struct Inner {
+    /// What a client must show.
+    credential: String,
     policy: Policy,
     volume: PathBuf,
     left: AtomicU64,
@@ -89,6 +115,8 @@ struct Inner {
 /// The gate of one fetch. It closes when it is dropped, and every connection with it.
 pub(super) struct Gate {
     address: SocketAddr,
+    /// User and password, as they stand in its address.
+    login: String,
     inner: Arc<Inner>,
     _serving: JoinSet<()>,
 }
@@ -98,7 +126,9 @@ impl Gate {
     pub(super) async fn open(policy: &Policy, volume: &Path, bytes: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
+        let login = format!("windlass:{:032x}", rand::random::<u128>());
         let inner = Arc::new(Inner {
+            credential: format!("Basic {}", STANDARD.encode(&login)),
             policy: policy.clone(),
             volume: volume.to_owned(),
             left: AtomicU64::new(bytes),
@@ -109,14 +139,15 @@ impl Gate {
         serving.spawn(serve(listener, Arc::clone(&inner)));
         Ok(Self {
             address,
+            login,
             inner,
             _serving: serving,
         })
     }
 
-    /// Its address as a proxy.
+    /// Its address as a proxy, with the credential: not for arguments, files or errors.
     pub(super) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}@{}", self.login, self.address)
     }
 
     /// Lets more in.
@@ -133,6 +164,14 @@ impl Gate {
 }
 
 impl Inner {
+    /// Whether the head of a request shows the credential. Digests are compared: how long that takes tells nothing of it.
+    fn is_known(&self, head: &str) -> bool {
+        let mut shown = head.split("\r\n").skip(1).filter_map(credential);
+        shown.next().is_some_and(|shown| {
+            Sha256::digest(shown.as_bytes()) == Sha256::digest(self.credential.as_bytes())
+        })
+    }
+
     fn refuse(&self, refusal: Refusal) -> io::Error {
         let told = io::Error::other(refusal.to_string());
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,6 +288,10 @@ async fn pass(mut client: TcpStream, inner: &Inner) -> io::Result<()> {
     let (head, rest) = timeout(PATIENCE, read_head(&mut client))
         .await
         .map_err(|_| late("read a request"))??;
+    if !inner.is_known(&head) {
+        return refuse(client, UNKNOWN, io::Error::other("who asks is not known")).await;
+    }
+    let head = without_credential(&head);
     let asked = parse(&head)?;
     match connect(&asked, &head, inner).await {
         Ok((mut server, begin)) => {
@@ -261,16 +304,27 @@ async fn pass(mut client: TcpStream, inner: &Inner) -> io::Result<()> {
             server.write_all(&rest).await?;
             both_ways(client, server, inner).await
         }
-        Err(error) => {
-            client
-                .write_all(
-                    b"HTTP/1.1 403 Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-                )
-                .await?;
-            client.shutdown().await?;
-            Err(error)
-        }
+        Err(error) => refuse(client, REFUSED, error).await,
     }
+}
+
+async fn refuse(mut client: TcpStream, answer: &[u8], error: io::Error) -> io::Result<()> {
+    client.write_all(answer).await?;
+    client.shutdown().await?;
+    Err(error)
+}
+
+/// What a line of a head shows as a credential.
+fn credential(line: &str) -> Option<&str> {
+    let (name, value) = line.split_once(':')?;
+    let is_shown = name.trim().eq_ignore_ascii_case(CREDENTIAL);
+    is_shown.then_some(value.trim())
+}
+
+/// The head as others may see it: the credential is for this gate alone, and for no proxy behind it.
+fn without_credential(head: &str) -> String {
+    let lines = head.split("\r\n").filter(|line| credential(line).is_none());
+    lines.collect::<Vec<_>>().join("\r\n")
 }
 
 /// The connection, and what the server is told first.
@@ -388,12 +442,7 @@ fn parse(head: &str) -> io::Result<Asked> {
     let (host, port) = host_and_port(authority, 80).ok_or_else(refused)?;
     let mut seen = format!("{method} /{path} {version}\r\n");
     // One request a connection: the next may be for another host.
-    let of_connection = [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authorization",
-    ];
+    let of_connection = ["connection", "keep-alive", "proxy-connection"];
     for line in lines.take_while(|line| !line.is_empty()) {
         let name = line
             .split(':')
@@ -497,5 +546,72 @@ mod tests {
         ] {
             assert!(asked(refused).is_none(), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn requests_to_the_gate_survive_fuzzing() {
+        let corpus = [
+            "CONNECT git.example:443 HTTP/1.1\r\nHost: git.example\r\nProxy-Authorization: Basic YTpi\r\n\r\n",
+            "CONNECT [2001:db8::1]:8443 HTTP/1.1\r\n\r\n",
+            "GET http://user@git.example:81/a/b?c HTTP/1.1\r\nHost: git.example\r\nproxy-authorization:Basic YTpi\r\n\r\n",
+        ];
+        fuzz::text("requests", &corpus, |head| {
+            let seen = without_credential(head);
+            assert!(seen.split("\r\n").all(|line| credential(line).is_none()));
+            if let Ok(asked) = parse(&seen) {
+                assert!(!asked.host.is_empty());
+                let passed = asked.head.unwrap_or_default();
+                assert!(passed.is_empty() || passed.ends_with("Connection: close\r\n\r\n"));
+            }
+        });
+    }
+
+    /// What a client hears that asks a gate for `url` and shows this.
+    async fn asks(gate: &Gate, url: &str, shown: &str) -> String {
+        let mut client = TcpStream::connect(gate.address).await.unwrap();
+        let request = format!("GET {url} HTTP/1.1\r\nHost: a\r\n{shown}\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).await.unwrap();
+        heard
+    }
+
+    #[tokio::test]
+    async fn the_gate_serves_nobody_else_on_this_machine() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("http://{}/a", server.local_addr().unwrap());
+        let (told, mut served) = tokio::sync::mpsc::unbounded_channel();
+        let serving = tokio::spawn(async move {
+            loop {
+                let (mut client, _) = server.accept().await.unwrap();
+                let (head, _) = read_head(&mut client).await.unwrap();
+                told.send(head).unwrap();
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+                client.write_all(answer).await.unwrap();
+            }
+        });
+        let work = tempfile::tempdir().unwrap();
+        let policy = Policy::person();
+        let gate = Gate::open(&policy, work.path(), 1 << 20).await.unwrap();
+        let other = Gate::open(&policy, work.path(), 1 << 20).await.unwrap();
+        for shown in [
+            String::new(),
+            "Proxy-Authorization: Basic d2luZGxhc3M6\r\n".to_owned(),
+            format!("Authorization: {}\r\n", gate.inner.credential),
+            format!("Proxy-Authorization: {}\r\n", other.inner.credential),
+        ] {
+            let heard = asks(&gate, &url, &shown).await;
+            assert!(heard.starts_with("HTTP/1.1 407 "), "{shown:?}: {heard}");
+        }
+        assert!(served.is_empty() && gate.refusal().is_none());
+        let shown = format!("proxy-authorization: {}\r\n", gate.inner.credential);
+        let heard = asks(&gate, &url, &shown).await;
+        assert!(
+            heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("hi"),
+            "{heard}"
+        );
+        let head = served.recv().await.unwrap().to_ascii_lowercase();
+        assert!(!head.contains(CREDENTIAL), "{head}");
+        serving.abort();
     }
 }

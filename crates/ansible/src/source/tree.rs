@@ -424,3 +424,6 @@ pub(super) fn clean(path: &Path) -> Option<PathBuf> {
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
+
+#[cfg(test)]
+pub(super) mod tests;

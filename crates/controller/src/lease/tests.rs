@@ -51,11 +51,32 @@ fn lease(holder: &str, generation: i64) -> Lease {
     held(None, &other, at(1))
 }
 
+/// As somebody makes it who does not hold it.
+fn blank() -> Lease {
+    let metadata = ObjectMeta {
+        name: Some("cluster-first".to_owned()),
+        ..ObjectMeta::default()
+    };
+    Lease {
+        metadata,
+        spec: None,
+    }
+}
+
 #[test]
 fn a_claim_is_judged_by_holder_expiry_and_generation() {
     let (expired, dead) = (true, true);
     let table = [
-        ("no lease", None, false, false, Verdict::Take),
+        ("no lease", None, false, false, Verdict::Unknown),
+        ("none for long", None, expired, false, Verdict::Take),
+        ("blank", Some(blank()), false, dead, Verdict::Unknown),
+        (
+            "blank for long",
+            Some(blank()),
+            expired,
+            false,
+            Verdict::Take,
+        ),
         ("own", Some(lease("me", 2)), false, false, Verdict::Renew),
         (
             "own, expired",
@@ -199,6 +220,20 @@ impl World {
         self.behind(holder, &Faults::when(|_| None))
     }
 
+    async fn deleted(&self) {
+        namespaced::<Lease>(&self.client())
+            .delete("cluster-first", &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    async fn made(&self, lease: &Lease) {
+        namespaced::<Lease>(&self.client())
+            .create(&PostParams::default(), lease)
+            .await
+            .unwrap();
+    }
+
     fn behind(&self, holder: &str, faults: &Faults) -> Candidate {
         let client = Client::new(faults.layer(self.server.router()), NAMESPACE);
         Candidate::new(client, NAMESPACE, by(holder), |_| false).by(self.clock())
@@ -251,7 +286,9 @@ async fn tries(candidate: &mut Candidate, limit: u64) -> Option<u64> {
     while start.elapsed() <= Duration::from_secs(limit) {
         match candidate.attempt().await {
             Ok(()) => return Some(start.elapsed().as_secs()),
-            Err(Error::Held { .. }) => advance(Duration::from_secs(1)).await,
+            Err(Error::Held { .. } | Error::Unknown { .. }) => {
+                advance(Duration::from_secs(1)).await;
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -262,7 +299,7 @@ async fn tries(candidate: &mut Candidate, limit: u64) -> Option<u64> {
 async fn a_lease_expires_by_what_was_seen_here_whatever_its_holder_wrote() {
     for skew in [-86_400 * 365, -300, -31, 0, 31, 300, 86_400 * 365] {
         let world = World::new().await;
-        world.candidate("other").attempt().await.unwrap();
+        world.candidate("other").first().attempt().await.unwrap();
         let there = Timestamp::now() + SignedDuration::from_secs(skew);
         world.renewed(there).await;
         let taken = tries(&mut world.candidate("me"), 60).await;
@@ -274,7 +311,7 @@ async fn a_lease_expires_by_what_was_seen_here_whatever_its_holder_wrote() {
 async fn a_holder_that_renews_by_any_clock_keeps_its_lease() {
     for skew in [-300, 0, 300] {
         let world = World::new().await;
-        world.candidate("other").attempt().await.unwrap();
+        world.candidate("other").first().attempt().await.unwrap();
         let mut me = world.candidate("me");
         for round in 0..12 {
             // It is set back by more than a renewal each time.
@@ -289,7 +326,7 @@ async fn a_holder_that_renews_by_any_clock_keeps_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn who_wants_a_lease_observes_nothing_while_asleep() {
     let world = World::new().await;
-    world.candidate("other").attempt().await.unwrap();
+    world.candidate("other").first().attempt().await.unwrap();
     let mut me = world.candidate("me");
     assert_eq!(tries(&mut me, 5).await, None);
     world.sleep(3600);
@@ -300,7 +337,7 @@ async fn who_wants_a_lease_observes_nothing_while_asleep() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_is_known_to_be_dead_is_not_waited_for() {
     let world = World::new().await;
-    world.candidate("dead").attempt().await.unwrap();
+    world.candidate("dead").first().attempt().await.unwrap();
     let is_dead = |holder: &str| holder == "dead";
     let mut me = Candidate::new(world.client(), NAMESPACE, by("me"), is_dead);
     me.attempt().await.unwrap();
@@ -312,7 +349,7 @@ async fn a_hold_lasts_as_long_as_it_is_renewed_and_is_given_up() {
     let world = World::new().await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
-    let mut candidate = world.candidate("me");
+    let mut candidate = world.candidate("me").first();
     let mut hold = candidate
         .take(move |end| tell.lock().unwrap().push(end))
         .await
@@ -347,7 +384,7 @@ async fn a_partition_ends_the_hold_before_anybody_may_take_the_lease() {
                 (cut.load(Ordering::SeqCst) && (writes || !reaches)).then_some(fault)
             }
         });
-        let mut holder = world.behind("other", &faults);
+        let mut holder = world.behind("other", &faults).first();
         let mut hold = holder.take(|_| {}).await.unwrap();
         let proof = hold.proof();
         sleep(Duration::from_secs(15)).await;
@@ -374,7 +411,12 @@ async fn never_do_two_hold_it() {
         let cut = Arc::clone(&cut);
         move |_| cut.load(Ordering::SeqCst).then_some(Fault::Internal)
     });
-    let first = world.behind("first", &faults).take(|_| {}).await.unwrap();
+    let first = world
+        .behind("first", &faults)
+        .first()
+        .take(|_| {})
+        .await
+        .unwrap();
     let mut second = world.candidate("second");
     cut.store(true, Ordering::SeqCst);
     for second_of_partition in 0..60 {
@@ -394,7 +436,7 @@ async fn never_do_two_hold_it() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_wakes_up_finds_its_time_over_before_it_does_anything() {
     let world = World::new().await;
-    let mut hold = world.candidate("me").take(|_| {}).await.unwrap();
+    let mut hold = world.candidate("me").first().take(|_| {}).await.unwrap();
     let proof = hold.proof();
     sleep(Duration::from_secs(9)).await;
     world.sleep(10);
@@ -411,7 +453,7 @@ async fn a_holder_that_wakes_up_finds_its_time_over_before_it_does_anything() {
 async fn a_hold_that_somebody_else_had_in_between_is_lost() {
     for given_up in [false, true] {
         let world = World::new().await;
-        let mut hold = world.candidate("me").take(|_| {}).await.unwrap();
+        let mut hold = world.candidate("me").first().take(|_| {}).await.unwrap();
         let is_dead = |_: &str| true;
         let mut other = Candidate::new(world.client(), NAMESPACE, by("other"), is_dead);
         other.attempt().await.unwrap();
@@ -429,21 +471,70 @@ async fn a_hold_that_somebody_else_had_in_between_is_lost() {
     }
 }
 
-/// It is free for all then: whoever held it must not go on beside the next one.
+/// Whoever held it must not go on beside the next one.
 #[tokio::test(start_paused = true)]
 async fn a_hold_whose_lease_was_deleted_is_lost() {
     let world = World::new().await;
-    let mut hold = world.candidate("me").take(|_| {}).await.unwrap();
-    let leases = Api::<Lease>::namespaced(world.client(), NAMESPACE);
-    leases
-        .delete(&by("me").name, &DeleteParams::default())
-        .await
-        .unwrap();
+    let mut hold = world.candidate("me").first().take(|_| {}).await.unwrap();
+    world.deleted().await;
     let error = timeout(Duration::from_secs(15), hold.lost()).await.unwrap();
     assert!(matches!(error, Error::Lost { .. }), "{error}");
     assert!(!hold.proof().holds());
-    let there = leases.get_opt(&by("me").name).await.unwrap();
+    let leases = namespaced::<Lease>(&world.client());
+    let there = leases.get_opt("cluster-first").await.unwrap();
     assert!(there.is_none());
+}
+
+/// As by the deletion of its owner in the foreground, while its holder is cut off from the API.
+#[tokio::test(start_paused = true)]
+async fn never_do_two_hold_a_lease_that_was_deleted() {
+    for is_made_anew in [false, true] {
+        let world = World::new().await;
+        let cut = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let faults = Faults::when({
+            let cut = Arc::clone(&cut);
+            move |_| cut.load(Ordering::SeqCst).then_some(Fault::Internal)
+        });
+        let holder = world.behind("other", &faults).first().take(|_| {}).await;
+        let holder = holder.unwrap();
+        cut.store(true, Ordering::SeqCst);
+        world.deleted().await;
+        let mut me = world.candidate("me");
+        if is_made_anew {
+            // What was seen before it was there does not count.
+            assert_eq!(tries(&mut me, 3).await, None);
+            world.made(&blank()).await;
+        }
+        let begin = Instant::now();
+        while me.attempt().await.is_err() {
+            assert!(begin.elapsed() < Duration::from_mins(1), "nobody takes it");
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert!(!holder.proof().holds(), "both, {:?} later", begin.elapsed());
+        let waited = begin.elapsed();
+        assert!(waited > DURATION, "{waited:?}, anew: {is_made_anew}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_one_of_all_and_the_next_after_a_release_wait_for_nobody() {
+    for is_made_before in [false, true] {
+        let world = World::new().await;
+        if is_made_before {
+            world.made(&blank()).await;
+        }
+        let mut first = world.candidate("first").first();
+        first.attempt().await.unwrap();
+        // Who says so beside a holder waits for it all the same.
+        let second = world.candidate("second").first().attempt().await;
+        assert!(matches!(second, Err(Error::Held { .. })), "{second:?}");
+        first.release().await.unwrap();
+        world.candidate("third").attempt().await.unwrap();
+        // It is the first only once.
+        world.deleted().await;
+        let again = first.attempt().await;
+        assert!(matches!(again, Err(Error::Unknown { .. })), "{again:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -456,7 +547,7 @@ async fn an_api_that_is_away_for_everybody_is_outlived() {
     });
     let is_away =
         |error: &kube::Error| matches!(error, kube::Error::Api(answer) if answer.code == 500);
-    let mut candidate = world.behind("me", &faults).outliving(is_away);
+    let mut candidate = world.behind("me", &faults).first().outliving(is_away);
     let mut hold = candidate.take(|_| {}).await.unwrap();
     away.store(true, Ordering::SeqCst);
     assert!(timeout(Duration::from_hours(1), hold.lost()).await.is_err());

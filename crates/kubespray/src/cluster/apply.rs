@@ -8,13 +8,14 @@ use std::path::Path;
 use ansible::inventory::Directories;
 use api::{
     Cluster, Run,
-    run::{ClusterRef, RunSpec},
+    run::{RunSpec, Subject},
 };
 use controller::{Outcome, Until};
 use kube::{
     Api, Resource, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
+use runs::control::{self, SUPERSEDED_BY, Wish};
 use serde_json::json;
 
 use crate::{
@@ -24,9 +25,9 @@ use crate::{
         plan::{self, Decision, NewRun},
     },
     context::{Context, Error},
-    control::{self, CONVERGE, SUPERSEDED_BY, Wish},
     inputs::Inputs,
     playbooks, private,
+    request::CONVERGE,
 };
 
 /// What was done. Only [`apply`] makes it.
@@ -180,10 +181,8 @@ async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run
             ..ObjectMeta::default()
         },
         spec: RunSpec {
-            cluster_ref: ClusterRef {
-                name: cluster.name_any(),
-            },
-            operation: new.operation,
+            subject: Subject::of(cluster),
+            operation: new.operation.as_str().to_owned(),
             generation: new.generation,
             plan: new.plan.clone(),
             control: None,
@@ -259,7 +258,7 @@ async fn forget(cluster: &Cluster, context: &Context) -> Result<(), Error> {
             && is_of(run, cluster)
         {
             let directory = context.layout.run(&namespace, &run.name_any());
-            // The name of what it has in memory follows from the name of the directory.
+            // The directory leads to what it has in memory.
             private::forget(&directory).map_err(|source| Error::File {
                 path: directory.clone(),
                 source,

@@ -5,17 +5,19 @@ use ansible::{
     slice::{PatternError, Playbook},
 };
 use api::{
-    Duration, HostName,
-    cluster::Approval,
-    run::{
-        Action, AnsiblePlay, Approve, Gate, HealthCheck, Interrupt, Kubeconfig, Operation, Plan,
-        Probe, Retry, Sandbox, Step,
-    },
+    Duration, HostName, Target,
+    cluster::{Approval, Operation},
+    run::{Action as RunAction, Approve, Gate, Interrupt, Plan, Retry, Step},
 };
 use serde_json::json;
 
 use crate::{
-    cluster::resolve::Resolved, inputs::Inputs, playbooks::Checkout, problem::Problem, secret,
+    action::{Action, AnsiblePlay, Kubeconfig},
+    cluster::resolve::Resolved,
+    inputs::Inputs,
+    playbooks::Checkout,
+    problem::{self, Problem},
+    secret,
 };
 
 /// The step that waits for a person.
@@ -118,11 +120,7 @@ fn building(
         timeout: Some(HEALTH_TIMEOUT),
         weight: Some(10),
         retry: retry(resolved),
-        ..step(
-            HEALTH,
-            "Wait until the cluster is healthy",
-            Action::Health(HealthCheck {}),
-        )
+        ..step(HEALTH, "Wait until the cluster is healthy", Action::Health)
     };
     steps.push(Placed {
         step: health,
@@ -165,7 +163,7 @@ fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
                     "see the log",
                 )
             },
-            Problem::from,
+            problem::of_inventory,
         )
     })
 }
@@ -174,7 +172,7 @@ fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -
     let mut steps = Vec::new();
     if operation == Operation::Create && resolved.creation.approval == Approval::Manual {
         let question = format!("build the cluster on {} hosts", resolved.inputs.hosts.len());
-        let approve = Action::Approve(Approve { question });
+        let approve = RunAction::Approve(Approve { question });
         steps.push(Placed {
             step: step(APPROVE, "Wait for an approval", approve),
             hosts: Vec::new(),
@@ -184,11 +182,7 @@ fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -
         timeout: Some(SANDBOX_TIMEOUT),
         retry: retry(resolved),
         weight: Some(10),
-        ..step(
-            SANDBOX,
-            "Make the Python environment",
-            Action::Sandbox(Sandbox {}),
-        )
+        ..step(SANDBOX, "Make the Python environment", Action::Sandbox)
     };
     steps.push(Placed {
         step: sandbox,
@@ -199,11 +193,7 @@ fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -
         retry: retry(resolved),
         weight: Some(2),
         gate: Some(gate(resolved)),
-        ..step(
-            PROBE,
-            "Ask every host whether it answers",
-            Action::Probe(Probe {}),
-        )
+        ..step(PROBE, "Ask every host whether it answers", Action::Probe)
     };
     steps.push(Placed {
         step: probe,
@@ -237,7 +227,6 @@ fn plays(
                 Action::AnsiblePlay(AnsiblePlay {
                     playbook: playbook.name().to_owned(),
                     play: u32::try_from(slice.index).unwrap_or(u32::MAX),
-                    tasks: 0,
                 }),
             )
         };
@@ -265,11 +254,11 @@ fn finish(
     reason: String,
     placed: Vec<Placed>,
 ) -> Result<Plan, Problem> {
-    let order: Vec<_> = inputs.hosts.iter().map(|host| host.name.parse()).collect();
-    let order: Vec<HostName> = order.into_iter().flatten().collect();
-    let (steps, lists): (Vec<_>, Vec<_>) = placed
+    let order = inputs.hosts.iter().map(|host| host.name.parse::<Target>());
+    let order: Vec<Target> = order.flatten().collect();
+    let (steps, lists): (Vec<_>, Vec<Vec<Target>>) = placed
         .into_iter()
-        .map(|placed| (placed.step, placed.hosts))
+        .map(|placed| (placed.step, placed.hosts.iter().map(Target::from).collect()))
         .unzip();
     let (groups, made_of) = workflow::plan::grouped(&order, &lists);
     let mut before: Option<String> = None;
@@ -297,7 +286,7 @@ fn finish(
         steps: steps.collect(),
         inputs: inputs.to_map().map_err(unwritable)?,
     };
-    plan.digest = digest(operation, &plan).map_err(unwritable)?;
+    plan.digest = digest(operation.as_str(), &plan).map_err(unwritable)?;
     let size = serde_json::to_vec(&plan).map_err(unwritable)?.len();
     if order.len() > HOSTS {
         return Err(too_many(order.len()));
@@ -313,7 +302,7 @@ fn finish(
 /// # Errors
 ///
 /// The plan cannot be written as JSON.
-pub fn digest(operation: Operation, plan: &Plan) -> Result<String, serde_json::Error> {
+pub fn digest(operation: &str, plan: &Plan) -> Result<String, serde_json::Error> {
     let mut lasting = plan.clone();
     lasting.inputs.remove("revisions");
     workflow::plan::digest_of(operation, &lasting)
@@ -349,13 +338,13 @@ struct Placed {
     hosts: Vec<HostName>,
 }
 
-fn step(id: &str, title: &str, action: Action) -> Step {
+fn step(id: &str, title: &str, action: impl Into<RunAction>) -> Step {
     let title = api::text::plain(title, 256);
     Step {
         id: id.to_owned(),
         title,
         depends_on: Vec::new(),
-        action,
+        action: action.into(),
         groups: Vec::new(),
         timeout: None,
         retry: None,

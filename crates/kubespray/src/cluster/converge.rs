@@ -6,11 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{
-    Cluster, Run,
-    cluster::ConvergeRequest,
-    run::{Operation, RunPhase},
-};
+use api::{Cluster, Run, cluster::ConvergeRequest, cluster::Operation, run::RunPhase};
 use kube::{Resource, ResourceExt};
 
 use crate::{
@@ -20,9 +16,9 @@ use crate::{
         plan::{Built, Decision, NewRun, built_by, is_active, new_run, phase},
         resolve::Resolved,
     },
-    control::CONVERGE,
     inputs::Inputs,
     playbooks::Playbooks,
+    request::CONVERGE,
     variables,
 };
 

@@ -3,16 +3,13 @@
 //! The reconciler reads old runs: what the cluster was built with, which request was carried out, which number comes next. So
 //! what it could miss stays, whatever the limits say.
 
-use api::{
-    Cluster, Duration, Run,
-    cluster::RunHistory,
-    run::{Operation, RunPhase},
-};
+use api::{Cluster, Duration, Run, cluster::Operation, cluster::RunHistory, run::RunPhase};
 use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Preconditions},
 };
+use runs::control::open_requests;
 
 use crate::{
     cluster::{
@@ -20,7 +17,6 @@ use crate::{
         plan::{built_by, is_active, phase},
     },
     context::{Context, Error},
-    control::open_requests,
 };
 
 /// How many runs are kept where the spec does not say.
@@ -126,7 +122,7 @@ mod tests {
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
             "metadata": {"name": format!("c-run-{number}"), "uid": number.to_string()},
             "spec": {
-                "clusterRef": {"name": "c"}, "operation": operation, "generation": 1,
+                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "c"}, "operation": operation, "generation": 1,
                 "plan": {"digest": "d", "steps": []},
             },
             "status": {"phase": phase, "finishedAt": ended},

@@ -148,7 +148,7 @@ pub fn nodes<'a>(
 
 /// What orders the hosts of a cluster, oldest first.
 pub fn joined(node: &ClusterNode) -> (Option<Time>, String) {
-    (crate::moving::created(node.meta()), node.name_any())
+    (relocation::mark::created(node.meta()), node.name_any())
 }
 
 /// The runs of a cluster among these, oldest first.
@@ -169,14 +169,7 @@ pub fn runs<'a>(
 /// API are all new there.
 pub fn age(run: &Run) -> (u32, Option<Time>, String) {
     let name = run.name_any();
-    (number(&name), run.creation_timestamp(), name)
-}
-
-/// The number at the end of a run's name; 0 where there is none.
-pub fn number(run: &str) -> u32 {
-    run.rsplit_once('-')
-        .and_then(|(_, number)| number.parse().ok())
-        .unwrap_or_default()
+    (runs::number(&name), run.creation_timestamp(), name)
 }
 
 /// Whether a run belongs to this very cluster, not to an earlier one of the same name.
@@ -211,7 +204,7 @@ mod tests {
                     "name": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
                 },
                 "spec": {
-                    "clusterRef": {"name": "first"}, "operation": "Create", "generation": 1,
+                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"}, "operation": "Create", "generation": 1,
                     "plan": {"digest": "d", "steps": []},
                 },
             }))

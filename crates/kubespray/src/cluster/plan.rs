@@ -3,18 +3,15 @@
 use api::{
     Cluster, KubernetesVersion, KubesprayVersion, Run,
     cluster::DeletionPolicy,
-    run::{Operation, Plan, RunPhase},
+    cluster::Operation,
+    run::{Plan, RunPhase},
 };
 use jiff::SignedDuration;
 use kube::{Resource, ResourceExt};
+use runs::control::SUPERSEDED_BY;
 
 use crate::{
-    cluster::{
-        compile, converge,
-        observe::{Observed, number},
-        resolve::Resolved,
-    },
-    control::SUPERSEDED_BY,
+    cluster::{compile, converge, observe::Observed, resolve::Resolved},
     health::Expected,
     inputs::Inputs,
     playbooks::{Checkout, Playbooks},
@@ -157,7 +154,12 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
 
 /// The run that built the cluster as it is.
 pub fn built_by(runs: &[Run]) -> Option<&Run> {
-    let builds = |run: &Run| matches!(run.spec.operation, Operation::Create | Operation::Converge);
+    let builds = |run: &Run| {
+        matches!(
+            Operation::of(run),
+            Some(Operation::Create | Operation::Converge)
+        )
+    };
     runs.iter()
         .rev()
         .find(|run| builds(run) && phase(run) == RunPhase::Succeeded)
@@ -244,11 +246,15 @@ pub fn new_run(cluster: &Cluster, observed: &Observed, operation: Operation, pla
     let status = cluster.status.as_ref();
     let last = status.and_then(|status| status.last_operation.as_ref()?.run.clone());
     let names = observed.runs.iter().map(ResourceExt::name_any).chain(last);
-    let number = names.map(|name| number(&name)).max().unwrap_or_default() + 1;
+    let number = names
+        .map(|name| runs::number(&name))
+        .max()
+        .unwrap_or_default()
+        + 1;
     NewRun {
         name: format!("{}-{word}-{number}", cluster.name_any()),
         operation,
-        generation: crate::moving::generation(cluster.meta()),
+        generation: relocation::mark::generation(cluster.meta()),
         plan,
         request: None,
     }

@@ -6,9 +6,9 @@
 
 use api::{
     Cluster, ClusterStatus, Run,
-    cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts},
+    cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts, Operation},
     node::Health,
-    run::{ExcludedHost, Operation, RunPhase},
+    run::{Exclusion, RunPhase},
     text::lines,
 };
 use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
@@ -22,15 +22,14 @@ use crate::{
         FIELD_MANAGER,
         apply::Applied,
         converge,
-        observe::number,
         plan::{self, Built, Decision},
     },
     context::{Context, Error, write_status},
-    control::START_AGAIN,
     health::Check,
     health_book::Checked,
     inputs::Inputs,
     problem,
+    request::START_AGAIN,
     run::report::obstacle,
     secret,
 };
@@ -250,7 +249,7 @@ fn summary(view: &View<'_>) -> Summary {
         ),
         Decision::Start(new) => (
             Standing::AtWork,
-            operation_reason(new.operation),
+            operation_reason(Some(new.operation)),
             format!(
                 "run {} with {} steps starts",
                 new.name,
@@ -298,15 +297,12 @@ fn runner_missing(decision: &Decision) -> Option<Summary> {
     })
 }
 
-fn operation_reason(operation: Operation) -> &'static str {
+fn operation_reason(operation: Option<Operation>) -> &'static str {
     match operation {
-        Operation::Create => "Creating",
-        Operation::Reset => "Resetting",
-        Operation::Scale => "Scaling",
-        Operation::Upgrade => "Upgrading",
-        Operation::Renew => "Renewing",
-        Operation::Converge => "Converging",
-        Operation::Recover => "Recovering",
+        Some(Operation::Create) => "Creating",
+        Some(Operation::Reset) => "Resetting",
+        Some(Operation::Converge) => "Converging",
+        None => "Running",
     }
 }
 
@@ -317,12 +313,12 @@ fn followed(run: &Run) -> (Standing, &'static str, String) {
     match status.phase {
         RunPhase::Pending => (
             Standing::AtWork,
-            operation_reason(run.spec.operation),
+            operation_reason(Operation::of(run)),
             format!("run {name} waits for its runner"),
         ),
         RunPhase::Running | RunPhase::Succeeded => (
             Standing::AtWork,
-            operation_reason(run.spec.operation),
+            operation_reason(Operation::of(run)),
             message,
         ),
         RunPhase::Paused => (
@@ -341,7 +337,7 @@ fn followed(run: &Run) -> (Standing, &'static str, String) {
             "RunCancelled",
             format!(
                 "run {name} was {message}. To start anew change the spec, or: kubectl annotate cluster {} {START_AGAIN}=1",
-                run.spec.cluster_ref.name
+                run.spec.subject.name
             ),
         ),
         RunPhase::Superseded => (
@@ -446,13 +442,13 @@ fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
 /// Whether a run came before the last one: that one's Run may have been deleted, and its name must not come again.
 fn is_earlier(run: &Run, last: Option<&LastOperation>) -> bool {
     let last = last.and_then(|last| last.run.as_deref());
-    last.is_some_and(|last| number(&run.name_any()) < number(last))
+    last.is_some_and(|last| runs::number(&run.name_any()) < runs::number(last))
 }
 
 fn last_operation(run: &Run) -> LastOperation {
     let status = run.status.clone().unwrap_or_default();
     LastOperation {
-        operation: run.spec.operation,
+        operation: run.spec.operation.clone(),
         state: status.phase,
         progress: status.progress,
         step: status.step,
@@ -524,12 +520,12 @@ fn health_conditions(conditions: &mut Conditions, checked: &Checked) {
 }
 
 /// Hosts that were left out and why, as people are told: the first few, and how many more. Each one tells it of itself.
-pub(crate) fn left_out(excluded: &[ExcludedHost]) -> String {
+pub(crate) fn left_out(excluded: &[Exclusion]) -> String {
     const SHOWN: usize = 10;
     let shown: Vec<_> = excluded
         .iter()
         .take(SHOWN)
-        .map(|excluded| format!("{}: {}", excluded.host, excluded.reason))
+        .map(|excluded| format!("{}: {}", excluded.target, excluded.reason))
         .collect();
     let shown = shown.join(", ");
     match excluded.len().saturating_sub(SHOWN) {

@@ -6,21 +6,21 @@ use ansible::{
 };
 use api::{
     Cluster, ClusterNode, Duration, KubernetesVersion, KubesprayVersion, Threshold,
-    cluster::{Approval, ClusterSpec, DeletionPolicy, InventoryStatus},
+    cluster::{Approval, ClusterSpec, DeletionPolicy, InventoryStatus, Operation},
     node::{NodeType, Role},
-    run::{OnBreach, Operation},
+    run::OnBreach,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::{
     cluster::observe::{self, Observed},
-    control::START_AGAIN,
     host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
     job,
     playbooks::{Place, Playbooks, Wish},
-    problem::Problem,
+    problem::{self, Problem},
+    request::START_AGAIN,
     secret, variables as secret_variables,
 };
 
@@ -161,7 +161,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     problems.extend(
         inventory::overrides(&inputs.ansible)
             .into_iter()
-            .map(Problem::from),
+            .map(problem::of_inventory),
     );
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);
@@ -172,7 +172,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             errors
                 .into_iter()
                 .filter(|error| missing.is_empty() || !is_about_numbers(error))
-                .map(Problem::from),
+                .map(problem::of_inventory),
         ),
     }
     if problems.is_empty() {
@@ -185,7 +185,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             newest_node: observed
                 .nodes
                 .iter()
-                .filter_map(|node| crate::moving::created(&node.metadata))
+                .filter_map(|node| relocation::mark::created(&node.metadata))
                 .map(|time| time.0)
                 .max(),
         })
@@ -357,7 +357,7 @@ fn persisted(
         (Some(status), Some(run)) => {
             let errors = inventory::appends(&run, &status);
             problems.extend(errors.into_iter().map(|error| {
-                let mut problem = Problem::from(error);
+                let mut problem = problem::of_inventory(error);
                 problem.field = format!("Cluster {}", problem.field);
                 problem
             }));

@@ -51,7 +51,7 @@ impl Account {
         others: &BTreeSet<String>,
         egress_ports: &[u16],
     ) -> Result<Self, serde_json::Error> {
-        let cluster = &run.spec.cluster_ref.name;
+        let cluster = &run.spec.subject.name;
         let name = account_name(cluster);
         let inputs = Inputs::from_map(&run.spec.plan.inputs).ok();
         let owner = owner(run);
@@ -115,7 +115,7 @@ fn owner(run: &Run) -> Vec<OwnerReference> {
 }
 
 fn rules(run: &Run, others: &BTreeSet<String>, inputs: Option<&Inputs>) -> Value {
-    let cluster = &run.spec.cluster_ref.name;
+    let cluster = &run.spec.subject.name;
     let runs: BTreeSet<_> = others
         .iter()
         .cloned()
@@ -168,7 +168,7 @@ mod tests {
                 "ownerReferences": [{"apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "name": cluster, "uid": "c"}],
             },
             "spec": {
-                "clusterRef": {"name": cluster}, "operation": "Create", "generation": 1,
+                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": cluster}, "operation": "Create", "generation": 1,
                 "plan": {"digest": "d", "steps": [], "inputs": {
                     "kubespray": "2.30.0", "source": {"origin": "o", "digest": "d"}, "renew": "30d",
                     "hosts": [

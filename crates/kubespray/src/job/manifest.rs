@@ -9,7 +9,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{Template, account::account_name};
-use crate::runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE};
+use runs::runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE};
 
 /// The label that holds the run's name.
 pub const RUN_LABEL: &str = "windlass.dev/run";
@@ -147,13 +147,13 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
         template.pull_secrets.iter().map(name).collect()
     });
     let data = if runner.volume_claim_template.is_some() {
-        let claim = claim_name(&run.spec.cluster_ref.name);
+        let claim = claim_name(&run.spec.subject.name);
         json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
     } else {
         json!({"name": "data", "emptyDir": {}})
     };
     let mut pod = json!({
-        "serviceAccountName": account_name(&run.spec.cluster_ref.name),
+        "serviceAccountName": account_name(&run.spec.subject.name),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "imagePullSecrets": pull_secrets,
@@ -269,7 +269,7 @@ mod tests {
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
             "metadata": {"name": name, "namespace": "demo", "uid": "u"},
             "spec": {
-                "clusterRef": {"name": "first"}, "operation": "Create", "generation": 1,
+                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"}, "operation": "Create", "generation": 1,
                 "plan": {"digest": "d", "steps": []},
             },
         }))

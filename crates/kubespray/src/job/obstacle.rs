@@ -10,53 +10,9 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
+use runs::obstacle::{Kind, Obstacle, last_words};
+
 use super::{Error, RUN_LABEL};
-
-/// Why a runner does not come to work.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Obstacle {
-    /// What it is.
-    pub kind: Kind,
-    /// What stands in the way, in the words of Kubernetes, and what to do.
-    pub message: String,
-}
-
-/// What keeps a runner from its work.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// Kubernetes refuses the pod, as by Pod Security or a quota.
-    NotCreated,
-    /// No node takes the pod.
-    Unschedulable,
-    /// The pod does not start on its node, as without its image.
-    NotStarted,
-    /// It was at work and ended before its time, as for want of memory.
-    Died,
-    /// The pod was told to end, and its node does not say that it has: it may still work.
-    Lost,
-}
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 5] = [
-        Self::NotCreated,
-        Self::Unschedulable,
-        Self::NotStarted,
-        Self::Died,
-        Self::Lost,
-    ];
-
-    /// The reason of a condition that tells of it.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::NotCreated => "RunnerNotCreated",
-            Self::Unschedulable => "RunnerUnschedulable",
-            Self::NotStarted => "RunnerNotStarted",
-            Self::Died => "RunnerDied",
-            Self::Lost => "RunnerLost",
-        }
-    }
-}
 
 /// How long after its grace a pod that was told to end may still be there before its node counts as silent: kubelets tell of
 /// themselves every ten seconds.
@@ -185,13 +141,6 @@ fn ending(end: &ContainerStateTerminated) -> String {
     };
     let said = said.map(|said| format!(": {said}")).unwrap_or_default();
     format!("{reason}, exit code {}{said}", end.exit_code)
-}
-
-/// What Windlass says at last, when it ends for an error, as `log` has it.
-pub(crate) fn last_words(log: &str) -> Option<&str> {
-    log.lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("windlass: "))
 }
 
 /// What the Events of a Job tell, or those of its pod.

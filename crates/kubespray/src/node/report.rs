@@ -2,8 +2,9 @@
 
 use api::{
     ClusterNode, ClusterNodeStatus, Run,
+    cluster::Operation,
     node::{Health, NodeHealth, NodeState},
-    run::{Failure, FailureClass, Operation, RunPhase, StepPhase},
+    run::{Failure, FailureClass, RunPhase, StepPhase},
 };
 use controller::{Conditions, Standing, Summary, conditions};
 use jiff::{SignedDuration, Timestamp};
@@ -132,14 +133,14 @@ fn is_excluded(run: &Run, name: &str) -> bool {
     run.status
         .iter()
         .flat_map(|status| &status.excluded)
-        .any(|excluded| excluded.host.as_str() == name)
+        .any(|excluded| excluded.target.as_str() == name)
 }
 
 fn failed_on(run: &Run, name: &str) -> bool {
     run.status
         .iter()
         .filter_map(|status| status.failure.as_ref())
-        .any(|failure| failure.hosts.iter().any(|host| host.as_str() == name))
+        .any(|failure| failure.targets.iter().any(|host| host.as_str() == name))
 }
 
 fn failure(observed: &Observed, name: &str) -> Option<Failure> {
@@ -147,20 +148,20 @@ fn failure(observed: &Observed, name: &str) -> Option<Failure> {
     let excluded = status
         .excluded
         .iter()
-        .find(|excluded| excluded.host.as_str() == name);
+        .find(|excluded| excluded.target.as_str() == name);
     if let Some(excluded) = excluded {
         return Some(Failure {
             class: FailureClass::External,
             code: "HostUnreachable".to_owned(),
             message: excluded.reason.clone(),
             remedy: Some("bring the host back; it was left out of the run".to_owned()),
-            hosts: Vec::new(),
+            targets: Vec::new(),
         });
     }
     let failure = status.failure.clone()?;
-    let mentioned = failure.hosts.iter().any(|host| host.as_str() == name);
+    let mentioned = failure.targets.iter().any(|host| host.as_str() == name);
     mentioned.then_some(Failure {
-        hosts: Vec::new(),
+        targets: Vec::new(),
         ..failure
     })
 }

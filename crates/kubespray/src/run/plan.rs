@@ -5,6 +5,11 @@ use api::{
     run::{RequestAction, RunPhase},
 };
 use kube::Resource;
+use runs::{
+    control::open_requests,
+    obstacle::{Kind, Obstacle},
+    runner::steering,
+};
 use workflow::{
     CheckedPlan, SystemClock,
     runner::end_without_runner,
@@ -13,10 +18,7 @@ use workflow::{
 
 use crate::{
     cluster::plan::{is_active, phase},
-    control::open_requests,
-    job::obstacle::{Kind, Obstacle},
     launcher::Runner,
-    runner::steering,
 };
 
 /// What a run needs.
@@ -93,7 +95,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::control::SUPERSEDED_BY;
+    use runs::control::SUPERSEDED_BY;
 
     fn run(phase: &str, request: Option<&str>, answered: bool) -> Run {
         let requests: Vec<_> = request
@@ -107,7 +109,7 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r"},
             "spec": {
-                "clusterRef": {"name": "c"}, "operation": "Create", "generation": 1,
+                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "c"}, "operation": "Create", "generation": 1,
                 "plan": {"digest": "d", "steps": []}, "control": {"requests": requests},
             },
             "status": {"phase": phase, "history": history},

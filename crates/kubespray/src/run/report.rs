@@ -10,11 +10,9 @@ use kube::{
 use serde_json::json;
 
 use super::{apply::Applied, plan::Decision};
-use crate::{
-    context::{Context, Error},
-    job::obstacle::Kind,
-    runner::FIELD_MANAGER,
-};
+use runs::{obstacle::Kind, runner::FIELD_MANAGER};
+
+use crate::context::{Context, Error};
 
 /// The reason while passes over the run fail.
 const FAILING: &str = "Failing";

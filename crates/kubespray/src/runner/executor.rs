@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ansible::{sandbox::Sandbox, source::Hold};
-use api::run::{Action, FailureClass, Results, Step};
+use api::run::{FailureClass, Results, Step};
 use controller::lease::Proof;
 use tokio::sync::Mutex;
 use workflow::{Executor, Signal, StepContext, StepOutcome};
@@ -13,9 +13,10 @@ use super::{
     steps::{health, kubeconfig},
     workspace::{Workspace, failure},
 };
+use crate::action::{self, Action};
 
 /// Executes the steps of a kubespray plan.
-pub(crate) struct KubesprayExecutor {
+pub struct KubesprayExecutor {
     pub(crate) job: Arc<Job>,
     pub(crate) workspace: Workspace,
     /// The environment once it is verified: to ask it again takes longer than a small play.
@@ -50,26 +51,24 @@ impl KubesprayExecutor {
     }
 
     async fn single(&self, step: &Step, context: &StepContext) -> StepOutcome {
-        match &step.action {
-            Action::Approve(approve) if context.approved => {
-                succeeded(Some(format!("approved: {}", approve.question)))
-            }
-            Action::Approve(approve) => StepOutcome::Waiting {
-                question: approve.question.clone(),
-            },
-            Action::Sandbox(_) => prepare::sandbox(self, step, context).await,
-            Action::Probe(_) => prepare::probe(self, step, context).await,
-            Action::Kubeconfig(wanted) => kubeconfig(self, &wanted.secret).await,
-            Action::Health(_) => health(self, step, context).await,
-            Action::AnsiblePlay(_) => failed(failure(
+        let misplaced = |text: String| {
+            failed(failure(
                 FailureClass::Permanent,
-                "UnexpectedPlay",
-                format!(
-                    "step {} is a play and stands where none is expected",
-                    step.id
-                ),
+                "UnexpectedAction",
+                text,
                 None,
+            ))
+        };
+        match action::of(step) {
+            Ok(Some(Action::Sandbox)) => prepare::sandbox(self, step, context).await,
+            Ok(Some(Action::Probe)) => prepare::probe(self, step, context).await,
+            Ok(Some(Action::Kubeconfig(wanted))) => kubeconfig(self, &wanted.secret).await,
+            Ok(Some(Action::Health)) => health(self, step, context).await,
+            Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
+                "step {} stands where no such step is expected",
+                step.id
             )),
+            Err(error) => misplaced(crate::chain(&error)),
         }
     }
 }
@@ -77,10 +76,7 @@ impl KubesprayExecutor {
 impl Executor for KubesprayExecutor {
     async fn execute(&self, steps: Vec<Step>, context: StepContext) {
         self.proven().await;
-        if steps
-            .iter()
-            .all(|step| matches!(step.action, Action::AnsiblePlay(_)))
-        {
+        if steps.iter().all(|step| action::play_of(step).is_some()) {
             plays::execute(self, steps, context).await;
             return;
         }

@@ -15,7 +15,7 @@ use ansible::{
     playbook::{self, Adopted, Handle, PlaybookRun},
     slice::Playbook,
 };
-use api::run::{Action, AnsiblePlay, Failure, FailureClass, Step};
+use api::run::{Failure, FailureClass, Step};
 use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{
@@ -24,7 +24,8 @@ use super::{
     prepare,
     workspace::{disk, failure},
 };
-use crate::small_log;
+use crate::action::{self, AnsiblePlay};
+use runs::small_log;
 
 mod earlier;
 mod progress;
@@ -121,11 +122,7 @@ async fn prepare_process(
     let sandbox = prepare::ensure(executor, &|_| {}).await?;
     let key = workspace.key().await?;
     let secrets = workspace.secret_variables().await?;
-    let excluded: Vec<_> = context
-        .excluded
-        .iter()
-        .map(|host| host.host.clone())
-        .collect();
+    let excluded = action::hosts_left_out(&context.excluded);
     prepare::acquaint(executor, &excluded).await?;
     let (inventory, files) =
         workspace.inventory(key.clone(), &excluded, &prepare::pythons(executor))?;
@@ -142,9 +139,9 @@ async fn prepare_process(
     let view = job.directory.join("slices");
     let expected: Vec<String> = steps
         .iter()
-        .flat_map(|step| job.plan.plan().hosts(step))
+        .flat_map(|step| action::hosts_of(job.plan.plan(), step))
         .filter(|host| !excluded.contains(host))
-        .map(ToString::to_string)
+        .map(|host| host.to_string())
         .collect();
     let lost = lost_facts(job, &workspace.directories().facts, &expected);
     let (file, plays) = slices(&workspace.checkout(), &view, steps, lost)?;
@@ -218,10 +215,8 @@ fn lost_facts(job: &Job, cache: &Path, hosts: &[String]) -> Option<usize> {
     if hosts.is_empty() || hosts.iter().any(|host| cache.join(host).exists()) {
         return None;
     }
-    match &job.plan.step(FACTS)?.action {
-        Action::AnsiblePlay(play) => usize::try_from(play.play).ok(),
-        _ => None,
-    }
+    let play = action::play_of(job.plan.step(FACTS)?)?;
+    usize::try_from(play.play).ok()
 }
 
 /// Writes the plays of the steps into one file, and says which step each play of the process belongs to. The play `facts`
@@ -240,12 +235,9 @@ fn slices(
             Some("correct spec.kubespray.source"),
         )
     };
-    let plays: Vec<(&Step, &AnsiblePlay)> = steps
+    let plays: Vec<(&Step, AnsiblePlay)> = steps
         .iter()
-        .filter_map(|step| match &step.action {
-            Action::AnsiblePlay(play) => Some((step, play)),
-            _ => None,
-        })
+        .filter_map(|step| Some((step, action::play_of(step)?)))
         .collect();
     let name = plays.first().map_or("", |(_, play)| play.playbook.as_str());
     let playbook = Playbook::read(checkout, name).map_err(|error| broken(&error))?;

@@ -12,7 +12,7 @@ use ansible::{
 use api::{
     HostName,
     node::Role,
-    run::{ExcludedHost, Failure, FailureClass, Results, Step},
+    run::{Exclusion, Failure, FailureClass, Results, Step},
 };
 use tokio::sync::mpsc;
 use workflow::{StepContext, StepOutcome, StepProgress};
@@ -20,9 +20,10 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 use super::{
     carried,
     executor::{KubesprayExecutor, failed, succeeded},
-    pod, source,
+    source,
     workspace::{disk, failure},
 };
+use crate::action;
 
 /// How long a login and a few questions may take on a host that answers.
 const LOGIN: Duration = Duration::from_secs(30);
@@ -47,7 +48,7 @@ pub(crate) async fn sandbox(
         tokio::select! {
             made = &mut making => break made,
             Some(task) = told.recv() => {
-                let progress = StepProgress { task: Some(task), ..StepProgress::default() };
+                let progress = StepProgress { activity: Some(task), ..StepProgress::default() };
                 if context.reporter.progress(&step.id, progress).await.is_err() {
                     return StepOutcome::Interrupted { detail: None };
                 }
@@ -88,7 +89,7 @@ async fn make(
         core: release.ansible_core,
         packages: Packages::OfTheIndex,
     };
-    if let Some(cache) = pod::sandboxes()
+    if let Some(cache) = runs::runner::sandboxes()
         && let Some(sandbox) = sandbox::find(&request, &cache).await
     {
         return Ok(sandbox);
@@ -142,8 +143,13 @@ pub(crate) async fn probe(
         Ok(options) => options,
         Err(failure) => return failed(failure),
     };
-    let left_out = |name: &HostName| context.excluded.iter().any(|host| host.host == *name);
-    let targets: Vec<_> = targets(executor, executor.job.plan.plan().hosts(step))
+    let left_out = |name: &HostName| {
+        context
+            .excluded
+            .iter()
+            .any(|left_out| left_out.target == *name)
+    };
+    let targets: Vec<_> = targets(executor, &action::hosts_of(executor.job.plan.plan(), step))
         .into_iter()
         .filter(|target| !left_out(&target.name))
         .collect();
@@ -209,8 +215,8 @@ fn judge(reports: &[Report]) -> StepOutcome {
     };
     let unreachable: Vec<_> = troubled()
         .filter(|(_, problem)| problem.is_unreachable())
-        .map(|(host, problem)| ExcludedHost {
-            host: host.clone(),
+        .map(|(host, problem)| Exclusion {
+            target: host.into(),
             reason: problem.message(),
         })
         .collect();
@@ -237,7 +243,7 @@ fn judge(reports: &[Report]) -> StepOutcome {
         (FailureClass::Config, texts.join("; "))
     };
     let mut failure = failure(class, first.code(), text, Some(first.remedy()));
-    failure.hosts = refused.iter().map(|(host, _)| (*host).clone()).collect();
+    failure.targets = refused.iter().map(|(host, _)| (*host).into()).collect();
     StepOutcome::Failed {
         failure,
         results: Results::default(),

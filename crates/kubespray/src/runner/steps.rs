@@ -194,7 +194,12 @@ pub(crate) async fn health(
     context: &StepContext,
 ) -> StepOutcome {
     let job = &executor.job;
-    let left_out = |name: &HostName| context.excluded.iter().any(|host| host.host == *name);
+    let left_out = |name: &HostName| {
+        context
+            .excluded
+            .iter()
+            .any(|left_out| left_out.target == *name)
+    };
     let expected = Expected {
         nodes: job
             .inputs
@@ -233,7 +238,7 @@ pub(crate) async fn health(
             ));
         }
         let progress = StepProgress {
-            task: Some(trouble),
+            activity: Some(trouble),
             ..StepProgress::default()
         };
         if context.reporter.progress(&step.id, progress).await.is_err() {

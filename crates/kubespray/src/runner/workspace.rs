@@ -1,7 +1,7 @@
 //! The files of a run: inventory, variables, ansible.cfg, the ssh key, host keys.
 //!
-//! What is secret lies in memory, readable by the owner alone, in a directory whose name follows from the run, so that a
-//! later runner finds and removes what a killed one left.
+//! What is secret lies in memory, readable by the owner alone, in a directory that the run's own leads to, so that a later
+//! runner finds and removes what a killed one left.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use serde_json::json;
 
-use super::{Error, Job};
+use runs::runner::Error;
+
+use super::Job;
 use crate::{
     host_keys,
     private::{self, Place},
@@ -40,14 +42,11 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Makes the directories.
     pub(crate) fn prepare(job: Arc<Job>) -> Result<Self, Error> {
-        let private = Place::of(&job.directory);
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::File { path, source }
         };
-        private
-            .make(&job.directory)
-            .map_err(failed(&private.path))?;
+        let private = Place::make(&job.directory).map_err(failed(&job.directory))?;
         for directory in [
             &private.path.join("c"),
             &private.path.join("t"),
@@ -61,7 +60,7 @@ impl Workspace {
 
     /// Removes what must not stay.
     pub(crate) fn clean(&self) {
-        if let Err(error) = self.private.remove() {
+        if let Err(error) = private::forget(&self.job.directory) {
             tracing::warn!(path = %self.private.path.display(), error = &error as &dyn std::error::Error, "the private directory was not removed");
         }
         if let Err(error) = ansible::playbook::forget(&self.ansible_home()) {
@@ -321,6 +320,6 @@ pub(crate) fn failure(
         code: code.to_owned(),
         message,
         remedy: remedy.map(str::to_owned),
-        hosts: Vec::new(),
+        targets: Vec::new(),
     }
 }

@@ -2,8 +2,8 @@
 
 use api::{
     Cluster, Run,
+    cluster::Operation,
     cluster::{ClusterState, ConvergeRequest},
-    run::Operation,
 };
 use kube::{
     ResourceExt,
@@ -11,9 +11,9 @@ use kube::{
 };
 use kubespray::{
     Layout,
-    control::CONVERGE,
     inputs::Inputs,
     preview::{self, PreviewOutcome},
+    request::CONVERGE,
 };
 use serde_json::json;
 
@@ -217,7 +217,7 @@ async fn a_failed_one_is_shown_until_the_next_and_no_name_comes_again() {
     world.ask("1").await;
     world.answer("1").await;
     let run = world.run_named("first-converge-2").await;
-    let failure = json!({"class": "External", "code": "X", "message": "no way", "hosts": []});
+    let failure = json!({"class": "External", "code": "X", "message": "no way", "targets": []});
     world
         .run_status(&run, json!({"phase": "Failed", "failure": failure}))
         .await;

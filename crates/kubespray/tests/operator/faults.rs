@@ -306,7 +306,7 @@ async fn mirror(client: Client, run: Run, plan: CheckedPlan, mut states: watch::
             "apiVersion": Run::api_version(&()), "kind": Run::kind(&()),
             "metadata": {"name": name}, "status": derive(&plan, &state, &live),
         });
-        let parameters = PatchParams::apply(kubespray::runner::FIELD_MANAGER).force();
+        let parameters = PatchParams::apply(runs::runner::FIELD_MANAGER).force();
         while runs
             .patch_status(&name, &parameters, &Patch::Apply(&body))
             .await

@@ -94,7 +94,7 @@ async fn progress_and_failure_of_the_run_are_shown_on_the_cluster() {
             })
         })
         .await;
-    let failure = json!({"class": "External", "code": "TooManyUnreachable", "message": "2 of 3 hosts do not answer", "remedy": "bring them back", "hosts": ["worker-1"]});
+    let failure = json!({"class": "External", "code": "TooManyUnreachable", "message": "2 of 3 hosts do not answer", "remedy": "bring them back", "targets": ["worker-1"]});
     world
         .run_status(
             &run,
@@ -281,7 +281,7 @@ async fn deletion_with_reset_runs_reset_first() {
     let runs = world.run_until(2).await;
     let reset = runs
         .iter()
-        .find(|run| run.spec.operation == api::run::Operation::Reset)
+        .find(|run| run.spec.operation == api::cluster::Operation::Reset)
         .unwrap();
     let inputs = kubespray::inputs::Inputs::from_map(&reset.spec.plan.inputs).unwrap();
     assert_eq!(inputs.operation_variables["reset_confirmation"], "yes");

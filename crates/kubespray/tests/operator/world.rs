@@ -11,7 +11,8 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::wait::await_condition,
 };
-use kubespray::{Options, supervisor::Command};
+use kubespray::{Options, WatchesEnded};
+use runs::supervisor::Command;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tower::Layer;
@@ -26,7 +27,7 @@ pub struct World {
     /// As the operator reaches the API.
     pub faulty: Client,
     shutdown: Shutdown,
-    operator: JoinHandle<()>,
+    operator: JoinHandle<Result<(), WatchesEnded>>,
     pub data: tempfile::TempDir,
 }
 
@@ -63,7 +64,7 @@ impl World {
     /// Ends the operator, and starts another one.
     pub async fn take_over(&mut self) {
         self.shutdown.trigger();
-        (&mut self.operator).await.unwrap();
+        (&mut self.operator).await.unwrap().unwrap();
         self.shutdown = Shutdown::default();
         self.operator = operate(&self.faulty, self.data.path(), &self.shutdown);
     }
@@ -213,7 +214,11 @@ impl World {
     }
 }
 
-fn operate(client: &Client, data: &Path, shutdown: &Shutdown) -> JoinHandle<()> {
+fn operate(
+    client: &Client,
+    data: &Path,
+    shutdown: &Shutdown,
+) -> JoinHandle<Result<(), WatchesEnded>> {
     let options = Options {
         data_dir: data.to_owned(),
         runner: Command {

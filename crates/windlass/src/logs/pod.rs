@@ -11,10 +11,8 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, LogParams},
 };
-use kubespray::{
-    job::{RUN_LABEL, job_name},
-    runner::{heading, step_of_heading},
-};
+use kubespray::job::{RUN_LABEL, job_name};
+use runs::runner::{heading, step_of_heading};
 use tokio::time::Instant;
 
 use crate::{

@@ -60,7 +60,7 @@ async fn told() -> Vec<Series> {
     let status = json!({"node": {"health": "HEALTH_OK"}});
     let node = object("ClusterNode", kubespray, spec, status);
     let spec = json!({
-        "clusterRef": {"name": "a"}, "operation": "Create", "generation": 1,
+        "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "a"}, "operation": "Create", "generation": 1,
         "plan": {"digest": "d", "steps": []},
     });
     let run = object(

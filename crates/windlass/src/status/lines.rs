@@ -85,7 +85,7 @@ impl Lines {
                 .steps
                 .iter()
                 .find(|step| step.phase == StepPhase::Running)
-                .and_then(|s| s.task.clone());
+                .and_then(|s| s.activity.clone());
             lines.push(format!(
                 "     {}%{}",
                 progress * 10,

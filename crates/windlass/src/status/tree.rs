@@ -3,7 +3,7 @@
 use api::{
     ClusterNode,
     node::Health,
-    run::{Plan, RunPhase, RunStatus, Step, StepPhase, StepStatus},
+    run::{Plan, Progress, RunPhase, RunStatus, Step, StepPhase, StepStatus},
 };
 use kube::ResourceExt;
 
@@ -15,7 +15,7 @@ pub(super) fn render(view: &View, width: usize) -> Vec<String> {
     lines.push(cluster_line(view));
     if let Some(run) = &view.run {
         let status = run.status.clone().unwrap_or_default();
-        lines.push(run_line(run.spec.operation, &status));
+        lines.push(run_line(&run.spec.operation, &status));
         lines.extend(
             run.spec
                 .plan
@@ -66,7 +66,7 @@ fn cluster_line(view: &View) -> String {
     )
 }
 
-fn run_line(operation: api::run::Operation, status: &RunStatus) -> String {
+fn run_line(operation: &str, status: &RunStatus) -> String {
     let eta = match (&status.estimated_finish, status.phase) {
         (Some(finish), RunPhase::Running) => {
             let left = finish
@@ -84,7 +84,7 @@ fn run_line(operation: api::run::Operation, status: &RunStatus) -> String {
     };
     let progress = status.progress.unwrap_or(0);
     format!(
-        "{operation:?}  {:?}  {} {progress:>3}%{eta}",
+        "{operation}  {:?}  {} {progress:>3}%{eta}",
         status.phase,
         bar(progress)
     )
@@ -96,38 +96,31 @@ fn step_line(plan: &Plan, step: &Step, status: &RunStatus) -> String {
         .iter()
         .find(|candidate| candidate.id == step.id);
     let phase = found.map(|found| found.phase).unwrap_or_default();
-    let hosts = match plan.hosts(step).count() {
+    let hosts = match plan.targets(step).count() {
         0 => String::new(),
         1 => "1 host".into(),
         many => format!("{many} hosts"),
     };
     let mut line = format!("  {} {:<34} {hosts:>10}", symbol(phase), step.id);
     if let Some(found) = found {
-        line.push_str(&detail(step, found));
+        line.push_str(&detail(found));
     }
     line
 }
 
-fn detail(step: &Step, found: &StepStatus) -> String {
+fn detail(found: &StepStatus) -> String {
     let mut text = String::new();
     if let (Some(start), Some(finish)) = (&found.started_at, &found.finished_at) {
         text = format!("  {}", duration(finish.0.duration_since(start.0).as_secs()));
     }
     if found.phase == StepPhase::Running {
-        let tasks = match (&step.action, found.tasks_started) {
-            // Includes add tasks that nobody counted: from then on there is no total.
-            (api::run::Action::AnsiblePlay(play), Some(started)) if started <= play.tasks => {
-                format!("  task {started} of {}", play.tasks)
-            }
-            (api::run::Action::AnsiblePlay(_), Some(started)) => format!("  task {started}"),
-            _ => String::new(),
-        };
-        let task = found
-            .task
+        let progress = found.progress.as_ref().map(progress).unwrap_or_default();
+        let activity = found
+            .activity
             .as_deref()
-            .map(|task| format!("  {task}"))
+            .map(|activity| format!("  {activity}"))
             .unwrap_or_default();
-        text = format!("{text}{tasks}{task}");
+        text = format!("{text}{progress}{activity}");
     }
     if let Some(attempt) = found.attempt.filter(|attempt| *attempt > 1) {
         text = format!("{text}  attempt {attempt}");
@@ -136,6 +129,15 @@ fn detail(step: &Step, found: &StepStatus) -> String {
         text = format!("{text}  {}", failure.message);
     }
     text
+}
+
+/// How far a step is. Nothing is said of a total that was passed: more turned up than was counted.
+fn progress(progress: &Progress) -> String {
+    let Progress { done, total, unit } = progress;
+    match total.filter(|total| done <= total) {
+        Some(total) => format!("  {done} of {total} {unit} done"),
+        None => format!("  {done} {unit} done"),
+    }
 }
 
 fn node_line(node: &ClusterNode) -> String {
@@ -206,13 +208,13 @@ mod tests {
     fn view() -> View {
         let run = json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r"},
-            "spec": {"clusterRef": {"name": "demo"}, "operation": "Create", "generation": 1, "plan": {"digest": "d", "groups": [{"name": "first", "hosts": ["a"]}, {"name": "others", "hosts": ["b"]}], "steps": [
-                {"id": "prepare/probe", "action": {"probe": {}}, "groups": ["first", "others"]},
-                {"id": "etcd/install", "action": {"ansiblePlay": {"playbook": "cluster", "play": 7, "tasks": 21}}, "groups": ["first"]},
-                {"id": "health/check", "action": {"health": {}}}]}},
+            "spec": {"subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "demo"}, "operation": "Create", "generation": 1, "plan": {"digest": "d", "groups": [{"name": "first", "targets": ["a"]}, {"name": "others", "targets": ["b"]}], "steps": [
+                {"id": "prepare/probe", "action": {"engine": {"name": "kubespray", "type": "Probe"}}, "groups": ["first", "others"]},
+                {"id": "etcd/install", "action": {"engine": {"name": "kubespray", "type": "AnsiblePlay", "parameters": {"playbook": "cluster", "play": 7}}}, "groups": ["first"]},
+                {"id": "health/check", "action": {"engine": {"name": "kubespray", "type": "Health"}}}]}},
             "status": {"phase": "Running", "progress": 42, "steps": [
                 {"id": "prepare/probe", "phase": "Succeeded", "attempt": 1, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:05Z"},
-                {"id": "etcd/install", "phase": "Running", "attempt": 2, "tasksStarted": 3, "task": "etcd : Install the service"},
+                {"id": "etcd/install", "phase": "Running", "attempt": 2, "progress": {"done": 2, "total": 21, "unit": "tasks"}, "activity": "etcd : Install the service"},
                 {"id": "health/check", "phase": "Pending"}]}
         });
         let cluster = json!({
@@ -238,7 +240,7 @@ mod tests {
         cluster demo  Creating  HEALTH_WARN
         Create  Running  [########            ]  42%
           + prepare/probe                         2 hosts  1m05s
-          > etcd/install                           1 host  task 3 of 21  etcd : Install the service  attempt 2
+          > etcd/install                           1 host  2 of 21 tasks done  etcd : Install the service  attempt 2
           . health/check
         hosts
           b                        10.0.0.2         Excluded  HEALTH_ERR  connection timed out
@@ -250,11 +252,15 @@ mod tests {
         let mut view = view();
         let run = view.run.as_mut().unwrap();
         let status = run.status.as_mut().unwrap();
-        status.steps[1].tasks_started = Some(22);
+        status.steps[1].progress = Some(Progress {
+            done: 22,
+            total: Some(21),
+            unit: "tasks".into(),
+        });
         let long_ago = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         status.estimated_finish = Some(long_ago);
         let shown = render(&view, 120).join("\n");
-        assert!(shown.contains("1 host  task 22  etcd"), "{shown}");
+        assert!(shown.contains("1 host  22 tasks done  etcd"), "{shown}");
         assert!(!shown.contains("left"), "{shown}");
     }
 

@@ -329,7 +329,7 @@ fn failed(code: &str, message: String) -> StepOutcome {
             code: code.to_owned(),
             message,
             remedy: Some("read the step's log, then have it tried again".to_owned()),
-            hosts: Vec::new(),
+            targets: Vec::new(),
         },
         results: Results::default(),
         unreachable: Vec::new(),

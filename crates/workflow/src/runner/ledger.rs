@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{Observer, RunError};
 use crate::{
     bounds, clock::Clock, control::record, journal::JournalStore, plan::CheckedPlan, state::State,
-    status::HOSTS,
+    status::TARGETS,
 };
 
 pub(super) struct Ledger<'a, J, C, O> {
@@ -95,24 +95,24 @@ fn bound(record: &mut Record) {
     if let Some(failure) = &mut record.failure {
         shorten(Some(&mut failure.message), 4096);
         shorten(failure.remedy.as_mut(), 1024);
-        let more = failure.hosts.len().saturating_sub(MOST_HOSTS);
+        let more = failure.targets.len().saturating_sub(MOST_TARGETS);
         if more > 0 {
             shorten(Some(&mut failure.message), 4096 - 64);
-            failure.message += &format!(" (and {more} hosts more)");
-            failure.hosts.truncate(MOST_HOSTS);
+            failure.message += &format!(" (and {more} more)");
+            failure.targets.truncate(MOST_TARGETS);
         }
     }
-    // Who is left out must be known to the last host; why, of many, is said of the first alone.
-    record.excluded.truncate(HOSTS);
-    for (place, host) in record.excluded.iter_mut().enumerate() {
+    // Who is left out must be known to the last target; why, of many, is said of the first alone.
+    record.excluded.truncate(TARGETS);
+    for (place, target) in record.excluded.iter_mut().enumerate() {
         let limit = if place < IN_FULL { 256 } else { 32 };
-        shorten(Some(&mut host.reason), limit);
+        shorten(Some(&mut target.reason), limit);
     }
 }
 
-/// The hosts of a failure that are named.
-const MOST_HOSTS: usize = 1000;
-/// The hosts of which it is said in full why they are left out.
+/// The targets of a failure that are named.
+const MOST_TARGETS: usize = 1000;
+/// The targets of which it is said in full why they are left out.
 const IN_FULL: usize = 100;
 
 fn shorten(text: Option<&mut String>, limit: usize) {

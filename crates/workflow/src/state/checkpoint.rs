@@ -4,7 +4,7 @@
 //! history that is long gives up its oldest records for their sum. What follows from the records afterwards is what
 //! followed before, but for what people could read in them.
 
-use api::run::{Checkpoint, ExcludedHost, Record, RecordEvent, StepCheckpoint};
+use api::run::{Checkpoint, Exclusion, Record, RecordEvent, StepCheckpoint};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -24,7 +24,7 @@ pub(super) const ANSWERED: usize = 512;
 
 impl State {
     /// How the run stands, but for its records. Equal values are followed by the same.
-    pub fn checkpoint(&self, plan: &CheckedPlan) -> (Checkpoint, Vec<ExcludedHost>) {
+    pub fn checkpoint(&self, plan: &CheckedPlan) -> (Checkpoint, Vec<Exclusion>) {
         let steps = plan.steps().iter().zip(&self.steps);
         let touched = steps.filter(|(_, now)| **now != StepState::default());
         let checkpoint = Checkpoint {
@@ -143,7 +143,7 @@ impl StepState {
             narrowed: self.narrowed,
             started_at: time(self.started_at),
             finished_at: time(self.finished_at),
-            results: self.results,
+            results: self.results.clone(),
             failure: self.failure.clone(),
             question: self.question.clone(),
         }
@@ -158,7 +158,7 @@ impl StepState {
             narrowed: step.narrowed,
             started_at: step.started_at.as_ref().map(|time| time.0),
             finished_at: step.finished_at.as_ref().map(|time| time.0),
-            results: step.results,
+            results: step.results.clone(),
             failure: step.failure.clone(),
             question: step.question.clone(),
         }

@@ -306,7 +306,7 @@ fn steps() -> impl Strategy<Value = Vec<serde_json::Value>> {
             let on: Vec<_> = on.iter().filter(|_| at > 0).map(|on| ids[on.index(at)].clone()).collect();
             let on_breach = if pauses == Some(true) { OnBreach::Pause } else { OnBreach::Fail };
             let mut step = serde_json::json!({
-                "id": id, "dependsOn": on, "hosts": ["a", "b"], "retry": {"limit": retries},
+                "id": id, "dependsOn": on, "targets": ["a", "b"], "retry": {"limit": retries},
                 "gate": pauses.map(|_| serde_json::json!({"unreachable": 0, "onBreach": on_breach})),
                 "batch": batch.map(|batch| batch.to_string()),
                 "interrupt": if never { "Never" } else { "AtTask" },

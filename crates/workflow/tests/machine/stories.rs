@@ -31,7 +31,7 @@ async fn story(
         let excluded: Vec<_> = record
             .excluded
             .iter()
-            .map(|host| host.host.to_string())
+            .map(|target| target.target.to_string())
             .collect();
         let parts = [
             record.step,
@@ -53,7 +53,7 @@ async fn story(
     text
 }
 
-const HOSTS: &str = r#"[{"id":"probe","hosts":["a","b","c"],"gate":{"unreachable":1,"onBreach":"Pause"}},{"id":"next","hosts":["a","b","c"]}]"#;
+const TARGETS: &str = r#"[{"id":"probe","targets":["a","b","c"],"gate":{"unreachable":1,"onBreach":"Pause"}},{"id":"next","targets":["a","b","c"]}]"#;
 
 macro_rules! stories {
     ($($name:ident: $steps:expr, $world:expr, $start:expr, $rules:expr;)*) => {$(
@@ -66,9 +66,9 @@ macro_rules! stories {
 
 stories! {
     happy: r#"[{"id":"a"},{"id":"b","dependsOn":["a"]}]"#, World::default(), Steering::default(), vec![];
-    gate_excludes: HOSTS, World::default().script("probe", &[Act::Without("b")]), Steering::default(), vec![];
-    gate_tries_again_without: HOSTS, World::default().script("probe", &[Act::Unreachable("b")]), Steering::default(), vec![];
-    gate_pauses_and_a_retry_resumes: HOSTS, World::default().script("probe", &[Act::Unreachable("b c")]), Steering::default(),
+    gate_excludes: TARGETS, World::default().script("probe", &[Act::Without("b")]), Steering::default(), vec![];
+    gate_tries_again_without: TARGETS, World::default().script("probe", &[Act::Unreachable("b")]), Steering::default(), vec![];
+    gate_pauses_and_a_retry_resumes: TARGETS, World::default().script("probe", &[Act::Unreachable("b c")]), Steering::default(),
         vec![(RecordEvent::RunPaused, asking(vec![request("1", RequestAction::Retry, None, Some("hosts are back"))]))];
     retry_passes: r#"[{"id":"a","retry":{"limit":1}}]"#, World::default().script("a", &[Act::Fail(FailureClass::Transient)]), Steering::default(), vec![];
     retry_runs_out: r#"[{"id":"a","retry":{"limit":1}}]"#,

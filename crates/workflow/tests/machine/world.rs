@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::run::{
-    Control, DesiredState, ExcludedHost, Failure, FailureClass, Plan, Record, RecordEvent, Request,
+    Control, DesiredState, Exclusion, Failure, FailureClass, Plan, Record, RecordEvent, Request,
     RequestAction, Results, Step,
 };
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ use workflow::{
 pub enum Act {
     Fail(FailureClass),
     Unreachable(&'static str),
-    /// Succeeds, but some hosts did not answer.
+    /// Succeeds, but some targets did not answer.
     Without(&'static str),
     /// Works until it is told to stop; holds when told to pause.
     Work,
@@ -66,10 +66,10 @@ impl World {
                 results,
                 unreachable: Vec::new(),
             },
-            Some(Act::Unreachable(hosts)) => StepOutcome::Failed {
+            Some(Act::Unreachable(targets)) => StepOutcome::Failed {
                 failure: failure(FailureClass::External),
                 results,
-                unreachable: lost(hosts),
+                unreachable: lost(targets),
             },
             Some(Act::Work) => {
                 if let Some(outcome) = work(step, context).await {
@@ -78,12 +78,12 @@ impl World {
                 self.succeed(step, Vec::new())
             }
             Some(Act::Hang) => std::future::pending().await,
-            Some(Act::Without(hosts)) => self.succeed(step, lost(hosts)),
+            Some(Act::Without(targets)) => self.succeed(step, lost(targets)),
             None => self.succeed(step, Vec::new()),
         }
     }
 
-    fn succeed(&self, step: &Step, unreachable: Vec<ExcludedHost>) -> StepOutcome {
+    fn succeed(&self, step: &Step, unreachable: Vec<Exclusion>) -> StepOutcome {
         self.done.lock().unwrap().push(step.id.clone());
         StepOutcome::Succeeded {
             results: Results::default(),
@@ -233,19 +233,19 @@ fn sendable<F: Future + Send>(future: F) -> F {
 
 pub fn plan(text: &str) -> CheckedPlan {
     let steps = serde_json::from_str::<Vec<serde_json::Value>>(text).unwrap();
-    let mut lists: Vec<Vec<api::HostName>> = Vec::new();
-    let hosts = steps.iter().map(|step| step.get("hosts").cloned());
+    let mut lists: Vec<Vec<api::Target>> = Vec::new();
+    let targets = steps.iter().map(|step| step.get("targets").cloned());
     lists.extend(
-        hosts.map(|hosts| hosts.map_or(Vec::new(), |h| serde_json::from_value(h).unwrap())),
+        targets.map(|targets| targets.map_or(Vec::new(), |h| serde_json::from_value(h).unwrap())),
     );
     let (groups, made_of) = workflow::plan::grouped(&[], &lists);
     let steps = steps.into_iter().zip(made_of).map(|(mut step, groups)| {
         let fields = step.as_object_mut().unwrap();
-        fields.remove("hosts");
+        fields.remove("targets");
         fields.insert("groups".to_owned(), serde_json::json!(groups));
         fields
             .entry("action")
-            .or_insert(serde_json::json!({"probe": {}}));
+            .or_insert(serde_json::json!({"engine": {"name": "simulated", "type": "Work"}}));
         serde_json::from_value(step).unwrap()
     });
     CheckedPlan::new(Plan {
@@ -297,14 +297,14 @@ fn failure(class: FailureClass) -> Failure {
         code: "Simulated".into(),
         message: "it broke".into(),
         remedy: None,
-        hosts: Vec::new(),
+        targets: Vec::new(),
     }
 }
 
-fn lost(hosts: &str) -> Vec<ExcludedHost> {
-    let host = |name: &str| ExcludedHost {
-        host: name.parse().unwrap(),
+fn lost(targets: &str) -> Vec<Exclusion> {
+    let target = |name: &str| Exclusion {
+        target: name.parse().unwrap(),
         reason: "timed out".into(),
     };
-    hosts.split(' ').map(host).collect()
+    targets.split(' ').map(target).collect()
 }

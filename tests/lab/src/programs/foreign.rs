@@ -34,8 +34,8 @@ pub fn foreign(progress: &dyn Progress) -> Result<PathBuf> {
         let module = fs::read_to_string(sources.join("go.mod")).context("read go.mod")?;
         let go = go(&minimum(&module)?, progress)?;
         let scratch = BuildCache::choose(&go)?;
-        let target = target.join("foreign");
-        go_build(&go, &sources, ".", "-s -w", &target, &scratch)?;
+        let package = [".".to_owned()];
+        go_build(&go, &sources, &package, "-s -w", target, &scratch)?;
         progress.end();
         Ok(())
     })?;

@@ -38,9 +38,9 @@ pub fn helm(progress: &dyn Progress) -> Result<PathBuf> {
         go_build(
             &go,
             &sources,
-            PACKAGE,
+            &[PACKAGE.to_owned()],
             &flags,
-            &target.join("helm"),
+            target,
             &scratch,
         )?;
         progress.end();

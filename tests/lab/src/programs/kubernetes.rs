@@ -91,12 +91,8 @@ fn oldest(sources: &Path, version: &str, progress: &dyn Progress) -> Result<Path
         );
         let go = go(&minimum(&module(sources)?)?, progress)?;
         let scratch = BuildCache::choose(&go)?;
-        let stamp = stamp(version);
-        for (number, name) in (1..).zip(SERVERS) {
-            progress.step(&format!("{name} ({number} of {})", SERVERS.len()));
-            let package = format!("k8s.io/kubernetes/cmd/{name}");
-            go_build(&go, sources, &package, &stamp, &target.join(name), &scratch)?;
-        }
+        let packages = SERVERS.map(|name| format!("k8s.io/kubernetes/cmd/{name}"));
+        go_build(&go, sources, &packages, &stamp(version), target, &scratch)?;
         progress.end();
         Ok(())
     })

@@ -114,18 +114,23 @@ const STEERING: &[(&str, Form)] = &[
     ("ansible_timeout", Form::Number),
 ];
 
-/// What is wrong with a person's overrides of ansible.cfg: those that would run a program of their own, or take away what
-/// Windlass stands on.
+/// What is wrong with a person's overrides of ansible.cfg: those that would run a program of their own, read or write a file of
+/// theirs, or take away what Windlass stands on.
 pub fn overrides(given: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<InventoryError> {
     let mut errors = Vec::new();
     for (section, entries) in given {
         for (key, value) in entries {
             if let Some(rule) = override_rule(section, key, value) {
+                let remedy = if is_of_hosts(&key.to_ascii_lowercase()) {
+                    "write such a path, or leave it out"
+                } else {
+                    "leave it out"
+                };
                 errors.push(InventoryError::new(
                     format!("Cluster spec.runner.ansible.{section}.{key}"),
                     api::text::plain(value, 128),
                     rule,
-                    "leave it out",
+                    remedy,
                 ));
             }
         }
@@ -134,81 +139,133 @@ pub fn overrides(given: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<Inve
 }
 
 /// Why an override is refused, if it is.
+///
+/// # Source
+/// The settings that `ansible-config list` and `ansible-doc` tell of ansible-core 2.17 and its plugins. What they say of no
+/// setting is whether it is a path, so a path is known by its form too.
 pub(in crate::inventory) fn override_rule(
     section: &str,
     key: &str,
     value: &str,
 ) -> Option<&'static str> {
-    const RUNS: &str = "names code or a program that would run where Ansible runs";
-    const OWNED: &str = "is Windlass' own: runs are watched, kept apart and secured by it";
     // The order is of no matter; the case is to configparser, which takes keys in any.
     let key = key.to_ascii_lowercase();
-    let ends = |ends: &[&str]| ends.iter().any(|end| key.ends_with(end));
-    if section == "galaxy" || section == "inventory" {
-        return Some(OWNED);
+    if runs(&key) {
+        Some("names code or a program that would run where Ansible runs")
+    } else if is_owned(section, &key) {
+        Some("is Windlass' own: runs are watched, kept apart and secured by it")
+    } else if is_template(value) {
+        Some("is a template, which Ansible would run")
+    } else if is_of_hosts(&key) {
+        (!is_path_of_hosts(value)).then_some(
+            "is not a path on the hosts of letters, digits and '/_.+-', from '/' or '~/'",
+        )
+    } else {
+        is_local_path(&key, value)
+            .then_some("names a file or a directory of the machine where Ansible runs")
     }
-    if ends(&[
+}
+
+fn runs(key: &str) -> bool {
+    let ends = [
         "_plugins",
         "_plugins_path",
         "_plugin_path",
+        "_plugins_enabled",
         "_executable",
         "_script",
-    ]) || matches!(
-        key.as_str(),
-        "library"
-            | "module_utils"
-            | "executable"
-            | "editor"
-            | "pager"
-            | "become_exe"
-            | "become_flags"
-            | "strategy"
-            | "transport"
-            | "collections_path"
-            | "collections_paths"
-            | "roles_path"
-            | "worker_session_isolation"
-            | "target_log_info"
-            | "interpreter_python"
-            | "interpreter_python_fallback"
-    ) {
-        return Some(RUNS);
-    }
-    if ends(&[
+        "_command",
+    ];
+    let whole = [
+        "library",
+        "module_utils",
+        "executable",
+        "editor",
+        "pager",
+        "become_exe",
+        "become_flags",
+        "flags",
+        "strategy",
+        "transport",
+        "collections_path",
+        "collections_paths",
+        "roles_path",
+        "worker_session_isolation",
+        "target_log_info",
+        "interpreter_python",
+        "interpreter_python_fallback",
+        // Modules of Python, a library that ssh loads, a program that is not there and would be looked for, a part of Ansible.
+        "jinja2_extensions",
+        "pkcs11_provider",
+        "cowpath",
+        "ansible_connection_path",
+    ];
+    ends.iter().any(|end| key.ends_with(end)) || whole.contains(&key)
+}
+
+fn is_owned(section: &str, key: &str) -> bool {
+    let ends = [
         "_password_file",
         "_password_files",
         "_identity_list",
         "ssh_args",
         "_common_args",
         "_extra_args",
-    ]) || key.starts_with("control_path")
-        || key.starts_with("fact_caching")
-        || key.starts_with("callback")
-        || matches!(
-            key.as_str(),
-            "host_key_checking"
-                | "host_key_auto_add"
-                | "private_key_file"
-                | "remote_user"
-                | "remote_port"
-                | "inventory"
-                | "log_path"
-                | "local_tmp"
-                | "home"
-                | "stdout_callback"
-                | "bin_ansible_callbacks"
-                | "ask_pass"
-                | "become_ask_pass"
-                | "ask_vault_pass"
-                | "gathering"
-                | "no_log"
-                | "allow_unsafe_lookups"
-                | "ansible_managed"
-        )
-    {
-        return Some(OWNED);
-    }
-    is_template(value).then_some("is a template, which Ansible would run")
+    ];
+    let begins = ["control_path", "fact_caching", "callback"];
+    let whole = [
+        "host_key_checking",
+        "host_key_auto_add",
+        "private_key_file",
+        "remote_user",
+        "remote_port",
+        "inventory",
+        "log_path",
+        "local_tmp",
+        "home",
+        "stdout_callback",
+        "bin_ansible_callbacks",
+        "ask_pass",
+        "become_ask_pass",
+        "ask_vault_pass",
+        "gathering",
+        "no_log",
+        "allow_unsafe_lookups",
+        "ansible_managed",
+    ];
+    ["galaxy", "inventory"].contains(&section)
+        || section.starts_with("callback")
+        || ends.iter().any(|end| key.ends_with(end))
+        || begins.iter().any(|begin| key.starts_with(begin))
+        || whole.contains(&key)
+}
+
+/// Settings that say where things are on the hosts.
+fn is_of_hosts(key: &str) -> bool {
+    ["async_dir", "fact_path", "remote_tmp", "system_tmpdirs"].contains(&key)
+}
+
+/// One path or several. A shell of the host reads it.
+fn is_path_of_hosts(value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/_.+-".contains(c);
+    value.split(',').map(str::trim).all(|path| {
+        let rest = path.strip_prefix('~').unwrap_or(path);
+        rest.starts_with('/') && rest.chars().all(plain)
+    })
+}
+
+/// Ansible replaces variables of its environment and `~` in a path, and takes a relative one from where its configuration is.
+fn is_local_path(key: &str, value: &str) -> bool {
+    let ends = [
+        "path",
+        "_dir",
+        "directory",
+        "_file",
+        "_cfg",
+        "_config",
+        "_socket",
+    ];
+    ends.iter().any(|end| key.ends_with(end)) || value.contains(['/', '~', '$'])
 }
 
 #[cfg(test)]
@@ -274,7 +331,12 @@ mod tests {
             ("defaults", "timeout", "{{ lookup('pipe', 'id') }}"),
             ("ssh_connection", "ssh_args", "-o ProxyCommand=id"),
             ("ssh_connection", "ssh_executable", "/tmp/x"),
+            ("defaults", "jinja2_extensions", "os"),
+            ("ssh_connection", "pkcs11_provider", "/tmp/x.so"),
+            ("paramiko_connection", "proxy_command", "id"),
+            ("defaults", "cowpath", "id"),
             ("galaxy", "server", "http://x"),
+            ("callback_tree", "directory", "x"),
         ] {
             let given = BTreeMap::from([(
                 section.to_owned(),
@@ -287,6 +349,9 @@ mod tests {
             );
         }
         for (section, key, value) in [
+            ("defaults", "remote_tmp", "~/.ansible/tmp"),
+            ("defaults", "async_dir", "/var/tmp/async"),
+            ("defaults", "system_tmpdirs", "/var/tmp, /tmp"),
             ("defaults", "forks", "7"),
             ("defaults", "gather_timeout", "30"),
             ("defaults", "display_skipped_hosts", "True"),
@@ -294,6 +359,38 @@ mod tests {
             ("privilege_escalation", "become_method", "su"),
         ] {
             assert_eq!(override_rule(section, key, value), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn overrides_that_name_files_of_the_runner_are_refused_with_field_value_rule_and_remedy() {
+        for (section, key, value) in [
+            ("defaults", "log_path", "/data/other/log"),
+            ("defaults", "Log_Path", "log"),
+            ("defaults", "retry_files_save_path", "retries"),
+            ("defaults", "playbook_dir", "x"),
+            ("defaults", "plugin_filters_cfg", "x.yml"),
+            ("netconf_connection", "ssh_config", "x"),
+            ("url_lookup", "unix_socket", "x"),
+            // Whatever a setting is called.
+            ("defaults", "something_new", "/etc/passwd"),
+            ("defaults", "something_new", "../x"),
+            ("defaults", "something_new", "~root"),
+            ("defaults", "something_new", "$HOME"),
+            ("defaults", "remote_tmp", "/tmp/$(id)"),
+            ("defaults", "system_tmpdirs", "/tmp,x"),
+        ] {
+            let entries = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+            let given = BTreeMap::from([(section.to_owned(), entries)]);
+            let [error] = &overrides(&given)[..] else {
+                panic!("{key} = {value} is taken");
+            };
+            let field = format!("Cluster spec.runner.ansible.{section}.{key}");
+            assert_eq!((&error.field, &error.value[..]), (&field, value));
+            assert!(
+                !error.rule.is_empty() && error.remedy.contains("leave it out"),
+                "{error}"
+            );
         }
     }
 }

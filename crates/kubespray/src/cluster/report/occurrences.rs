@@ -3,7 +3,7 @@
 use api::{ClusterStatus, node::Health};
 use controller::{Occurrence, Severity, conditions};
 
-use crate::job::obstacle::Kind;
+use runs::obstacle::Kind;
 
 /// What happened between the status that was and the one that is. Pure.
 pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) -> Vec<Occurrence> {

@@ -2,7 +2,9 @@
 
 use kube::core::Status;
 
-use crate::{context::Error, control};
+use runs::control;
+
+use crate::context::Error;
 
 /// The reason while the API refuses what a pass needs.
 pub(super) const REFUSED: &str = "Refused";

@@ -14,8 +14,8 @@ use api::{
 use serde::{Deserialize, Serialize};
 use workflow::{StepContext, StepProgress};
 
+use crate::action;
 use crate::runner::{
-    Job,
     executor::KubesprayExecutor,
     prepare,
     workspace::{disk, failure},
@@ -66,8 +66,8 @@ fn last(file: &Path) -> Option<PlaybookRun> {
 }
 
 /// Kills what the run started last, and waits until it is gone from this machine: for a runner that must end at once.
-pub(crate) async fn end_now(job: &Job) {
-    let Some(run) = last(&job.directory.join(CURRENT)) else {
+pub(crate) async fn end_now(directory: &Path) {
+    let Some(run) = last(&directory.join(CURRENT)) else {
         return;
     };
     let ended = tokio::task::spawn_blocking(move || run.end_now()).await;
@@ -132,9 +132,14 @@ async fn quiesce(
     step: &Step,
     context: &StepContext,
 ) -> Result<(), Failure> {
-    let left_out = |name: &HostName| context.excluded.iter().any(|host| host.host == *name);
-    let hosts = executor.job.plan.plan().hosts(step);
-    let hosts: Vec<_> = hosts.filter(|name| !left_out(name)).cloned().collect();
+    let left_out = |name: &HostName| {
+        context
+            .excluded
+            .iter()
+            .any(|left_out| left_out.target == *name)
+    };
+    let hosts = action::hosts_of(executor.job.plan.plan(), step);
+    let hosts: Vec<_> = hosts.into_iter().filter(|name| !left_out(name)).collect();
     let options = prepare::options(executor).await?;
     tell(
         step,
@@ -162,7 +167,7 @@ async fn quiesce(
 
 async fn tell(step: &Step, context: &StepContext, task: &str) {
     let progress = StepProgress {
-        task: Some(task.to_owned()),
+        activity: Some(task.to_owned()),
         ..StepProgress::default()
     };
     // A runner that has ended takes no reports; the next report finds out.

@@ -1,20 +1,18 @@
 //! How far the plays of a process are, from its events to the reports of its steps.
 
 use ansible::{
-    event::{Event, Kind, Tally},
+    event::{Counts, Event, Kind, PlayTally, Tally},
     playbook::{self, Outcome, Verdict, judge},
 };
 use api::{
-    run::{ExcludedHost, FailureClass, Step},
+    run::{self, Exclusion, FailureClass, Step},
     text::plain,
 };
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{Prepared, finish};
-use crate::{
-    runner::{disk, prepare, workspace::failure},
-    small_log,
-};
+use crate::runner::{prepare, workspace::failure};
+use runs::{runner::disk, small_log};
 
 /// What a process is to do after an event.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -101,7 +99,7 @@ impl<'a> Progress<'a> {
             return Next::End;
         };
         let outcome = StepOutcome::Succeeded {
-            results: self.results(&step.id),
+            results: self.results(&step.id).into(),
             unreachable: Vec::new(),
             detail: None,
         };
@@ -153,7 +151,7 @@ impl<'a> Progress<'a> {
                 ),
                 results: self
                     .step()
-                    .map(|step| self.results(&step.id))
+                    .map(|step| self.results(&step.id).into())
                     .unwrap_or_default(),
                 unreachable: unreachable(&verdict, &self.prepared.new_key_remedy),
             },
@@ -187,7 +185,7 @@ impl<'a> Progress<'a> {
         self.steps.get(self.at)
     }
 
-    fn results(&self, step: &str) -> api::run::Results {
+    fn results(&self, step: &str) -> Counts {
         let mut plays = self.prepared.plays.iter().zip(&self.tally.plays);
         plays
             .find(|(id, _)| id.as_deref() == Some(step))
@@ -200,9 +198,9 @@ impl<'a> Progress<'a> {
         let task = self.tally.current.as_ref();
         let task = task.map(|task| plain(&self.prepared.mask.apply(&task.name), 256));
         StepProgress {
-            task,
-            tasks_started: play.map(|play| play.tasks_started).unwrap_or_default(),
-            results: play.map(|play| play.results).unwrap_or_default(),
+            activity: task,
+            progress: play.map(done),
+            results: play.map(|play| play.results).unwrap_or_default().into(),
         }
     }
 
@@ -253,7 +251,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-fn unreachable(verdict: &Verdict, new_key_remedy: &str) -> Vec<ExcludedHost> {
+fn unreachable(verdict: &Verdict, new_key_remedy: &str) -> Vec<Exclusion> {
     let (Verdict::Failed {
         unreachable: hosts, ..
     }
@@ -271,12 +269,21 @@ fn unreachable(verdict: &Verdict, new_key_remedy: &str) -> Vec<ExcludedHost> {
                 why.message.clone()
             };
             let reason = plain(&reason, 1024);
-            Some(ExcludedHost {
-                host: host.parse().ok()?,
+            Some(Exclusion {
+                target: host.parse().ok()?,
                 reason,
             })
         })
         .collect()
+}
+
+/// How many tasks of a play are done. How many there will be nobody knows: includes add more at run time.
+fn done(play: &PlayTally) -> run::Progress {
+    run::Progress {
+        done: play.tasks_started.saturating_sub(1),
+        total: None,
+        unit: "tasks".to_owned(),
+    }
 }
 
 fn reported(result: Result<(), workflow::executor::Rejected>) -> Next {

@@ -1,0 +1,55 @@
+//! What is wrong with what a person wrote: field, value, rule, remedy.
+
+use std::fmt;
+
+/// One thing that must be changed before anything can go on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// The object and field, for example `Cluster spec.kubernetesVersion`.
+    pub field: String,
+    /// What stands there. Empty: nothing.
+    pub value: String,
+    /// What it should be.
+    pub rule: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Problem {
+    /// A problem from its four parts.
+    pub fn new(
+        field: impl Into<String>,
+        value: impl fmt::Display,
+        rule: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            field: field.into(),
+            value: value.to_string(),
+            rule: rule.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field,
+            value,
+            rule,
+            remedy,
+        } = self;
+        write!(f, "{field}")?;
+        if !value.is_empty() {
+            write!(f, " is {value:?}")?;
+        }
+        write!(f, ": {rule}; {remedy}")
+    }
+}
+
+/// All problems as one text, in their order.
+pub fn text(problems: &[Problem]) -> String {
+    let lines: Vec<_> = problems.iter().map(Problem::to_string).collect();
+    lines.join(". ")
+}

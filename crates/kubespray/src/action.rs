@@ -1,0 +1,194 @@
+//! What the steps of a kubespray plan do, as a Run carries it.
+
+use api::{
+    HostName, Target,
+    run::{Action as RunAction, EngineAction, Exclusion, Plan, Step},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The name of this engine in the actions of a Run.
+pub const ENGINE: &str = "kubespray";
+
+/// An action with its parameters.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(tag = "type", content = "parameters", deny_unknown_fields)]
+pub enum Action {
+    /// Makes the Python environment that the kubespray release needs.
+    Sandbox,
+    /// Asks every host whether it answers ssh, sudo and Python.
+    Probe,
+    /// Runs one play of a playbook.
+    AnsiblePlay(AnsiblePlay),
+    /// Stores the new cluster's kubeconfig in a Secret.
+    Kubeconfig(Kubeconfig),
+    /// Waits until the cluster is healthy: its API server, etcd, nodes and certificates.
+    Health,
+}
+
+/// One play of a playbook.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AnsiblePlay {
+    /// The playbook that the play comes from, for example cluster.
+    pub playbook: String,
+    /// The index of the play in the flattened playbook, from 0.
+    pub play: u32,
+}
+
+/// Where a kubeconfig is stored.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Kubeconfig {
+    /// The Secret's name; its key is `value`.
+    pub secret: String,
+}
+
+/// Why an action is none of this engine's.
+#[derive(Debug, thiserror::Error)]
+pub enum ActionError {
+    /// It is another engine's.
+    #[error("the action is of engine {0:?}, and this one is {ENGINE:?}")]
+    OtherEngine(String),
+    /// Its parameters are not those of its type, or there is no such type.
+    #[error("read action {action}")]
+    Parameters {
+        /// Its type.
+        action: String,
+        /// Why not.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl From<Action> for RunAction {
+    fn from(action: Action) -> Self {
+        let (action, parameters) = match action {
+            Action::Sandbox => ("Sandbox", Map::new()),
+            Action::Probe => ("Probe", Map::new()),
+            Action::Health => ("Health", Map::new()),
+            Action::AnsiblePlay(AnsiblePlay { playbook, play }) => {
+                let parameters = [("playbook", playbook.into()), ("play", play.into())];
+                ("AnsiblePlay", named(parameters))
+            }
+            Action::Kubeconfig(Kubeconfig { secret }) => {
+                ("Kubeconfig", named([("secret", secret.into())]))
+            }
+        };
+        Self::Engine(EngineAction {
+            name: ENGINE.to_owned(),
+            action: action.to_owned(),
+            parameters,
+        })
+    }
+}
+
+fn named<const N: usize>(parameters: [(&str, Value); N]) -> Map<String, Value> {
+    let parameters = parameters.into_iter();
+    parameters
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+impl TryFrom<&EngineAction> for Action {
+    type Error = ActionError;
+
+    fn try_from(action: &EngineAction) -> Result<Self, Self::Error> {
+        if action.name != ENGINE {
+            return Err(ActionError::OtherEngine(action.name.clone()));
+        }
+        let mut fields = named([("type", action.action.clone().into())]);
+        if !action.parameters.is_empty() {
+            fields.insert("parameters".to_owned(), action.parameters.clone().into());
+        }
+        Action::deserialize(Value::Object(fields)).map_err(|source| ActionError::Parameters {
+            action: action.action.clone(),
+            source,
+        })
+    }
+}
+
+/// What an engine does in a step; nothing for a step of the machinery's own.
+///
+/// # Errors
+///
+/// The action is none of this engine's.
+pub fn of(step: &Step) -> Result<Option<Action>, ActionError> {
+    match &step.action {
+        RunAction::Engine(action) => Action::try_from(action).map(Some),
+        RunAction::Approve(_) => Ok(None),
+    }
+}
+
+/// The play that a step runs, if it runs one.
+pub fn play_of(step: &Step) -> Option<AnsiblePlay> {
+    match of(step) {
+        Ok(Some(Action::AnsiblePlay(play))) => Some(play),
+        _ => None,
+    }
+}
+
+/// The hosts that a step works on.
+pub fn hosts_of(plan: &Plan, step: &Step) -> Vec<HostName> {
+    let names = plan.targets(step).map(Target::as_str);
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The hosts that are left out of a run.
+pub fn hosts_left_out(excluded: &[Exclusion]) -> Vec<HostName> {
+    let names = excluded.iter().map(|left_out| left_out.target.as_str());
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_action_comes_back_from_a_run_as_it_was() {
+        let play = AnsiblePlay {
+            playbook: "cluster".into(),
+            play: 3,
+        };
+        let secret = "kubeconfig-a".into();
+        for action in [
+            Action::Sandbox,
+            Action::Probe,
+            Action::AnsiblePlay(play),
+            Action::Kubeconfig(Kubeconfig { secret }),
+            Action::Health,
+        ] {
+            let RunAction::Engine(stored) = RunAction::from(action.clone()) else {
+                panic!("{action:?} is no action of the engine");
+            };
+            assert_eq!(Action::try_from(&stored).unwrap(), action);
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_this_engine_is_refused_by_name() {
+        let cases = [
+            (json!({"name": "helm", "type": "Probe"}), "\"helm\""),
+            (json!({"name": ENGINE, "type": "Shell"}), "Shell"),
+            (
+                json!({"name": ENGINE, "type": "AnsiblePlay"}),
+                "AnsiblePlay",
+            ),
+            (
+                json!({"name": ENGINE, "type": "AnsiblePlay", "parameters": {"playbook": "a", "play": -1}}),
+                "AnsiblePlay",
+            ),
+            (
+                json!({"name": ENGINE, "type": "Kubeconfig", "parameters": {"secret": "a", "run": "b"}}),
+                "Kubeconfig",
+            ),
+        ];
+        for (action, named) in cases {
+            let action: EngineAction = serde_json::from_value(action).unwrap();
+            let error = Action::try_from(&action).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

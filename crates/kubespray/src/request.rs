@@ -1,0 +1,7 @@
+//! Annotations of a Cluster with which people ask for something once.
+
+/// The annotation whose value, when it changes, makes the cluster's operation start anew with a new run.
+pub const START_AGAIN: &str = "windlass.dev/start-again";
+/// The annotation of a Cluster with which a person asks that the playbooks run over the built cluster again: each value
+/// once. A Run that came of it carries the same annotation.
+pub const CONVERGE: &str = "kubespray.k8s.io/converge";

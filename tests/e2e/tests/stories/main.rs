@@ -1,0 +1,19 @@
+//! Stories of users, end to end: a file or folder each. One executable, because each one more is linked with all of Windlass.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+mod api_faults;
+mod bad_input;
+mod faults;
+mod first_cluster;
+mod foreign;
+mod in_cluster;
+mod install_guide;
+mod kubespray_checkout;
+mod plugin;
+mod relocation;
+mod self_managing;

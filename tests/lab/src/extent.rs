@@ -1,0 +1,89 @@
+//! How much of the matrix of versions and random cases the suites go through.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::{Kubernetes, Progress, kubectl, programs};
+
+/// How much of the matrix the suites go through. Every story and every assertion is part of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// One of each: what every change is tested with.
+    Usual,
+    /// All of each.
+    Full,
+}
+
+impl Extent {
+    /// Names the extent to the suites: `full`, or anything else for the usual one.
+    pub const VARIABLE: &str = "WINDLASS_TESTS";
+
+    /// What [`Extent::Full`] adds. `CONTRIBUTING.md` says of each why it is not in every run.
+    pub const ADDED: &[&str] = &[
+        "the oldest Kubernetes: conformance, `tests/lab`, the operator of one namespace",
+        "kubectl 1.29 to 1.33: the embedded API, conformance, the plugin",
+        "eight seeds of random requests instead of one",
+    ];
+
+    /// The extent of this run, as [`Extent::VARIABLE`] says.
+    pub fn of_this_run() -> Self {
+        match std::env::var(Self::VARIABLE) {
+            Ok(text) if text == Self::Full.name() => Self::Full,
+            _ => Self::Usual,
+        }
+    }
+
+    /// What [`Extent::VARIABLE`] is set to.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Usual => "usual",
+            Self::Full => "full",
+        }
+    }
+
+    /// The versions of Kubernetes, oldest first.
+    pub const fn kubernetes(self) -> &'static [Kubernetes] {
+        match self {
+            Self::Usual => &[Kubernetes::Newest],
+            Self::Full => &Kubernetes::ALL,
+        }
+    }
+
+    /// kubectl of each version, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// One cannot be had.
+    pub fn kubectls(self, progress: &dyn Progress) -> Result<Vec<PathBuf>> {
+        let newest = programs::ensure(progress)?.dir.join("kubectl");
+        let mut kubectls = match self {
+            Self::Usual => Vec::new(),
+            Self::Full => kubectl::ensure(progress)?,
+        };
+        kubectls.push(newest);
+        Ok(kubectls)
+    }
+
+    /// How many seeds random suites go through.
+    pub const fn seeds(self) -> u64 {
+        match self {
+            Self::Usual => 1,
+            Self::Full => 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_what_a_full_run_adds() {
+        let guide = include_str!("../../../CONTRIBUTING.md");
+        for added in Extent::ADDED {
+            let row = format!("\n| {added} | ");
+            assert!(guide.contains(&row), "CONTRIBUTING.md has no row {row:?}");
+        }
+    }
+}
