@@ -3,7 +3,8 @@
 //! Every user of this machine can open connections here, and one without a certificate must not be able to stop those
 //! who have one. So a connection is a stranger until its handshake has proved a client certificate, and strangers are
 //! few: they have a deadline for all they do, little memory, and when there are too many of them, the oldest of the
-//! user who has the most of them goes. Whoever floods this address thereby only pushes out their own connections.
+//! user who has the most of them goes, those first that have not said their hello yet. Whoever floods this address
+//! thereby only pushes out their own connections, and with silence not even those of their own that do speak.
 //! A plain bound would not do: it lets the first to come keep everybody else out.
 //!
 //! The loop itself ends only when it is told to: when the process has no more files, strangers make room.
@@ -27,14 +28,14 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use rustls::ServerConfig;
+use rustls::{ServerConfig, server::Acceptor};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::{AbortHandle, JoinSet},
     time::{Instant, MissedTickBehavior, timeout, timeout_at},
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tower::ServiceExt;
 
 use self::peer::Peers;
@@ -83,7 +84,7 @@ pub(crate) async fn serve(
     limits: Limits,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let mut acceptor = TlsAcceptor::from(Arc::new(config));
+    let mut config = Arc::new(config);
     let (end, ending) = watch::channel(false);
     let strangers = Arc::new(Strangers::default());
     let mut peers = Peers::open();
@@ -97,8 +98,8 @@ pub(crate) async fn serve(
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             _ = renewal.tick() => {
-                if let Some(config) = renewed() {
-                    acceptor = TlsAcceptor::from(Arc::new(config));
+                if let Some(renewed) = renewed() {
+                    config = Arc::new(renewed);
                 }
                 continue;
             }
@@ -114,7 +115,7 @@ pub(crate) async fn serve(
         let local = stream.local_addr();
         let user = local.ok().and_then(|local| peers.user(remote, local));
         let connection = Connection {
-            acceptor: acceptor.clone(),
+            config: Arc::clone(&config),
             router: router.clone(),
             limits,
             ending: ending.clone(),
@@ -166,6 +167,8 @@ struct Crowd {
 
 struct Stranger {
     user: Option<u32>,
+    /// The whole hello of a handshake has come, which a client sends at once.
+    greeted: bool,
     task: AbortHandle,
 }
 
@@ -189,7 +192,12 @@ impl Strangers {
             strangers: Arc::clone(self),
         };
         let task = start(place);
-        crowd.there.insert(number, Stranger { user, task });
+        let stranger = Stranger {
+            user,
+            greeted: false,
+            task,
+        };
+        crowd.there.insert(number, stranger);
     }
 
     fn evict(&self) -> bool {
@@ -209,7 +217,7 @@ impl Strangers {
 }
 
 impl Crowd {
-    /// Ends the oldest connection of the user who has the most.
+    /// Ends the oldest connection of the user who has the most, of those without a hello if there are any.
     fn evict(&mut self) -> bool {
         let mut counts = BTreeMap::<_, usize>::new();
         for stranger in self.there.values() {
@@ -217,8 +225,9 @@ impl Crowd {
         }
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
         let oldest = most.and_then(|(user, _)| {
-            let mut of_user = self.there.iter().filter(|(_, one)| one.user == user);
-            of_user.next().map(|(number, _)| *number)
+            let of_user = self.there.iter().filter(|(_, one)| one.user == user);
+            let oldest = of_user.min_by_key(|(number, one)| (one.greeted, **number));
+            oldest.map(|(number, _)| *number)
         });
         let Some(stranger) = oldest.and_then(|number| self.there.remove(&number)) else {
             return false;
@@ -234,6 +243,14 @@ struct Place {
     strangers: Arc<Strangers>,
 }
 
+impl Place {
+    fn greeted(&self) {
+        if let Some(stranger) = self.strangers.crowd().there.get_mut(&self.number) {
+            stranger.greeted = true;
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         self.strangers.crowd().there.remove(&self.number);
@@ -241,7 +258,7 @@ impl Drop for Place {
 }
 
 struct Connection {
-    acceptor: TlsAcceptor,
+    config: Arc<ServerConfig>,
     router: Router,
     limits: Limits,
     ending: watch::Receiver<bool>,
@@ -252,7 +269,12 @@ impl Connection {
     async fn run(self, stream: TcpStream, place: Place) {
         let _ = stream.set_nodelay(true);
         let until = Instant::now() + self.limits.stranger;
-        let stream = match timeout(self.limits.handshake, self.acceptor.accept(stream)).await {
+        let handshake = async {
+            let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+            place.greeted();
+            hello.into_stream(Arc::clone(&self.config)).await
+        };
+        let stream = match timeout(self.limits.handshake, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 tracing::debug!(%error, remote = %self.remote, "TLS handshake");

@@ -107,6 +107,31 @@ async fn whoever_has_the_most_connections_makes_room() {
     assert!(strangers.crowd().there.is_empty());
 }
 
+#[tokio::test]
+async fn the_silent_make_room_before_those_that_speak() {
+    let strangers = Arc::new(Strangers::default());
+    let mut tasks = JoinSet::<()>::new();
+    let mut places = Vec::new();
+    let mut admit = |places: &mut Vec<Place>| {
+        strangers.admit(Some(1), 3, |place| {
+            places.push(place);
+            tasks.spawn(std::future::pending())
+        });
+    };
+    admit(&mut places);
+    places[0].greeted();
+    for _ in 0..4 {
+        admit(&mut places);
+    }
+    let left: Vec<_> = strangers.crowd().there.keys().copied().collect();
+    assert_eq!(left, [1, 4, 5], "the oldest, which spoke, stays");
+    places[3].greeted();
+    places[4].greeted();
+    admit(&mut places);
+    let left: Vec<_> = strangers.crowd().there.keys().copied().collect();
+    assert_eq!(left, [4, 5, 6], "of those that spoke, the oldest goes");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_waits_for_requests_but_not_for_watches_and_not_for_ever() {
     let limits = Limits {

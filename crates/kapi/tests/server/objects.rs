@@ -601,6 +601,38 @@ async fn dependents_follow_their_owner() {
     );
 }
 
+/// Each of two owners waits for the other; a third object holds the second back.
+#[tokio::test(start_paused = true)]
+async fn owners_in_a_circle_go_in_the_foreground() {
+    let api = Api::new().await;
+    let [one, two, child] = ["one", "two", "child"].map(|name| format!("{MAPS}/{name}"));
+    let owned_by = |owner: &Value| {
+        let (name, uid) = (&owner["metadata"]["name"], &owner["metadata"]["uid"]);
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true}])
+    };
+    let (_, first) = api.post(MAPS, map("one")).await;
+    let mut body = map("two");
+    body["metadata"]["ownerReferences"] = owned_by(&first);
+    let (_, second) = api.post(MAPS, body).await;
+    let mut body = map("child");
+    body["metadata"]["ownerReferences"] = owned_by(&second);
+    body["metadata"]["finalizers"] = json!(["example.org/wait"]);
+    api.post(MAPS, body).await;
+    let circle = json!({"metadata": {"ownerReferences": owned_by(&second)}});
+    api.merge(&one, circle).await;
+    api.delete_with(&one, json!({"propagationPolicy": "Foreground"}))
+        .await;
+    api.gone(&one).await;
+    api.until(&two, |two| {
+        two["metadata"]["finalizers"] == json!(["foregroundDeletion"])
+            && two["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] == false
+    })
+    .await;
+    api.merge(&child, json!({"metadata": {"finalizers": null}}))
+        .await;
+    api.gone(&two).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn orphans_stay_and_background_dependents_go() {
     let api = Api::new().await;
