@@ -126,6 +126,11 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crate::schema::variables")]
     pub inputs: Map<String, Value>,
+    /// How many steps may run at a time. Steps that depend on each other or share a target never do. Default: 1, in the order
+    /// of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32))]
+    pub parallelism: Option<u8>,
     /// The steps, in an order in which they can be executed one by one.
     #[schemars(length(max = 256))]
     pub steps: Vec<Step>,
@@ -207,6 +212,23 @@ pub enum Action {
     Approve(Approve),
     /// What an engine does.
     Engine(EngineAction),
+    /// What another run does, which is made, followed, steered and cancelled by this one.
+    Run(ChildRun),
+}
+
+/// A run of another object as a step of this one. Its plan is made when the step starts.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildRun {
+    /// The object that it works on, of the same namespace.
+    pub subject: Subject,
+    /// What it does to it: a word of the engine, in CamelCase.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Z][A-Za-z0-9]*$"))]
+    pub operation: String,
+    /// What its plan is made from, which the engine judges.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(schema_with = "crate::schema::variables")]
+    pub parameters: Map<String, Value>,
 }
 
 /// An action of an engine.

@@ -116,7 +116,7 @@ impl TryFrom<&EngineAction> for Action {
 pub fn of(step: &Step) -> Result<Option<Action>, ActionError> {
     match &step.action {
         RunAction::Engine(action) => Action::try_from(action).map(Some),
-        RunAction::Approve(_) => Ok(None),
+        RunAction::Approve(_) | RunAction::Run(_) => Ok(None),
     }
 }
 

@@ -8,7 +8,11 @@
 use api::run::{Control, DesiredState, Record, RecordEvent, Request, RequestAction, StepPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{plan::CheckedPlan, state::State};
+use crate::{
+    gate::{AfterFailure, after_failure},
+    plan::CheckedPlan,
+    state::State,
+};
 
 /// What the runner follows while it works.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -162,8 +166,20 @@ fn target(plan: &CheckedPlan, state: &State, request: &Request) -> Result<usize,
         RequestAction::Approve => state
             .first(StepPhase::Waiting)
             .ok_or("no step waits for an approval"),
-        RequestAction::Retry => state.first(StepPhase::Failed).ok_or("no step has failed"),
+        RequestAction::Retry => failed(plan, state).ok_or("no step has failed"),
         RequestAction::Skip => Err("a skip must name its step"),
     }
     .map_err(str::to_owned)
+}
+
+/// The failed step that a person is asked about: of several, one that is not tried again by itself.
+fn failed(plan: &CheckedPlan, state: &State) -> Option<usize> {
+    let stops = |at: &usize| {
+        let step = plan.steps().get(*at).zip(state.steps().get(*at));
+        step.is_some_and(|(step, now)| !matches!(after_failure(step, now), AfterFailure::Retry(_)))
+    };
+    let mut failed = state.all(StepPhase::Failed);
+    failed
+        .find(stops)
+        .or_else(|| state.first(StepPhase::Failed))
 }

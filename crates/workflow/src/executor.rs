@@ -6,7 +6,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// An engine that executes steps.
 pub trait Executor: Send + Sync {
     /// Executes steps one after the other: a single one, or several that follow each other with the same batch and may
-    /// share a process.
+    /// share a process. Where the plan lets steps run side by side, there are several calls at a time, of steps that share
+    /// no target.
     ///
     /// The first step is in the journal as started when this is called. Each further one is reported by
     /// [`Reporter::started`], each end by [`Reporter::finished`]. Steps that were not reported stay as they are: ending
@@ -94,7 +95,10 @@ pub enum StepOutcome {
 
 /// Where an executor reports. Every report but progress returns when the journal has it.
 #[derive(Clone, Debug)]
-pub struct Reporter(mpsc::Sender<Report>);
+pub struct Reporter {
+    reports: mpsc::Sender<Report>,
+    attempt: u64,
+}
 
 /// The runner does not take the report: it has ended, or the step is none of those being executed. Stop working.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -103,6 +107,8 @@ pub struct Rejected;
 
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// Whose report it is: an attempt that has ended has nothing to say.
+    pub(crate) attempt: u64,
     pub(crate) step: String,
     pub(crate) kind: ReportKind,
     pub(crate) answer: oneshot::Sender<Result<(), Rejected>>,
@@ -117,9 +123,8 @@ pub(crate) enum ReportKind {
 }
 
 impl Reporter {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Report>) {
-        let (sender, receiver) = mpsc::channel(1);
-        (Self(sender), receiver)
+    pub(crate) const fn new(reports: mpsc::Sender<Report>, attempt: u64) -> Self {
+        Self { reports, attempt }
     }
 
     /// A step starts. Harmless for one that has started already.
@@ -145,8 +150,13 @@ impl Reporter {
     async fn report(&self, step: &str, kind: ReportKind) -> Result<(), Rejected> {
         let (answer, answered) = oneshot::channel();
         let step = step.to_owned();
-        let report = Report { step, kind, answer };
-        self.0.send(report).await.map_err(|_| Rejected)?;
+        let report = Report {
+            attempt: self.attempt,
+            step,
+            kind,
+            answer,
+        };
+        self.reports.send(report).await.map_err(|_| Rejected)?;
         answered.await.map_err(|_| Rejected)?
     }
 }

@@ -12,9 +12,8 @@
 //! - [`runner`]: executes a plan, writing every edge to the journal before it acts on it;
 //! - [`status`]: the `Run` status, derived from the state.
 //!
-//! Steps are executed one by one in the plan's order. Independent branches do not run side by side: pause, cancel and
-//! supersede then need one place to stop at and not several, and the engines' work is bound by the targets, which the
-//! branches of a cluster's plan nearly always share.
+//! Steps are executed one by one in the plan's order, unless the plan lets more of them run at a time: then those that depend
+//! on nothing that is not done, and share no target, run side by side.
 
 mod bounds;
 pub mod clock;

@@ -82,6 +82,17 @@ impl CheckedPlan {
         self.positions.get(id).copied()
     }
 
+    /// How many steps may run at a time. With one, steps run in the order of the plan, whatever they depend on; with more,
+    /// only what a step depends on comes before it.
+    pub fn parallelism(&self) -> usize {
+        self.plan.parallelism.map_or(1, usize::from).max(1)
+    }
+
+    /// Whether two steps work on one target: then they never run at the same time. Each target stands in one group.
+    pub fn share_targets(one: &Step, other: &Step) -> bool {
+        one.groups.iter().any(|group| other.groups.contains(group))
+    }
+
     /// A step by its id.
     pub fn step(&self, id: &str) -> Option<&Step> {
         self.position(id).and_then(|at| self.plan.steps.get(at))
@@ -101,6 +112,7 @@ pub fn digest_of(operation: &str, plan: &Plan) -> Result<String, serde_json::Err
         request,
         groups,
         inputs,
+        parallelism,
         steps,
     } = plan;
     digest(&json!({
@@ -108,6 +120,7 @@ pub fn digest_of(operation: &str, plan: &Plan) -> Result<String, serde_json::Err
         "request": request,
         "groups": groups,
         "inputs": inputs,
+        "parallelism": parallelism,
         "steps": steps,
     }))
 }
@@ -333,6 +346,7 @@ mod tests {
             plan.inputs.insert("a".into(), json!(2))
         )));
         assert!(changed(|plan| plan.request = Some("again".into())));
+        assert!(changed(|plan| plan.parallelism = Some(2)));
         assert!(!changed(|plan| plan.reason = Some("other words".into())));
         assert!(!changed(|plan| plan.digest = "another".into()));
         assert_ne!(of(&whole), digest_of("Reset", &whole).unwrap());

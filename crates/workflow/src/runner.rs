@@ -4,20 +4,27 @@
 //! The loop has no memory of its own. After every record it asks again what follows from the state, so that a runner that
 //! takes a run up after a crash does what the dead one would have done. A step that the dead one had started is recorded
 //! as interrupted and executed again; one that succeeded never is.
+//!
+//! Where the plan lets steps run side by side, the run is one thing all the same: requests are answered when a step could
+//! start; nothing starts while a step has failed for good or waits for a person; the run is paused when all that runs holds;
+//! and it ends when nothing runs any more.
 
 mod attempt;
 mod ledger;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
-use api::run::{Record, RecordEvent, RunPhase, StepPhase};
-use tokio::sync::watch;
+use api::run::{Record, RecordEvent, RunPhase, Step, StepPhase};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
-use self::ledger::Ledger;
+use self::{attempt::Attempt, ledger::Ledger};
 use crate::{
     clock::Clock,
     control::{self, Intent, Steering, record},
-    executor::{Executor, StepProgress},
+    executor::{Executor, Report, StepProgress},
     gate::{AfterFailure, after_failure},
     journal::{JournalError, JournalStore, MemoryJournal},
     plan::CheckedPlan,
@@ -109,13 +116,18 @@ pub async fn run<J: JournalStore, E: Executor, C: Clock, O: Observer>(
         clock,
         observer,
     };
-    let stop_grace = *stop_grace;
+    let (reporter, reports) = mpsc::channel(1);
     Drive {
         ledger,
-        executor,
+        executor: &*executor,
         controls,
         steerable: true,
-        stop_grace,
+        stop_grace: *stop_grace,
+        attempts: Vec::new(),
+        begun: 0,
+        reporter,
+        reports,
+        retries: HashMap::new(),
     }
     .finish()
     .await
@@ -165,18 +177,26 @@ struct Drive<'a, J, E, C, O> {
     controls: watch::Receiver<Steering>,
     steerable: bool,
     stop_grace: Duration,
+    /// What is being executed.
+    attempts: Vec<Attempt<'a>>,
+    /// How many attempts ever began.
+    begun: u64,
+    reporter: mpsc::Sender<Report>,
+    reports: mpsc::Receiver<Report>,
+    /// When failed steps, by their places, are tried again.
+    retries: HashMap<usize, Instant>,
 }
 
 /// What a pass of the loop found to do next.
 enum Next {
     /// Something was recorded: look again.
     Again,
-    /// Only a change of the controls can help.
-    Await,
+    /// Something has to happen first, or that time to come.
+    Await(Option<Instant>),
     /// It goes on elsewhere.
     Leave,
-    /// Execute the step at this place, after this wait.
-    Execute(usize, Duration),
+    /// Execute the step at this place.
+    Execute(usize),
 }
 
 impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> {
@@ -188,18 +208,25 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
             if let Some(outcome) = ended(self.ledger.state.phase()) {
                 return Ok(outcome);
             }
-            match self.next()? {
+            // A copy: whoever steers waits while the channel is looked at, and what is written below is told to observers, who
+            // may steer in turn.
+            let steering = self.controls.borrow_and_update().clone();
+            self.steer(&steering)?;
+            match self.next(&steering)? {
                 Next::Again => {}
                 Next::Leave => return Ok(Outcome::Parked),
-                Next::Await if !self.steerable => return Ok(Outcome::Parked),
-                Next::Await => self.steered().await,
-                Next::Execute(at, wait) => {
-                    if self.waited(wait).await {
-                        self.attempt(at).await?;
-                    }
+                Next::Await(None) if self.is_idle() && !self.steerable => {
+                    return Ok(Outcome::Parked);
                 }
+                Next::Await(until) => self.turn(until).await?,
+                Next::Execute(at) => self.attempt(at, &steering)?,
             }
         }
+    }
+
+    /// Whether nothing is being executed.
+    const fn is_idle(&self) -> bool {
+        self.attempts.is_empty()
     }
 
     /// Records that this runner is at work, and what its predecessor left open. A run that is over, or failed with no
@@ -229,28 +256,31 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
         Ok(None)
     }
 
-    fn next(&mut self) -> Result<Next, RunError> {
-        let steering = self.controls.borrow_and_update().clone();
-        let intent = control::intent(self.ledger.plan, &self.ledger.state, &steering);
-        if self.ledger.state.next().is_none() {
-            return self.resumed_or(record(RecordEvent::RunSucceeded));
+    fn next(&mut self, steering: &Steering) -> Result<Next, RunError> {
+        let (plan, state) = (self.ledger.plan, &self.ledger.state);
+        let intent = control::intent(plan, state, steering);
+        if state.next().is_none() {
+            return self.when_idle(|drive| drive.resumed_or(record(RecordEvent::RunSucceeded)));
         }
-        if let Some(end) = ending(intent, &steering) {
-            return self.end(end);
+        if self.attempts.len() >= plan.parallelism() {
+            return Ok(Next::Await(None));
         }
-        let notice = control::answer(self.ledger.plan, &self.ledger.state, &steering)
-            .or_else(|| control::unknown_bound(self.ledger.plan, &self.ledger.state, &steering));
+        if let Some(end) = ending(intent, steering) {
+            return self.when_idle(|drive| drive.end(end));
+        }
+        let notice = control::answer(plan, state, steering)
+            .or_else(|| control::unknown_bound(plan, state, steering));
         if let Some(record) = notice {
             return self.end(record);
         }
         match intent {
-            Intent::Leave if self.ledger.state.phase() == RunPhase::Paused => Ok(Next::Leave),
-            Intent::Leave => self.end(Record {
-                detail: steering.left,
+            Intent::Leave if state.phase() == RunPhase::Paused && self.is_idle() => Ok(Next::Leave),
+            Intent::Leave => self.pause(Record {
+                detail: steering.left.clone(),
                 ..record(RecordEvent::RunPaused)
             }),
             Intent::Pause => self.pause(Record {
-                detail: steering.held,
+                detail: steering.held.clone(),
                 ..record(RecordEvent::RunPaused)
             }),
             _ => self.proceed(),
@@ -258,54 +288,109 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
     }
 
     fn proceed(&mut self) -> Result<Next, RunError> {
-        let Some((at, step, now)) = self.current() else {
-            return Ok(Next::Again);
-        };
-        let wait = match now.phase {
-            StepPhase::Waiting => None,
-            StepPhase::Failed => match after_failure(step, now) {
-                AfterFailure::Retry(wait) => Some(wait),
-                AfterFailure::Pause => {
-                    let detail = now.failure.as_ref().map(|failure| failure.message.clone());
-                    let step = Some(step.id.clone());
-                    return self.pause(Record {
-                        step,
-                        detail,
-                        ..record(RecordEvent::RunPaused)
-                    });
-                }
-                AfterFailure::Fail => {
-                    let (step, failure) = (Some(step.id.clone()), now.failure.clone());
-                    let record = Record {
-                        step,
-                        failure,
-                        ..record(RecordEvent::RunFailed)
-                    };
-                    return self.resumed_or(record);
-                }
-            },
-            _ => Some(Duration::ZERO),
-        };
-        if self.ledger.state.phase() == RunPhase::Paused {
-            return self.end(record(RecordEvent::RunResumed));
+        if let Some(next) = self.stopped()? {
+            return Ok(next);
         }
-        Ok(wait.map_or(Next::Await, |wait| Next::Execute(at, wait)))
+        let now = Instant::now();
+        let mut soonest: Option<Instant> = None;
+        let mut startable = None;
+        for at in self.free() {
+            let due = self.due(at, now);
+            if due <= now {
+                startable = Some(at);
+                break;
+            }
+            soonest = Some(soonest.map_or(due, |soonest| soonest.min(due)));
+        }
+        let waits = startable.is_none() && soonest.is_none();
+        if self.ledger.state.phase() == RunPhase::Paused && !waits {
+            return self.when_idle(|drive| drive.end(record(RecordEvent::RunResumed)));
+        }
+        Ok(startable.map_or(Next::Await(soonest), Next::Execute))
     }
 
-    fn current(&self) -> Option<(usize, &api::run::Step, &crate::state::StepState)> {
-        let at = self.ledger.state.next()?;
-        Some((
-            at,
-            self.ledger.plan.steps().get(at)?,
-            self.ledger.state.steps().get(at)?,
-        ))
+    /// What follows from a step that goes on only by a person, if there is one. What runs beside it is not stopped for it.
+    fn stopped(&mut self) -> Result<Option<Next>, RunError> {
+        let steps = self.ledger.plan.steps().iter();
+        for (step, now) in steps.zip(self.ledger.state.steps()) {
+            let id = || Some(step.id.clone());
+            let record = match now.phase {
+                StepPhase::Waiting if self.ledger.state.phase() == RunPhase::Paused => {
+                    record(RecordEvent::RunResumed)
+                }
+                StepPhase::Waiting => return Ok(Some(Next::Await(None))),
+                StepPhase::Failed => match after_failure(step, now) {
+                    AfterFailure::Retry(_) => continue,
+                    AfterFailure::Pause => Record {
+                        step: id(),
+                        detail: now.failure.as_ref().map(|failure| failure.message.clone()),
+                        ..record(RecordEvent::RunPaused)
+                    },
+                    AfterFailure::Fail => Record {
+                        step: id(),
+                        failure: now.failure.clone(),
+                        ..record(RecordEvent::RunFailed)
+                    },
+                },
+                _ => continue,
+            };
+            let next = match record.event {
+                RecordEvent::RunPaused => self.pause(record),
+                RecordEvent::RunFailed => self.when_idle(|drive| drive.resumed_or(record)),
+                _ => self.when_idle(|drive| drive.end(record)),
+            };
+            return next.map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The steps that could start now, but for the time between two attempts.
+    fn free(&self) -> Vec<usize> {
+        let steps = self.ledger.plan.steps();
+        let taken: Vec<_> = self.attempts.iter().flat_map(Attempt::steps).collect();
+        let mut ready = self.ledger.state.ready(self.ledger.plan);
+        ready.retain(|at| {
+            let step = steps.get(*at);
+            step.is_some_and(|step| {
+                let clashes =
+                    |other: &&Step| step.id == other.id || CheckedPlan::share_targets(step, other);
+                !taken.iter().any(clashes)
+            })
+        });
+        ready
+    }
+
+    /// When a step is to be executed. A failed one waits, the same time however often it is looked at.
+    fn due(&mut self, at: usize, now: Instant) -> Instant {
+        let step = self.ledger.plan.steps().get(at);
+        let wait = match step.zip(self.ledger.state.steps().get(at)) {
+            Some((step, state)) if state.phase == StepPhase::Failed => after_failure(step, state),
+            _ => return now,
+        };
+        let AfterFailure::Retry(wait) = wait else {
+            return now;
+        };
+        let jittered = || wait.mul_f64(rand::random_range(0.5..=1.0));
+        *self.retries.entry(at).or_insert_with(|| now + jittered())
+    }
+
+    /// What can only be done when nothing is being executed.
+    fn when_idle(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<Next, RunError>,
+    ) -> Result<Next, RunError> {
+        if self.is_idle() {
+            act(self)
+        } else {
+            Ok(Next::Await(None))
+        }
     }
 
     fn pause(&mut self, record: Record) -> Result<Next, RunError> {
         if self.ledger.state.phase() == RunPhase::Paused {
-            return Ok(Next::Await);
+            return Ok(Next::Await(None));
         }
-        self.end(record)
+        self.when_idle(|drive| drive.end(record))
     }
 
     /// Appends the record, or what lets it follow: a paused run is resumed first.
@@ -319,32 +404,6 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
     fn end(&mut self, record: Record) -> Result<Next, RunError> {
         self.ledger.append(record)?;
         Ok(Next::Again)
-    }
-
-    /// Waits for a retry's back-off. `false`: the controls changed, so that everything must be looked at again.
-    async fn waited(&mut self, wait: Duration) -> bool {
-        let wait = wait.mul_f64(rand::random_range(0.5..=1.0));
-        if wait.is_zero() {
-            return true;
-        }
-        let until = tokio::time::Instant::now() + wait;
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep_until(until) => return true,
-                () = self.steered(), if self.steerable => {
-                    let steering = self.controls.borrow().clone();
-                    let quiet = control::intent(self.ledger.plan, &self.ledger.state, &steering) == Intent::Go
-                        && control::answer(self.ledger.plan, &self.ledger.state, &steering).is_none();
-                    if !quiet {
-                        return false;
-                    }
-                }
-            }
-        }
-    }
-
-    async fn steered(&mut self) {
-        self.steerable = self.controls.changed().await.is_ok();
     }
 }
 

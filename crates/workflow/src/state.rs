@@ -5,7 +5,7 @@
 //! | record | legal when | the step becomes | the run becomes |
 //! |---|---|---|---|
 //! | `RunStarted` | the run is not over; also when it failed | | Running |
-//! | `StepStarted` | Running; every dependency done; the step Pending, Failed or Interrupted; no other step Running | Running | |
+//! | `StepStarted` | Running; every dependency done; the step Pending, Failed or Interrupted; fewer steps Running than the plan lets run side by side, none of which shares a target with it | Running | |
 //! | `StepSucceeded`, `StepFailed` | the step is Running | Succeeded, Failed | |
 //! | `StepInterrupted` | the step is Running | Interrupted | |
 //! | `StepWaiting` | the step is Running | Waiting | Waiting |
@@ -108,6 +108,9 @@ pub enum Rule {
     /// A dependency is not done.
     #[error("dependency {0:?} is not done")]
     Dependency(String),
+    /// As many steps run as the plan lets run side by side.
+    #[error("{0} steps are running")]
+    Parallelism(usize),
     /// A request is answered once.
     #[error("request {0:?} was answered before")]
     Answered(String),
@@ -235,6 +238,12 @@ impl State {
         self.steps.iter().position(|step| step.phase == phase)
     }
 
+    /// Where the steps in some phase stand.
+    pub fn all(&self, phase: StepPhase) -> impl Iterator<Item = usize> {
+        let steps = self.steps.iter().enumerate();
+        steps.filter_map(move |(at, step)| (step.phase == phase).then_some(at))
+    }
+
     /// Where the first step that is not done stands.
     pub fn next(&self) -> Option<usize> {
         self.steps.iter().position(|step| !step.is_done())
@@ -307,16 +316,36 @@ impl State {
         if self.phase != RunPhase::Running {
             return Err(Rule::Run(self.phase));
         }
-        if let Some(running) = self.first(StepPhase::Running) {
-            let id = plan.steps().get(running).map(|step| step.id.clone());
-            return Err(Rule::Step(id.unwrap_or_default(), StepPhase::Running));
+        let Some(step) = plan.steps().get(at) else {
+            return Err(Rule::UnknownStep(None));
+        };
+        let running = || self.all(StepPhase::Running);
+        if running().count() >= plan.parallelism() {
+            return Err(Rule::Parallelism(plan.parallelism()));
         }
-        let dependencies = plan.steps().get(at).map(|step| step.depends_on.as_slice());
-        let open = dependencies
-            .unwrap_or_default()
-            .iter()
-            .find(|id| !self.step(plan, id).is_some_and(StepState::is_done));
-        open.map_or(Ok(()), |id| Err(Rule::Dependency(id.clone())))
+        let mut others = running().filter_map(|at| plan.steps().get(at));
+        if let Some(other) = others.find(|other| CheckedPlan::share_targets(step, other)) {
+            return Err(Rule::Step(other.id.clone(), StepPhase::Running));
+        }
+        let mut open = step.depends_on.iter().filter(|id| !self.has_done(plan, id));
+        open.next()
+            .map_or(Ok(()), |id| Err(Rule::Dependency(id.clone())))
+    }
+
+    fn has_done(&self, plan: &CheckedPlan, step: &str) -> bool {
+        self.step(plan, step).is_some_and(StepState::is_done)
+    }
+
+    /// Where the steps stand that are not done, but all that they depend on is: one by one the first that is not done.
+    pub(crate) fn ready(&self, plan: &CheckedPlan) -> Vec<usize> {
+        if plan.parallelism() == 1 {
+            return self.next().into_iter().collect();
+        }
+        let steps = plan.steps().iter().zip(&self.steps).enumerate();
+        let ready = steps.filter(|(_, (step, now))| {
+            !now.is_done() && step.depends_on.iter().all(|id| self.has_done(plan, id))
+        });
+        ready.map(|(at, _)| at).collect()
     }
 
     fn follow(&mut self, record: &Record) {

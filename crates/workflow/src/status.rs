@@ -35,9 +35,7 @@ pub struct Live {
 pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
     let compacted = state.compacted(plan).ok().flatten();
     let records = compacted.as_ref().unwrap_or(state).records();
-    let current = state
-        .next()
-        .and_then(|at| plan.steps().get(at).zip(state.steps().get(at)));
+    let current = current(state).and_then(|at| plan.steps().get(at).zip(state.steps().get(at)));
     let over = state.is_over() || state.phase() == RunPhase::Failed;
     let message = message(plan, state, current);
     let mut status = RunStatus {
@@ -59,6 +57,13 @@ pub fn derive(plan: &CheckedPlan, state: &State, live: &Live) -> RunStatus {
     };
     bounds::status(&mut status);
     status
+}
+
+/// Where the step stands that the run is at: of several, one that failed or waits for a person.
+fn current(state: &State) -> Option<usize> {
+    let phases = [StepPhase::Failed, StepPhase::Waiting, StepPhase::Running];
+    let mut found = phases.into_iter().filter_map(|phase| state.first(phase));
+    found.next().or_else(|| state.next())
 }
 
 fn steps(plan: &CheckedPlan, state: &State, live: &Live) -> Vec<StepStatus> {
@@ -109,7 +114,10 @@ fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState
         RunPhase::Running if now.phase == StepPhase::Failed => {
             format!("step {id} failed and is tried again: {failure}")
         }
-        RunPhase::Running => format!("step {} of {total}: {id}", (done + 1).min(total)),
+        RunPhase::Running => match running(plan, state).as_slice() {
+            [] | [_] => format!("step {} of {total}: {id}", (done + 1).min(total)),
+            several => format!("{done} of {total} steps done; at {}", several.join(", ")),
+        },
         RunPhase::Paused => match state.said() {
             Some(detail) if now.phase == StepPhase::Failed => format!(
                 "paused before step {id}: {detail}; retry or skip the step, or cancel the run"
@@ -134,6 +142,12 @@ fn message(plan: &CheckedPlan, state: &State, current: Option<(&Step, &StepState
             None => format!("superseded after {done} of {total} steps"),
         },
     }
+}
+
+fn running<'a>(plan: &'a CheckedPlan, state: &State) -> Vec<&'a str> {
+    let running = state.all(StepPhase::Running);
+    let steps = running.filter_map(|at| plan.steps().get(at));
+    steps.map(|step| step.id.as_str()).collect()
 }
 
 /// The steps that are not done, those that had begun named as such; the first few, and how many more.
@@ -195,8 +209,8 @@ fn share(step: &Step, live: &Live) -> u64 {
     (u64::from(progress.done) * 1000 / u64::from(total.max(1))).min(950)
 }
 
-/// When the run should be done: what is left takes as long, by weight, as what is done took. Pauses do not count. Nothing
-/// is said before a twentieth is done.
+/// When the run should be done: what is left takes as long, by weight, as what is done took, one step after the other. Pauses do
+/// not count. Nothing is said before a twentieth is done.
 fn estimate(plan: &CheckedPlan, state: &State, live: &Live) -> Option<Timestamp> {
     let (done, total) = weights(plan, state, live);
     if state.phase() != RunPhase::Running || done * 20 < total || done == 0 {

@@ -283,6 +283,8 @@ fn finish(
         reason: Some(reason),
         request: again.map(|again| again.chars().take(REQUEST).collect()),
         groups,
+        // Its plays share hosts, and the state of one cluster.
+        parallelism: None,
         steps: steps.collect(),
         inputs: inputs.to_map().map_err(unwritable)?,
     };

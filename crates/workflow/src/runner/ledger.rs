@@ -1,6 +1,6 @@
 //! The one place that writes records: proves that one may follow, writes it, and only then lets it count.
 
-use api::run::{Record, RecordEvent, Step, StepPhase};
+use api::run::{Record, RecordEvent, StepPhase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -67,25 +67,27 @@ impl<J: JournalStore, C: Clock, O: Observer> Ledger<'_, J, C, O> {
         Ok(())
     }
 
-    /// Records that a step was left in the middle, if one was.
+    /// Records that steps were left in the middle, if some were.
     pub(super) fn interrupt(&mut self) -> Result<(), RunError> {
-        let Some(at) = self.state.first(StepPhase::Running) else {
-            return Ok(());
-        };
-        let detail = Some("its runner ended before it did".to_owned());
-        self.append_step(
-            at,
-            Record {
+        while let Some(at) = self.state.first(StepPhase::Running) {
+            let detail = Some("its runner ended before it did".to_owned());
+            let interrupted = Record {
                 detail,
                 ..record(RecordEvent::StepInterrupted)
-            },
-        )
+            };
+            self.append_step(at, interrupted)?;
+        }
+        Ok(())
     }
 
-    /// The step being executed, and where it stands.
-    pub(super) fn running(&self) -> Option<(usize, &Step)> {
-        let at = self.state.first(StepPhase::Running)?;
-        Some((at, self.plan.steps().get(at)?))
+    /// Whether a step may start now.
+    pub(super) fn may_start(&self, at: usize) -> bool {
+        let started = Record {
+            sequence: self.state.next_sequence(),
+            step: self.plan.steps().get(at).map(|step| step.id.clone()),
+            ..record(RecordEvent::StepStarted)
+        };
+        self.state.permits(self.plan, &started).is_ok()
     }
 }
 

@@ -18,7 +18,7 @@ use workflow::{
 
 use crate::{
     crash::prove,
-    world::{Act, World, life_with, plan, request},
+    world::{Act, World, life_with, plan_beside, request},
 };
 
 /// What a person does once a record appears.
@@ -57,6 +57,7 @@ struct Case {
     steps: Vec<serde_json::Value>,
     acts: Vec<Vec<Act>>,
     lives: Vec<Life>,
+    parallelism: u8,
 }
 
 /// A journal in a file whose writer dies in the middle of an append.
@@ -175,13 +176,14 @@ impl Observer for &mut People {
         } else if let Some((wait, _)) = &mut self.next {
             *wait -= 1;
         }
-        // Who waits now waits for ever. An answer to a request is no reason to ask again.
+        // Who waits now waits for ever. An answer to a request is no reason to ask again, unless another step has failed too.
         let edge = matches!(
             record.event,
             RecordEvent::RunStarted
                 | RecordEvent::RunPaused
                 | RecordEvent::RunResumed
                 | RecordEvent::StepWaiting
+                | RecordEvent::StepRetried
         );
         let waits = matches!(state.phase(), RunPhase::Paused | RunPhase::Waiting);
         if waits && (edge || meddles) {
@@ -297,16 +299,17 @@ fn steps() -> impl Strategy<Value = Vec<serde_json::Value>> {
         0..2_u8,
         any::<bool>(),
         prop::option::of(any::<bool>()),
+        prop_oneof![3 => Just(vec!["a", "b"]), 1 => Just(vec!["a"]), 1 => Just(vec!["b"]), 1 => Just(vec![])],
     );
     (prop::collection::vec(step, 1..8), prop::option::of(0..8_usize)).prop_map(|(all, approval)| {
         let mut steps: Vec<_> = Vec::new();
         let mut ids: Vec<String> = Vec::new();
-        for (at, (on, batch, retries, never, pauses)) in all.into_iter().enumerate() {
+        for (at, (on, batch, retries, never, pauses, targets)) in all.into_iter().enumerate() {
             let id = if approval == Some(at) { APPROVAL.to_owned() } else { format!("s{at}") };
             let on: Vec<_> = on.iter().filter(|_| at > 0).map(|on| ids[on.index(at)].clone()).collect();
             let on_breach = if pauses == Some(true) { OnBreach::Pause } else { OnBreach::Fail };
             let mut step = serde_json::json!({
-                "id": id, "dependsOn": on, "targets": ["a", "b"], "retry": {"limit": retries},
+                "id": id, "dependsOn": on, "targets": targets, "retry": {"limit": retries},
                 "gate": pauses.map(|_| serde_json::json!({"unreachable": 0, "onBreach": on_breach})),
                 "batch": batch.map(|batch| batch.to_string()),
                 "interrupt": if never { "Never" } else { "AtTask" },
@@ -367,8 +370,14 @@ fn case() -> impl Strategy<Value = Case> {
         steps(),
         prop::collection::vec(prop::collection::vec(act(), 0..3), 8),
         prop::collection::vec(life, 0..5),
+        1..4_u8,
     )
-        .prop_map(|(steps, acts, lives)| Case { steps, acts, lives })
+        .prop_map(|(steps, acts, lives, parallelism)| Case {
+            steps,
+            acts,
+            lives,
+            parallelism,
+        })
 }
 
 /// Every record is synced: where there is a file system in memory, that costs nothing.
@@ -385,8 +394,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
     fn whatever_people_and_crashes_do_no_step_is_lost_or_done_twice(case in case()) {
-        let Case { steps, acts, lives } = case;
-        let plan = plan(&serde_json::to_string(&steps).unwrap());
+        let Case { steps, acts, lives, parallelism } = case;
+        let plan = plan_beside(parallelism, &serde_json::to_string(&steps).unwrap());
         let world = plan.steps().iter().zip(acts).fold(World::default(), |world, (step, acts)| world.script(&step.id, &acts));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let directory = directory();

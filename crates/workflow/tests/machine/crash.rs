@@ -9,7 +9,9 @@ use workflow::{
     state::checkpoint::LONGEST,
 };
 
-use crate::world::{Act, Epoch, Mortal, Person, World, asking, life, plan, request, wanting};
+use crate::world::{
+    Act, Epoch, Mortal, Person, World, asking, life, plan, plan_beside, request, wanting,
+};
 
 /// Lives of one run: each but the last is killed at its n-th append, the record lost or kept.
 async fn survives(
@@ -171,10 +173,14 @@ async fn a_run_whose_runner_dies_a_thousand_times_stays_small_and_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_killed_at_every_edge_ends_as_the_undisturbed_one() {
-    let plan = plan(
-        r#"[{"id":"a"},{"id":"b","dependsOn":["a"],"retry":{"limit":2}},{"id":"c","batch":"x"},{"id":"d","batch":"x","dependsOn":["c"]},
-            {"id":"ok","action":{"approve":{"question":"go on?"}}},{"id":"e","dependsOn":["d","ok"]},{"id":"f"}]"#,
-    );
+    let steps = r#"[{"id":"a"},{"id":"b","dependsOn":["a"],"retry":{"limit":2}},{"id":"c","batch":"x"},{"id":"d","batch":"x","dependsOn":["c"]},
+            {"id":"ok","action":{"approve":{"question":"go on?"}}},{"id":"e","dependsOn":["b","d","ok"]},{"id":"f"}]"#;
+    for parallelism in 1..=3 {
+        kill_at_every_edge(&plan_beside(parallelism, steps)).await;
+    }
+}
+
+async fn kill_at_every_edge(plan: &CheckedPlan) {
     let world = || {
         World::default()
             .script("b", &[Act::Fail(FailureClass::Transient)])
@@ -186,21 +192,21 @@ async fn a_run_killed_at_every_edge_ends_as_the_undisturbed_one() {
         Some("f"),
         Some("not needed"),
     )]);
-    let undisturbed = survives(&plan, world(), &[], controls.clone()).await;
-    let undisturbed_state = State::replay(&plan, &undisturbed.records()).unwrap();
+    let undisturbed = survives(plan, world(), &[], controls.clone()).await;
+    let undisturbed_state = State::replay(plan, &undisturbed.records()).unwrap();
     assert_eq!(undisturbed_state.phase(), api::run::RunPhase::Failed);
     for kill in 0..undisturbed.records().len() + 2 {
         for lost in [true, false] {
             for second in 0..4 {
                 let journal = survives(
-                    &plan,
+                    plan,
                     world(),
                     &[(kill, lost), (second, !lost)],
                     controls.clone(),
                 )
                 .await;
                 let phases = |j: &MemoryJournal| {
-                    let state = State::replay(&plan, &j.records()).unwrap();
+                    let state = State::replay(plan, &j.records()).unwrap();
                     (
                         state.phase(),
                         state
@@ -227,13 +233,16 @@ proptest! {
         edges in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..3), 1..9),
         batches in prop::collection::vec(prop::option::of(0..2_u8), 9),
         failures in prop::collection::vec(0..3_usize, 9),
+        targets in prop::collection::vec(0..4_usize, 9),
+        parallelism in 1..4_u8,
         kills in prop::collection::vec((0..12_usize, any::<bool>()), 0..6),
     ) {
         let steps: Vec<_> = edges.iter().enumerate().map(|(at, on)| {
             let on: Vec<_> = on.iter().filter(|_| at > 0).map(|on| format!("s{}", on.index(at))).collect();
-            serde_json::json!({"id": format!("s{at}"), "dependsOn": on, "retry": {"limit": 10}, "batch": batches[at].map(|b| b.to_string())})
+            serde_json::json!({"id": format!("s{at}"), "dependsOn": on, "retry": {"limit": 10}, "batch": batches[at].map(|b| b.to_string()),
+                "targets": &["a", "b", "c"][..targets[at]]})
         }).rev().collect();
-        let plan = plan(&serde_json::to_string(&steps).unwrap());
+        let plan = plan_beside(parallelism, &serde_json::to_string(&steps).unwrap());
         let world = (0..edges.len()).fold(World::default(), |world, at| {
             world.script(&format!("s{at}"), &vec![Act::Fail(FailureClass::Transient); failures[at]])
         });

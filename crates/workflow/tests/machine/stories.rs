@@ -3,17 +3,27 @@
 use std::fmt::Write;
 
 use api::run::{Control, DesiredState, FailureClass, RecordEvent, RequestAction};
-use workflow::{MemoryJournal, Steering};
+use workflow::{MemoryJournal, Outcome, Steering};
 
-use crate::world::{Act, Mortal, Person, World, asking, life, plan, request, wanting};
+use crate::world::{Act, Mortal, Person, World, asking, life, plan_beside, request, wanting};
+
+/// The steps of a plan, and how many of them may run at a time.
+struct Steps(u8, &'static str);
+
+impl From<&'static str> for Steps {
+    fn from(steps: &'static str) -> Self {
+        Self(1, steps)
+    }
+}
 
 async fn story(
-    steps: &str,
+    steps: impl Into<Steps>,
     world: World,
     start: Steering,
     rules: Vec<(RecordEvent, Steering)>,
 ) -> String {
-    let plan = plan(steps);
+    let Steps(parallelism, steps) = steps.into();
+    let plan = plan_beside(parallelism, steps);
     let journal = MemoryJournal::default();
     let mortal = Mortal {
         journal: journal.clone(),
@@ -54,6 +64,13 @@ async fn story(
 }
 
 const TARGETS: &str = r#"[{"id":"probe","targets":["a","b","c"],"gate":{"unreachable":1,"onBreach":"Pause"}},{"id":"next","targets":["a","b","c"]}]"#;
+
+/// Two steps side by side, what follows one of them, and what shares a target with both.
+const BESIDE: Steps = Steps(
+    2,
+    r#"[{"id":"left","targets":["a"]},{"id":"right","targets":["b"]},{"id":"left/more","dependsOn":["left"],"targets":["a"]},
+        {"id":"both","targets":["a","b"],"dependsOn":["left/more","right"]}]"#,
+);
 
 macro_rules! stories {
     ($($name:ident: $steps:expr, $world:expr, $start:expr, $rules:expr;)*) => {$(
@@ -99,4 +116,46 @@ stories! {
             request("3", RequestAction::Retry, Some("zz"), None), request("4", RequestAction::Skip, Some("a"), Some("done by hand"))]), vec![];
     supersede: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
         vec![(RecordEvent::StepStarted, Steering { superseded: Some("the version changed".into()), ..Steering::default() })];
+    side_by_side: BESIDE, World::default().script("right", &[Act::Work]), Steering::default(), vec![];
+    side_by_side_pause_and_resume: BESIDE, World::default().script("left", &[Act::Work]).script("right", &[Act::Work]), Steering::default(),
+        vec![(RecordEvent::StepStarted, Steering::default()), (RecordEvent::StepStarted, wanting(DesiredState::Paused)),
+            (RecordEvent::RunPaused, wanting(DesiredState::Running))];
+    side_by_side_cancel: BESIDE, World::default().script("left", &[Act::Work]).script("right", &[Act::Work]), Steering::default(),
+        vec![(RecordEvent::StepStarted, Steering::default()), (RecordEvent::StepStarted, wanting(DesiredState::Cancelled))];
+    side_by_side_one_fails: BESIDE, World::default().script("left", &[Act::Fail(FailureClass::Config)]).script("right", &[Act::Work]),
+        Steering::default(), vec![];
+    side_by_side_one_fails_and_is_retried_at_once: BESIDE, World::default().script("left", &[Act::Fail(FailureClass::Config)]).script("right", &[Act::Work]),
+        Steering::default(), vec![(RecordEvent::StepFailed, asking(vec![request("1", RequestAction::Retry, None, None)]))];
+    side_by_side_timeout: Steps(2, r#"[{"id":"a","timeout":"5m"},{"id":"b","timeout":"7m"}]"#),
+        World::default().script("a", &[Act::Hang]).script("b", &[Act::Hang]), Steering::default(), vec![];
+    side_by_side_one_never_stops: Steps(2, r#"[{"id":"a","interrupt":"Never"},{"id":"b"},{"id":"c"}]"#),
+        World::default().script("a", &[Act::Work]).script("b", &[Act::Work]), Steering::default(),
+        vec![(RecordEvent::StepStarted, Steering::default()), (RecordEvent::StepStarted, wanting(DesiredState::Paused)),
+            (RecordEvent::RunPaused, wanting(DesiredState::Running))];
+    side_by_side_approve: Steps(2, r#"[{"id":"a"},{"id":"ok","action":{"approve":{"question":"go on?"}}},{"id":"b"},{"id":"c","dependsOn":["ok"]}]"#),
+        World::default().script("a", &[Act::Work]), Steering::default(),
+        vec![(RecordEvent::StepWaiting, asking(vec![request("1", RequestAction::Approve, None, None)]))];
+    side_by_side_leave: BESIDE, World::default().script("left", &[Act::Work]).script("right", &[Act::Work]), Steering::default(),
+        vec![(RecordEvent::StepStarted, Steering::default()),
+            (RecordEvent::StepStarted, Steering { left: Some("it goes on elsewhere".into()), ..Steering::default() })];
+}
+
+/// The bound is used, and not more than that.
+#[tokio::test(start_paused = true)]
+async fn as_many_steps_as_the_plan_lets_run_side_by_side() {
+    let steps: Vec<_> = (0..7).map(|at| format!(r#"{{"id":"s{at}"}}"#)).collect();
+    let steps = format!("[{}]", steps.join(","));
+    for bound in 1..=4_u8 {
+        let work = |world: World, at| world.script(&format!("s{at}"), &[Act::Work]);
+        let world = (0..7).fold(World::default(), work);
+        let mortal = Mortal {
+            journal: MemoryJournal::default(),
+            lives: usize::MAX,
+            lost: false,
+        };
+        let (plan, person) = (plan_beside(bound, &steps), Person::default());
+        let outcome = life(&plan, &world, mortal, person, Steering::default()).await;
+        assert_eq!(outcome.unwrap(), Outcome::Succeeded);
+        assert_eq!(world.most_at_work(), usize::from(bound));
+    }
 }

@@ -36,6 +36,18 @@ pub struct World {
     pub scripts: Arc<Mutex<HashMap<String, Vec<Act>>>>,
     pub done: Arc<Mutex<Vec<String>>>,
     pub calls: Arc<Mutex<Vec<Vec<String>>>>,
+    /// The steps at work, and the most that there ever were.
+    at_work: Arc<Mutex<(Vec<Step>, usize)>>,
+}
+
+/// A step at work, until it is dropped.
+struct AtWork<'a>(&'a World, String);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let mut at_work = self.0.at_work.lock().unwrap();
+        at_work.0.retain(|step| step.id != self.1);
+    }
 }
 
 impl World {
@@ -51,7 +63,25 @@ impl World {
         self.done.lock().unwrap().clone()
     }
 
+    /// The most steps that ever were at work at a time.
+    pub fn most_at_work(&self) -> usize {
+        self.at_work.lock().unwrap().1
+    }
+
+    fn begin(&self, step: &Step) -> AtWork<'_> {
+        let (at_work, most) = &mut *self.at_work.lock().unwrap();
+        for other in at_work.iter() {
+            assert_ne!(other.id, step.id, "a step beside itself");
+            let shared = CheckedPlan::share_targets(other, step);
+            assert!(!shared, "{} beside {}", other.id, step.id);
+        }
+        at_work.push(step.clone());
+        *most = at_work.len().max(*most);
+        AtWork(self, step.id.clone())
+    }
+
     async fn act(&self, step: &Step, context: &mut StepContext) -> StepOutcome {
+        let _at_work = self.begin(step);
         let act = {
             let mut scripts = self.scripts.lock().unwrap();
             scripts
@@ -231,8 +261,13 @@ fn sendable<F: Future + Send>(future: F) -> F {
     future
 }
 
-pub fn plan(text: &str) -> CheckedPlan {
-    let steps = serde_json::from_str::<Vec<serde_json::Value>>(text).unwrap();
+pub fn plan(steps: &str) -> CheckedPlan {
+    plan_beside(1, steps)
+}
+
+/// A plan of which so many steps may run at a time.
+pub fn plan_beside(parallelism: u8, steps: &str) -> CheckedPlan {
+    let steps = serde_json::from_str::<Vec<serde_json::Value>>(steps).unwrap();
     let mut lists: Vec<Vec<api::Target>> = Vec::new();
     let targets = steps.iter().map(|step| step.get("targets").cloned());
     lists.extend(
@@ -251,6 +286,7 @@ pub fn plan(text: &str) -> CheckedPlan {
     CheckedPlan::new(Plan {
         steps: steps.collect(),
         groups,
+        parallelism: Some(parallelism),
         ..Plan::default()
     })
     .unwrap()
