@@ -23,5 +23,5 @@ pub use conditions::{Conditions, Standing, Status, Summary};
 pub use digest::digest;
 pub use event::{Events, Occurrence, Severity};
 pub use outcome::{Outcome, Until};
-pub use problem::Problem;
+pub use problem::{Problem, chain};
 pub use shutdown::Shutdown;

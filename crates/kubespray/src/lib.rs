@@ -34,16 +34,4 @@ pub use layout::Layout;
 pub use operator::{Options, Scope, WatchesEnded, operate, operate_within};
 pub use problem::Problem;
 
-/// An error and its causes as one text.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        source = error.source();
-    }
-    text
-}
+pub(crate) use controller::chain;

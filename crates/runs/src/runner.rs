@@ -21,6 +21,7 @@ use workflow::{
 use crate::{Engine, Layout, Work, engine::EngineError, process::Identity, supervisor::IDENTITY};
 
 pub(crate) mod beside;
+mod child;
 mod controls;
 pub mod disk;
 mod former;
@@ -257,7 +258,14 @@ async fn held<E: Engine>(
     let (mirror, observer) =
         mirror::Mirror::start(Arc::clone(&work), words, &mut journal, proof.clone())?;
     let steering = disk::follow(&work, controls::follow(&work, Arc::clone(&engine)));
-    let executor = engine.prepare(&work, proof).map_err(Error::Engine)?;
+    let executor = engine.prepare(&work, proof.clone());
+    let executor = child::Steps {
+        engine: Arc::clone(&engine),
+        executor: executor.map_err(Error::Engine)?,
+        work: Arc::clone(&work),
+        steering: steering.clone(),
+        proof,
+    };
     let ended = controller::Shutdown::default();
     let echo = is_pod(&work.identity).then(|| {
         tokio::spawn(pod::echo(
@@ -299,7 +307,7 @@ async fn held<E: Engine>(
         ..
     } = runner;
     drop(observer);
-    engine.clean(executor);
+    engine.clean(executor.executor);
     let records = journal.load().map_err(Error::Journal)?;
     let state = State::replay(&work.plan, &records).map_err(Error::Illegal)?;
     mirror.finish(state).await;

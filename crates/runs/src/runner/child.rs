@@ -1,0 +1,539 @@
+//! Steps that are runs of other objects. They are made, followed and steered here, and executed by runners of their own.
+//!
+//! A child has the name of its parent, of its step, and a number: a runner that takes the parent up finds it, whatever the one
+//! before it knew. One that failed is asked to try again when the step is; one that was ended is followed by another.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use api::{
+    Run,
+    run::{
+        Action, ChildRun, DesiredState, Failure, FailureClass, Progress, Results, RunPhase, Step,
+        Subject,
+    },
+};
+use controller::{chain, lease::Proof};
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use workflow::{Executor, Signal, Steering, StepContext, StepOutcome, StepProgress};
+
+use crate::{
+    Engine, Work,
+    control::{self, Wish},
+};
+
+/// Says that a parent paused its child, and has it go on when it goes on itself.
+const PAUSED_BY_PARENT: &str = "windlass.dev/paused-by-parent";
+
+/// After how long a child that could not be steered is steered again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Executes the steps of a run: those that are runs here, all others by the engine.
+pub(super) struct Steps<E: Engine> {
+    pub(super) engine: Arc<E>,
+    pub(super) executor: E::Executor,
+    pub(super) work: Arc<Work>,
+    pub(super) steering: watch::Receiver<Steering>,
+    pub(super) proof: Proof,
+}
+
+impl<E: Engine> Executor for Steps<E> {
+    async fn execute(&self, steps: Vec<Step>, context: StepContext) {
+        let [step] = steps.as_slice() else {
+            return self.executor.execute(steps, context).await;
+        };
+        let Action::Run(wanted) = &step.action else {
+            return self.executor.execute(steps, context).await;
+        };
+        let reporter = context.reporter.clone();
+        let outcome = match Box::pin(self.child(step, wanted, context)).await {
+            Ok(outcome) => outcome,
+            Err(failure) => failed(*failure),
+        };
+        // A runner that does not take it has ended.
+        let _ = reporter.finished(&step.id, outcome).await;
+    }
+}
+
+/// What the parent wants of its child.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wanted {
+    Go,
+    Pause,
+    Cancel,
+    /// Nothing: the parent goes on elsewhere, and its child goes on by itself.
+    Leave,
+}
+
+impl<E: Engine> Steps<E> {
+    async fn child(
+        &self,
+        step: &Step,
+        wanted: &ChildRun,
+        context: StepContext,
+    ) -> Result<StepOutcome, Box<Failure>> {
+        let again = context.attempt > 1 && !context.interrupted;
+        let child = self.found_or_made(step, wanted, again).await?;
+        self.follow(step, &child, context).await
+    }
+
+    /// The child of this step that is not over, or succeeded. If there is none, it is made.
+    async fn found_or_made(
+        &self,
+        step: &Step,
+        wanted: &ChildRun,
+        again: bool,
+    ) -> Result<Run, Box<Failure>> {
+        let runs = self.runs();
+        for number in 1_u32.. {
+            let name = name(&self.work.run.name_any(), &step.id, number);
+            let Some(child) = runs.get_opt(&name).await.map_err(|why| away(&name, &why))? else {
+                return self.make(&name, wanted).await;
+            };
+            if !is_child(&child, &self.work.run) {
+                return Err(failure(
+                    FailureClass::Permanent,
+                    "NotItsRun",
+                    format!(
+                        "there is a run {name} already, which run {} did not make",
+                        self.work.run.name_any()
+                    ),
+                    Some("delete that run, or have this one planned anew"),
+                ));
+            }
+            match phase(&child) {
+                RunPhase::Cancelled | RunPhase::Superseded => {}
+                RunPhase::Failed if again => {
+                    self.prove().await;
+                    let (namespace, by) = (self.work.namespace(), self.by());
+                    let wish = Wish::Retry(None);
+                    control::steer(&self.work.client, &namespace, &name, wish, &by)
+                        .await
+                        .map_err(|why| away(&name, &why))?;
+                    return runs.get(&name).await.map_err(|why| away(&name, &why));
+                }
+                _ => return Ok(child),
+            }
+        }
+        Err(failure(
+            FailureClass::Permanent,
+            "TooManyRuns",
+            "the step was ended too often".to_owned(),
+            None,
+        ))
+    }
+
+    async fn make(&self, name: &str, wanted: &ChildRun) -> Result<Run, Box<Failure>> {
+        let parent = &self.work.run;
+        let spec = self.engine.child(&self.work, wanted).await;
+        let spec = spec.map_err(|why| {
+            failure(
+                FailureClass::Config,
+                "NoPlan",
+                format!("run {name} cannot be planned: {}", chain(&*why)),
+                None,
+            )
+        })?;
+        let same = |one: &Subject, other: &Subject| {
+            (&one.api_group, &one.kind, &one.name) == (&other.api_group, &other.kind, &other.name)
+        };
+        let refused = if !same(&spec.subject, &wanted.subject) || spec.operation != wanted.operation
+        {
+            Some("its plan is of another subject or operation than the step names")
+        } else if same(&spec.subject, &parent.spec.subject) {
+            Some("it would work on what this run works on, which holds its Lease")
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            return Err(failure(
+                FailureClass::Permanent,
+                "NoPlan",
+                format!("run {name} is not made: {why}"),
+                None,
+            ));
+        }
+        let mut child = Run::new(name, spec);
+        child.metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: parent.namespace(),
+            owner_references: parent.controller_owner_ref(&()).map(|owner| {
+                vec![OwnerReference {
+                    block_owner_deletion: Some(true),
+                    ..owner
+                }]
+            }),
+            ..ObjectMeta::default()
+        };
+        self.prove().await;
+        match self.runs().create(&PostParams::default(), &child).await {
+            // A runner before this one made it, and did not live to see that.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                self.runs().get(name).await.map_err(|why| away(name, &why))
+            }
+            made => made.map_err(|why| away(name, &why)),
+        }
+    }
+
+    async fn follow(
+        &self,
+        step: &Step,
+        child: &Run,
+        mut context: StepContext,
+    ) -> Result<StepOutcome, Box<Failure>> {
+        let name = child.name_any();
+        let mut seen = pin!(self.watched(child));
+        let mut latest = child.clone();
+        let mut held = false;
+        loop {
+            let wanted = self.wanted(*context.signal.borrow_and_update());
+            if let Some(outcome) = outcome(&latest, wanted) {
+                return outcome.map(|()| succeeded(&name)).or_else(|end| match end {
+                    Ended::Stopped(detail) => Ok(StepOutcome::Interrupted {
+                        detail: Some(detail),
+                    }),
+                    Ended::Failed(failure) => Err(failure),
+                });
+            }
+            let mut again = None;
+            if let Some(patch) = steered(&latest, wanted) {
+                self.prove().await;
+                let (runs, params) = (self.runs(), PatchParams::default());
+                match runs.patch(&name, &params, &Patch::Merge(&patch)).await {
+                    Ok(run) => latest = run,
+                    // It was changed meanwhile, which is about to be seen.
+                    Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                    Err(why) => {
+                        tracing::warn!(
+                            run = name,
+                            error = &why as &dyn std::error::Error,
+                            "the child cannot be steered, trying again"
+                        );
+                        again = Some(AGAIN);
+                    }
+                }
+            }
+            let progress = context.reporter.progress(&step.id, progress(&latest));
+            if progress.await.is_err() {
+                return Ok(StepOutcome::Interrupted { detail: None });
+            }
+            let holds = wanted == Wanted::Pause && phase(&latest) == RunPhase::Paused;
+            if holds && !held && context.reporter.held(&step.id).await.is_err() {
+                return Ok(StepOutcome::Interrupted { detail: None });
+            }
+            held = holds;
+            tokio::select! {
+                now = seen.next() => match now {
+                    Some(Seen::There(run)) => latest = *run,
+                    Some(Seen::Gone) | None => return Err(failure(
+                        FailureClass::Permanent,
+                        "RunDeleted",
+                        format!("run {name} was deleted before it ended"),
+                        Some("retry the step: another run is made"),
+                    )),
+                },
+                changed = context.signal.changed() => if changed.is_err() {
+                    return Ok(StepOutcome::Interrupted { detail: None });
+                },
+                () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
+            }
+        }
+    }
+
+    /// What becomes of a run, from now on.
+    fn watched(&self, run: &Run) -> impl Stream<Item = Seen> + Send + use<E> {
+        let uid = run.uid();
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", run.name_any()));
+        let events = watcher(self.runs(), only).default_backoff();
+        events.flat_map(move |event| {
+            let seen = match event {
+                Ok(watcher::Event::Apply(run) | watcher::Event::InitApply(run)) => {
+                    let same = run.uid() == uid;
+                    Some(if same {
+                        Seen::There(Box::new(run))
+                    } else {
+                        Seen::Gone
+                    })
+                }
+                Ok(watcher::Event::Delete(run)) if run.uid() == uid => Some(Seen::Gone),
+                Ok(_) => None,
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the watch on a child failed, trying again"
+                    );
+                    None
+                }
+            };
+            stream::iter(seen)
+        })
+    }
+
+    fn wanted(&self, signal: Signal) -> Wanted {
+        match signal {
+            Signal::Continue => Wanted::Go,
+            Signal::Pause => Wanted::Pause,
+            Signal::Stop if self.steering.borrow().left.is_some() => Wanted::Leave,
+            Signal::Stop => Wanted::Cancel,
+        }
+    }
+
+    /// Returns if the Lease is held. If it is not, the runner is about to end, and nothing is to be done until then.
+    async fn prove(&self) {
+        if !self.proof.holds() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn by(&self) -> String {
+        format!("run {}", self.work.run.name_any())
+    }
+
+    fn runs(&self) -> Api<Run> {
+        Api::namespaced(self.work.client.clone(), &self.work.namespace())
+    }
+}
+
+enum Seen {
+    There(Box<Run>),
+    Gone,
+}
+
+/// How a child ended without success.
+enum Ended {
+    Stopped(String),
+    Failed(Box<Failure>),
+}
+
+/// How the step ends by how its child stands. None: not yet.
+fn outcome(child: &Run, wanted: Wanted) -> Option<Result<(), Ended>> {
+    let name = child.name_any();
+    let stopped = matches!(wanted, Wanted::Cancel | Wanted::Leave);
+    let end = match phase(child) {
+        RunPhase::Succeeded => return Some(Ok(())),
+        _ if wanted == Wanted::Leave => Ended::Stopped(format!("run {name} goes on by itself")),
+        // It is about to be tried again.
+        RunPhase::Failed if !stopped && !control::open_requests(child).is_empty() => return None,
+        RunPhase::Failed if stopped => Ended::Stopped(format!("run {name} had failed")),
+        RunPhase::Failed => Ended::Failed(failure_of(child)),
+        RunPhase::Cancelled | RunPhase::Superseded if stopped => {
+            Ended::Stopped(format!("run {name} was cancelled with it"))
+        }
+        phase @ (RunPhase::Cancelled | RunPhase::Superseded) => Ended::Failed(failure(
+            FailureClass::Permanent,
+            "RunEnded",
+            format!("run {name} was ended by others: {phase:?}"),
+            Some("retry the step: another run is made"),
+        )),
+        _ => return None,
+    };
+    Some(Err(end))
+}
+
+/// What to write into the child, so that it does what its parent wants. What people want of the child itself stays.
+fn steered(child: &Run, wanted: Wanted) -> Option<Value> {
+    let control = child.spec.control.as_ref();
+    let state = control
+        .and_then(|control| control.state)
+        .unwrap_or_default();
+    let by_parent = child.annotations().contains_key(PAUSED_BY_PARENT);
+    let (state, mark) = match (wanted, state) {
+        (Wanted::Cancel, DesiredState::Paused | DesiredState::Running) => {
+            (DesiredState::Cancelled, Value::Null)
+        }
+        (Wanted::Pause, DesiredState::Running) => (DesiredState::Paused, json!("true")),
+        (Wanted::Go, DesiredState::Paused) if by_parent => (DesiredState::Running, Value::Null),
+        _ => return None,
+    };
+    Some(json!({
+        "metadata": {
+            "resourceVersion": child.resource_version(),
+            "annotations": {PAUSED_BY_PARENT: mark},
+        },
+        "spec": {"control": {"state": state}},
+    }))
+}
+
+fn progress(child: &Run) -> StepProgress {
+    let status = child.status.as_ref();
+    let said = status.and_then(|status| status.message.as_deref());
+    let done = status.and_then(|status| status.progress).unwrap_or(0);
+    StepProgress {
+        activity: Some(format!(
+            "run {}: {}",
+            child.name_any(),
+            said.unwrap_or("waits for its runner")
+        )),
+        progress: Some(Progress {
+            done: u32::from(done),
+            total: Some(100),
+            unit: "percent".to_owned(),
+        }),
+        results: Results::default(),
+    }
+}
+
+/// The failure of a child as that of its step.
+fn failure_of(child: &Run) -> Box<Failure> {
+    let status = child.status.as_ref();
+    let own = status.and_then(|status| status.failure.clone());
+    let own = own.unwrap_or_else(|| Failure {
+        class: FailureClass::Permanent,
+        code: "RunFailed".to_owned(),
+        message: status
+            .and_then(|status| status.message.clone())
+            .unwrap_or_default(),
+        remedy: None,
+        targets: Vec::new(),
+    });
+    Box::new(Failure {
+        message: format!("run {}: {}", child.name_any(), own.message),
+        // They are targets of the child.
+        targets: Vec::new(),
+        ..own
+    })
+}
+
+fn phase(run: &Run) -> RunPhase {
+    let status = run.status.as_ref();
+    status.map_or(RunPhase::Pending, |status| status.phase)
+}
+
+/// Whether a run was made by another as one of its steps.
+fn is_child(run: &Run, parent: &Run) -> bool {
+    let mut owners = run.owner_references().iter();
+    owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == parent.uid().as_ref())
+}
+
+/// The name of a step's child: the same whoever asks.
+fn name(parent: &str, step: &str, number: u32) -> String {
+    let step = controller::digest(&[step], 8);
+    format!("{parent}-{step}-{number}")
+}
+
+fn succeeded(child: &str) -> StepOutcome {
+    StepOutcome::Succeeded {
+        results: Results::default(),
+        unreachable: Vec::new(),
+        detail: Some(format!("run {child} succeeded")),
+    }
+}
+
+fn failed(failure: Failure) -> StepOutcome {
+    StepOutcome::Failed {
+        failure,
+        results: Results::default(),
+        unreachable: Vec::new(),
+    }
+}
+
+/// The API does not let the child be had.
+fn away(child: &str, why: &(dyn std::error::Error + 'static)) -> Box<Failure> {
+    failure(
+        FailureClass::Transient,
+        "RunNotReached",
+        format!("run {child} cannot be read or written: {}", chain(why)),
+        Some(
+            "see that the API answers and lets this runner read, make and patch runs, then retry the step",
+        ),
+    )
+}
+
+fn failure(class: FailureClass, code: &str, message: String, remedy: Option<&str>) -> Box<Failure> {
+    Box::new(Failure {
+        class,
+        code: code.to_owned(),
+        message,
+        remedy: remedy.map(str::to_owned),
+        targets: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(control: &Value, annotations: &Value, status: &Value) -> Run {
+        let run = json!({
+            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+            "metadata": {"name": "c", "resourceVersion": "7", "annotations": annotations},
+            "spec": {
+                "subject": {"apiGroup": "example.com", "kind": "Widget", "name": "w"}, "operation": "Make", "generation": 1,
+                "plan": {"digest": "", "steps": []}, "control": control,
+            },
+            "status": status,
+        });
+        serde_json::from_value(run).unwrap()
+    }
+
+    #[test]
+    fn a_child_does_what_its_parent_wants_and_keeps_what_people_want_of_it() {
+        use Wanted::{Cancel, Go, Leave, Pause};
+        let marked = json!({PAUSED_BY_PARENT: "true"});
+        let state = |wanted, control: Value, annotations: &Value| {
+            let patch = steered(&run(&control, annotations, &Value::Null), wanted)?;
+            assert_eq!(patch["metadata"]["resourceVersion"], "7");
+            let mark = patch["metadata"]["annotations"][PAUSED_BY_PARENT].clone();
+            Some((patch["spec"]["control"]["state"].clone(), mark))
+        };
+        let (none, paused) = (Value::Null, json!({"state": "Paused"}));
+        assert_eq!(state(Go, none.clone(), &none), None);
+        assert_eq!(state(Leave, paused.clone(), &marked), None);
+        let pause = Some((json!("Paused"), json!("true")));
+        assert_eq!(state(Pause, none.clone(), &none), pause);
+        assert_eq!(state(Pause, paused.clone(), &none), None);
+        assert_eq!(state(Go, paused.clone(), &none), None, "a person paused it");
+        let go = Some((json!("Running"), Value::Null));
+        assert_eq!(state(Go, paused.clone(), &marked), go);
+        let cancel = Some((json!("Cancelled"), Value::Null));
+        assert_eq!(state(Cancel, paused, &marked), cancel);
+        assert_eq!(state(Cancel, none.clone(), &none), cancel);
+        assert_eq!(state(Pause, json!({"state": "Cancelled"}), &none), None);
+    }
+
+    #[test]
+    fn a_step_ends_as_its_child_does() {
+        let ended = |status: Value, control: Value, wanted| {
+            let child = run(&control, &Value::Null, &status);
+            outcome(&child, wanted).map(|end| match end {
+                Ok(()) => "succeeded".to_owned(),
+                Err(Ended::Stopped(_)) => "stopped".to_owned(),
+                Err(Ended::Failed(failure)) => format!("{}: {}", failure.code, failure.message),
+            })
+        };
+        let none = Value::Null;
+        let of = |phase: &str, wanted| ended(json!({"phase": phase}), none.clone(), wanted);
+        for going in ["Pending", "Running", "Paused", "Waiting"] {
+            assert_eq!(of(going, Wanted::Go), None);
+            assert_eq!(of(going, Wanted::Cancel), None, "until it has ended");
+            assert_eq!(of(going, Wanted::Leave).as_deref(), Some("stopped"));
+        }
+        assert_eq!(
+            of("Succeeded", Wanted::Cancel).as_deref(),
+            Some("succeeded")
+        );
+        assert_eq!(of("Cancelled", Wanted::Cancel).as_deref(), Some("stopped"));
+        let by_others = of("Cancelled", Wanted::Go).unwrap();
+        assert!(by_others.starts_with("RunEnded: run c "), "{by_others}");
+        let failed = json!({"phase": "Failed", "failure": {"class": "Config", "code": "Bent", "message": "too thin"}});
+        let told = ended(failed.clone(), none.clone(), Wanted::Go);
+        assert_eq!(told.as_deref(), Some("Bent: run c: too thin"));
+        let asked = json!({"requests": [{"id": "1", "action": "Retry"}]});
+        assert_eq!(ended(failed, asked, Wanted::Go), None, "it is tried again");
+    }
+
+    #[test]
+    fn the_name_of_a_child_is_the_same_for_ever() {
+        assert_eq!(
+            name("first-make-1", "widget/paint", 2),
+            "first-make-1-a9553f75-2"
+        );
+    }
+}
