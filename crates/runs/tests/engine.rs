@@ -366,7 +366,7 @@ impl World {
             .items
             .into_iter()
             .filter(|run| run.name_any() != PARENT);
-        let child = children.next().expect("a child");
+        let child = children.next().unwrap();
         assert!(children.next().is_none(), "one child, whoever dies");
         child
     }

@@ -55,7 +55,7 @@ impl<E: Engine> Executor for Steps<E> {
         let reporter = context.reporter.clone();
         let outcome = match Box::pin(self.child(step, wanted, context)).await {
             Ok(outcome) => outcome,
-            Err(failure) => failed(*failure),
+            Err(failure) => failed(failure),
         };
         // A runner that does not take it has ended.
         let _ = reporter.finished(&step.id, outcome).await;
@@ -78,7 +78,7 @@ impl<E: Engine> Steps<E> {
         step: &Step,
         wanted: &ChildRun,
         context: StepContext,
-    ) -> Result<StepOutcome, Box<Failure>> {
+    ) -> Result<StepOutcome, Failure> {
         let again = context.attempt > 1 && !context.interrupted;
         let child = self.found_or_made(step, wanted, again).await?;
         self.follow(step, &child, context).await
@@ -90,7 +90,7 @@ impl<E: Engine> Steps<E> {
         step: &Step,
         wanted: &ChildRun,
         again: bool,
-    ) -> Result<Run, Box<Failure>> {
+    ) -> Result<Run, Failure> {
         let runs = self.runs();
         for number in 1_u32.. {
             let name = name(&self.work.run.name_any(), &step.id, number);
@@ -130,7 +130,7 @@ impl<E: Engine> Steps<E> {
         ))
     }
 
-    async fn make(&self, name: &str, wanted: &ChildRun) -> Result<Run, Box<Failure>> {
+    async fn make(&self, name: &str, wanted: &ChildRun) -> Result<Run, Failure> {
         let parent = &self.work.run;
         let spec = self.engine.child(&self.work, wanted).await;
         let spec = spec.map_err(|why| {
@@ -187,7 +187,7 @@ impl<E: Engine> Steps<E> {
         step: &Step,
         child: &Run,
         mut context: StepContext,
-    ) -> Result<StepOutcome, Box<Failure>> {
+    ) -> Result<StepOutcome, Failure> {
         let name = child.name_any();
         let mut seen = pin!(self.watched(child));
         let mut latest = child.clone();
@@ -309,7 +309,7 @@ enum Seen {
 /// How a child ended without success.
 enum Ended {
     Stopped(String),
-    Failed(Box<Failure>),
+    Failed(Failure),
 }
 
 /// How the step ends by how its child stands. None: not yet.
@@ -381,7 +381,7 @@ fn progress(child: &Run) -> StepProgress {
 }
 
 /// The failure of a child as that of its step.
-fn failure_of(child: &Run) -> Box<Failure> {
+fn failure_of(child: &Run) -> Failure {
     let status = child.status.as_ref();
     let own = status.and_then(|status| status.failure.clone());
     let own = own.unwrap_or_else(|| Failure {
@@ -393,12 +393,12 @@ fn failure_of(child: &Run) -> Box<Failure> {
         remedy: None,
         targets: Vec::new(),
     });
-    Box::new(Failure {
+    Failure {
         message: format!("run {}: {}", child.name_any(), own.message),
         // They are targets of the child.
         targets: Vec::new(),
         ..own
-    })
+    }
 }
 
 fn phase(run: &Run) -> RunPhase {
@@ -435,7 +435,7 @@ fn failed(failure: Failure) -> StepOutcome {
 }
 
 /// The API does not let the child be had.
-fn away(child: &str, why: &(dyn std::error::Error + 'static)) -> Box<Failure> {
+fn away(child: &str, why: &(dyn std::error::Error + 'static)) -> Failure {
     failure(
         FailureClass::Transient,
         "RunNotReached",
@@ -446,14 +446,14 @@ fn away(child: &str, why: &(dyn std::error::Error + 'static)) -> Box<Failure> {
     )
 }
 
-fn failure(class: FailureClass, code: &str, message: String, remedy: Option<&str>) -> Box<Failure> {
-    Box::new(Failure {
+fn failure(class: FailureClass, code: &str, message: String, remedy: Option<&str>) -> Failure {
+    Failure {
         class,
         code: code.to_owned(),
         message,
         remedy: remedy.map(str::to_owned),
         targets: Vec::new(),
-    })
+    }
 }
 
 #[cfg(test)]
