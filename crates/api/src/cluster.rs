@@ -531,41 +531,6 @@ pub struct ClusterHealth {
     pub previous_health: Option<Health>,
 }
 
-/// What a run does to its cluster.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Operation {
-    /// Builds it.
-    Create,
-    /// Removes Kubernetes from its hosts.
-    Reset,
-    /// Brings it back to its spec.
-    Converge,
-}
-
-impl Operation {
-    /// The operation of a Run, if it is one of these.
-    pub fn of(run: &crate::Run) -> Option<Self> {
-        let all = [Self::Create, Self::Reset, Self::Converge];
-        all.into_iter()
-            .find(|operation| run.spec.operation == *operation)
-    }
-
-    /// Its word in a Run.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "Create",
-            Self::Reset => "Reset",
-            Self::Converge => "Converge",
-        }
-    }
-}
-
-impl PartialEq<Operation> for String {
-    fn eq(&self, operation: &Operation) -> bool {
-        self == operation.as_str()
-    }
-}
-
 /// The operation that ran last or runs now.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -13,7 +13,6 @@ use crate::context::{Context, Error, UNTIL_READ};
 
 pub mod apply;
 pub mod compile;
-pub mod converge;
 pub mod history;
 pub mod observe;
 pub mod plan;

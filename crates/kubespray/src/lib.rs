@@ -17,6 +17,7 @@ pub mod layout;
 pub mod metrics;
 pub mod moving;
 pub mod node;
+pub mod operation;
 pub mod playbooks;
 pub mod preview;
 pub mod private;

@@ -4,7 +4,6 @@ use std::{collections::BTreeSet, error::Error as StdError, io};
 
 use api::{
     Cluster, ClusterNode, Run,
-    cluster::Operation,
     run::{RunPhase, RunnerIdentity},
 };
 use controller::{Conditions, Occurrence, Severity, Standing, Summary};
@@ -27,6 +26,7 @@ use crate::{
     context::{Context, Error},
     host_keys::KNOWN_HOSTS,
     node,
+    operation::{Leaves, Operation},
     runner::lease_name,
     secret::kubeconfig_name,
     variables,
@@ -182,7 +182,7 @@ fn pulling(value: &Value) -> Option<String> {
 }
 
 fn being_reset(run: &Run) -> Option<Problem> {
-    let is_reset = is_active(phase(run)) && run.spec.operation == Operation::Reset;
+    let is_reset = is_active(phase(run)) && Operation::leaves(run, Leaves::Nothing);
     is_reset.then(|| {
         Problem::new(
             format!("Run/{} spec.operation", run.name_any()),

@@ -9,7 +9,6 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use crate::{
     cluster::{
-        converge,
         observe::{self, Observed},
         plan::{self, Decision},
         resolve,
@@ -17,6 +16,7 @@ use crate::{
     context::Error,
     host_keys::{self, HostKeys},
     layout::Layout,
+    operation::converge,
     playbooks::{self, LoadError, Playbooks},
     problem::Problem,
     request::CONVERGE,

@@ -13,10 +13,10 @@ use kube::{
 use kubespray::{
     Layout,
     cluster::{
-        converge::is_built,
         observe::age,
         plan::{is_active, phase},
     },
+    operation::converge::is_built,
     preview,
     request::CONVERGE,
 };

@@ -182,7 +182,7 @@ async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run
         },
         spec: RunSpec {
             subject: Subject::of(cluster),
-            operation: new.operation.as_str().to_owned(),
+            operation: new.operation.name.to_owned(),
             generation: new.generation,
             plan: new.plan.clone(),
             control: None,

@@ -1,4 +1,4 @@
-//! Plans: the ordered steps of an operation, and the digest of all that they were compiled from. Pure.
+//! What the plans of operations are made of: their steps in order, and the digest of all that they were compiled from. Pure.
 
 use ansible::{
     inventory::{self, Directories, Inventory},
@@ -6,15 +6,14 @@ use ansible::{
 };
 use api::{
     Duration, HostName, Target,
-    cluster::{Approval, Operation},
     run::{Action as RunAction, Approve, Gate, Interrupt, Plan, Retry, Step},
 };
-use serde_json::json;
 
 use crate::{
     action::{Action, AnsiblePlay, Kubeconfig},
     cluster::resolve::Resolved,
     inputs::Inputs,
+    operation::Operation,
     playbooks::Checkout,
     problem::{self, Problem},
     secret,
@@ -44,44 +43,8 @@ const SANDBOX_TIMEOUT: Duration = Duration::from_seconds(1800);
 /// How long one look at every host may take.
 const PROBE_TIMEOUT: Duration = Duration::from_seconds(600);
 
-/// The plan that builds a cluster.
-pub fn create(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
-    let inputs = &resolved.inputs;
-    let steps = building(cluster, resolved, checkout, Operation::Create)?;
-    let reason = format!(
-        "the cluster does not exist yet: kubespray {} builds it{} on {} hosts",
-        inputs.kubespray,
-        with_kubernetes(inputs),
-        inputs.hosts.len(),
-    );
-    finish(
-        Operation::Create,
-        resolved.again.as_deref(),
-        inputs,
-        reason,
-        steps,
-    )
-}
-
-/// The plan that carries the same playbook over the whole built cluster once more.
-pub fn converge(
-    cluster: &str,
-    resolved: &Resolved,
-    checkout: &Checkout,
-    request: &str,
-) -> Result<Plan, Problem> {
-    let inputs = &resolved.inputs;
-    let steps = building(cluster, resolved, checkout, Operation::Converge)?;
-    let reason = format!(
-        "somebody asked for it: kubespray {} brings all {} hosts{} back to the spec",
-        inputs.kubespray,
-        inputs.hosts.len(),
-        with_kubernetes(inputs),
-    );
-    finish(Operation::Converge, Some(request), inputs, reason, steps)
-}
-
-fn with_kubernetes(inputs: &Inputs) -> String {
+/// The version of Kubernetes that a plan installs, for its reason.
+pub(crate) fn with_kubernetes(inputs: &Inputs) -> String {
     inputs
         .kubernetes
         .map(|version| format!(" with Kubernetes {version}"))
@@ -89,15 +52,14 @@ fn with_kubernetes(inputs: &Inputs) -> String {
 }
 
 /// The steps that end with a healthy cluster, whether there was one before or not.
-fn building(
+pub(crate) fn building(
     cluster: &str,
     resolved: &Resolved,
     checkout: &Checkout,
-    operation: Operation,
 ) -> Result<Vec<Placed>, Problem> {
     let inputs = &resolved.inputs;
     let inventory = compiled(inputs)?;
-    let mut steps = beginning(resolved, &inventory, operation);
+    let mut steps = beginning(resolved, &inventory);
     plays(&checkout.create, resolved, &inventory, &mut steps)?;
     let first = inputs.group("kube_control_plane").iter().take(1);
     let kubeconfig = Step {
@@ -129,29 +91,8 @@ fn building(
     Ok(steps)
 }
 
-/// The plan that removes Kubernetes from the hosts.
-pub fn reset(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
-    let mut inputs = resolved.inputs.clone();
-    // That of the creation.
-    inputs.operation_secret_ref = None;
-    inputs.operation_variables.extend([
-        ("reset_confirmation".to_owned(), json!("yes")),
-        ("skip_confirmation".to_owned(), json!(true)),
-    ]);
-    let inventory = compiled(&inputs)?;
-    let mut steps = beginning(resolved, &inventory, Operation::Reset);
-    plays(&checkout.reset, resolved, &inventory, &mut steps)?;
-    let reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
-    finish(
-        Operation::Reset,
-        resolved.again.as_deref(),
-        &inputs,
-        reason,
-        steps,
-    )
-}
-
-fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
+/// The inventory of a resolved wish.
+pub(crate) fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
     // A resolved wish compiles; its mistakes were told before.
     inventory::compile(&inputs.to_inventory(Directories::default(), None, &[])).map_err(|errors| {
         errors.into_iter().next().map_or_else(
@@ -168,16 +109,18 @@ fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
     })
 }
 
-fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -> Vec<Placed> {
-    let mut steps = Vec::new();
-    if operation == Operation::Create && resolved.creation.approval == Approval::Manual {
-        let question = format!("build the cluster on {} hosts", resolved.inputs.hosts.len());
-        let approve = RunAction::Approve(Approve { question });
-        steps.push(Placed {
-            step: step(APPROVE, "Wait for an approval", approve),
-            hosts: Vec::new(),
-        });
+/// A step that waits for a person.
+pub(crate) fn approval(question: String) -> Placed {
+    let approve = RunAction::Approve(Approve { question });
+    Placed {
+        step: step(APPROVE, "Wait for an approval", approve),
+        hosts: Vec::new(),
     }
+}
+
+/// What comes before the first play.
+pub(crate) fn beginning(resolved: &Resolved, inventory: &Inventory) -> Vec<Placed> {
+    let mut steps = Vec::new();
     let sandbox = Step {
         timeout: Some(SANDBOX_TIMEOUT),
         retry: retry(resolved),
@@ -203,7 +146,7 @@ fn beginning(resolved: &Resolved, inventory: &Inventory, operation: Operation) -
 }
 
 /// A step for each play that has something to work on. Nothing is decided between plays, so they share one batch.
-fn plays(
+pub(crate) fn plays(
     playbook: &Playbook,
     resolved: &Resolved,
     inventory: &Inventory,
@@ -247,8 +190,9 @@ fn pattern(playbook: &Playbook, slice: &str, error: &PatternError) -> Problem {
     )
 }
 
-fn finish(
-    operation: Operation,
+/// The plan of these steps, one after the other.
+pub(crate) fn finish(
+    operation: &Operation,
     again: Option<&str>,
     inputs: &Inputs,
     reason: String,
@@ -288,7 +232,7 @@ fn finish(
         steps: steps.collect(),
         inputs: inputs.to_map().map_err(unwritable)?,
     };
-    plan.digest = digest(operation.as_str(), &plan).map_err(unwritable)?;
+    plan.digest = digest(operation.name, &plan).map_err(unwritable)?;
     let size = serde_json::to_vec(&plan).map_err(unwritable)?.len();
     if order.len() > HOSTS {
         return Err(too_many(order.len()));
@@ -335,9 +279,9 @@ fn too_large(size: usize, hosts: usize) -> Problem {
 }
 
 /// A step, and the hosts that it works on.
-struct Placed {
-    step: Step,
-    hosts: Vec<HostName>,
+pub(crate) struct Placed {
+    pub(crate) step: Step,
+    pub(crate) hosts: Vec<HostName>,
 }
 
 fn step(id: &str, title: &str, action: impl Into<RunAction>) -> Step {

@@ -3,7 +3,7 @@
 //! The reconciler reads old runs: what the cluster was built with, which request was carried out, which number comes next. So
 //! what it could miss stays, whatever the limits say.
 
-use api::{Cluster, Duration, Run, cluster::Operation, cluster::RunHistory, run::RunPhase};
+use api::{Cluster, Duration, Run, cluster::RunHistory, run::RunPhase};
 use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Resource, ResourceExt,
@@ -17,6 +17,7 @@ use crate::{
         plan::{built_by, is_active, phase},
     },
     context::{Context, Error},
+    operation::Operation,
 };
 
 /// How many runs are kept where the spec does not say.
@@ -81,7 +82,8 @@ pub async fn prune(surplus: &[&Run], context: &Context) -> Result<(), Error> {
 fn kept(cluster: &Cluster, runs: &[Run]) -> Vec<String> {
     let failed = |run: &&Run| phase(run) == RunPhase::Failed;
     let succeeded = |run: &&Run| phase(run) == RunPhase::Succeeded;
-    let created = |run: &&Run| run.spec.operation == Operation::Create && succeeded(run);
+    let orders = |run: &Run| Operation::of(run).is_some_and(|operation| operation.orders);
+    let created = |run: &&Run| orders(run) && succeeded(run);
     let of_runs = [
         runs.last(),
         runs.iter().rev().find(failed),

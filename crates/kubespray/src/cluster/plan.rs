@@ -2,8 +2,6 @@
 
 use api::{
     Cluster, KubernetesVersion, KubesprayVersion, Run,
-    cluster::DeletionPolicy,
-    cluster::Operation,
     run::{Plan, RunPhase},
 };
 use jiff::SignedDuration;
@@ -11,10 +9,10 @@ use kube::{Resource, ResourceExt};
 use runs::control::SUPERSEDED_BY;
 
 use crate::{
-    cluster::{compile, converge, observe::Observed, resolve::Resolved},
+    cluster::{observe::Observed, resolve::Resolved},
     health::Expected,
     inputs::Inputs,
-    playbooks::{Checkout, Playbooks},
+    operation::{self, Leaves, Operation, Situation, converge},
     problem::Problem,
     variables,
 };
@@ -72,7 +70,7 @@ pub struct NewRun {
     /// Its name.
     pub name: String,
     /// What it does.
-    pub operation: Operation,
+    pub operation: &'static Operation,
     /// The cluster's generation.
     pub generation: i64,
     /// Its plan.
@@ -87,31 +85,27 @@ pub fn plan(
     wanted: Result<&Resolved, &[Problem]>,
     observed: &Observed,
 ) -> Decision {
-    if cluster.meta().deletion_timestamp.is_some() {
-        return deletion(cluster, wanted, observed);
-    }
-    let resolved = match wanted {
-        Ok(resolved) => resolved,
-        Err(problems) => return Decision::Stall(problems.to_vec()),
+    let situation = Situation {
+        cluster,
+        wanted,
+        observed,
     };
+    let mut said = operation::ALL.iter();
+    let decision = said.find_map(|operation| (operation.decide)(&situation));
+    decision.unwrap_or_else(|| Decision::Stall(wanted.err().unwrap_or_default().to_vec()))
+}
+
+/// The cluster as it was built, if it is.
+pub fn as_built(situation: &Situation<'_>, resolved: &Resolved) -> Option<Built> {
+    let Situation {
+        cluster, observed, ..
+    } = situation;
     let run = built_by(&observed.runs);
     // The Secret is evidence too: runs may be deleted to save room.
-    let stored = cluster
-        .status
-        .as_ref()
-        .is_some_and(|status| status.kubeconfig_secret.is_some());
-    // Only what is built converges.
-    let converges = |run: &Run| run.spec.operation == Operation::Converge;
-    if run.is_some() || (stored && observed.runs.iter().all(converges)) {
-        converge::maintain(
-            cluster,
-            built(cluster, run, resolved, observed),
-            resolved,
-            observed,
-        )
-    } else {
-        creation(cluster, resolved, observed)
-    }
+    let stored = converge::is_built(cluster);
+    let of_built = |run: &Run| Operation::of(run).is_some_and(|operation| operation.of_built);
+    let is_built = run.is_some() || (stored && observed.runs.iter().all(of_built));
+    is_built.then(|| built(cluster, run, resolved, observed))
 }
 
 fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
@@ -154,12 +148,7 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
 
 /// The run that built the cluster as it is.
 pub fn built_by(runs: &[Run]) -> Option<&Run> {
-    let builds = |run: &Run| {
-        matches!(
-            Operation::of(run),
-            Some(Operation::Create | Operation::Converge)
-        )
-    };
+    let builds = |run: &Run| Operation::leaves(run, Leaves::Cluster);
     runs.iter()
         .rev()
         .find(|run| builds(run) && phase(run) == RunPhase::Succeeded)
@@ -181,68 +170,14 @@ pub const fn is_active(phase: RunPhase) -> bool {
     )
 }
 
-fn creation(cluster: &Cluster, resolved: &Resolved, observed: &Observed) -> Decision {
-    let last = observed.runs.last();
-    let active = last.filter(|run| is_active(phase(run)));
-    let checkout = match (&observed.playbooks, active) {
-        (Playbooks::Ready(checkout), _) => checkout,
-        // Whether the wish changed is not known before the playbooks are; a run that is at work stays at work.
-        (_, Some(run)) => return Decision::Follow(Box::new(run.clone())),
-        (Playbooks::Unreachable(reason), None) => {
-            return Decision::AwaitPlaybooks(Some(reason.clone()));
-        }
-        (_, None) => return Decision::AwaitPlaybooks(None),
-    };
-    if !resolved.missing.is_empty() {
-        return match active {
-            Some(run) => Decision::Follow(Box::new(run.clone())),
-            None => Decision::AwaitHosts {
-                missing: resolved.missing.clone(),
-                recheck: None,
-            },
-        };
-    }
-    let plan = match compile::create(&cluster.name_any(), resolved, checkout) {
-        Ok(plan) => plan,
-        Err(problem) => return Decision::Stall(vec![problem]),
-    };
-    match last {
-        Some(run) if run.spec.plan.digest == plan.digest && phase(run) != RunPhase::Superseded => {
-            Decision::Follow(Box::new(run.clone()))
-        }
-        Some(run) if is_active(phase(run)) => {
-            Decision::Supersede(Box::new(run.clone()), plan.digest)
-        }
-        _ => start_when_ready(cluster, resolved, observed, plan),
-    }
-}
-
-fn start_when_ready(
-    cluster: &Cluster,
-    resolved: &Resolved,
-    observed: &Observed,
-    plan: Plan,
-) -> Decision {
-    if let Some(wait) = quiet_time_left(resolved, observed) {
-        return Decision::AwaitHosts {
-            missing: vec![format!(
-                "{} without a new host",
-                resolved.creation.last_node_creation
-            )],
-            recheck: Some(wait),
-        };
-    }
-    Decision::Start(Box::new(new_run(
-        cluster,
-        observed,
-        Operation::Create,
-        plan,
-    )))
-}
-
 /// A run under a name that none of the cluster's runs has had, as far as they and the status remember.
-pub fn new_run(cluster: &Cluster, observed: &Observed, operation: Operation, plan: Plan) -> NewRun {
-    let word = format!("{operation:?}").to_lowercase();
+pub fn new_run(
+    cluster: &Cluster,
+    observed: &Observed,
+    operation: &'static Operation,
+    plan: Plan,
+) -> NewRun {
+    let word = operation.name.to_lowercase();
     let status = cluster.status.as_ref();
     let last = status.and_then(|status| status.last_operation.as_ref()?.run.clone());
     let names = observed.runs.iter().map(ResourceExt::name_any).chain(last);
@@ -258,13 +193,6 @@ pub fn new_run(cluster: &Cluster, observed: &Observed, operation: Operation, pla
         plan,
         request: None,
     }
-}
-
-fn quiet_time_left(resolved: &Resolved, observed: &Observed) -> Option<SignedDuration> {
-    let quiet = i64::try_from(resolved.creation.last_node_creation.seconds()).unwrap_or(i64::MAX);
-    let since = observed.now.duration_since(resolved.newest_node?);
-    let left = SignedDuration::from_secs(quiet).checked_sub(since)?;
-    left.is_positive().then_some(left)
 }
 
 /// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
@@ -299,79 +227,6 @@ fn another_release(built: Option<KubesprayVersion>, wanted: KubesprayVersion) ->
     Some(format!(
         "kubespray {wanted}, and {built} built the cluster: upgrades are not carried out yet, write spec.kubespray.version: {built}"
     ))
-}
-
-fn deletion(
-    cluster: &Cluster,
-    wanted: Result<&Resolved, &[Problem]>,
-    observed: &Observed,
-) -> Decision {
-    let last = observed.runs.last();
-    let reset = cluster.spec.deletion_policy.unwrap_or_default() == DeletionPolicy::Reset;
-    match last {
-        Some(run) if run.spec.operation != Operation::Reset && is_active(phase(run)) => {
-            return Decision::Cancel(Box::new(run.clone()));
-        }
-        // A person may change their mind while a reset is stuck.
-        Some(run) if !reset && is_active(phase(run)) => {
-            return Decision::Cancel(Box::new(run.clone()));
-        }
-        Some(run) if run.spec.operation == Operation::Reset => {
-            return match phase(run) {
-                RunPhase::Succeeded => Decision::Forget,
-                _ if !reset => Decision::Forget,
-                RunPhase::Superseded => reset_run(cluster, wanted, observed),
-                _ => Decision::Follow(Box::new(run.clone())),
-            };
-        }
-        // Nothing was ever done to a host. That there are no runs does not prove it: they may have been deleted.
-        None if !has_begun(cluster) => return Decision::Forget,
-        _ => {}
-    }
-    if reset {
-        reset_run(cluster, wanted, observed)
-    } else {
-        Decision::Forget
-    }
-}
-
-/// Whether an operation was ever begun, as the status remembers it.
-fn has_begun(cluster: &Cluster) -> bool {
-    let status = cluster.status.as_ref();
-    status
-        .is_some_and(|status| status.last_operation.is_some() || status.kubeconfig_secret.is_some())
-}
-
-fn reset_run(
-    cluster: &Cluster,
-    wanted: Result<&Resolved, &[Problem]>,
-    observed: &Observed,
-) -> Decision {
-    let checkout: &Checkout = match &observed.playbooks {
-        Playbooks::Ready(checkout) => checkout,
-        Playbooks::Unusable(problem) => return Decision::Stall(vec![problem.clone()]),
-        Playbooks::Unreachable(reason) => return Decision::AwaitPlaybooks(Some(reason.clone())),
-        Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
-    };
-    match wanted {
-        Err(problems) => Decision::Stall(problems.iter().cloned().chain([way_out()]).collect()),
-        Ok(resolved) => match compile::reset(resolved, checkout) {
-            Ok(plan) => {
-                Decision::Start(Box::new(new_run(cluster, observed, Operation::Reset, plan)))
-            }
-            Err(problem) => Decision::Stall(vec![problem]),
-        },
-    }
-}
-
-/// What always helps a deletion that cannot reset the hosts, for example when their objects went with the namespace.
-fn way_out() -> Problem {
-    Problem::new(
-        "Cluster spec.deletionPolicy",
-        "Reset",
-        "what the reset needs is not there, so no host was reset",
-        "correct the above; or write Retain to forget the cluster and leave the hosts as they are",
-    )
 }
 
 /// Whether a run has been told already that it is superseded by that plan.

@@ -6,7 +6,7 @@
 
 use api::{
     Cluster, ClusterStatus, Run,
-    cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts, Operation},
+    cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts},
     node::Health,
     run::{Exclusion, RunPhase},
     text::lines,
@@ -21,13 +21,13 @@ use crate::{
     cluster::{
         FIELD_MANAGER,
         apply::Applied,
-        converge,
         plan::{self, Built, Decision},
     },
     context::{Context, Error, write_status},
     health::Check,
     health_book::Checked,
     inputs::Inputs,
+    operation::{Operation, converge},
     problem,
     request::START_AGAIN,
     run::report::obstacle,
@@ -175,7 +175,7 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
         }
         // The order is state from the first run on; the object that this pass saw may be older than it.
         if let Ok(inputs) = Inputs::from_map(&run.spec.plan.inputs)
-            && run.spec.operation == Operation::Create
+            && Operation::of(run).is_some_and(|operation| operation.orders)
         {
             status.inventory = Some(inputs.inventory);
         }
@@ -249,7 +249,7 @@ fn summary(view: &View<'_>) -> Summary {
         ),
         Decision::Start(new) => (
             Standing::AtWork,
-            operation_reason(Some(new.operation)),
+            new.operation.reason,
             format!(
                 "run {} with {} steps starts",
                 new.name,
@@ -297,13 +297,14 @@ fn runner_missing(decision: &Decision) -> Option<Summary> {
     })
 }
 
-fn operation_reason(operation: Option<Operation>) -> &'static str {
-    match operation {
-        Some(Operation::Create) => "Creating",
-        Some(Operation::Reset) => "Resetting",
-        Some(Operation::Converge) => "Converging",
-        None => "Running",
-    }
+/// The reason of the conditions while a run is at work.
+fn reason(run: &Run) -> &'static str {
+    Operation::of(run).map_or("Running", |operation| operation.reason)
+}
+
+/// The state of the cluster while a run is at work on it.
+fn at_work(run: &Run) -> ClusterState {
+    Operation::of(run).map_or(ClusterState::Creating, |operation| operation.state)
 }
 
 fn followed(run: &Run) -> (Standing, &'static str, String) {
@@ -313,14 +314,10 @@ fn followed(run: &Run) -> (Standing, &'static str, String) {
     match status.phase {
         RunPhase::Pending => (
             Standing::AtWork,
-            operation_reason(Operation::of(run)),
+            reason(run),
             format!("run {name} waits for its runner"),
         ),
-        RunPhase::Running | RunPhase::Succeeded => (
-            Standing::AtWork,
-            operation_reason(Operation::of(run)),
-            message,
-        ),
+        RunPhase::Running | RunPhase::Succeeded => (Standing::AtWork, reason(run), message),
         RunPhase::Paused => (
             Standing::AtWork,
             "Paused",
@@ -415,18 +412,16 @@ fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
         .unwrap_or_default();
     match view.decision {
         Decision::Keep(_) => ClusterState::Created,
-        Decision::Start(new) if new.operation == Operation::Converge => ClusterState::Converging,
-        Decision::Start(_) | Decision::Supersede(..) | Decision::Cancel(_) => {
-            ClusterState::Creating
-        }
+        Decision::Start(new) => new.operation.state,
+        Decision::Supersede(run, _) | Decision::Cancel(run) => at_work(run),
         Decision::Maintain(_, run) => match plan::phase(run) {
             RunPhase::Failed => ClusterState::Failed,
-            _ => ClusterState::Converging,
+            _ => at_work(run),
         },
         Decision::Follow(run) => match plan::phase(run) {
             RunPhase::Failed | RunPhase::Cancelled => ClusterState::Failed,
             RunPhase::Waiting => ClusterState::Waiting,
-            _ => ClusterState::Creating,
+            _ => at_work(run),
         },
         // Neither a bad spec nor playbooks that are being brought unbuild a cluster.
         Decision::Stall(_) | Decision::AwaitPlaybooks(_) if before == ClusterState::Created => {

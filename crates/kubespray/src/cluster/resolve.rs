@@ -6,7 +6,7 @@ use ansible::{
 };
 use api::{
     Cluster, ClusterNode, Duration, KubernetesVersion, KubesprayVersion, Threshold,
-    cluster::{Approval, ClusterSpec, DeletionPolicy, InventoryStatus, Operation},
+    cluster::{Approval, ClusterSpec, DeletionPolicy, InventoryStatus},
     node::{NodeType, Role},
     run::OnBreach,
 };
@@ -18,6 +18,7 @@ use crate::{
     host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
     job,
+    operation::Operation,
     playbooks::{Place, Playbooks, Wish},
     problem::{self, Problem},
     request::START_AGAIN,
@@ -350,7 +351,7 @@ fn persisted(
         .runs
         .iter()
         .rev()
-        .find(|run| run.spec.operation == Operation::Create)
+        .find(|run| Operation::of(run).is_some_and(|operation| operation.orders))
         .and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok())
         .map(|inputs| inputs.inventory);
     match (status, run) {

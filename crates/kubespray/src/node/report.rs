@@ -2,7 +2,6 @@
 
 use api::{
     ClusterNode, ClusterNodeStatus, Run,
-    cluster::Operation,
     node::{Health, NodeHealth, NodeState},
     run::{Failure, FailureClass, RunPhase, StepPhase},
 };
@@ -16,6 +15,7 @@ use crate::{
     cluster::{compile::PROBE, plan::phase},
     context::{Context, Error, write_status},
     health::Member,
+    operation::{Leaves, Operation},
 };
 
 /// How long `lastSeen` may lag behind while nothing changes.
@@ -99,7 +99,7 @@ fn state(observed: &Observed, name: &str) -> NodeState {
     if is_excluded(run, name) {
         return NodeState::Excluded;
     }
-    let removing = run.spec.operation == Operation::Reset;
+    let removing = Operation::leaves(run, Leaves::Nothing);
     match phase(run) {
         RunPhase::Succeeded if removing => NodeState::Waiting,
         RunPhase::Succeeded => NodeState::Joined,

@@ -2,7 +2,6 @@
 
 use api::{
     Cluster, Run,
-    cluster::Operation,
     cluster::{ClusterState, ConvergeRequest},
 };
 use kube::{
@@ -56,7 +55,7 @@ async fn each_request_runs_the_playbooks_over_the_built_cluster_once() {
     let answer = world.answer("1").await;
     assert_eq!(answer.run.as_deref(), Some("first-converge-2"));
     let run = world.run_named("first-converge-2").await;
-    assert_eq!(run.spec.operation, Operation::Converge);
+    assert_eq!(run.spec.operation, "Converge");
     let built = world.run_named("first-create-1").await;
     let steps = |run: &Run| {
         let steps = run.spec.plan.steps.iter();
@@ -75,7 +74,7 @@ async fn each_request_runs_the_playbooks_over_the_built_cluster_once() {
     world.run_status(&run, json!({"phase": "Succeeded"})).await;
     let created = world.state(ClusterState::Created).await;
     let last = created.status.unwrap().last_operation.unwrap();
-    assert_eq!(last.operation, Operation::Converge);
+    assert_eq!(last.operation, "Converge");
     assert_eq!(world.run_until(2).await.len(), 2);
     world.ask("3").await;
     let answer = world.answer("3").await;

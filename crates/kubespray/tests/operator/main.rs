@@ -281,7 +281,7 @@ async fn deletion_with_reset_runs_reset_first() {
     let runs = world.run_until(2).await;
     let reset = runs
         .iter()
-        .find(|run| run.spec.operation == api::cluster::Operation::Reset)
+        .find(|run| run.spec.operation == "Reset")
         .unwrap();
     let inputs = kubespray::inputs::Inputs::from_map(&reset.spec.plan.inputs).unwrap();
     assert_eq!(inputs.operation_variables["reset_confirmation"], "yes");

@@ -1,25 +1,50 @@
 //! Converging on request: the playbooks once more over a cluster that is built. Pure.
 //!
-//! A request is a value of the annotation [`CONVERGE`]. It is answered once: by a Run, which carries the value, or by a
+//! A request is a value of the annotation [`request::CONVERGE`]. It is answered once: by a Run, which carries the value, or by a
 //! refusal; the answer is kept in the status. The Run is stored first, so that after a crash between the two it is the
 //! answer, and no request is lost or carried out twice.
 
 use std::collections::BTreeSet;
 
-use api::{Cluster, Run, cluster::ConvergeRequest, cluster::Operation, run::RunPhase};
+use api::{
+    Cluster, Run,
+    cluster::{ClusterState, ConvergeRequest},
+    run::{Plan, RunPhase},
+};
 use kube::{Resource, ResourceExt};
 
+use super::{Leaves, Operation};
 use crate::{
     cluster::{
         compile,
         observe::Observed,
-        plan::{Built, Decision, NewRun, built_by, is_active, new_run, phase},
+        plan::{Built, Decision, NewRun, as_built, built_by, is_active, new_run, phase},
         resolve::Resolved,
     },
     inputs::Inputs,
-    playbooks::Playbooks,
-    request::CONVERGE,
-    variables,
+    playbooks::{Checkout, Playbooks},
+    problem::Problem,
+    request, variables,
+};
+
+/// What has the say about a cluster that is built.
+pub const CONVERGE: Operation = Operation {
+    name: "Converge",
+    decide: |situation| {
+        let resolved = situation.wanted.ok()?;
+        let built = as_built(situation, resolved)?;
+        Some(maintain(
+            situation.cluster,
+            built,
+            resolved,
+            situation.observed,
+        ))
+    },
+    state: ClusterState::Converging,
+    reason: "Converging",
+    leaves: Leaves::Cluster,
+    orders: false,
+    of_built: true,
 };
 
 /// How much of a request is remembered.
@@ -27,18 +52,13 @@ const LENGTH: usize = 128;
 
 /// The request that the annotations carry.
 pub fn request(cluster: &Cluster) -> Option<String> {
-    let value = cluster.annotations().get(CONVERGE)?;
+    let value = cluster.annotations().get(request::CONVERGE)?;
     Some(value.chars().take(LENGTH).collect())
 }
 
 /// What to do about a cluster that is built.
-pub fn maintain(
-    cluster: &Cluster,
-    built: Built,
-    resolved: &Resolved,
-    observed: &Observed,
-) -> Decision {
-    let converges = |run: &&Run| run.spec.operation == Operation::Converge;
+fn maintain(cluster: &Cluster, built: Built, resolved: &Resolved, observed: &Observed) -> Decision {
+    let converges = |run: &&Run| run.spec.operation == CONVERGE.name;
     let last = observed.runs.last().filter(converges).cloned();
     if let Some(run) = last.as_ref().filter(|run| is_active(phase(run))) {
         return Decision::Maintain(Box::new(built), Box::new(run.clone()));
@@ -63,13 +83,31 @@ fn start(cluster: &Cluster, resolved: &Resolved, observed: &Observed, request: S
         Playbooks::Unreachable(reason) => return Decision::AwaitPlaybooks(Some(reason.clone())),
         Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
     };
-    match compile::converge(&cluster.name_any(), resolved, checkout, &request) {
+    match compiled(&cluster.name_any(), resolved, checkout, &request) {
         Ok(plan) => Decision::Start(Box::new(NewRun {
             request: Some(request),
-            ..new_run(cluster, observed, Operation::Converge, plan)
+            ..new_run(cluster, observed, &CONVERGE, plan)
         })),
         Err(problem) => Decision::Stall(vec![problem]),
     }
+}
+
+/// The plan that carries the same playbook over the whole built cluster once more.
+fn compiled(
+    cluster: &str,
+    resolved: &Resolved,
+    checkout: &Checkout,
+    request: &str,
+) -> Result<Plan, Problem> {
+    let inputs = &resolved.inputs;
+    let steps = compile::building(cluster, resolved, checkout)?;
+    let reason = format!(
+        "somebody asked for it: kubespray {} brings all {} hosts{} back to the spec",
+        inputs.kubespray,
+        inputs.hosts.len(),
+        compile::with_kubernetes(inputs),
+    );
+    compile::finish(&CONVERGE, Some(request), inputs, reason, steps)
 }
 
 /// The answer to an open request, if the decision is one.
@@ -191,5 +229,5 @@ fn open(cluster: &Cluster) -> Option<String> {
 }
 
 fn is_for(run: &Run, request: &str) -> bool {
-    run.annotations().get(CONVERGE).map(String::as_str) == Some(request)
+    run.annotations().get(request::CONVERGE).map(String::as_str) == Some(request)
 }

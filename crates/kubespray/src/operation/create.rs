@@ -1,0 +1,113 @@
+//! Create: builds a cluster that does not exist yet, once its hosts are there and no new one came for a while. Pure.
+
+use api::{
+    Cluster,
+    cluster::{Approval, ClusterState},
+    run::{Plan, RunPhase},
+};
+use jiff::SignedDuration;
+use kube::ResourceExt;
+
+use super::{Leaves, Operation};
+use crate::{
+    cluster::{
+        compile,
+        observe::Observed,
+        plan::{Decision, is_active, new_run, phase},
+        resolve::Resolved,
+    },
+    playbooks::{Checkout, Playbooks},
+    problem::Problem,
+};
+
+/// What has the say when nothing else has.
+pub const CREATE: Operation = Operation {
+    name: "Create",
+    decide: |situation| {
+        let resolved = situation.wanted.ok()?;
+        Some(creation(situation.cluster, resolved, situation.observed))
+    },
+    state: ClusterState::Creating,
+    reason: "Creating",
+    leaves: Leaves::Cluster,
+    orders: true,
+    of_built: false,
+};
+
+fn creation(cluster: &Cluster, resolved: &Resolved, observed: &Observed) -> Decision {
+    let last = observed.runs.last();
+    let active = last.filter(|run| is_active(phase(run)));
+    let checkout = match (&observed.playbooks, active) {
+        (Playbooks::Ready(checkout), _) => checkout,
+        // Whether the wish changed is not known before the playbooks are; a run that is at work stays at work.
+        (_, Some(run)) => return Decision::Follow(Box::new(run.clone())),
+        (Playbooks::Unreachable(reason), None) => {
+            return Decision::AwaitPlaybooks(Some(reason.clone()));
+        }
+        (_, None) => return Decision::AwaitPlaybooks(None),
+    };
+    if !resolved.missing.is_empty() {
+        return match active {
+            Some(run) => Decision::Follow(Box::new(run.clone())),
+            None => Decision::AwaitHosts {
+                missing: resolved.missing.clone(),
+                recheck: None,
+            },
+        };
+    }
+    let plan = match compiled(&cluster.name_any(), resolved, checkout) {
+        Ok(plan) => plan,
+        Err(problem) => return Decision::Stall(vec![problem]),
+    };
+    match last {
+        Some(run) if run.spec.plan.digest == plan.digest && phase(run) != RunPhase::Superseded => {
+            Decision::Follow(Box::new(run.clone()))
+        }
+        Some(run) if is_active(phase(run)) => {
+            Decision::Supersede(Box::new(run.clone()), plan.digest)
+        }
+        _ => start_when_ready(cluster, resolved, observed, plan),
+    }
+}
+
+fn start_when_ready(
+    cluster: &Cluster,
+    resolved: &Resolved,
+    observed: &Observed,
+    plan: Plan,
+) -> Decision {
+    if let Some(wait) = quiet_time_left(resolved, observed) {
+        return Decision::AwaitHosts {
+            missing: vec![format!(
+                "{} without a new host",
+                resolved.creation.last_node_creation
+            )],
+            recheck: Some(wait),
+        };
+    }
+    Decision::Start(Box::new(new_run(cluster, observed, &CREATE, plan)))
+}
+
+fn quiet_time_left(resolved: &Resolved, observed: &Observed) -> Option<SignedDuration> {
+    let quiet = i64::try_from(resolved.creation.last_node_creation.seconds()).unwrap_or(i64::MAX);
+    let since = observed.now.duration_since(resolved.newest_node?);
+    let left = SignedDuration::from_secs(quiet).checked_sub(since)?;
+    left.is_positive().then_some(left)
+}
+
+/// The plan that builds a cluster.
+fn compiled(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
+    let inputs = &resolved.inputs;
+    let mut steps = compile::building(cluster, resolved, checkout)?;
+    if resolved.creation.approval == Approval::Manual {
+        let question = format!("build the cluster on {} hosts", inputs.hosts.len());
+        steps.insert(0, compile::approval(question));
+    }
+    let reason = format!(
+        "the cluster does not exist yet: kubespray {} builds it{} on {} hosts",
+        inputs.kubespray,
+        compile::with_kubernetes(inputs),
+        inputs.hosts.len(),
+    );
+    compile::finish(&CREATE, resolved.again.as_deref(), inputs, reason, steps)
+}

@@ -1,0 +1,131 @@
+//! Reset: removes Kubernetes from the hosts of a Cluster that is being deleted, if its deletion policy says so. Pure.
+
+use api::{
+    Cluster, Run,
+    cluster::{ClusterState, DeletionPolicy},
+    run::{Plan, RunPhase},
+};
+use kube::Resource;
+use serde_json::json;
+
+use super::{Leaves, Operation, Situation};
+use crate::{
+    cluster::{
+        compile,
+        observe::Observed,
+        plan::{Decision, is_active, new_run, phase},
+        resolve::Resolved,
+    },
+    playbooks::{Checkout, Playbooks},
+    problem::Problem,
+};
+
+/// What has the say about every Cluster that is being deleted.
+pub const RESET: Operation = Operation {
+    name: "Reset",
+    decide: |situation| {
+        let Situation {
+            cluster,
+            wanted,
+            observed,
+        } = *situation;
+        let deleted = cluster.meta().deletion_timestamp.is_some();
+        deleted.then(|| deletion(cluster, wanted, observed))
+    },
+    state: ClusterState::Deleting,
+    reason: "Resetting",
+    leaves: Leaves::Nothing,
+    orders: false,
+    of_built: false,
+};
+
+fn deletion(
+    cluster: &Cluster,
+    wanted: Result<&Resolved, &[Problem]>,
+    observed: &Observed,
+) -> Decision {
+    let last = observed.runs.last();
+    let reset = cluster.spec.deletion_policy.unwrap_or_default() == DeletionPolicy::Reset;
+    match last {
+        Some(run) if !is_reset(run) && is_active(phase(run)) => {
+            return Decision::Cancel(Box::new(run.clone()));
+        }
+        // A person may change their mind while a reset is stuck.
+        Some(run) if !reset && is_active(phase(run)) => {
+            return Decision::Cancel(Box::new(run.clone()));
+        }
+        Some(run) if is_reset(run) => {
+            return match phase(run) {
+                RunPhase::Succeeded => Decision::Forget,
+                _ if !reset => Decision::Forget,
+                RunPhase::Superseded => reset_run(cluster, wanted, observed),
+                _ => Decision::Follow(Box::new(run.clone())),
+            };
+        }
+        // Nothing was ever done to a host. That there are no runs does not prove it: they may have been deleted.
+        None if !has_begun(cluster) => return Decision::Forget,
+        _ => {}
+    }
+    if reset {
+        reset_run(cluster, wanted, observed)
+    } else {
+        Decision::Forget
+    }
+}
+
+fn is_reset(run: &Run) -> bool {
+    run.spec.operation == RESET.name
+}
+
+/// Whether an operation was ever begun, as the status remembers it.
+fn has_begun(cluster: &Cluster) -> bool {
+    let status = cluster.status.as_ref();
+    status
+        .is_some_and(|status| status.last_operation.is_some() || status.kubeconfig_secret.is_some())
+}
+
+fn reset_run(
+    cluster: &Cluster,
+    wanted: Result<&Resolved, &[Problem]>,
+    observed: &Observed,
+) -> Decision {
+    let checkout: &Checkout = match &observed.playbooks {
+        Playbooks::Ready(checkout) => checkout,
+        Playbooks::Unusable(problem) => return Decision::Stall(vec![problem.clone()]),
+        Playbooks::Unreachable(reason) => return Decision::AwaitPlaybooks(Some(reason.clone())),
+        Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
+    };
+    match wanted {
+        Err(problems) => Decision::Stall(problems.iter().cloned().chain([way_out()]).collect()),
+        Ok(resolved) => match compiled(resolved, checkout) {
+            Ok(plan) => Decision::Start(Box::new(new_run(cluster, observed, &RESET, plan))),
+            Err(problem) => Decision::Stall(vec![problem]),
+        },
+    }
+}
+
+/// What always helps a deletion that cannot reset the hosts, for example when their objects went with the namespace.
+fn way_out() -> Problem {
+    Problem::new(
+        "Cluster spec.deletionPolicy",
+        "Reset",
+        "what the reset needs is not there, so no host was reset",
+        "correct the above; or write Retain to forget the cluster and leave the hosts as they are",
+    )
+}
+
+/// The plan that removes Kubernetes from the hosts.
+fn compiled(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
+    let mut inputs = resolved.inputs.clone();
+    // That of the creation.
+    inputs.operation_secret_ref = None;
+    inputs.operation_variables.extend([
+        ("reset_confirmation".to_owned(), json!("yes")),
+        ("skip_confirmation".to_owned(), json!(true)),
+    ]);
+    let inventory = compile::compiled(&inputs)?;
+    let mut steps = compile::beginning(resolved, &inventory);
+    compile::plays(&checkout.reset, resolved, &inventory, &mut steps)?;
+    let reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
+    compile::finish(&RESET, resolved.again.as_deref(), &inputs, reason, steps)
+}
