@@ -23,7 +23,10 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::{
+    sync::mpsc,
+    time::{Duration, Instant, sleep},
+};
 
 /// How many events wait for a slow subscriber before the watch waits for it.
 const BUFFER: usize = 1024;
@@ -193,6 +196,15 @@ fn is_older(seen: &str, version: &str) -> bool {
         (Ok(seen), Ok(version)) => seen < version,
         _ => seen != version,
     }
+}
+
+/// What comes through a channel, as a stream that wakes a controller.
+pub fn received<T: Send + 'static>(
+    receiver: mpsc::UnboundedReceiver<T>,
+) -> impl Stream<Item = T> + Send {
+    futures::stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|item| (item, receiver))
+    })
 }
 
 /// The valid objects of one namespace.
