@@ -3,8 +3,9 @@
 //! A reconciler decides; this crate does what all of them do in the same way: keep [`conditions`] after kstatus, publish
 //! [`event`]s once an edge, [`apply`] objects and status without writing what is there already, wait with a per-object
 //! [`backoff`], share one watch a kind ([`stream`]), name things for good by what they are ([`digest`](mod@digest)), say what
-//! is wrong with what a person wrote ([`problem`]), hold a [`lease`] on what only one process may touch, and stop in order
-//! ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no domain.
+//! is wrong with what a person wrote ([`problem`]), hold a [`lease`] on what only one process may touch, count for monitoring
+//! systems ([`metrics`]), and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no
+//! domain.
 
 pub mod apply;
 pub mod backoff;
@@ -13,6 +14,7 @@ pub mod digest;
 pub mod event;
 pub mod kubeconfig;
 pub mod lease;
+pub mod metrics;
 pub mod outcome;
 pub mod problem;
 pub mod shutdown;
@@ -22,6 +24,7 @@ pub use backoff::BackOff;
 pub use conditions::{Conditions, Standing, Status, Summary};
 pub use digest::digest;
 pub use event::{Events, Occurrence, Severity};
+pub use metrics::Metrics;
 pub use outcome::{Outcome, Until};
 pub use problem::{Problem, chain};
 pub use shutdown::Shutdown;

@@ -1,12 +1,6 @@
 //! What the reconcilers of this crate share.
 
-use std::{
-    collections::HashMap,
-    fmt::Debug,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{fmt::Debug, path::PathBuf, sync::Arc, time::Duration};
 
 use api::{Cluster, ClusterNode, Run};
 use controller::{BackOff, Events};
@@ -16,11 +10,10 @@ use kube::{
     core::{DeserializeGuard, NamespaceResourceScope},
     runtime::reflector::{ObjectRef, Store},
 };
+use runs::job::Template;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    health_book::HealthBook, launcher::Launcher, layout::Layout, playbooks::PlaybookCache,
-};
+use crate::{health_book::HealthBook, layout::Layout, playbooks::PlaybookCache};
 
 /// The objects as they were seen last.
 pub struct Stores {
@@ -84,40 +77,15 @@ pub struct Context {
     pub playbooks: PlaybookCache,
     /// Health, probed in the background.
     pub health: HealthBook,
-    /// The runners.
-    pub launcher: Launcher,
+    /// What runner pods are made after, where runners are pods.
+    pub pods: Option<Arc<Template>>,
     /// Events.
     pub events: Events,
     /// Failures in a row, by object.
     pub backoff: BackOff,
-    /// When the next runner of a run may start, so that one that dies at once does not spin.
-    pub starts: Mutex<HashMap<String, Instant>>,
 }
 
 impl Context {
-    /// How long a run must wait for its next runner; none: it may start, which is noted.
-    pub fn runner_due(&self, run: &str) -> Option<Duration> {
-        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if let Some(next) = starts.get(run).filter(|next| **next > now) {
-            return Some(next.saturating_duration_since(now));
-        }
-        let first = !starts.contains_key(run);
-        let wait = self.backoff.failed(run);
-        // One death is bad luck and costs nothing; from the second on each costs more.
-        starts.insert(run.to_owned(), if first { now } else { now + wait });
-        None
-    }
-
-    /// Notes that a run needs no runner.
-    pub fn runner_rests(&self, run: &str) {
-        self.starts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(run);
-        self.backoff.reset(run);
-    }
-
     /// Forgets what is remembered of a cluster.
     pub fn forget(&self, cluster: &Cluster) {
         let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
@@ -144,9 +112,6 @@ pub enum Error {
     /// A run could not be steered.
     #[error("steer a run")]
     Control(#[source] runs::control::Error),
-    /// A runner could not be had.
-    #[error("provide a runner")]
-    Runner(#[source] crate::launcher::Error),
     /// A file could not be written or removed.
     #[error("change {path}")]
     File {

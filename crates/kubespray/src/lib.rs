@@ -1,7 +1,7 @@
 //! Clusters that kubespray builds: from a declared wish to a healthy cluster, one journalled run at a time.
 //!
-//! Reconcilers decide *what* must happen: [`cluster`] compiles a plan and stores it as a Run, [`run`] keeps a runner process
-//! alive for every unfinished Run, [`node`] tells of each host. The [`runner`] executes one Run and survives the operator.
+//! Reconcilers decide *what* must happen: [`cluster`] compiles a plan and stores it as a Run, the crate [`runs`] keeps a runner
+//! alive for every unfinished Run, as [`subjects`] has it, [`node`] tells of each host. The [`runner`] executes one Run and survives the operator.
 //! Decisions are pure functions in `resolve` and `plan`; reading is in `observe`, writing in `apply` and `report`.
 
 pub mod action;
@@ -11,8 +11,6 @@ pub mod health;
 pub mod health_book;
 pub mod host_keys;
 pub mod inputs;
-pub mod job;
-pub mod launcher;
 pub mod layout;
 pub mod metrics;
 pub mod moving;
@@ -23,9 +21,9 @@ pub mod preview;
 pub mod private;
 pub mod problem;
 pub mod request;
-pub mod run;
 pub mod runner;
 pub mod secret;
+pub mod subjects;
 pub mod sweep;
 pub mod variables;
 

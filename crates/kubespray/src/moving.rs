@@ -14,15 +14,12 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams},
 };
 use relocation::{Brought, Config, Domain, Graph, Hooks, Item, Kind, Reference, Root, RootLease};
-use runs::process::is_gone;
+use runs::{is_active, phase, process::is_gone};
 use serde_json::{Value, json};
 
 use crate::{
     Layout, Problem,
-    cluster::{
-        FIELD_MANAGER, FINALIZER, apply,
-        plan::{is_active, phase},
-    },
+    cluster::{FIELD_MANAGER, FINALIZER, apply},
     context::{Context, Error},
     host_keys::KNOWN_HOSTS,
     node,

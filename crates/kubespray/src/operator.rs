@@ -1,12 +1,11 @@
-//! Wiring: one watch a kind, three controllers on them, and the queues through which background work wakes them.
+//! Wiring: one watch a kind, a controller on each, and the queues through which background work wakes them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use ansible::source::Sources;
 use api::{Cluster, ClusterNode, Run};
-use controller::{BackOff, Events, Shutdown, stream};
+use controller::{BackOff, Events, Metrics, Shutdown, stream};
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::DeserializeGuard,
@@ -16,20 +15,19 @@ use kube::{
         reflector::{ObjectRef, Store},
     },
 };
-use runs::supervisor::{Command, Supervisor};
+use runs::{job::Template, operator::Place, supervisor::Command};
 use tokio::sync::mpsc;
 
 use crate::{
     cluster,
     context::{Context, Stores},
     health_book::HealthBook,
-    job::{self, Jobs, Template},
-    launcher::Launcher,
     layout::Layout,
-    metrics::Metrics,
-    node,
+    metrics, node,
     playbooks::{Key, PlaybookCache},
-    private, run, sweep,
+    private,
+    subjects::Clusters,
+    sweep,
 };
 
 /// How the operator runs.
@@ -105,23 +103,14 @@ pub async fn operate_within(
     let clusters = stream::Shared::<Cluster>::new(scope.api(&client));
     let nodes = stream::Shared::<ClusterNode>::new(scope.api(&client));
     let runs = stream::Shared::<Run>::new(scope.api(&client));
-    let jobs = scope
-        .jobs
-        .as_ref()
-        .map(|_| stream::Shared::<Job>::labelled(scope.api(&client), job::SELECTOR));
     let (wake, woken) = mpsc::unbounded_channel();
     let gone = tell_clusters(clusters.store(), wake.clone());
-    let (supervisor, ended) = Supervisor::new((*layout).clone(), options.runner.clone());
-    let launcher = match (&jobs, scope.jobs) {
-        (Some(jobs), Some(template)) => {
-            Launcher::Job(Jobs::new(client.clone(), template, jobs.store()))
-        }
-        _ => Launcher::Process(supervisor),
+    let place = match scope.jobs {
+        Some(template) => Place::Jobs(Arc::new(template), scope.namespace.clone()),
+        None => Place::Here((*layout).clone(), options.runner.clone()),
     };
-    let jobs_of_runs = jobs.as_ref().and_then(stream::Shared::subscribe);
-    let (without_job, runs_without_job) = mpsc::unbounded_channel();
-    let metrics = scope.metrics;
-    metrics.watch(clusters.store(), nodes.store(), runs.store());
+    let runners = runs::Operator::new(client.clone(), place, Clusters::new(clusters.store()));
+    metrics::count(&scope.metrics, clusters.store(), nodes.store());
     let context = Arc::new(Context {
         client: client.clone(),
         layout: layout.clone(),
@@ -135,15 +124,12 @@ pub async fn operate_within(
             wake.clone(),
         ),
         health: HealthBook::new(client.clone(), wake),
-        launcher,
+        pods: runners.template(),
         events: Events::new(client, "cluster"),
         backoff: BackOff::default(),
-        starts: std::sync::Mutex::new(HashMap::new()),
     });
     let config = Config::default().concurrency(options.concurrency);
-    let (Some(of_clusters), Some(of_nodes), Some(of_runs)) =
-        (clusters.subscribe(), nodes.subscribe(), runs.subscribe())
-    else {
+    let (Some(of_clusters), Some(of_nodes)) = (clusters.subscribe(), nodes.subscribe()) else {
         return Err(WatchesEnded("the shared watches cannot be subscribed to"));
     };
     let (
@@ -178,21 +164,13 @@ pub async fn operate_within(
     .reconcile_on(woken.map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)))
     .graceful_shutdown_on(shutdown.wait())
     .run(cluster::reconcile, cluster::failed, Arc::clone(&context))
-    .for_each(metrics.passes("Cluster"));
+    .for_each(scope.metrics.passes("Cluster"));
 
-    let mut run_controller = Controller::for_shared_stream(of_runs, context.stores.runs.clone());
-    if let Some(jobs) = jobs_of_runs {
-        run_controller = run_controller.watches_shared_stream(jobs, |job| job::run_of(job.meta()));
-    }
-    let run_controller = run_controller
-        .with_config(config.clone())
-        .reconcile_on(
-            receive(ended).map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)),
-        )
-        .reconcile_on(receive(runs_without_job))
-        .graceful_shutdown_on(shutdown.wait())
-        .run(run::reconcile, run::failed, Arc::clone(&context))
-        .for_each(metrics.passes("Run"));
+    let Some((run_controller, watch_runners)) =
+        runners.operate(&runs, config.clone(), &scope.metrics, &shutdown)
+    else {
+        return Err(WatchesEnded("the shared watches cannot be subscribed to"));
+    };
 
     let node_controller =
         Controller::for_shared_stream(
@@ -213,20 +191,10 @@ pub async fn operate_within(
         }))
         .graceful_shutdown_on(shutdown.wait())
         .run(node::reconcile, node::failed, Arc::clone(&context))
-        .for_each(metrics.passes("ClusterNode"));
+        .for_each(scope.metrics.passes("ClusterNode"));
 
     let controllers = async {
         futures::join!(cluster_controller, run_controller, node_controller);
-    };
-    let watch_jobs = async {
-        match jobs {
-            // Nobody listens any more when the operator stops.
-            Some(jobs) => {
-                let tell = |meta: &_| job::run_of(meta).map(|run| without_job.send(run));
-                jobs.drive_telling(|meta| drop(tell(meta))).await;
-            }
-            None => futures::future::pending().await,
-        }
     };
     let swept = sweep::keep_swept(context.layout.clone(), &context.stores, scope.namespace);
     let watches = async {
@@ -234,7 +202,7 @@ pub async fn operate_within(
             clusters.drive_telling(&gone),
             nodes.drive_telling(&gone),
             runs.drive_telling(&gone),
-            watch_jobs,
+            watch_runners,
             swept
         );
     };
@@ -331,14 +299,6 @@ fn tell_clusters(
     }
 }
 
-fn receive<T: Send + 'static>(
-    receiver: mpsc::UnboundedReceiver<T>,
-) -> impl Stream<Item = T> + Send {
-    futures::stream::unfold(receiver, |mut receiver| async {
-        receiver.recv().await.map(|item| (item, receiver))
-    })
-}
-
 /// One stream as two.
 fn fan_out(
     mut receiver: mpsc::UnboundedReceiver<Key>,
@@ -355,7 +315,7 @@ fn fan_out(
             let _ = two.send(key);
         }
     });
-    (receive(first), receive(second))
+    (stream::received(first), stream::received(second))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! An engine in small: what it takes for runs of another kind to be executed. Nothing outside this file knows it.
+//! An engine in small, both its halves: what it takes for runs of another kind to get runners and to be executed. Nothing outside
+//! this file knows it.
 //!
 //! A widget is cut and bent side by side; then it is painted, which is a run of its own.
 
@@ -22,18 +23,34 @@ use api::{
     Run,
     run::{ChildRun, Failure, FailureClass, Record, RecordEvent, Results, RunPhase, RunSpec, Step},
 };
-use controller::lease::Proof;
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, events::v1::Event};
+use controller::{Metrics, Shutdown, lease::Proof, stream};
+use http::{Request, Response};
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        coordination::v1::Lease,
+        core::v1::{Namespace, Secret, ServiceAccount},
+        events::v1::Event,
+        rbac::v1::{Role, RoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
     api::{ListParams, PostParams},
+    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use runs::{
-    Engine, Words, Work,
+    Engine, Layout, Operator, Subjects, Words, Work,
     control::Wish,
     engine::{EngineError, Leave},
+    job::{Bounds, Template},
+    operator::Place,
+    reconciler::report::obstacle,
     runner::{self, Exit, Options, TakenUp},
+    subject::{Reach, Settings},
+    supervisor,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -46,6 +63,14 @@ const NAMESPACE: &str = "demo";
 const PARENT: &str = "first-make-1";
 /// The variable that names the directory of the world to a runner as a process.
 const PROCESS: &str = "WINDLASS_TEST_WIDGETS";
+/// The variable that names its run to it. Default: the parent.
+const RUN: &str = "WINDLASS_TEST_RUN";
+/// How an operator starts it. It dies before there is a file `well`.
+const RUNNER: &str = r#"test -e "$1/well" || exit 7
+echo "${4#*/}" >> "$1/started"
+WINDLASS_TEST_WIDGETS=$1 KUBECONFIG=$2 WINDLASS_TEST_RUN=${4#*/}
+export WINDLASS_TEST_WIDGETS KUBECONFIG WINDLASS_TEST_RUN
+exec "$0" --ignored --exact a_runner_as_a_process --nocapture"#;
 /// What is done side by side.
 const SHAPING: [&str; 2] = ["widget/bend", "widget/cut"];
 /// What another run does, and the one step of that.
@@ -200,6 +225,26 @@ impl Engine for Widgets {
     }
 }
 
+/// What the operator knows of widgets.
+struct Workshop;
+
+impl Subjects for Workshop {
+    fn settings(&self, _: &Run) -> Settings {
+        Settings {
+            runner_image: Some("widgets:v2".to_owned()),
+            ..Settings::default()
+        }
+    }
+
+    fn reach(&self, _: &Run) -> Reach {
+        Reach {
+            resource: "widgets",
+            secrets: ["glue".to_owned()].into(),
+            ..Reach::default()
+        }
+    }
+}
+
 /// An API of this machine with one run of a Widget.
 struct World {
     directory: tempfile::TempDir,
@@ -215,7 +260,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let server = kapi::Server::open(kapi::Options {
             data_dir: directory.path().join("api"),
-            crds: api::custom_resource_definitions(),
+            crds: definitions(),
             listen: Some("127.0.0.1:0".parse().unwrap()),
         });
         let server = server.await.unwrap();
@@ -353,6 +398,37 @@ impl World {
         }
     }
 
+    /// A client whose API takes Jobs, which the embedded one does not have, and where they are told.
+    fn with_jobs(&self) -> (Client, mpsc::UnboundedReceiver<Job>) {
+        let (told, jobs) = mpsc::unbounded_channel();
+        let client = self.client.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (client, told) = (client.clone(), told.clone());
+            async move {
+                if !request.uri().path().starts_with("/apis/batch/") {
+                    return client.send(request).await;
+                }
+                let uri = request.uri().to_string();
+                let body = request.into_body().collect_bytes().await?;
+                let (code, body) = if !body.is_empty() {
+                    told.send(serde_json::from_slice(&body).unwrap()).unwrap();
+                    (201, body.to_vec())
+                } else if uri.contains("watch=") {
+                    std::future::pending().await
+                } else if uri.contains("/jobs/") {
+                    let absent = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+                    (404, absent.to_string().into_bytes())
+                } else {
+                    let none = json!({"metadata": {"resourceVersion": "1"}, "items": []});
+                    (200, none.to_string().into_bytes())
+                };
+                let response = Response::builder().status(code).body(Body::from(body));
+                Ok(response.unwrap())
+            }
+        });
+        (Client::new(service, NAMESPACE), jobs)
+    }
+
     fn made(&self, run: &str) -> Vec<String> {
         let made = fs::read_to_string(self.directory(run).join("made")).unwrap();
         let mut made: Vec<_> = made.lines().map(str::to_owned).collect();
@@ -395,6 +471,44 @@ impl Drop for World {
     fn drop(&mut self) {
         self.server.abort();
     }
+}
+
+/// Of this project, and of Kubernetes what stands beside a Job and the embedded API has not.
+fn definitions() -> Vec<CustomResourceDefinition> {
+    let foreign = [
+        ("rbac.authorization.k8s.io", "roles", "Role"),
+        ("rbac.authorization.k8s.io", "rolebindings", "RoleBinding"),
+    ];
+    let foreign = foreign.map(|(group, plural, kind)| {
+        let (approved, by) = api::API_APPROVED;
+        let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        serde_json::from_value(json!({
+            "metadata": {"name": format!("{plural}.{group}"), "annotations": {approved: by}},
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any},
+                }],
+            },
+        }))
+        .unwrap()
+    });
+    let own = api::custom_resource_definitions();
+    own.into_iter().chain(foreign).collect()
+}
+
+/// Has an operator keep runners there until the test ends.
+fn operate(client: Client, place: Place) {
+    tokio::spawn(async move {
+        let runs = stream::Shared::new(Api::all(client.clone()));
+        let operator = Operator::new(client, place, Workshop);
+        let config = kube::runtime::controller::Config::default();
+        let (metrics, shutdown) = (Metrics::default(), Shutdown::default());
+        let operated = operator.operate(&runs, config, &metrics, &shutdown);
+        let (controller, watch) = operated.unwrap();
+        futures::join!(controller, watch, runs.drive());
+    });
 }
 
 async fn main(options: Options, engine: Widgets) -> Result<Exit, runner::Error> {
@@ -544,14 +658,14 @@ async fn a_runner_that_is_killed_after_any_record_is_followed_by_one_that_goes_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the process of a runner, started by the test above"]
+#[ignore = "the process of a runner, started by tests of this file"]
 async fn a_runner_as_a_process() {
     let Some(directory) = std::env::var_os(PROCESS) else {
         return;
     };
     let options = Options {
         namespace: NAMESPACE.to_owned(),
-        run: PARENT.to_owned(),
+        run: std::env::var(RUN).unwrap_or(PARENT.to_owned()),
         data_dir: PathBuf::from(directory).join("data"),
         kubeconfig: std::env::var_os("KUBECONFIG").map(PathBuf::from),
     };
@@ -628,4 +742,106 @@ async fn a_run_that_no_engine_knows_is_refused_by_its_kind() {
     assert!(!Path::new(&world.options().data_dir).join("made").exists());
     let run = world.runs().get(PARENT).await.unwrap();
     assert!(run.status.is_none(), "{}", run.name_any());
+}
+
+/// The operator's half: each run gets a process, the child too that one of them makes.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_another_kind_are_executed_by_processes_that_an_operator_keeps() {
+    let world = World::new().await;
+    let file = |name: &str| world.directory.path().join(name);
+    let texts = [
+        "-c".to_owned(),
+        RUNNER.to_owned(),
+        std::env::current_exe().unwrap().display().to_string(),
+        world.directory.path().display().to_string(),
+        world.kubeconfig.display().to_string(),
+    ];
+    let command = supervisor::Command {
+        program: "/bin/sh".into(),
+        arguments: texts.into(),
+    };
+    let place = Place::Here(Layout::new(file("data")), command);
+    operate(world.client.clone(), place);
+
+    // One that dies is told of and followed by another.
+    let died = |run: &Run| obstacle(run).is_some_and(|(reason, _)| reason == "RunnerDied");
+    let told = world.until(PARENT, died).await;
+    let (_, why) = obstacle(&told).unwrap();
+    assert!(why.contains("exit status: 7"), "{why}");
+    fs::write(file("well"), "").unwrap();
+    let succeeded = |run: &Run| phase(run) == RunPhase::Succeeded;
+    world.until(PARENT, succeeded).await;
+    prove(&world, "its first runners died").await;
+    let child = world.child().await.name_any();
+    let started = fs::read_to_string(file("started")).unwrap();
+    let started: Vec<_> = started.lines().collect();
+    assert_eq!(started, [PARENT, &child], "one is enough for each");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_another_kind_has_a_job_with_the_rights_of_its_kind() {
+    let world = World::new().await;
+    let template = Template {
+        image: "windlass:v1".to_owned(),
+        runner_image: "runner:v1".to_owned(),
+        pull_policy: "IfNotPresent".to_owned(),
+        arguments: vec!["--tools".to_owned(), "all".to_owned()],
+        bounds: Bounds {
+            images: vec!["widgets".to_owned()],
+            ..Bounds::default()
+        },
+        ..Template::default()
+    };
+    let (client, mut jobs) = world.with_jobs();
+    operate(client, Place::Jobs(Arc::new(template), None));
+
+    let job = jobs.recv().await.unwrap();
+    assert_eq!(job.name_any(), PARENT);
+    assert_eq!(job.owner_references()[0].kind, "Run");
+    let pod = job.spec.unwrap().template.spec.unwrap();
+    let account = "windlass-runner-widget-first";
+    assert_eq!(pod.service_account_name.as_deref(), Some(account));
+    let runner = &pod.containers[0];
+    assert_eq!(runner.image.as_deref(), Some("widgets:v2"));
+    let run = format!("{NAMESPACE}/{PARENT}");
+    let expected = [
+        "runner",
+        "--run",
+        &run,
+        "--data-dir",
+        "/data",
+        "--tools",
+        "all",
+    ];
+    assert_eq!(runner.args.as_deref().unwrap(), expected);
+
+    // What it needs was there before it.
+    let there: Api<ServiceAccount> = Api::namespaced(world.client.clone(), NAMESPACE);
+    there.get(account).await.unwrap();
+    let there: Api<RoleBinding> = Api::namespaced(world.client.clone(), NAMESPACE);
+    there.get(account).await.unwrap();
+    let there: Api<Lease> = Api::namespaced(world.client.clone(), NAMESPACE);
+    there.get("widget-first").await.unwrap();
+    let roles: Api<Role> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let rules = roles.get(account).await.unwrap().rules.unwrap();
+    let subject = &rules[0];
+    assert_eq!(subject.api_groups.as_deref().unwrap(), ["example.com"]);
+    assert_eq!(subject.resources.as_deref().unwrap(), ["widgets"]);
+    assert_eq!(subject.resource_names.as_deref().unwrap(), ["first"]);
+    let secrets = rules
+        .iter()
+        .filter(|rule| rule.resources.as_deref() == Some(&["secrets".to_owned()]));
+    let secrets: Vec<_> = secrets
+        .flat_map(|rule| rule.resource_names.clone().unwrap())
+        .collect();
+    assert_eq!(secrets, ["glue"]);
+    let written: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
+    assert!(
+        written
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
 }

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use kubespray::{
-    Scope,
-    job::{Bounds, Template},
-    metrics::Metrics,
-};
+use controller::Metrics;
+use kubespray::Scope;
+use runs::job::{Bounds, Template};
 
 use crate::{
     cli::{Allowed, Controller, Global, Runners},
@@ -99,7 +97,11 @@ fn jobs(options: &Controller) -> anyhow::Result<Option<Template>> {
         runner_image: options.runner_image.clone(),
         pull_secrets: filled(&options.runner_pull_secret),
         pull_policy: options.image_pull_policy.clone(),
-        sources: options.sources.policy(),
+        // For the runner as for the operator.
+        arguments: vec![
+            "--source-policy".to_owned(),
+            serde_json::to_string(&options.sources.policy())?,
+        ],
         bounds: bounds(&options.allowed),
         egress_ports: ports.collect::<anyhow::Result<_>>()?,
     }))

@@ -11,15 +11,9 @@ use kube::{
     runtime::wait::await_condition,
 };
 use kubespray::{
-    Layout,
-    cluster::{
-        observe::age,
-        plan::{is_active, phase},
-    },
-    operation::converge::is_built,
-    preview,
-    request::CONVERGE,
+    Layout, cluster::observe::age, operation::converge::is_built, preview, request::CONVERGE,
 };
+use runs::{is_active, phase};
 use serde_json::json;
 
 use crate::{

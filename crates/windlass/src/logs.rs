@@ -14,10 +14,9 @@ use api::{Run, text::lines};
 use kube::{Api, ResourceExt};
 use kubespray::{
     Layout,
-    run::report::obstacle,
     runner::{EVENTS, FORMER_EVENTS},
 };
-use runs::runner::heading;
+use runs::{reconciler::report::obstacle, runner::heading};
 
 use crate::{
     cli::{Global, Logs},

@@ -12,9 +12,9 @@ use std::{
 
 use anyhow::Context;
 use axum::{Router, extract::State, http::StatusCode, http::header, middleware, routing::get};
+use controller::Metrics;
 use futures::future::Either;
 use kube::Client;
-use kubespray::metrics::Metrics;
 use tokio::net::TcpListener;
 
 mod access;

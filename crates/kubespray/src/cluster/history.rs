@@ -9,13 +9,10 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Preconditions},
 };
-use runs::control::open_requests;
+use runs::{control::open_requests, is_active, phase};
 
 use crate::{
-    cluster::{
-        observe::Observed,
-        plan::{built_by, is_active, phase},
-    },
+    cluster::{observe::Observed, plan::built_by},
     context::{Context, Error},
     operation::Operation,
 };

@@ -6,13 +6,13 @@ use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
+use runs::job::Template;
 
 use crate::{
     cluster::resolve,
     context::{Context, Error},
     health_book::Checked,
     host_keys::{self, HostKeys},
-    job::Template,
     playbooks::Playbooks,
     secret::{self, SshKey},
     variables::{self, Sight},
@@ -85,7 +85,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         variables,
         playbooks,
         health: context.health.latest(cluster),
-        pods: context.launcher.template(),
+        pods: context.pods.clone(),
     })
 }
 

@@ -6,7 +6,7 @@ use api::{
 };
 use jiff::SignedDuration;
 use kube::{Resource, ResourceExt};
-use runs::control::SUPERSEDED_BY;
+use runs::{control::SUPERSEDED_BY, phase};
 
 use crate::{
     cluster::{observe::Observed, resolve::Resolved},
@@ -152,22 +152,6 @@ pub fn built_by(runs: &[Run]) -> Option<&Run> {
     runs.iter()
         .rev()
         .find(|run| builds(run) && phase(run) == RunPhase::Succeeded)
-}
-
-/// How a run stands.
-pub fn phase(run: &Run) -> RunPhase {
-    run.status
-        .as_ref()
-        .map(|status| status.phase)
-        .unwrap_or_default()
-}
-
-/// Whether a run goes on by itself or after a person's word.
-pub const fn is_active(phase: RunPhase) -> bool {
-    matches!(
-        phase,
-        RunPhase::Pending | RunPhase::Running | RunPhase::Paused | RunPhase::Waiting
-    )
 }
 
 /// A run under a name that none of the cluster's runs has had, as far as they and the status remember.

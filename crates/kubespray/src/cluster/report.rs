@@ -15,13 +15,14 @@ use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Resource, ResourceExt, core::error_boundary::InvalidObject};
+use runs::reconciler::report::obstacle;
 use serde_json::json;
 
 use crate::{
     cluster::{
         FIELD_MANAGER,
         apply::Applied,
-        plan::{self, Built, Decision},
+        plan::{Built, Decision},
     },
     context::{Context, Error, write_status},
     health::Check,
@@ -30,7 +31,6 @@ use crate::{
     operation::{Operation, converge},
     problem,
     request::START_AGAIN,
-    run::report::obstacle,
     secret,
 };
 
@@ -414,11 +414,11 @@ fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
         Decision::Keep(_) => ClusterState::Created,
         Decision::Start(new) => new.operation.state,
         Decision::Supersede(run, _) | Decision::Cancel(run) => at_work(run),
-        Decision::Maintain(_, run) => match plan::phase(run) {
+        Decision::Maintain(_, run) => match runs::phase(run) {
             RunPhase::Failed => ClusterState::Failed,
             _ => at_work(run),
         },
-        Decision::Follow(run) => match plan::phase(run) {
+        Decision::Follow(run) => match runs::phase(run) {
             RunPhase::Failed | RunPhase::Cancelled => ClusterState::Failed,
             RunPhase::Waiting => ClusterState::Waiting,
             _ => at_work(run),

@@ -17,12 +17,11 @@ use crate::{
     cluster::observe::{self, Observed},
     host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
-    job,
     operation::Operation,
     playbooks::{Place, Playbooks, Wish},
     problem::{self, Problem},
     request::START_AGAIN,
-    secret, variables as secret_variables,
+    secret, subjects, variables as secret_variables,
 };
 
 /// How long a host may take to answer, unless told otherwise.
@@ -133,7 +132,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         &observed.nodes,
         &observed.variables,
     ));
-    problems.extend(job::problems(spec, observed.pods.as_deref()));
+    problems.extend(subjects::problems(spec, observed.pods.as_deref()));
     let hosts = hosts(&observed.nodes);
     let kubernetes = kubernetes(cluster, release, observed, &mut problems);
     let mut inputs = Inputs {

@@ -9,10 +9,11 @@ use controller::{Conditions, Standing, Summary, conditions};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
+use runs::phase;
 
 use super::{FIELD_MANAGER, observe::Observed};
 use crate::{
-    cluster::{compile::PROBE, plan::phase},
+    cluster::compile::PROBE,
     context::{Context, Error, write_status},
     health::Member,
     operation::{Leaves, Operation},

@@ -12,13 +12,14 @@ use api::{
     run::{Plan, RunPhase},
 };
 use kube::{Resource, ResourceExt};
+use runs::{is_active, phase};
 
 use super::{Leaves, Operation};
 use crate::{
     cluster::{
         compile,
         observe::Observed,
-        plan::{Built, Decision, NewRun, as_built, built_by, is_active, new_run, phase},
+        plan::{Built, Decision, NewRun, as_built, built_by, new_run},
         resolve::Resolved,
     },
     inputs::Inputs,

@@ -7,13 +7,14 @@ use api::{
 };
 use jiff::SignedDuration;
 use kube::ResourceExt;
+use runs::{is_active, phase};
 
 use super::{Leaves, Operation};
 use crate::{
     cluster::{
         compile,
         observe::Observed,
-        plan::{Decision, is_active, new_run, phase},
+        plan::{Decision, new_run},
         resolve::Resolved,
     },
     playbooks::{Checkout, Playbooks},

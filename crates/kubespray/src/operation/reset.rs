@@ -6,6 +6,7 @@ use api::{
     run::{Plan, RunPhase},
 };
 use kube::Resource;
+use runs::{is_active, phase};
 use serde_json::json;
 
 use super::{Leaves, Operation, Situation};
@@ -13,7 +14,7 @@ use crate::{
     cluster::{
         compile,
         observe::Observed,
-        plan::{Decision, is_active, new_run, phase},
+        plan::{Decision, new_run},
         resolve::Resolved,
     },
     playbooks::{Checkout, Playbooks},

@@ -138,7 +138,7 @@ async fn a_runner_that_dies_again_and_again_is_told_of() {
     let words = "its process died and is started again: exit status: 7: no memory";
     assert!(message.contains(words), "{message}");
     let run = world.run_until(1).await.remove(0);
-    let (_, why) = kubespray::run::report::obstacle(&run).unwrap();
+    let (_, why) = runs::reconciler::report::obstacle(&run).unwrap();
     assert!(why.contains(words), "{why}");
     assert_eq!(world.events("RunnerDied").await.len(), 1);
 

@@ -11,7 +11,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, LogParams},
 };
-use kubespray::job::{RUN_LABEL, job_name};
+use runs::job::{RUN_LABEL, job_name};
 use runs::runner::{heading, step_of_heading};
 use tokio::time::Instant;
 

@@ -69,11 +69,9 @@ async fn told() -> Vec<Series> {
         spec,
         json!({"phase": "Failed"}),
     );
-    metrics.watch(
-        store::<Cluster>(&[cluster]),
-        store::<ClusterNode>(&[node]),
-        store::<Run>(&[run]),
-    );
+    let (clusters, nodes) = (store::<Cluster>(&[cluster]), store::<ClusterNode>(&[node]));
+    kubespray::metrics::count(&metrics, clusters, nodes);
+    runs::operator::count(&metrics, store::<Run>(&[run]));
     let mut count = metrics.passes::<(), ()>("Cluster");
     for pass in [Ok(()), Err(())] {
         count(pass).await;

@@ -30,7 +30,7 @@ fn refused(error: &Error) -> Option<(String, &Status)> {
             control::Error::Api { source, .. } => (error.to_string(), &**source),
             control::Error::NoReason { .. } => return None,
         },
-        Error::Runner(_) | Error::File { .. } => return None,
+        Error::File { .. } => return None,
     };
     match source {
         kube::Error::Api(status) => Some((operation, status)),

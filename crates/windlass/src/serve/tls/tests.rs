@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::{Json, routing::post};
+use controller::Metrics;
 use kube::Client;
-use kubespray::metrics::Metrics;
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

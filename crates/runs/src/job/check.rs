@@ -1,29 +1,24 @@
 //! Whether what a spec says of runner pods gives a pod: told before a run is planned, with the field's name. Pure.
 
-use api::cluster::ClusterSpec;
+use controller::Problem;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaimSpec, PodSpec, ResourceRequirements};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::manifest::PLACEMENT;
-use crate::problem::Problem;
+use crate::subject::Settings;
 
-/// What is wrong with `spec.runner`.
-pub(crate) fn problems(spec: &ClusterSpec) -> Vec<Problem> {
-    let Some(runner) = &spec.runner else {
-        return Vec::new();
-    };
+/// What is wrong with `spec.runner` of a subject of this kind.
+pub(super) fn problems(kind: &str, settings: &Settings) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (field, value) in runner.placement.iter().flatten() {
-        problems.extend(placement(field, value));
+    for (field, value) in &settings.placement {
+        problems.extend(placement(kind, field, value));
     }
-    let resources = runner.resources.as_ref();
-    problems.extend(
-        resources.and_then(|value| unfit::<ResourceRequirements>("resources", value.clone())),
-    );
-    let template = runner.volume_claim_template.as_ref();
+    let resources = settings.resources.clone();
+    problems.extend(unfit::<ResourceRequirements>(kind, "resources", resources));
+    let template = settings.volume_claim_template.as_ref();
     problems.extend(template.and_then(|template| {
-        unfit::<PersistentVolumeClaimSpec>("volumeClaimTemplate", claim_spec(template))
+        unfit::<PersistentVolumeClaimSpec>(kind, "volumeClaimTemplate", claim_spec(template))
     }));
     problems
 }
@@ -37,10 +32,10 @@ pub(super) fn claim_spec(template: &Map<String, Value>) -> Map<String, Value> {
     }
 }
 
-fn placement(field: &str, value: &Value) -> Option<Problem> {
+fn placement(kind: &str, field: &str, value: &Value) -> Option<Problem> {
     if !PLACEMENT.contains(&field) {
         return Some(Problem::new(
-            format!("Cluster spec.runner.placement.{field}"),
+            format!("{kind} spec.runner.placement.{field}"),
             "",
             format!(
                 "a runner's placement has no such field, it has: {}",
@@ -52,13 +47,17 @@ fn placement(field: &str, value: &Value) -> Option<Problem> {
     let mut pod = Map::new();
     pod.insert("containers".to_owned(), json!([]));
     pod.insert(field.to_owned(), value.clone());
-    unfit::<PodSpec>(&format!("placement.{field}"), pod)
+    unfit::<PodSpec>(kind, &format!("placement.{field}"), pod)
 }
 
-fn unfit<T: DeserializeOwned>(field: &str, value: Map<String, Value>) -> Option<Problem> {
+fn unfit<T: DeserializeOwned>(
+    kind: &str,
+    field: &str,
+    value: Map<String, Value>,
+) -> Option<Problem> {
     let error = serde_json::from_value::<T>(Value::Object(value)).err()?;
     Some(Problem::new(
-        format!("Cluster spec.runner.{field}"),
+        format!("{kind} spec.runner.{field}"),
         "",
         format!("it does not fit into a pod: {error}"),
         "write it as a pod has it; `kubectl explain pod.spec` describes it",
@@ -68,10 +67,14 @@ fn unfit<T: DeserializeOwned>(field: &str, value: Map<String, Value>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::tests::settings;
 
     fn problems_of(runner: &Value) -> Vec<String> {
-        let spec = serde_json::from_value(json!({"runner": runner})).unwrap();
-        problems(&spec).iter().map(ToString::to_string).collect()
+        let settings = settings(&json!({"runner": runner}));
+        problems("Widget", &settings)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -108,7 +111,7 @@ mod tests {
             ),
         ] {
             let found = problems_of(&runner);
-            let start = format!("Cluster spec.runner.{field}");
+            let start = format!("Widget spec.runner.{field}");
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].starts_with(&start), "{found:?}");
         }

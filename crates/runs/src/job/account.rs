@@ -1,16 +1,16 @@
 //! What a runner is in its namespace, and what it may do there: pure.
 //!
-//! Each Cluster has an account of its own with a Role of its own, whose every rule names the objects that it speaks of: the
-//! Cluster, its Lease, its kubeconfig, the Secrets that the plan refers to, and the runs that are at work. A playbook that reads
-//! the pod's token has no more than that. `create` cannot be bound to a name, so the operator makes the Lease and the
-//! kubeconfig's Secret, empty, and the runner only changes them. What is left without a name is that it may tell Events.
+//! Each subject has an account of its own with a Role of its own, whose every rule names the objects that it speaks of: the
+//! subject, its Lease, the Secret that is written, the Secrets that the plan refers to, and the runs that are at work. A program
+//! that reads the pod's token has no more than that. `create` cannot be bound to a name, so the operator makes the Lease and the
+//! Secret that is written, empty, and the runner only changes them. What is left without a name is that it may tell Events.
 //!
 //! An API server lets nobody give rights that he has not himself. So the operator has them all, for every name; that is less
 //! than the right to `escalate` or `bind` would be.
 
 use std::collections::BTreeSet;
 
-use api::{Cluster, Run};
+use api::Run;
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
@@ -20,12 +20,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::manifest::{bounded, selector_labels};
-use crate::{inputs::Inputs, moving::host_keys_name, runner::lease_name, secret::kubeconfig_name};
+use crate::{lease_name, subject::Reach};
 
 /// What a runner needs in its namespace before its Job is made, in this order.
 #[derive(Clone, Debug)]
@@ -34,27 +33,30 @@ pub(super) struct Account {
     pub(super) role: Role,
     pub(super) binding: RoleBinding,
     pub(super) lease: Lease,
-    pub(super) kubeconfig: Secret,
+    /// What the runner writes.
+    pub(super) written: Option<Secret>,
     /// Where the network of runners is bounded.
     pub(super) network: Option<NetworkPolicy>,
 }
 
-/// The name of a cluster's account, Role and the like.
-pub fn account_name(cluster: &str) -> String {
-    bounded(&format!("windlass-runner-{cluster}"))
+/// The name of the account, Role and the like of a subject whose runners' things are named after `owner`.
+pub fn account_name(owner: &str) -> String {
+    bounded(&format!("windlass-runner-{owner}"))
 }
 
 impl Account {
-    /// Of the runner of `run`, beside runners of other runs that may still be at work for the cluster.
+    /// Of the runner of `run`, beside runners of other runs that may still be at work for the subject.
     pub(super) fn new(
         run: &Run,
+        name: &str,
+        reach: &Reach,
         others: &BTreeSet<String>,
         egress_ports: &[u16],
     ) -> Result<Self, serde_json::Error> {
-        let cluster = &run.spec.subject.name;
-        let name = account_name(cluster);
-        let inputs = Inputs::from_map(&run.spec.plan.inputs).ok();
+        let subject = &run.spec.subject;
+        let name = account_name(name);
         let owner = owner(run);
+        let label = format!("windlass.dev/{}", subject.kind.to_lowercase());
         let object = |kind: &str, version: &str, name: &str| {
             json!({
                 "apiVersion": version, "kind": kind,
@@ -63,7 +65,7 @@ impl Account {
                     "labels": {
                         "app.kubernetes.io/name": "windlass",
                         "app.kubernetes.io/managed-by": "windlass",
-                        "windlass.dev/cluster": bounded(cluster),
+                        (label.as_str()): bounded(&subject.name),
                     },
                 },
             })
@@ -76,7 +78,7 @@ impl Account {
         let mut binding = object("RoleBinding", &format!("{rbac}/v1"), &name);
         binding["roleRef"] = json!({"apiGroup": rbac, "kind": "Role", "name": name});
         binding["subjects"] = json!([{"kind": "ServiceAccount", "name": name}]);
-        let rules = rules(run, others, inputs.as_ref());
+        let rules = rules(run, reach, others);
         Ok(Self {
             identity: typed(object("ServiceAccount", "v1", &name))?,
             role: typed(with(
@@ -88,13 +90,17 @@ impl Account {
             lease: typed(object(
                 "Lease",
                 "coordination.k8s.io/v1",
-                &lease_name(cluster),
+                &lease_name(&subject.kind, &subject.name),
             ))?,
-            kubeconfig: typed(object("Secret", "v1", &kubeconfig_name(cluster)))?,
+            written: reach
+                .written
+                .as_ref()
+                .map(|name| typed(object("Secret", "v1", name)))
+                .transpose()?,
             network: (!egress_ports.is_empty())
                 .then(|| {
                     let policy = object("NetworkPolicy", "networking.k8s.io/v1", &name);
-                    typed(with(policy, "spec", network(egress_ports, inputs.as_ref())))
+                    typed(with(policy, "spec", network(egress_ports, &reach.ports)))
                 })
                 .transpose()?,
         })
@@ -105,43 +111,62 @@ fn typed<K: DeserializeOwned>(object: Value) -> Result<K, serde_json::Error> {
     serde_json::from_value(object)
 }
 
-/// The Cluster, which the Run names as its owner: also when it cannot be read.
-fn owner(run: &Run) -> Vec<OwnerReference> {
+/// The subject, which the Run names as its owner: also when it cannot be read.
+pub(super) fn owner(run: &Run) -> Vec<OwnerReference> {
     let owners = run.metadata.owner_references.iter().flatten();
     owners
-        .filter(|owner| owner.kind == Cluster::kind(&()))
+        .filter(|owner| owner.kind == run.spec.subject.kind)
         .cloned()
         .collect()
 }
 
-fn rules(run: &Run, others: &BTreeSet<String>, inputs: Option<&Inputs>) -> Value {
-    let cluster = &run.spec.subject.name;
-    let runs: BTreeSet<_> = others
-        .iter()
-        .cloned()
-        .chain(run.metadata.name.clone())
-        .collect();
-    let mut secrets = inputs.map(Inputs::secrets).unwrap_or_default();
-    let kubeconfig = kubeconfig_name(cluster);
-    secrets.extend([host_keys_name(cluster), kubeconfig.clone()]);
-    let rule = |group: &str, resource: &str, verbs: &[&str], names: Value| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names});
+fn rules(run: &Run, reach: &Reach, others: &BTreeSet<String>) -> Value {
+    let subject = &run.spec.subject;
+    let Reach {
+        resource,
+        secrets,
+        written,
+        ports: _,
+    } = reach;
+    let runs: BTreeSet<_> = others.iter().chain(&run.metadata.name).collect();
+    let read: BTreeSet<_> = secrets.iter().chain(written).collect();
+    let lease = lease_name(&subject.kind, &subject.name);
     let workflow = "workflow.windlass.dev";
-    json!([
-        rule("kubespray.k8s.io", "clusters", &["get"], json!([cluster])),
-        // By its name alone: a watch with that as its field selector.
-        rule(workflow, "runs", &["get", "list", "watch"], json!(runs)),
-        rule(workflow, "runs/status", &["patch"], json!(runs)),
-        rule("coordination.k8s.io", "leases", &["get", "update"], json!([lease_name(cluster)])),
-        rule("", "secrets", &["get"], json!(secrets)),
-        rule("", "secrets", &["patch"], json!([kubeconfig])),
-        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
-    ])
+    let mut rules = Vec::new();
+    let mut rule = |group: &str, resource: &str, verbs: &[&str], names: BTreeSet<&String>| {
+        // A rule that names nothing would speak of everything.
+        if !names.is_empty() {
+            rules.push(json!({
+                "apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names,
+            }));
+        }
+    };
+    rule(
+        &subject.api_group,
+        resource,
+        &["get"],
+        [&subject.name].into(),
+    );
+    // By its name alone: a watch with that as its field selector.
+    rule(workflow, "runs", &["get", "list", "watch"], runs.clone());
+    rule(workflow, "runs/status", &["patch"], runs);
+    rule(
+        "coordination.k8s.io",
+        "leases",
+        &["get", "update"],
+        [&lease].into(),
+    );
+    rule("", "secrets", &["get"], read);
+    rule("", "secrets", &["patch"], written.iter().collect());
+    rules.push(
+        json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}),
+    );
+    json!(rules)
 }
 
-/// Nobody reaches a runner; a runner reaches names, the hosts by ssh, and these ports.
-fn network(ports: &[u16], inputs: Option<&Inputs>) -> Value {
-    let mut ports: BTreeSet<u16> = ports.iter().copied().collect();
-    ports.extend(inputs.map(Inputs::ssh_ports).unwrap_or_default());
+/// Nobody reaches a runner; a runner reaches names, what it works on, and the ports that the operator adds.
+fn network(added: &[u16], own: &BTreeSet<u16>) -> Value {
+    let ports: BTreeSet<u16> = added.iter().chain(own).copied().collect();
     let port = |port: u16, protocol: &str| json!({"port": port, "protocol": protocol});
     let reached: Vec<_> = ports
         .into_iter()
@@ -160,35 +185,35 @@ mod tests {
 
     use super::*;
 
-    fn run(cluster: &str) -> Run {
+    fn run(widget: &str) -> Run {
         serde_json::from_value(json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
             "metadata": {
-                "name": "first-create-1", "namespace": "demo", "uid": "u",
-                "ownerReferences": [{"apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "name": cluster, "uid": "c"}],
+                "name": "first-make-1", "namespace": "demo", "uid": "u",
+                "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Widget", "name": widget, "uid": "w"}],
             },
             "spec": {
-                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": cluster}, "operation": "Create", "generation": 1,
-                "plan": {"digest": "d", "steps": [], "inputs": {
-                    "kubespray": "2.30.0", "source": {"origin": "o", "digest": "d"}, "renew": "30d",
-                    "hosts": [
-                        {"name": "a", "roles": [], "variables": {"ansible_host": "10.0.0.1", "ansible_port": 2022}},
-                    ],
-                    "ssh": {
-                        "user": "root", "port": 2222, "connectTimeout": "5s", "key": {"name": "ssh"},
-                        "knownHostsSecret": {"name": "hosts"},
-                        "bastion": {"address": "10.0.0.9", "port": 2200},
-                    },
-                }},
+                "subject": {"apiGroup": "example.com", "kind": "Widget", "name": widget}, "operation": "Make", "generation": 1,
+                "plan": {"digest": "d", "steps": []},
             },
         }))
         .unwrap()
     }
 
+    fn account(others: &BTreeSet<String>, egress_ports: &[u16]) -> Account {
+        let reach = Reach {
+            resource: "widgets",
+            secrets: ["glue".to_owned(), "paint".to_owned()].into(),
+            written: Some("first-receipt".to_owned()),
+            ports: [2022, 2200, 2222].into(),
+        };
+        Account::new(&run("first"), "widget-first", &reach, others, egress_ports).unwrap()
+    }
+
     #[test]
     fn every_right_but_to_tell_events_names_its_objects() {
-        let others = ["first-converge-2".to_owned()].into();
-        let account = Account::new(&run("first"), &others, &[]).unwrap();
+        let others = ["first-mend-2".to_owned()].into();
+        let account = account(&others, &[]);
         let rules = account.role.rules.unwrap();
         let named = |resource: &str, verb: &str| {
             let rules = rules.iter().filter(|rule| {
@@ -199,17 +224,14 @@ mod tests {
                 .flat_map(|rule| rule.resource_names.clone().unwrap_or_default())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(named("clusters", "get"), ["first"]);
+        assert_eq!(named("widgets", "get"), ["first"]);
         for (resource, verb) in [("runs", "watch"), ("runs/status", "patch")] {
-            assert_eq!(
-                named(resource, verb),
-                ["first-converge-2", "first-create-1"]
-            );
+            assert_eq!(named(resource, verb), ["first-make-1", "first-mend-2"]);
         }
-        assert_eq!(named("leases", "update"), ["cluster-first"]);
-        let read = ["first-host-keys", "first-kubeconfig", "hosts", "ssh"];
+        assert_eq!(named("leases", "update"), ["widget-first"]);
+        let read = ["first-receipt", "glue", "paint"];
         assert_eq!(named("secrets", "get"), read);
-        assert_eq!(named("secrets", "patch"), ["first-kubeconfig"]);
+        assert_eq!(named("secrets", "patch"), ["first-receipt"]);
         let unnamed: Vec<_> = rules
             .iter()
             .filter(|rule| rule.resource_names.is_none())
@@ -224,27 +246,42 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_goes_with_the_cluster() {
+    fn a_runner_that_needs_no_secrets_has_no_right_to_any() {
+        let reach = Reach {
+            resource: "widgets",
+            ..Reach::default()
+        };
+        let account = Account::new(&run("first"), "first", &reach, &BTreeSet::new(), &[]).unwrap();
+        let rules = account.role.rules.unwrap();
+        let mut resources = rules
+            .iter()
+            .flat_map(|rule| rule.resources.iter().flatten());
+        assert!(!resources.any(|resource| resource == "secrets"));
+        assert!(account.written.is_none());
+    }
+
+    #[test]
+    fn all_of_it_goes_with_the_subject() {
         let Account {
             identity,
             role,
             binding,
             lease,
-            kubeconfig,
+            written,
             network,
-        } = Account::new(&run("first"), &BTreeSet::new(), &[443]).unwrap();
+        } = account(&BTreeSet::new(), &[443]);
         let network = network.unwrap();
         for metadata in [
             identity.metadata,
             role.metadata,
             binding.metadata,
             lease.metadata,
-            kubeconfig.metadata,
+            written.unwrap().metadata,
             network.metadata,
         ] {
             assert_eq!(
                 metadata.owner_references.unwrap()[0].uid,
-                "c",
+                "w",
                 "{:?}",
                 metadata.name
             );
@@ -262,8 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reaches_a_runner_and_it_reaches_its_hosts() {
-        let account = Account::new(&run("first"), &BTreeSet::new(), &[443]).unwrap();
+    fn nobody_reaches_a_runner_and_it_reaches_what_it_works_on() {
+        let account = account(&BTreeSet::new(), &[443]);
         let policy = serde_json::to_value(account.network.unwrap().spec.unwrap()).unwrap();
         assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
         assert!(policy.get("ingress").is_none(), "{policy:#}");

@@ -2,13 +2,14 @@
 //!
 //! A Job is made when a run needs a runner and none is at work, has the run's name, belongs to the Run and goes with it.
 //! Its pod is replaced when it is deleted, evicted or lost with its node; the new one takes the run up where the journal
-//! ends. That two pods never work on one cluster is not the Job's promise but that of the cluster's Lease. What the
-//! namespace needs beside the Job (a ServiceAccount with the rights of this cluster's runner, a volume for the cluster's files)
+//! ends. That two pods never work on one subject is not the Job's promise but that of the subject's Lease. What the
+//! namespace needs beside the Job (a ServiceAccount with the rights of this subject's runner, a volume for the subject's files)
 //! is made with it, so that a namespace needs no preparation.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use api::{Cluster, Run, cluster::ClusterSpec};
+use api::Run;
+use controller::problem::{self, Problem};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::PersistentVolumeClaim},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -23,11 +24,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     launcher::Runner,
-    problem::{self, Problem},
-    run::plan::needs_runner,
+    obstacle::{Kind, Obstacle},
+    reconciler::plan::needs_runner,
+    subject::{Settings, Subjects},
 };
 use account::Account;
-use runs::obstacle::{Kind, Obstacle};
 
 mod account;
 mod bounds;
@@ -43,45 +44,31 @@ pub use manifest::{RUN_LABEL, SELECTOR, claim, job, job_name};
 const FIELD_MANAGER: &str = "windlass-launcher";
 
 /// What every Job of an operator has in common.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Template {
     /// The operator's image: `windlass` itself comes from it, so that operator and runner are one version.
     pub image: String,
-    /// The image that runs execute in where the Cluster names none.
+    /// The image that runs execute in where their subject names none.
     pub runner_image: String,
-    /// Secrets with which images are pulled, where the Cluster names none. They are in the namespace of the run.
+    /// Secrets with which images are pulled, where the subject names none. They are in the namespace of the run.
     pub pull_secrets: Vec<String>,
     /// When images are pulled: Always, IfNotPresent or Never.
     pub pull_policy: String,
-    /// What a source of playbooks may be, and what it may cost: the same for the runner as for the operator.
-    pub sources: ansible::source::Policy,
-    /// What a Cluster may ask for.
+    /// What a runner is told beside its run: what its engine takes from the operator.
+    pub arguments: Vec<String>,
+    /// What a subject may ask for.
     pub bounds: Bounds,
     /// TCP ports that runner pods may reach beside those of ssh, by a NetworkPolicy. None: there is no such policy.
     pub egress_ports: Vec<u16>,
 }
 
-impl Default for Template {
-    fn default() -> Self {
-        Self {
-            image: String::new(),
-            runner_image: String::new(),
-            pull_secrets: Vec::new(),
-            pull_policy: String::new(),
-            sources: ansible::source::Policy::tenants(),
-            bounds: Bounds::default(),
-            egress_ports: Vec::new(),
-        }
-    }
-}
-
-/// What is wrong with what a spec says of runner pods; `template` is there where runners are pods.
-pub(crate) fn problems(spec: &ClusterSpec, template: Option<&Template>) -> Vec<Problem> {
-    let mut problems = check::problems(spec);
+/// What is wrong with what a subject of this kind says of runner pods; `template` is there where runners are pods.
+pub fn problems(kind: &str, settings: &Settings, template: Option<&Template>) -> Vec<Problem> {
+    let mut problems = check::problems(kind, settings);
     problems.extend(
         template
             .iter()
-            .flat_map(|template| bounds::problems(spec, template)),
+            .flat_map(|template| bounds::problems(kind, settings, template)),
     );
     problems
 }
@@ -89,10 +76,16 @@ pub(crate) fn problems(spec: &ClusterSpec, template: Option<&Template>) -> Vec<P
 /// Why a Job could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the Cluster says of its runner does not give a pod.
-    #[error("make a Job of the Cluster's spec.runner")]
-    Template(#[source] serde_json::Error),
-    /// The Cluster asks for a pod that the operator does not allow.
+    /// What the subject says of its runner does not give a pod.
+    #[error("make a Job of the {kind}'s spec.runner")]
+    Template {
+        /// The kind of the subject.
+        kind: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The subject asks for a pod that the operator does not allow.
     #[error("make a Job of what is not allowed: {0}")]
     NotAllowed(String),
     /// The API refused, or did not answer.
@@ -107,6 +100,11 @@ pub enum Error {
 }
 
 impl Error {
+    fn template(run: &Run) -> impl FnOnce(serde_json::Error) -> Self + use<> {
+        let kind = run.spec.subject.kind.clone();
+        move |source| Self::Template { kind, source }
+    }
+
     fn api(operation: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Api {
             operation,
@@ -124,10 +122,14 @@ pub struct Jobs {
 
 impl Jobs {
     /// Jobs made after `template`, seen through `store`.
-    pub fn new(client: Client, template: Template, store: Store<DeserializeGuard<Job>>) -> Self {
+    pub fn new(
+        client: Client,
+        template: Arc<Template>,
+        store: Store<DeserializeGuard<Job>>,
+    ) -> Self {
         Self {
             client,
-            template: Arc::new(template),
+            template,
             store,
         }
     }
@@ -138,13 +140,14 @@ impl Jobs {
     }
 
     /// How the runner of a run stands. A Job that is being deleted is still there: its pod may work.
-    pub async fn runner(&self, run: &Run, cluster: Option<&Cluster>) -> Result<Runner, Error> {
+    pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Runner, Error> {
+        let settings = subjects.settings(run);
         let mut reference = ObjectRef::new(&job_name(&run.name_any()));
         reference.namespace = run.namespace();
         let found = self.store.get(&reference);
         let job = found.as_ref().and_then(|found| found.0.as_ref().ok());
         let is_there = job.is_some_and(|job| !has_ended(job));
-        if !is_there && let Some(why) = self.refusal(cluster) {
+        if !is_there && let Some(why) = self.refusal(run, &settings) {
             let kind = Kind::NotCreated;
             let obstacle = Obstacle { kind, message: why };
             return Ok(Runner::Blocked {
@@ -163,15 +166,17 @@ impl Jobs {
             });
         }
         if has_ended(job) {
-            return Ok(Runner::Absent(obstacle::death(&self.client, job).await?));
+            return Ok(Runner::Absent(
+                obstacle::death(&self.client, run, job).await?,
+            ));
         }
         if is_at_work(job) {
             return Ok(Runner::AtWork);
         }
-        let Some(obstacle) = obstacle::find(&self.client, job).await? else {
+        let Some(obstacle) = obstacle::find(&self.client, run, job).await? else {
             return Ok(Runner::Coming);
         };
-        let wanted = manifest::job(run, cluster, &self.template).map_err(Error::Template)?;
+        let wanted = self.job(run, &settings, &subjects.name(&run.spec.subject))?;
         let template = |job: &Job| job.annotations().get(manifest::TEMPLATE).cloned();
         Ok(Runner::Blocked {
             obstacle,
@@ -179,20 +184,26 @@ impl Jobs {
         })
     }
 
-    /// Why a cluster gets no Job, though it has a run that needs one: its spec is not what the run was planned with, or the
-    /// operator allows less than it did.
-    fn refusal(&self, cluster: Option<&Cluster>) -> Option<String> {
-        let problems = problems(&cluster?.spec, Some(&self.template));
+    fn job(&self, run: &Run, settings: &Settings, name: &str) -> Result<Job, Error> {
+        manifest::job(run, settings, name, &self.template).map_err(Error::template(run))
+    }
+
+    /// Why a run gets no Job, though it needs one: its subject's spec is not what it was planned with, or the operator allows less
+    /// than it did.
+    fn refusal(&self, run: &Run, settings: &Settings) -> Option<String> {
+        let problems = problems(&run.spec.subject.kind, settings, Some(&self.template));
         (!problems.is_empty()).then(|| problem::text(&problems))
     }
 
     /// Makes the Job of a run, and what it needs. One that has ended makes room.
-    pub async fn start(&self, run: &Run, cluster: Option<&Cluster>) -> Result<(), Error> {
-        if let Some(why) = self.refusal(cluster) {
+    pub async fn start(&self, run: &Run, subjects: &impl Subjects) -> Result<(), Error> {
+        let settings = subjects.settings(run);
+        if let Some(why) = self.refusal(run, &settings) {
             return Err(Error::NotAllowed(why));
         }
         let namespace = run.namespace().unwrap_or_default();
-        let job = manifest::job(run, cluster, &self.template).map_err(Error::Template)?;
+        let owner = subjects.name(&run.spec.subject);
+        let job = self.job(run, &settings, &owner)?;
         let jobs = Api::<Job>::namespaced(self.client.clone(), &namespace);
         let name = job.name_any();
         if let Some(existing) = jobs
@@ -205,7 +216,9 @@ impl Jobs {
             }
             remove(&jobs, &existing).await?;
         }
-        self.prepare(&namespace, run, cluster).await?;
+        self.prepare(&namespace, run, subjects).await?;
+        self.ensure_claim(&namespace, run, &settings, &owner)
+            .await?;
         match jobs.create(&PostParams::default(), &job).await {
             // Another operator was faster: the Job is the same. Or the one before is still going: that is seen as a change.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -231,33 +244,51 @@ impl Jobs {
         &self,
         namespace: &str,
         run: &Run,
-        cluster: Option<&Cluster>,
+        subjects: &impl Subjects,
     ) -> Result<(), Error> {
-        let others = self.at_work(namespace, &account_name(&run.spec.subject.name));
+        let owner = subjects.name(&run.spec.subject);
+        let reach = subjects.reach(run);
+        let others = self.at_work(namespace, &account_name(&owner));
         let Account {
             identity,
             role,
             binding,
             lease,
-            kubeconfig,
+            written,
             network,
-        } = Account::new(run, &others, &self.template.egress_ports).map_err(Error::Template)?;
+        } = Account::new(run, &owner, &reach, &others, &self.template.egress_ports)
+            .map_err(Error::template(run))?;
         self.ensure(namespace, &identity, "apply the runner's ServiceAccount")
             .await?;
         self.ensure(namespace, &role, "apply the runner's Role")
             .await?;
         self.ensure(namespace, &binding, "apply the runner's RoleBinding")
             .await?;
-        self.ensure(namespace, &lease, "apply the cluster's Lease")
+        self.ensure(namespace, &lease, "apply the subject's Lease")
             .await?;
-        self.ensure(namespace, &kubeconfig, "apply the kubeconfig's Secret")
+        if let Some(written) = written {
+            self.ensure(
+                namespace,
+                &written,
+                "apply the Secret that the runner writes",
+            )
             .await?;
+        }
         if let Some(network) = network {
             self.ensure(namespace, &network, "apply the runners' NetworkPolicy")
                 .await?;
         }
-        let claim = cluster.map(claim).transpose().map_err(Error::Template)?;
-        if let Some(claim) = claim.flatten() {
+        Ok(())
+    }
+
+    async fn ensure_claim(
+        &self,
+        namespace: &str,
+        run: &Run,
+        settings: &Settings,
+        owner: &str,
+    ) -> Result<(), Error> {
+        if let Some(claim) = claim(run, settings, owner).map_err(Error::template(run))? {
             let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
             // Most of a claim cannot change: what is there stays.
             let existing = claims
@@ -358,4 +389,29 @@ pub fn run_of(job: &ObjectMeta) -> Option<ObjectRef<DeserializeGuard<Run>>> {
         .flatten()
         .find(|owner| owner.kind == Run::kind(&()))?;
     Some(ObjectRef::new(&owner.name).within(job.namespace.as_deref()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// What a subject with this spec says of its runner pods.
+    pub(super) fn settings(spec: &Value) -> Settings {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let runner = &spec["runner"];
+        let map = |field: &str| runner[field].as_object().cloned();
+        let secrets = runner["imagePullSecrets"].as_array();
+        Settings {
+            image: text(&spec["image"]),
+            runner_image: text(&runner["image"]),
+            pull_secrets: secrets
+                .map(|names| names.iter().filter_map(|of| text(&of["name"])).collect()),
+            host_network: runner["hostNetwork"] == true,
+            placement: map("placement").unwrap_or_default(),
+            resources: map("resources").unwrap_or_default(),
+            volume_claim_template: map("volumeClaimTemplate"),
+        }
+    }
 }

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use api::{Cluster, Run};
-use kube::ResourceExt;
-use runs::{
+use crate::{
+    job::{self, Jobs, Template},
     obstacle::Obstacle,
+    subject::Subjects,
     supervisor::{self, Supervisor},
 };
-
-use crate::job::{self, Jobs, Template};
+use api::Run;
+use kube::ResourceExt;
 
 /// How the runner of a run stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -59,7 +59,7 @@ impl Launcher {
     }
 
     /// How the runner of a run stands.
-    pub async fn runner(&self, run: &Run, cluster: Option<&Cluster>) -> Result<Runner, Error> {
+    pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Runner, Error> {
         match self {
             Self::Process(supervisor) => {
                 let namespace = run.namespace().unwrap_or_default();
@@ -69,17 +69,17 @@ impl Launcher {
                     None => Runner::Absent(supervisor.death(&namespace, &name)),
                 })
             }
-            Self::Job(jobs) => jobs.runner(run, cluster).await.map_err(Error::Job),
+            Self::Job(jobs) => jobs.runner(run, subjects).await.map_err(Error::Job),
         }
     }
 
     /// Starts the runner of a run.
-    pub async fn start(&self, run: &Run, cluster: Option<&Cluster>) -> Result<(), Error> {
+    pub async fn start(&self, run: &Run, subjects: &impl Subjects) -> Result<(), Error> {
         match self {
             Self::Process(supervisor) => supervisor
                 .start(&run.namespace().unwrap_or_default(), &run.name_any())
                 .map_err(Error::Process),
-            Self::Job(jobs) => jobs.start(run, cluster).await.map_err(Error::Job),
+            Self::Job(jobs) => jobs.start(run, subjects).await.map_err(Error::Job),
         }
     }
 

@@ -9,19 +9,17 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{apply::Applied, plan::Decision};
-use runs::{obstacle::Kind, runner::FIELD_MANAGER};
-
-use crate::context::{Context, Error};
+use super::{Context, Error, apply::Applied, plan::Decision};
+use crate::{obstacle::Kind, runner::FIELD_MANAGER};
 
 /// The reason while passes over the run fail.
 const FAILING: &str = "Failing";
 
 /// Writes the conditions.
-pub async fn publish(
+pub(super) async fn publish<S>(
     run: &Run,
     outcome: &Result<Outcome<Applied>, Error>,
-    context: &Context,
+    context: &Context<S>,
 ) -> Result<(), Error> {
     let Some(summary) = summary(
         run,
@@ -54,7 +52,11 @@ pub async fn publish(
 /// Writes the status of a run that has no runner at work.
 ///
 /// In the runner's name: conditions that two managers own in parts cannot be removed by either.
-pub(super) async fn write(run: &Run, status: &RunStatus, context: &Context) -> Result<(), Error> {
+pub(super) async fn write<S>(
+    run: &Run,
+    status: &RunStatus,
+    context: &Context<S>,
+) -> Result<(), Error> {
     let name = run.name_any();
     let body = json!({
         "apiVersion": Run::api_version(&()),
@@ -73,7 +75,7 @@ pub(super) async fn write(run: &Run, status: &RunStatus, context: &Context) -> R
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         result => result
             .map(drop)
-            .map_err(|source| Error::api("write the status of a Run", source)),
+            .map_err(|source| Error::Status(Box::new(source))),
     }
 }
 
@@ -107,7 +109,7 @@ fn summary(run: &Run, decision: Result<&Decision, &Error>) -> Option<Summary> {
         Ok(_) => ("Pending", "waits for its runner".to_owned()),
         Err(error) => (
             FAILING,
-            format!("failed to {}, trying again", crate::chain(error)),
+            format!("failed to {}, trying again", controller::chain(error)),
         ),
     };
     Some(Summary {

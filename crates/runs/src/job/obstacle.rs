@@ -3,6 +3,7 @@
 //! Asked, not watched, and only while a Job has no pod at work: a pod that cannot be made is told of by Events alone, and a
 //! watch on those would bring every Event of the cluster. An operator at rest asks nothing.
 
+use api::Run;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -10,9 +11,8 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use runs::obstacle::{Kind, Obstacle, last_words};
-
 use super::{Error, RUN_LABEL};
+use crate::obstacle::{Kind, Obstacle, last_words};
 
 /// How long after its grace a pod that was told to end may still be there before its node counts as silent: kubelets tell of
 /// themselves every ten seconds.
@@ -26,11 +26,12 @@ const OUT_OF_MEMORY: &str = "OOMKilled";
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
 /// Looks for what keeps the runner of `job` from its work.
-pub(super) async fn find(client: &Client, job: &Job) -> Result<Option<Obstacle>, Error> {
+pub(super) async fn find(client: &Client, run: &Run, job: &Job) -> Result<Option<Obstacle>, Error> {
+    let kind = &*run.spec.subject.kind;
     let newest = newest_pod(client, job).await?;
     let pod = newest.as_ref();
     let now = Timestamp::now();
-    if let Some(obstacle) = pod.and_then(|pod| of_pod(pod, now)) {
+    if let Some(obstacle) = pod.and_then(|pod| of_pod(kind, pod, now)) {
         return Ok(Some(obstacle));
     }
     let of = match pod {
@@ -43,13 +44,18 @@ pub(super) async fn find(client: &Client, job: &Job) -> Result<Option<Obstacle>,
         .list(&ListParams::default().fields(&warnings))
         .await
         .map_err(Error::api("list the Events of the runner's Job"))?;
-    Ok(of_events(job, pod, &events.items))
+    Ok(of_events(kind, job, pod, &events.items))
 }
 
 /// Looks how the last runner of `job`, which has ended, came to its end.
-pub(super) async fn death(client: &Client, job: &Job) -> Result<Option<Obstacle>, Error> {
+pub(super) async fn death(
+    client: &Client,
+    run: &Run,
+    job: &Job,
+) -> Result<Option<Obstacle>, Error> {
     let newest = newest_pod(client, job).await?;
-    Ok(newest.as_ref().and_then(died))
+    let kind = &run.spec.subject.kind;
+    Ok(newest.as_ref().and_then(|pod| died(kind, pod)))
 }
 
 async fn newest_pod(client: &Client, job: &Job) -> Result<Option<Pod>, Error> {
@@ -64,8 +70,8 @@ async fn newest_pod(client: &Client, job: &Job) -> Result<Option<Pod>, Error> {
     Ok(own.max_by_key(ResourceExt::creation_timestamp))
 }
 
-/// What a pod itself tells.
-fn of_pod(pod: &Pod, now: Timestamp) -> Option<Obstacle> {
+/// What a pod itself tells, of a runner of a subject of this kind.
+fn of_pod(kind: &str, pod: &Pod, now: Timestamp) -> Option<Obstacle> {
     let name = pod.name_any();
     let node = node(pod);
     if let Some(due) = &pod.metadata.deletion_timestamp {
@@ -79,20 +85,20 @@ fn of_pod(pod: &Pod, now: Timestamp) -> Option<Obstacle> {
         });
     }
     if phase(pod) != "Pending" {
-        return died(pod);
+        return died(kind, pod);
     }
     if let Some(why) = unschedulable(pod) {
         return Some(Obstacle {
             kind: Kind::Unschedulable,
             message: format!(
-                "no node takes pod {name}: {why} What it asks for stands in the Cluster's spec.runner: placement, resources, \
+                "no node takes pod {name}: {why} What it asks for stands in the {kind}'s spec.runner: placement, resources, \
                  volumeClaimTemplate"
             ),
         });
     }
     let (container, state, why) = waiting(pod)?;
     let remedy = if state.contains("Image") {
-        "see to the image's name, or to spec.runner.imagePullSecrets of the Cluster".to_owned()
+        format!("see to the image's name, or to spec.runner.imagePullSecrets of the {kind}")
     } else {
         format!("kubectl describe pod {name} tells more")
     };
@@ -105,7 +111,7 @@ fn of_pod(pod: &Pod, now: Timestamp) -> Option<Obstacle> {
 }
 
 /// Why a pod ended, if it failed.
-fn died(pod: &Pod) -> Option<Obstacle> {
+fn died(kind: &str, pod: &Pod) -> Option<Obstacle> {
     if phase(pod) != "Failed" || pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -121,7 +127,9 @@ fn died(pod: &Pod) -> Option<Obstacle> {
         format!("container {container}: {}", ending(end))
     };
     if why.contains(OUT_OF_MEMORY) {
-        why.push_str("; its memory is limited by the Cluster's spec.runner.resources");
+        why.push_str(&format!(
+            "; its memory is limited by the {kind}'s spec.runner.resources"
+        ));
     }
     let name = pod.name_any();
     Some(Obstacle {
@@ -144,7 +152,7 @@ fn ending(end: &ContainerStateTerminated) -> String {
 }
 
 /// What the Events of a Job tell, or those of its pod.
-fn of_events(job: &Job, newest: Option<&Pod>, events: &[Event]) -> Option<Obstacle> {
+fn of_events(kind: &str, job: &Job, newest: Option<&Pod>, events: &[Event]) -> Option<Obstacle> {
     let event = events.iter().max_by_key(|event| seen(event))?;
     let at_work = newest.filter(|pod| !has_ended(pod));
     let since = match (at_work, newest) {
@@ -176,7 +184,7 @@ fn of_events(job: &Job, newest: Option<&Pod>, events: &[Event]) -> Option<Obstac
             Some(Obstacle {
                 kind: Kind::NotCreated,
                 message: format!(
-                    "Kubernetes makes no pod for Job {}: {why}; change what the namespace allows, or the Cluster's \
+                    "Kubernetes makes no pod for Job {}: {why}; change what the namespace allows, or the {kind}'s \
                      spec.runner",
                     job.name_any()
                 ),
@@ -344,7 +352,7 @@ mod tests {
             ),
             (placed, json!({"phase": "Running"}), None),
         ] {
-            let found = of_pod(&pod(&spec, &status), now());
+            let found = of_pod("Widget", &pod(&spec, &status), now());
             assert_eq!(
                 found.as_ref().map(|found| found.kind),
                 expected.map(|(kind, _)| kind),
@@ -377,7 +385,7 @@ mod tests {
             (
                 failed(ended("OOMKilled", 137, "INFO at work")),
                 Some(
-                    "container runner: OOMKilled, exit code 137; its memory is limited by the Cluster's \
+                    "container runner: OOMKilled, exit code 137; its memory is limited by the Widget's \
                      spec.runner.resources",
                 ),
             ),
@@ -391,7 +399,7 @@ mod tests {
             ),
             (json!({"phase": "Succeeded"}), None),
         ] {
-            let found = of_pod(&pod(&json!({}), &status), now());
+            let found = of_pod("Widget", &pod(&json!({}), &status), now());
             let expected = expected.map(|why| Obstacle {
                 kind: Kind::Died,
                 message: format!("pod one died and is replaced: {why}"),
@@ -409,7 +417,7 @@ mod tests {
         ] {
             let mut pod = pod(&json!({"nodeName": "node-1"}), &json!({"phase": phase}));
             pod.metadata.deletion_timestamp = serde_json::from_value(json!(due)).unwrap();
-            let found = of_pod(&pod, now()).map(|found| found.kind);
+            let found = of_pod("Widget", &pod, now()).map(|found| found.kind);
             assert_eq!(found, expected, "{due} {phase}");
         }
     }
@@ -423,7 +431,7 @@ mod tests {
             ("FailedCreate", refused, "2026-01-01T00:00:30Z"),
             ("FailedCreate", "Error creating: another", early),
         ]);
-        let found = of_events(&job(), None, &items).unwrap();
+        let found = of_events("Widget", &job(), None, &items).unwrap();
         assert_eq!(found.kind, Kind::NotCreated);
         // The same at each try.
         let words = "first-create-1: exceeded quota: none; change";
@@ -441,11 +449,11 @@ mod tests {
         ] {
             for newest in [None, Some(&ended)] {
                 let items = events(&[(reason, refused, seen)]);
-                let found = of_events(&job(), newest, &items).map(|found| found.kind);
+                let found = of_events("Widget", &job(), newest, &items).map(|found| found.kind);
                 assert_eq!(found, expected, "{reason} {seen}");
             }
         }
-        assert_eq!(of_events(&job(), None, &[]), None);
+        assert_eq!(of_events("Widget", &job(), None, &[]), None);
     }
 
     #[test]
@@ -458,11 +466,16 @@ mod tests {
         let at_first = ("FailedMount", "no such volume", "2026-01-01T00:00:41Z");
         let before = ("FailedScheduling", "0/1 nodes", "2026-01-01T00:00:39Z");
         assert_eq!(
-            of_events(&job(), Some(&placed), &events(&[before, at_first])),
+            of_events(
+                "Widget",
+                &job(),
+                Some(&placed),
+                &events(&[before, at_first])
+            ),
             None
         );
         let still = ("FailedMount", "no such volume", "2026-01-01T00:00:46Z");
-        let found = of_events(&job(), Some(&placed), &events(&[before, still])).unwrap();
+        let found = of_events("Widget", &job(), Some(&placed), &events(&[before, still])).unwrap();
         assert_eq!(found.kind, Kind::NotStarted);
         assert_eq!(
             found.message,

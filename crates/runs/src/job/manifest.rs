@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use api::{Cluster, Run, cluster::SecretRef};
+use api::Run;
 use controller::digest;
 use k8s_openapi::api::{batch::v1::Job, core::v1::PersistentVolumeClaim};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{Template, account::account_name};
-use runs::runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE};
+use super::{
+    Template,
+    account::{account_name, owner},
+};
+use crate::{
+    runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE},
+    subject::Settings,
+};
 
 /// The label that holds the run's name.
 pub const RUN_LABEL: &str = "windlass.dev/run";
@@ -37,7 +43,7 @@ const POD_RETRIES: i32 = 6;
 /// How long an ended Job stays, for its log: a day.
 const KEPT_SECONDS: i32 = 86_400;
 
-/// How long a runner may take to stop Ansible and give up the Lease.
+/// How long a runner may take to stop what it started and give up the Lease.
 const GRACE_SECONDS: i64 = 30;
 
 /// Fields of a pod that `spec.runner.placement` may set.
@@ -66,8 +72,8 @@ pub(super) fn bounded(name: &str) -> String {
     format!("{}-{digest}", head.trim_end_matches(['-', '.']))
 }
 
-fn claim_name(cluster: &str) -> String {
-    format!("{cluster}-runner")
+fn claim_name(owner: &str) -> String {
+    format!("{owner}-runner")
 }
 
 /// The labels of [`SELECTOR`].
@@ -85,15 +91,16 @@ fn labels(run: &Run) -> Value {
     labels
 }
 
-/// The Job that executes a run.
+/// The Job that executes a run; what its subject's runners have is named after `owner`.
 pub fn job(
     run: &Run,
-    cluster: Option<&Cluster>,
+    settings: &Settings,
+    owner: &str,
     template: &Template,
 ) -> Result<Job, serde_json::Error> {
     let name = job_name(&run.name_any());
     let namespace = run.namespace().unwrap_or_default();
-    let owner = json!({
+    let controller = json!({
         "apiVersion": Run::api_version(&()), "kind": Run::kind(&()), "name": run.name_any(),
         "uid": run.uid().unwrap_or_default(), "controller": true, "blockOwnerDeletion": true,
     });
@@ -102,14 +109,14 @@ pub fn job(
             "labels": labels(run),
             "annotations": {"kubectl.kubernetes.io/default-container": "runner"},
         },
-        "spec": pod(run, cluster, template),
+        "spec": pod(run, settings, owner, template),
     });
     let digest = digest(&[&template.to_string()], 16);
     serde_json::from_value(json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": name, "namespace": namespace, "labels": labels(run), "ownerReferences": [owner],
+            "name": name, "namespace": namespace, "labels": labels(run), "ownerReferences": [controller],
             "annotations": {TEMPLATE: digest},
         },
         "spec": {
@@ -131,29 +138,24 @@ pub fn job(
     }))
 }
 
-fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
-    let spec = cluster.map(|cluster| &cluster.spec);
-    let runner = spec
-        .and_then(|spec| spec.runner.clone())
-        .unwrap_or_default();
-    let image = spec
-        .and_then(|spec| spec.image.clone())
-        .unwrap_or_else(|| template.image.clone());
-    let runner_image = runner
-        .image
-        .unwrap_or_else(|| template.runner_image.clone());
-    let pull_secrets = runner.image_pull_secrets.unwrap_or_else(|| {
-        let name = |name: &String| SecretRef { name: name.clone() };
-        template.pull_secrets.iter().map(name).collect()
-    });
-    let data = if runner.volume_claim_template.is_some() {
-        let claim = claim_name(&run.spec.subject.name);
+fn pod(run: &Run, settings: &Settings, owner: &str, template: &Template) -> Value {
+    let image = settings.image.as_ref().unwrap_or(&template.image);
+    let runner_image = settings.runner_image.as_ref();
+    let runner_image = runner_image.unwrap_or(&template.runner_image);
+    let pull_secrets = settings.pull_secrets.as_ref();
+    let pull_secrets = pull_secrets.unwrap_or(&template.pull_secrets).iter();
+    let pull_secrets: Vec<_> = pull_secrets.map(|name| json!({"name": name})).collect();
+    let run_name = format!("{}/{}", run.namespace().unwrap_or_default(), run.name_any());
+    let mut arguments = vec!["runner", "--run", &run_name, "--data-dir", DATA];
+    arguments.extend(template.arguments.iter().map(String::as_str));
+    let data = if settings.volume_claim_template.is_some() {
+        let claim = claim_name(owner);
         json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
     } else {
         json!({"name": "data", "emptyDir": {}})
     };
     let mut pod = json!({
-        "serviceAccountName": account_name(&run.spec.subject.name),
+        "serviceAccountName": account_name(owner),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "imagePullSecrets": pull_secrets,
@@ -176,12 +178,7 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
             "image": runner_image,
             "imagePullPolicy": template.pull_policy,
             "command": [format!("{PROGRAM}/windlass")],
-            "args": [
-                "runner", "--run",
-                format!("{}/{}", run.namespace().unwrap_or_default(), run.name_any()),
-                "--data-dir", DATA,
-                "--source-policy", json!(template.sources).to_string(),
-            ],
+            "args": arguments,
             "env": [
                 {"name": "HOME", "value": "/tmp"},
                 {"name": POD_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -189,7 +186,7 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
                 {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
                 {"name": SANDBOXES_VARIABLE, "value": "/opt/windlass/sandboxes"},
             ],
-            "resources": runner.resources.unwrap_or_default(),
+            "resources": settings.resources,
             "securityContext": confined(),
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "volumeMounts": [
@@ -203,18 +200,17 @@ fn pod(run: &Run, cluster: Option<&Cluster>, template: &Template) -> Value {
             data,
             {"name": "program", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
-            // For secrets, and for what Ansible makes of them.
+            // For secrets, and for what is made of them.
             {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
         ],
     });
-    if runner.host_network == Some(true) {
+    if settings.host_network {
         pod["hostNetwork"] = json!(true);
         pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
     }
-    let placement = runner.placement.unwrap_or_default();
-    for (field, value) in placement {
+    for (field, value) in &settings.placement {
         if PLACEMENT.contains(&field.as_str()) {
-            pod[field] = value;
+            pod[field] = value.clone();
         }
     }
     pod
@@ -228,15 +224,14 @@ fn confined() -> Value {
     })
 }
 
-/// The claim for a cluster's files, where its spec has a template: `{spec: ...}` as in a StatefulSet, or the spec alone.
-/// It belongs to the Cluster, because facts and credentials outlive each run.
-pub fn claim(cluster: &Cluster) -> Result<Option<PersistentVolumeClaim>, serde_json::Error> {
-    let template = cluster
-        .spec
-        .runner
-        .as_ref()
-        .and_then(|runner| runner.volume_claim_template.clone());
-    let Some(template) = template else {
+/// The claim for a subject's files, where its spec has a template: `{spec: ...}` as in a StatefulSet, or the spec alone.
+/// It belongs to the subject, because what is in it outlives each run.
+pub fn claim(
+    run: &Run,
+    settings: &Settings,
+    name: &str,
+) -> Result<Option<PersistentVolumeClaim>, serde_json::Error> {
+    let Some(template) = &settings.volume_claim_template else {
         return Ok(None);
     };
     let metadata = template.get("metadata").and_then(Value::as_object);
@@ -246,14 +241,14 @@ pub fn claim(cluster: &Cluster) -> Result<Option<PersistentVolumeClaim>, serde_j
         .transpose()?
         .unwrap_or_default();
     labels.insert("app.kubernetes.io/managed-by".into(), json!("windlass"));
-    let spec = super::check::claim_spec(&template);
+    let spec = super::check::claim_spec(template);
     let claim = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
-            "name": claim_name(&cluster.name_any()),
+            "name": claim_name(name),
             "labels": labels,
-            "ownerReferences": [cluster.controller_owner_ref(&())],
+            "ownerReferences": owner(run),
         },
         "spec": spec,
     });
@@ -267,22 +262,20 @@ mod tests {
     fn run(name: &str) -> Run {
         serde_json::from_value(json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
-            "metadata": {"name": name, "namespace": "demo", "uid": "u"},
+            "metadata": {
+                "name": name, "namespace": "demo", "uid": "u",
+                "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Widget", "name": "first", "uid": "w"}],
+            },
             "spec": {
-                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"}, "operation": "Create", "generation": 1,
+                "subject": {"apiGroup": "example.com", "kind": "Widget", "name": "first"}, "operation": "Make", "generation": 1,
                 "plan": {"digest": "d", "steps": []},
             },
         }))
         .unwrap()
     }
 
-    fn cluster(runner: &Value) -> Cluster {
-        serde_json::from_value(json!({
-            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
-            "metadata": {"name": "first", "namespace": "demo", "uid": "c"},
-            "spec": {"image": "own/windlass:1", "runner": runner},
-        }))
-        .unwrap()
+    fn settings(runner: &Value) -> Settings {
+        crate::job::tests::settings(&json!({"image": "own/windlass:1", "runner": runner}))
     }
 
     fn template() -> Template {
@@ -296,7 +289,8 @@ mod tests {
     }
 
     fn pod_of(runner: &Value) -> Value {
-        let job = job(&run("first-create-1"), Some(&cluster(runner)), &template()).unwrap();
+        let run = run("first-create-1");
+        let job = job(&run, &settings(runner), "first", &template()).unwrap();
         serde_json::to_value(job.spec.unwrap().template.spec.unwrap()).unwrap()
     }
 
@@ -315,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_chooses_images_resources_and_placement_and_nothing_else() {
+    fn a_subject_chooses_images_resources_and_placement_and_nothing_else() {
         let pod = pod_of(&json!({
-            "image": "kubespray:v2", "hostNetwork": true,
+            "image": "widgets:v2", "hostNetwork": true,
             "resources": {"limits": {"memory": "1Gi"}},
             "placement": {"nodeSelector": {"disk": "ssd"}, "serviceAccountName": "default"},
         }));
         assert_eq!(pod["initContainers"][0]["image"], "own/windlass:1");
-        assert_eq!(pod["containers"][0]["image"], "kubespray:v2");
+        assert_eq!(pod["containers"][0]["image"], "widgets:v2");
         assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "1Gi");
         assert_eq!(pod["hostNetwork"], true);
         assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet");
@@ -331,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_pulled_with_the_clusters_secrets_or_the_operators() {
+    fn images_are_pulled_with_the_subjects_secrets_or_the_operators() {
         let names = |runner: &Value| pod_of(runner)["imagePullSecrets"].clone();
         assert_eq!(names(&json!({})), json!([{"name": "registry"}]));
         let own = json!({"imagePullSecrets": [{"name": "own"}]});
@@ -340,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn files_lie_in_a_claim_of_the_cluster_where_there_is_a_template() {
+    fn files_lie_in_a_claim_of_the_subject_where_there_is_a_template() {
         assert!(pod_of(&json!({}))["volumes"][0]["emptyDir"].is_object());
         let spec = json!({"accessModes": ["ReadWriteOnce"]});
         for template in [
@@ -348,10 +342,11 @@ mod tests {
             json!({"metadata": {"labels": {"a": "b"}}, "spec": spec}),
         ] {
             let runner = json!({"volumeClaimTemplate": template});
-            let claim = claim(&cluster(&runner)).unwrap().unwrap();
+            let claim = claim(&run("r"), &settings(&runner), "first");
+            let claim = claim.unwrap().unwrap();
             assert_eq!(claim.metadata.name.as_deref(), Some("first-runner"));
             assert_eq!(claim.spec.unwrap().access_modes.unwrap(), ["ReadWriteOnce"]);
-            assert_eq!(claim.metadata.owner_references.unwrap()[0].kind, "Cluster");
+            assert_eq!(claim.metadata.owner_references.unwrap()[0].kind, "Widget");
             let volume = &pod_of(&runner)["volumes"][0];
             assert_eq!(volume["persistentVolumeClaim"]["claimName"], "first-runner");
         }
@@ -384,6 +379,6 @@ mod tests {
     #[test]
     fn what_is_no_pod_is_refused() {
         let runner = json!({"resources": {"limits": "much"}});
-        assert!(job(&run("r"), Some(&cluster(&runner)), &template()).is_err());
+        assert!(job(&run("r"), &settings(&runner), "first", &template()).is_err());
     }
 }

@@ -5,11 +5,6 @@ use api::{
     run::{RequestAction, RunPhase},
 };
 use kube::Resource;
-use runs::{
-    control::open_requests,
-    obstacle::{Kind, Obstacle},
-    runner::steering,
-};
 use workflow::{
     CheckedPlan, SystemClock,
     runner::end_without_runner,
@@ -17,8 +12,12 @@ use workflow::{
 };
 
 use crate::{
-    cluster::plan::{is_active, phase},
+    control::open_requests,
+    is_active,
     launcher::Runner,
+    obstacle::{Kind, Obstacle},
+    phase,
+    runner::steering,
 };
 
 /// What a run needs.
@@ -28,7 +27,7 @@ pub enum Decision {
     Start(Option<Obstacle>),
     /// Its runner, which has been asked for and does not come if there is an obstacle.
     Await(Option<Obstacle>),
-    /// Its runner, asked for anew: this stood in the way, and its cluster wants it otherwise by now.
+    /// Its runner, asked for anew: this stood in the way, and its subject wants it otherwise by now.
     Renew(Obstacle),
     /// Its end, which is wanted of it and which no runner comes to carry out.
     End(Box<RunStatus>),
@@ -95,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use runs::control::SUPERSEDED_BY;
+    use crate::control::SUPERSEDED_BY;
 
     fn run(phase: &str, request: Option<&str>, answered: bool) -> Run {
         let requests: Vec<_> = request
@@ -109,7 +108,7 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r"},
             "spec": {
-                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "c"}, "operation": "Create", "generation": 1,
+                "subject": {"apiGroup": "example.com", "kind": "Widget", "name": "w"}, "operation": "Make", "generation": 1,
                 "plan": {"digest": "d", "steps": []}, "control": {"requests": requests},
             },
             "status": {"phase": phase, "history": history},
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_that_does_not_come_is_asked_for_as_its_cluster_wants_it() {
+    fn a_runner_that_does_not_come_is_asked_for_as_its_subject_wants_it() {
         let run = run("Pending", None, false);
         for kind in Kind::ALL {
             let runner = |outdated| Runner::Blocked {

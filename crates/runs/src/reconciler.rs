@@ -7,22 +7,25 @@ use std::sync::Arc;
 
 use api::Run;
 use controller::{Outcome, Until};
-use kube::{
-    Resource, ResourceExt,
-    core::DeserializeGuard,
-    runtime::{controller::Action, reflector::ObjectRef},
-};
+use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
-use crate::context::{Context, Error};
+use crate::subject::Subjects;
 
 pub mod apply;
+mod context;
 pub mod plan;
 pub mod report;
 
+pub use context::{Context, Error};
+
 /// One pass.
-pub async fn reconcile(
+///
+/// # Errors
+///
+/// The run has no runner that it needs, or what is known of it could not be told.
+pub async fn reconcile<S: Subjects>(
     object: Arc<DeserializeGuard<Run>>,
-    context: Arc<Context>,
+    context: Arc<Context<S>>,
 ) -> Result<Action, Error> {
     let Ok(run) = &object.0 else {
         // A Run is written by the operator; one that it cannot read belongs to a newer one.
@@ -37,14 +40,13 @@ pub async fn reconcile(
     Ok(outcome?.action())
 }
 
-async fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
-    let namespace = run.namespace().unwrap_or_default();
-    let reference = ObjectRef::new(&run.spec.subject.name).within(&namespace);
-    let found = context.stores.clusters.get(&reference);
-    let cluster = found.as_ref().and_then(|found| found.0.as_ref().ok());
-    let runner = context.launcher.runner(run, cluster).await;
+async fn converge<S: Subjects>(
+    run: &Run,
+    context: &Context<S>,
+) -> Result<Outcome<apply::Applied>, Error> {
+    let runner = context.launcher.runner(run, &context.subjects).await;
     let decision = plan::plan(run, runner.map_err(Error::Runner)?);
-    apply::apply(run, cluster, decision, context).await
+    apply::apply(run, decision, context).await
 }
 
 /// What becomes of a failed pass.
@@ -52,7 +54,11 @@ async fn converge(run: &Run, context: &Context) -> Result<Outcome<apply::Applied
     clippy::needless_pass_by_value,
     reason = "kube's controller passes it by value"
 )]
-pub fn failed(object: Arc<DeserializeGuard<Run>>, error: &Error, context: Arc<Context>) -> Action {
+pub fn failed<S: Subjects>(
+    object: Arc<DeserializeGuard<Run>>,
+    error: &Error,
+    context: Arc<Context<S>>,
+) -> Action {
     let identity = identity(object.meta());
     let wait = context.backoff.failed(&identity);
     tracing::warn!(run = identity, error = error as &dyn std::error::Error, wait = ?wait, "a pass over a Run failed");
@@ -60,7 +66,7 @@ pub fn failed(object: Arc<DeserializeGuard<Run>>, error: &Error, context: Arc<Co
 }
 
 /// What back-off knows a run by.
-pub(crate) fn identity(meta: &kube::api::ObjectMeta) -> String {
+fn identity(meta: &kube::api::ObjectMeta) -> String {
     format!(
         "Run {}/{}",
         meta.namespace.as_deref().unwrap_or_default(),
@@ -69,4 +75,4 @@ pub(crate) fn identity(meta: &kube::api::ObjectMeta) -> String {
 }
 
 /// The wait of a run that needs nothing.
-pub(crate) const AT_REST: Until = Until::Changed;
+const AT_REST: Until = Until::Changed;

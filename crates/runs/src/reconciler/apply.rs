@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use api::{Cluster, Run};
+use api::Run;
 use controller::{Outcome, Until, backoff::jittered};
 use kube::Resource;
 
-use super::{AT_REST, identity, plan::Decision, report};
-use crate::context::{Context, Error};
+use super::{AT_REST, Context, Error, identity, plan::Decision, report};
+use crate::subject::Subjects;
 
 /// How often a runner that does not come is looked after.
 const LOOK: Duration = Duration::from_secs(10);
@@ -24,11 +24,10 @@ impl Applied {
 }
 
 /// Carries out `decision`.
-pub async fn apply(
+pub(super) async fn apply<S: Subjects>(
     run: &Run,
-    cluster: Option<&Cluster>,
     decision: Decision,
-    context: &Context,
+    context: &Context<S>,
 ) -> Result<Outcome<Applied>, Error> {
     let launcher = &context.launcher;
     let (decision, until) = match decision {
@@ -37,7 +36,7 @@ pub async fn apply(
             if let Some(wait) = due {
                 (Decision::Await(death), Until::Elapsed(wait))
             } else {
-                let started = launcher.start(run, cluster).await;
+                let started = launcher.start(run, &context.subjects).await;
                 started.map_err(Error::Runner)?;
                 (Decision::Start(death), AT_REST)
             }

@@ -1,16 +1,16 @@
-//! What a Cluster may ask of its runner pods: pure.
+//! What a subject may ask of its runner pods: pure.
 //!
-//! Who may write Clusters in a namespace has playbooks of his choice executed in a pod there. So much is what a Cluster is for;
+//! Who may write subjects in a namespace has work of his choice done in a pod there. So much is what they are for;
 //! that the pod also has any image, the network of its node or a class that others pay for is the operator's to allow. The
 //! same bounds stand at the door as a `ValidatingAdmissionPolicy`; this is where they hold whatever the door let in.
 
-use api::cluster::{ClusterSpec, Runner};
+use controller::Problem;
 use serde_json::{Map, Value};
 
 use super::{Template, check::claim_spec};
-use crate::problem::Problem;
+use crate::subject::Settings;
 
-/// What is allowed beyond what every Cluster may ask for. Default: nothing.
+/// What is allowed beyond what every subject may ask for. Default: nothing.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Bounds {
     /// Images, beside the operator's own two, by the beginning of their names: a registry, a path in it, or a whole name. It
@@ -37,43 +37,41 @@ const NAMED_VOLUME: [&str; 5] = [
     "volumeName",
 ];
 
-/// What of `spec` these bounds do not allow.
-pub(super) fn problems(spec: &ClusterSpec, template: &Template) -> Vec<Problem> {
+/// What of the settings of a subject of this kind the bounds do not allow.
+pub(super) fn problems(kind: &str, settings: &Settings, template: &Template) -> Vec<Problem> {
     let bounds = &template.bounds;
     let mut problems = Vec::new();
-    let runner = spec.runner.as_ref();
     let images = [
-        ("image", spec.image.as_ref()),
-        (
-            "runner.image",
-            runner.and_then(|runner| runner.image.as_ref()),
-        ),
+        ("image", &settings.image),
+        ("runner.image", &settings.runner_image),
     ];
     for (field, image) in images {
-        problems.extend(image.and_then(|image| refused_image(field, image, template)));
+        let field = format!("{kind} spec.{field}");
+        problems.extend(
+            image
+                .as_ref()
+                .and_then(|image| refused_image(field, image, template)),
+        );
     }
-    let Some(runner) = runner else {
-        return problems;
-    };
-    if runner.host_network == Some(true) && !bounds.host_network {
+    if settings.host_network && !bounds.host_network {
         problems.push(Problem::new(
-            "Cluster spec.runner.hostNetwork",
+            format!("{kind} spec.runner.hostNetwork"),
             true,
             "the operator allows no runner into the network of its node",
             "remove it, or have the operator started with --allow-host-network",
         ));
     }
-    problems.extend(placed(runner, bounds));
-    let template = runner.volume_claim_template.as_ref();
+    problems.extend(placed(kind, settings, bounds));
+    let template = settings.volume_claim_template.as_ref();
     problems.extend(
         template
             .iter()
-            .flat_map(|template| claimed(template, bounds)),
+            .flat_map(|template| claimed(kind, template, bounds)),
     );
     problems
 }
 
-fn refused_image(field: &str, image: &str, template: &Template) -> Option<Problem> {
+fn refused_image(field: String, image: &str, template: &Template) -> Option<Problem> {
     let own = [&template.image, &template.runner_image];
     let prefixes = &template.bounds.images;
     if own.contains(&&image.to_owned())
@@ -84,7 +82,7 @@ fn refused_image(field: &str, image: &str, template: &Template) -> Option<Proble
     let own = own.map(String::as_str);
     let known = own.into_iter().chain(prefixes.iter().map(String::as_str));
     Some(Problem::new(
-        format!("Cluster spec.{field}"),
+        field,
         image,
         format!("the operator allows these images: {}", list(known)),
         "remove it, or have the operator started with --allow-image PREFIX",
@@ -114,12 +112,15 @@ fn is_name(image: &str) -> bool {
     })
 }
 
-fn placed(runner: &Runner, bounds: &Bounds) -> Vec<Problem> {
-    let placement = runner.placement.iter().flatten();
+fn placed(kind: &str, settings: &Settings, bounds: &Bounds) -> Vec<Problem> {
+    let of = |field: &str| format!("{kind} spec.runner.placement.{field}");
+    let placement = settings.placement.iter();
     placement
         .flat_map(|(field, value)| match field.as_str() {
-            "priorityClassName" => class(field, value, &bounds.priority_classes, "priority-class"),
-            "runtimeClassName" => class(field, value, &bounds.runtime_classes, "runtime-class"),
+            "priorityClassName" => {
+                class(of(field), value, &bounds.priority_classes, "priority-class")
+            }
+            "runtimeClassName" => class(of(field), value, &bounds.runtime_classes, "runtime-class"),
             "tolerations" => {
                 let tolerations = value.as_array().into_iter().flatten();
                 let refused = tolerations.filter(|toleration| {
@@ -129,7 +130,7 @@ fn placed(runner: &Runner, bounds: &Bounds) -> Vec<Problem> {
                 refused
                     .map(|toleration| {
                         Problem::new(
-                            "Cluster spec.runner.placement.tolerations",
+                            of(field),
                             toleration,
                             format!(
                                 "the operator allows to tolerate these taints: {}",
@@ -145,21 +146,22 @@ fn placed(runner: &Runner, bounds: &Bounds) -> Vec<Problem> {
         .collect()
 }
 
-fn class(field: &str, value: &Value, allowed: &[String], flag: &str) -> Vec<Problem> {
+fn class(field: String, value: &Value, allowed: &[String], flag: &str) -> Vec<Problem> {
     let name = value.as_str().unwrap_or_default();
     if name.is_empty() || allowed.iter().any(|allowed| allowed == name) {
         return Vec::new();
     }
     vec![Problem::new(
-        format!("Cluster spec.runner.placement.{field}"),
+        field,
         name,
         format!("the operator allows these: {}", list(allowed)),
         format!("remove it, or have the operator started with --allow-{flag} NAME"),
     )]
 }
 
-fn claimed(template: &Map<String, Value>, bounds: &Bounds) -> Vec<Problem> {
-    let field = |name: &str| format!("Cluster spec.runner.volumeClaimTemplate.spec.{name}");
+fn claimed(kind: &str, template: &Map<String, Value>, bounds: &Bounds) -> Vec<Problem> {
+    let of = |path: &str| format!("{kind} spec.runner.volumeClaimTemplate.{path}");
+    let field = |name: &str| of(&format!("spec.{name}"));
     let spec = claim_spec(template);
     let named = NAMED_VOLUME.iter().filter_map(|name| {
         let value = spec.get(*name).filter(|value| !value.is_null())?;
@@ -176,7 +178,7 @@ fn claimed(template: &Map<String, Value>, bounds: &Bounds) -> Vec<Problem> {
         .filter(|annotations| !annotations.is_null());
     let annotated = annotations.map(|annotations| {
         Problem::new(
-            "Cluster spec.runner.volumeClaimTemplate.metadata.annotations",
+            of("metadata.annotations"),
             annotations,
             "annotations choose classes and contents of volumes beside the fields that are bounded",
             "remove them",
@@ -220,6 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::job::tests::settings;
 
     fn template(bounds: Bounds) -> Template {
         Template {
@@ -230,9 +233,8 @@ mod tests {
         }
     }
 
-    fn refused(spec: Value, bounds: Bounds) -> Vec<String> {
-        let spec = serde_json::from_value(spec).unwrap();
-        let problems = problems(&spec, &template(bounds));
+    fn refused(spec: &Value, bounds: Bounds) -> Vec<String> {
+        let problems = problems("Widget", &settings(spec), &template(bounds));
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -269,7 +271,7 @@ mod tests {
                 ..Bounds::default()
             };
             for spec in [json!({"image": image}), json!({"runner": {"image": image}})] {
-                let refused = refused(spec, bounds.clone());
+                let refused = refused(&spec, bounds.clone());
                 assert_eq!(
                     refused.is_empty(),
                     covered,
@@ -288,7 +290,7 @@ mod tests {
             ("windlass", false),
             ("", false),
         ] {
-            let refused = refused(json!({"runner": {"image": image}}), Bounds::default());
+            let refused = refused(&json!({"runner": {"image": image}}), Bounds::default());
             assert_eq!(refused.is_empty(), allowed, "{image}: {refused:?}");
         }
     }
@@ -342,12 +344,12 @@ mod tests {
             ),
         ] {
             let spec = json!({"runner": runner});
-            let said = refused(spec.clone(), Bounds::default());
+            let said = refused(&spec, Bounds::default());
             assert_eq!(said.len(), 1, "{said:?}");
-            for word in [&format!("Cluster spec.runner.{field} is"), value, flag] {
+            for word in [&format!("Widget spec.runner.{field} is"), value, flag] {
                 assert!(said[0].contains(word), "{word}: {said:?}");
             }
-            assert!(refused(spec, allowed.clone()).is_empty(), "{field}");
+            assert!(refused(&spec, allowed.clone()).is_empty(), "{field}");
         }
     }
 
@@ -368,7 +370,7 @@ mod tests {
             }}),
             json!({"volumeClaimTemplate": {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "a"}}}),
         ] {
-            let said = refused(json!({"runner": runner}), bounds.clone());
+            let said = refused(&json!({"runner": runner}), bounds.clone());
             assert_eq!(said.len(), 1, "{runner}: {said:?}");
         }
     }
@@ -381,6 +383,6 @@ mod tests {
             "volumeClaimTemplate": {"accessModes": ["ReadWriteOnce"]},
             "hostNetwork": false, "imagePullSecrets": [{"name": "own"}],
         });
-        assert!(refused(json!({"runner": runner}), Bounds::default()).is_empty());
+        assert!(refused(&json!({"runner": runner}), Bounds::default()).is_empty());
     }
 }

@@ -1,0 +1,55 @@
+//! What a domain gives, so that its runs get runners: the operator's half of an engine, beside [`Engine`](crate::Engine).
+
+use std::collections::BTreeSet;
+
+use api::{Run, run::Subject};
+use serde_json::{Map, Value};
+
+use crate::lease_name;
+
+/// Knows the subjects of a domain's runs.
+pub trait Subjects: Send + Sync + 'static {
+    /// What the subject of a run says of the pods of its runners: nothing, if it is gone or cannot be read.
+    fn settings(&self, run: &Run) -> Settings;
+
+    /// What the runner of a run may do and reach, beside what every runner may. Asked before its Job is made.
+    fn reach(&self, run: &Run) -> Reach;
+
+    /// What the things are named after that the runners of a subject have in its namespace. No subject of another kind may have
+    /// the same.
+    fn name(&self, subject: &Subject) -> String {
+        lease_name(&subject.kind, &subject.name)
+    }
+}
+
+/// What a subject says of its runner pods, in its fields `spec.image` and `spec.runner`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// `spec.image`, which Windlass itself comes from. Default: the operator's.
+    pub image: Option<String>,
+    /// `spec.runner.image`, which runs execute in. Default: the operator's choice.
+    pub runner_image: Option<String>,
+    /// `spec.runner.imagePullSecrets`, by name. Default: the operator's choice.
+    pub pull_secrets: Option<Vec<String>>,
+    /// `spec.runner.hostNetwork`: whether its pods use the network of their nodes.
+    pub host_network: bool,
+    /// `spec.runner.placement`: fields of a pod that choose its node.
+    pub placement: Map<String, Value>,
+    /// `spec.runner.resources`, as a container has them.
+    pub resources: Map<String, Value>,
+    /// `spec.runner.volumeClaimTemplate`: a volume for what is kept from run to run.
+    pub volume_claim_template: Option<Map<String, Value>>,
+}
+
+/// What the runner of a run may do in its namespace and reach in the network.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Reach {
+    /// The subject's kind as rights name it, for example `widgets`: it reads its subject.
+    pub resource: &'static str,
+    /// Secrets that it reads.
+    pub secrets: BTreeSet<String>,
+    /// A Secret that it reads and writes. It is made for it, empty.
+    pub written: Option<String>,
+    /// TCP ports of what it works on.
+    pub ports: BTreeSet<u16>,
+}
