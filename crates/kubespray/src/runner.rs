@@ -43,7 +43,7 @@ impl Kubespray {
     /// The run cannot be prepared, or its journal or its Lease cannot be kept.
     pub async fn execute(self, run: runner::TakenUp) -> Result<runner::Exit, runner::Error> {
         if run.is_in_pod()
-            && let Err(error) = crate::sweep::sweep_beside(run.directory(), SystemTime::now())
+            && let Err(error) = runs::sweep::sweep_beside(run.directory(), SystemTime::now())
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,

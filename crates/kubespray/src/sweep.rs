@@ -1,41 +1,23 @@
-//! Removes from the data directory what belongs to nothing any more: files of Runs and Clusters that are gone, and Python
-//! environments that no Cluster used for long.
-//!
-//! What has no owner is marked, and goes when it had none for [`GRACE`]: an API that was restored, or reached under another
-//! address by mistake, loses nothing at once. What a runner holds is left alone. The playbooks look after themselves.
+//! Removes from the data directory what belongs to nothing any more: beside the files of Runs those of Clusters that are gone, and
+//! Python environments that no Cluster used for long. The playbooks look after themselves.
 
 use std::{
-    collections::BTreeSet,
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use kube::core::DeserializeGuard;
+use runs::sweep::{Names, absent, entries, hold, is_past, judge, objects, remove};
 
 use crate::{context::Stores, layout::Layout};
 
-/// How long something is kept without an owner.
-pub const GRACE: Duration = Duration::from_hours(24);
 /// How long a Python environment is kept that no Cluster uses.
 pub const UNUSED: Duration = Duration::from_hours(30 * 24);
 /// How often the data directory is looked through.
 const LOOK: Duration = Duration::from_hours(1);
-/// The file that says since when a directory has had no owner: since it was made.
-const MARK: &str = "without-owner";
 /// How the directory of the users of an environment ends.
 const USERS: &str = "users";
-
-/// How the name ends of what is being removed: no object has such a name.
-const REMOVED: &str = ".removed~";
-/// How many runs the volume of a cluster's runner pods holds, as a Cluster keeps by default.
-const KEPT: usize = 20;
-/// How long.
-const OLD: Duration = Duration::from_hours(90 * 24);
-
-/// Objects by namespace and name.
-pub type Names = BTreeSet<(String, String)>;
 
 /// Who owns what lies in the data directory.
 #[derive(Clone, Debug, Default)]
@@ -94,62 +76,20 @@ where
 ///
 /// A directory cannot be read or written. What comes after it is swept the next time.
 pub fn sweep(layout: &Layout, owners: &Owners, now: SystemTime) -> io::Result<()> {
-    let of_namespace = |namespace: &str| {
-        let only = owners.namespace.as_deref();
-        only.is_none_or(|only| only == namespace)
-    };
-    let mut at_work = BTreeSet::new();
-    for (namespace, name, path) in objects(&layout.root().join("runs"))? {
-        let Some(held) = hold(&path.join(JOURNAL))? else {
-            at_work.insert(namespace);
-            continue;
-        };
-        if of_namespace(&namespace) {
-            let known = owners.runs.contains(&(namespace, name));
-            judge(&path, known, now)?;
-        }
-        drop(held);
-    }
+    let only = owners.namespace.as_deref();
+    let at_work = runs::sweep::sweep(layout, only, &owners.runs, now)?;
     for (namespace, name, path) in objects(&layout.root().join("clusters"))? {
         // Whose runner it is does not show once its Run is gone.
-        if of_namespace(&namespace) && !at_work.contains(&namespace) {
+        if only.is_none_or(|only| only == namespace) && !at_work.contains(&namespace) {
             let known = owners.clusters.contains(&(namespace, name));
             judge(&path, known, now)?;
         }
     }
     // Who else would use them is not known.
-    if owners.namespace.is_none() {
+    if only.is_none() {
         environments(&layout.sandboxes(), owners, now)?;
     }
     Ok(())
-}
-
-/// Removes the oldest directories of runs beside this one, in a volume that the runners of one cluster share and no operator
-/// sees.
-pub(crate) fn sweep_beside(run: &Path, now: SystemTime) -> io::Result<()> {
-    let mut runs = Vec::new();
-    for entry in entries(run.parent().unwrap_or(run))? {
-        if entry.file_type()?.is_dir() && entry.path() != run {
-            runs.push((last_used(&entry.path())?, entry.path()));
-        }
-    }
-    runs.sort();
-    let newest = runs.iter().rev().enumerate();
-    for (place, (used, path)) in newest {
-        if (place + 1 < KEPT && !is_past(*used, OLD, now)) || hold(&path.join(JOURNAL))?.is_none() {
-            continue;
-        }
-        remove(path)?;
-    }
-    Ok(())
-}
-
-/// When a runner was at work in the directory of a run.
-fn last_used(run: &Path) -> io::Result<SystemTime> {
-    match fs::metadata(run.join(JOURNAL)) {
-        Ok(journal) => journal.modified(),
-        Err(_) => fs::metadata(run)?.modified(),
-    }
 }
 
 /// Notes that a cluster uses the Python environment of that digest, and none of the others any more.
@@ -204,96 +144,11 @@ fn used(sandboxes: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     Ok(users.collect())
 }
 
-/// Marks a directory without an owner, or removes it when it has been marked for long; takes the mark from one that has one.
-fn judge(path: &Path, known: bool, now: SystemTime) -> io::Result<()> {
-    let mark = path.join(MARK);
-    if known {
-        return absent(fs::remove_file(mark));
-    }
-    match fs::metadata(&mark).and_then(|mark| mark.modified()) {
-        Ok(since) if is_past(since, GRACE, now) => remove(path),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::write(mark, ""),
-        Err(error) => Err(error),
-    }
-}
-
-/// Under another name first: what is half removed must not look whole.
-fn remove(path: &Path) -> io::Result<()> {
-    let mut gone = path.as_os_str().to_owned();
-    gone.push(REMOVED);
-    let gone = PathBuf::from(gone);
-    absent(fs::remove_dir_all(&gone))?;
-    absent(fs::rename(path, &gone))?;
-    absent(fs::remove_dir_all(&gone))?;
-    tracing::info!(path = %path.display(), "removed what belongs to nothing any more");
-    Ok(())
-}
-
-/// Nobody else's for as long as it lives: the lock of a file, or that there is no such file.
-struct Held {
-    _lock: Option<File>,
-}
-
-/// Takes the lock of a file, if nobody has it; a file that is not there is held by nobody.
-fn hold(path: &Path) -> io::Result<Option<Held>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Some(Held { _lock: None }));
-        }
-        Err(error) => return Err(error),
-    };
-    match file.try_lock() {
-        Ok(()) => Ok(Some(Held { _lock: Some(file) })),
-        Err(fs::TryLockError::WouldBlock) => Ok(None),
-        Err(fs::TryLockError::Error(error)) => Err(error),
-    }
-}
-
-/// The directories of objects below one of a kind: namespace, name and path.
-fn objects(kind: &Path) -> io::Result<Vec<(String, String, PathBuf)>> {
-    let mut found = Vec::new();
-    for namespace in entries(kind)? {
-        if !namespace.file_type()?.is_dir() {
-            continue;
-        }
-        for object in entries(&namespace.path())? {
-            if object.file_type()?.is_dir() {
-                let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-                found.push((name(&namespace), name(&object), object.path()));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// What a directory holds; nothing, where it is not there.
-fn entries(directory: &Path) -> io::Result<Vec<fs::DirEntry>> {
-    match fs::read_dir(directory) {
-        Ok(entries) => entries.collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether that much time has gone by; never of a time to come.
-fn is_past(since: SystemTime, grace: Duration, now: SystemTime) -> bool {
-    now.duration_since(since).is_ok_and(|gone| gone > grace)
-}
-
-fn absent(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
-}
-
-/// The journal of a run, whose lock its runner has.
-const JOURNAL: &str = "journal.jsonl";
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use runs::sweep::{GRACE, JOURNAL};
     use workflow::FileJournal;
 
     use super::*;
@@ -348,31 +203,6 @@ mod tests {
         assert!(!cluster.exists());
         assert!(layout.cluster("demo", "kept").exists());
         assert_eq!(entries(&root.path().join("runs/demo")).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn the_volume_of_runner_pods_keeps_the_newest_runs() {
-        let root = tempfile::tempdir().unwrap();
-        let layout = Layout::new(root.path());
-        let now = SystemTime::now();
-        let run = |number: u32| layout.run("demo", &format!("first-create-{number}"));
-        let aged = |number: u32, age: Duration| {
-            fs::create_dir_all(run(number)).unwrap();
-            let journal = File::create(run(number).join(JOURNAL)).unwrap();
-            journal.set_modified(now - age).unwrap();
-            journal
-        };
-        for number in 1..=30 {
-            aged(number, (100 - number) * MINUTE);
-        }
-        let held = aged(31, 2 * OLD);
-        held.lock().unwrap();
-        aged(32, 2 * OLD);
-        aged(33, 3 * OLD);
-        sweep_beside(&run(33), now).unwrap();
-        let left = |number: &u32| run(*number).exists();
-        let left: Vec<_> = (1..=33).filter(left).collect();
-        assert_eq!(left, (12..=31).chain([33]).collect::<Vec<_>>());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! - [`supervisor`] and [`process`]: runners as processes of this machine, which outlive who started them;
 //! - [`job`]: runners as Jobs of the cluster that the operator runs in;
 //! - [`control`]: what people write into a Run to steer it;
-//! - [`layout`]: where the files of runs lie.
+//! - [`layout`]: where the files of runs lie, and [`sweep`]: when they go.
 
 pub mod control;
 pub mod engine;
@@ -23,6 +23,7 @@ pub mod runner;
 pub mod small_log;
 pub mod subject;
 pub mod supervisor;
+pub mod sweep;
 
 use api::{Run, run::RunPhase};
 
