@@ -11,9 +11,9 @@ use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
 use crate::subject::Subjects;
 
-pub mod apply;
+mod apply;
 mod context;
-pub mod plan;
+pub(crate) mod plan;
 pub mod report;
 
 pub use context::{Context, Error};
