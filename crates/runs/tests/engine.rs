@@ -67,10 +67,11 @@ const PROCESS: &str = "WINDLASS_TEST_WIDGETS";
 const RUN: &str = "WINDLASS_TEST_RUN";
 /// How an operator starts it. It dies before there is a file `well`.
 const RUNNER: &str = r#"test -e "$1/well" || exit 7
-echo "${4#*/}" >> "$1/started"
+echo "${4#*/} starts" >> "$1/runners"
 WINDLASS_TEST_WIDGETS=$1 KUBECONFIG=$2 WINDLASS_TEST_RUN=${4#*/}
 export WINDLASS_TEST_WIDGETS KUBECONFIG WINDLASS_TEST_RUN
-exec "$0" --ignored --exact a_runner_as_a_process --nocapture"#;
+"$0" --ignored --exact a_runner_as_a_process --nocapture
+echo "${4#*/} ends" >> "$1/runners""#;
 /// What is done side by side.
 const SHAPING: [&str; 2] = ["widget/bend", "widget/cut"];
 /// What another run does, and the one step of that.
@@ -773,9 +774,14 @@ async fn runs_of_another_kind_are_executed_by_processes_that_an_operator_keeps()
     world.until(PARENT, succeeded).await;
     prove(&world, "its first runners died").await;
     let child = world.child().await.name_any();
-    let started = fs::read_to_string(file("started")).unwrap();
-    let started: Vec<_> = started.lines().collect();
-    assert_eq!(started, [PARENT, &child], "one is enough for each");
+    let runners = fs::read_to_string(file("runners")).unwrap();
+    for run in [PARENT, &child] {
+        let edges = runners.lines().filter_map(|line| line.split_once(' '));
+        let edges: Vec<_> = edges.filter(|(of, _)| *of == run).collect();
+        assert_eq!(edges.first(), Some(&(run, "starts")), "{runners}");
+        let alone = edges.windows(2).all(|edges| edges[0] != edges[1]);
+        assert!(alone, "none starts beside another: {runners}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
