@@ -11,6 +11,8 @@ use lab::{Extent, progress::Terminal};
 
 use crate::{generate, image, tools};
 
+#[cfg(test)]
+mod promises;
 mod report;
 mod suites;
 mod supplies;
