@@ -47,14 +47,14 @@ pub async fn reconcile(
     if !context.stores.are_read() {
         return Ok(Action::requeue(UNTIL_READ));
     }
-    let outcome = converge(cluster, &context).await;
+    let outcome = pass(cluster, &context).await;
     report::publish(cluster, &outcome, &context).await?;
     let outcome = outcome?;
     context.backoff.reset(&identity(&object));
     Ok(outcome.action())
 }
 
-async fn converge(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
+async fn pass(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
     let observed = observe::observe(cluster, context).await?;
     let wanted = resolve::resolve(cluster, &observed);
     let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);

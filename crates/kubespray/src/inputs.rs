@@ -122,7 +122,16 @@ impl Inputs {
 
     /// The inputs of a plan.
     pub fn from_map(map: &Map<String, Value>) -> Result<Self, serde_json::Error> {
-        Inputs::deserialize(Value::Object(map.clone()))
+        Inputs::deserialize(map)
+    }
+
+    /// Whether the inputs of a plan have a host of that name: each host asks it of each plan, so nothing else is read.
+    pub fn has_host(map: &Map<String, Value>, name: &str) -> bool {
+        let hosts = map.get("hosts").and_then(Value::as_array);
+        hosts
+            .into_iter()
+            .flatten()
+            .any(|host| host["name"] == *name)
     }
 
     /// What the inventory is compiled from: nothing that holds a secret. `excluded` names hosts to leave out.

@@ -263,6 +263,9 @@ fn node_view(object: &Guard<Run>) -> String {
 
 fn owner(run: &Guard<Run>) -> Option<ObjectRef<Guard<Cluster>>> {
     let run = run.0.as_ref().ok()?;
+    if !run.spec.subject.is_a::<Cluster>() {
+        return None;
+    }
     Some(ObjectRef::new(&run.spec.subject.name).within(&run.namespace()?))
 }
 

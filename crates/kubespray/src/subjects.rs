@@ -27,6 +27,10 @@ impl Clusters {
 }
 
 impl Subjects for Clusters {
+    fn is_one(&self, subject: &Subject) -> bool {
+        subject.is_a::<Cluster>()
+    }
+
     fn settings(&self, run: &Run) -> Settings {
         let namespace = run.namespace().unwrap_or_default();
         let reference = ObjectRef::new(&run.spec.subject.name).within(&namespace);

@@ -31,16 +31,19 @@ pub async fn reconcile<S: Subjects>(
         // A Run is written by the operator; one that it cannot read belongs to a newer one.
         return Ok(Action::await_change());
     };
+    if !context.subjects.is_one(&run.spec.subject) {
+        return Ok(Action::await_change());
+    }
     if relocation::mark::of(run.meta()).is_some() {
         context.runner_rests(&identity(run.meta()));
         return Ok(Action::await_change());
     }
-    let outcome = converge(run, &context).await;
+    let outcome = pass(run, &context).await;
     report::publish(run, &outcome, &context).await?;
     Ok(outcome?.action())
 }
 
-async fn converge<S: Subjects>(
+async fn pass<S: Subjects>(
     run: &Run,
     context: &Context<S>,
 ) -> Result<Outcome<apply::Applied>, Error> {

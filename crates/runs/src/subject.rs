@@ -9,6 +9,9 @@ use crate::lease_name;
 
 /// Knows the subjects of a domain's runs.
 pub trait Subjects: Send + Sync + 'static {
+    /// Whether it is one of this domain. The runs of another one are left to that.
+    fn is_one(&self, subject: &Subject) -> bool;
+
     /// What the subject of a run says of the pods of its runners: nothing, if it is gone or cannot be read.
     fn settings(&self, run: &Run) -> Settings;
 

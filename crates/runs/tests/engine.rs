@@ -230,6 +230,10 @@ impl Engine for Widgets {
 struct Workshop;
 
 impl Subjects for Workshop {
+    fn is_one(&self, subject: &api::run::Subject) -> bool {
+        subject.api_group == "example.com"
+    }
+
     fn settings(&self, _: &Run) -> Settings {
         Settings {
             runner_image: Some("widgets:v2".to_owned()),

@@ -79,6 +79,11 @@ where
     }
 }
 
+/// Whether a run is of the Cluster of that name.
+pub(crate) fn is_of(run: &api::Run, cluster: &str) -> bool {
+    run.spec.subject.is_a::<api::Cluster>() && run.spec.subject.name == cluster
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::{
     cli::{Converge, Global},
-    client::named_or_only,
+    client::{is_of, named_or_only},
     plan,
 };
 
@@ -78,7 +78,7 @@ async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
         .await
         .context("failed to list the runs")?
         .items;
-    let of_the_cluster = runs.into_iter().filter(|run| run.spec.subject.name == name);
+    let of_the_cluster = runs.into_iter().filter(|run| is_of(run, &name));
     if let Some(run) = of_the_cluster.max_by_key(age) {
         let phase = phase(&run);
         ensure!(

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::{
     cli::{Global, Output, Status},
-    client::named_or_only,
+    client::{is_of, named_or_only},
     terminal::shown,
 };
 
@@ -84,7 +84,7 @@ async fn newest_run(runs: &Api<Run>, cluster: &str) -> anyhow::Result<Option<Run
         .items;
     Ok(runs
         .into_iter()
-        .filter(|run| run.spec.subject.name == cluster)
+        .filter(|run| is_of(run, cluster))
         .max_by_key(age))
 }
 
@@ -180,7 +180,7 @@ impl View {
                 }
             }
             Change::NodeDeleted(key) => self.nodes.retain(|node| node.name_any() != key),
-            Change::Run(run) if run.spec.subject.name == name => {
+            Change::Run(run) if is_of(&run, name) => {
                 if self
                     .run
                     .as_ref()

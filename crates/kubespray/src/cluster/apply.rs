@@ -62,7 +62,7 @@ pub async fn apply(
     context: &Context,
 ) -> Result<Outcome<Applied>, Error> {
     if cluster.meta().deletion_timestamp.is_none() {
-        hold(cluster, context).await?;
+        keep(cluster, context).await?;
     }
     let mut run = None;
     let mut forgotten = false;
@@ -126,7 +126,8 @@ pub async fn apply(
     })
 }
 
-async fn hold(cluster: &Cluster, context: &Context) -> Result<(), Error> {
+/// Keeps the object until its deletion policy is carried out.
+async fn keep(cluster: &Cluster, context: &Context) -> Result<(), Error> {
     if cluster.finalizers().iter().any(|name| name == FINALIZER) {
         return Ok(());
     }

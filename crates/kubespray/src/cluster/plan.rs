@@ -6,7 +6,7 @@ use api::{
 };
 use jiff::SignedDuration;
 use kube::{Resource, ResourceExt};
-use runs::{control::SUPERSEDED_BY, phase};
+use runs::{control::SUPERSEDED_BY, is_active, phase};
 
 use crate::{
     cluster::{observe::Observed, resolve::Resolved},
@@ -90,9 +90,28 @@ pub fn plan(
         wanted,
         observed,
     };
+    if let Some(decision) = at_work(&situation) {
+        return decision;
+    }
     let mut said = operation::ALL.iter();
     let decision = said.find_map(|operation| (operation.decide)(&situation));
     decision.unwrap_or_else(|| Decision::Stall(wanted.err().unwrap_or_default().to_vec()))
+}
+
+/// An operation on a cluster that is built comes to its end, or a person's word, before another one is begun.
+fn at_work(situation: &Situation<'_>) -> Option<Decision> {
+    let run = of_built(situation.observed).filter(|run| is_active(phase(run)))?;
+    if situation.cluster.meta().deletion_timestamp.is_some() {
+        return None;
+    }
+    let built = as_built(situation, situation.wanted.ok()?)?;
+    Some(Decision::Maintain(Box::new(built), Box::new(run.clone())))
+}
+
+/// The last run, if its operation is one of built clusters.
+pub fn of_built(observed: &Observed) -> Option<&Run> {
+    let of_built = |run: &&Run| Operation::of(run).is_some_and(|operation| operation.of_built);
+    observed.runs.last().filter(of_built)
 }
 
 /// The cluster as it was built, if it is.
@@ -147,11 +166,12 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
 }
 
 /// The run that built the cluster as it is.
-pub fn built_by(runs: &[Run]) -> Option<&Run> {
-    let builds = |run: &Run| Operation::leaves(run, Leaves::Cluster);
-    runs.iter()
-        .rev()
-        .find(|run| builds(run) && phase(run) == RunPhase::Succeeded)
+pub fn built_by<'a>(
+    runs: impl IntoIterator<Item = &'a Run, IntoIter: DoubleEndedIterator>,
+) -> Option<&'a Run> {
+    let builds = |run: &&Run| Operation::leaves(run, Leaves::Cluster);
+    let mut newest = runs.into_iter().rev().filter(builds);
+    newest.find(|run| phase(run) == RunPhase::Succeeded)
 }
 
 /// A run under a name that none of the cluster's runs has had, as far as they and the status remember.

@@ -37,22 +37,15 @@ pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
     else {
         return Observed::default();
     };
-    let mut runs: Vec<_> = controller::stream::in_namespace(&context.stores.runs, &namespace)
-        .iter()
-        .filter_map(|run| run.0.as_ref().ok())
-        .filter(|run| is_of(run, cluster))
-        .cloned()
-        .collect();
-    runs.sort_by_key(age);
+    let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
+    let readable = found.iter().filter_map(|run| run.0.as_ref().ok());
+    let mut runs: Vec<_> = readable.filter(|run| is_of(run, cluster)).collect();
+    runs.sort_by_cached_key(|run| age(run));
     let name = node.name_any();
-    let has = |run: &Run| {
-        Inputs::from_map(&run.spec.plan.inputs)
-            .is_ok_and(|inputs| inputs.hosts.iter().any(|host| host.name == name))
-    };
-    let built = built_by(&runs).is_some_and(has);
+    let has = |run: &&Run| Inputs::has_host(&run.spec.plan.inputs, &name);
     Observed {
-        run: runs.pop().filter(has),
-        built,
+        run: runs.last().copied().filter(has).cloned(),
+        built: built_by(runs.iter().copied()).is_some_and(|run| has(&run)),
         health: context.health.latest(cluster),
     }
 }

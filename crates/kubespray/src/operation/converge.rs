@@ -19,7 +19,7 @@ use crate::{
     cluster::{
         compile,
         observe::Observed,
-        plan::{Built, Decision, NewRun, as_built, built_by, new_run},
+        plan::{Built, Decision, NewRun, as_built, built_by, new_run, of_built},
         resolve::Resolved,
     },
     inputs::Inputs,
@@ -59,19 +59,14 @@ pub fn request(cluster: &Cluster) -> Option<String> {
 
 /// What to do about a cluster that is built.
 fn maintain(cluster: &Cluster, built: Built, resolved: &Resolved, observed: &Observed) -> Decision {
-    let converges = |run: &&Run| run.spec.operation == CONVERGE.name;
-    let last = observed.runs.last().filter(converges).cloned();
-    if let Some(run) = last.as_ref().filter(|run| is_active(phase(run))) {
-        return Decision::Maintain(Box::new(built), Box::new(run.clone()));
-    }
     let carried_out = |request: &String| observed.runs.iter().any(|run| is_for(run, request));
     let open = open(cluster).filter(|request| !carried_out(request));
     if let Some(request) = open.filter(|_| built.beyond_converge.is_empty()) {
         return start(cluster, resolved, observed, request);
     }
-    match last {
-        Some(run) if phase(&run) == RunPhase::Failed => {
-            Decision::Maintain(Box::new(built), Box::new(run))
+    match of_built(observed) {
+        Some(run) if phase(run) == RunPhase::Failed => {
+            Decision::Maintain(Box::new(built), Box::new(run.clone()))
         }
         _ => Decision::Keep(Box::new(built)),
     }
