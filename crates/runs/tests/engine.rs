@@ -446,7 +446,7 @@ impl World {
         let mut children = runs
             .items
             .into_iter()
-            .filter(|run| run.name_any() != PARENT);
+            .filter(|run| !run.owner_references().is_empty());
         let child = children.next().unwrap();
         assert!(children.next().is_none(), "one child, whoever dies");
         child
@@ -766,6 +766,12 @@ async fn runs_of_another_kind_are_executed_by_processes_that_an_operator_keeps()
         arguments: texts.into(),
     };
     let place = Place::Here(Layout::new(file("data")), command);
+    // It is of another domain, whose operator is not here.
+    let mut foreign = run();
+    foreign.metadata.name = Some("first-tune-1".to_owned());
+    foreign.spec.subject.api_group = "example.org".to_owned();
+    let foreign = world.runs().create(&PostParams::default(), &foreign).await;
+    let foreign = foreign.unwrap().name_any();
     operate(world.client.clone(), place);
 
     // One that dies is told of and followed by another.
@@ -779,6 +785,7 @@ async fn runs_of_another_kind_are_executed_by_processes_that_an_operator_keeps()
     prove(&world, "its first runners died").await;
     let child = world.child().await.name_any();
     let runners = fs::read_to_string(file("runners")).unwrap();
+    assert!(!runners.contains(&foreign), "{runners}");
     for run in [PARENT, &child] {
         let edges = runners.lines().filter_map(|line| line.split_once(' '));
         let edges: Vec<_> = edges.filter(|(of, _)| *of == run).collect();
