@@ -74,14 +74,14 @@ impl Engine for Kubespray {
     }
 
     fn prepare(&self, work: &Arc<Work>, proof: Proof) -> Result<Self::Executor, EngineError> {
-        let job = Arc::new(Job {
+        let work = Arc::new(ClusterWork {
             layout: Layout::new(work.layout.root()),
             inputs: Inputs::from_map(&work.run.spec.plan.inputs)?,
             sources: self.sources.clone(),
             work: Arc::clone(work),
         });
-        let workspace = workspace::Workspace::prepare(Arc::clone(&job))?;
-        Ok(executor::KubesprayExecutor::new(job, workspace, proof))
+        let workspace = workspace::Workspace::prepare(Arc::clone(&work))?;
+        Ok(executor::KubesprayExecutor::new(work, workspace, proof))
     }
 
     async fn end_now(&self, work: &Work) {
@@ -107,14 +107,14 @@ fn leave_file(work: &Work) -> PathBuf {
 }
 
 /// What every part of the engine knows of a run.
-pub(crate) struct Job {
+pub(crate) struct ClusterWork {
     pub(crate) work: Arc<Work>,
     pub(crate) layout: Layout,
     pub(crate) inputs: Inputs,
     pub(crate) sources: Policy,
 }
 
-impl Deref for Job {
+impl Deref for ClusterWork {
     type Target = Work;
 
     fn deref(&self) -> &Work {
@@ -122,7 +122,7 @@ impl Deref for Job {
     }
 }
 
-impl Job {
+impl ClusterWork {
     pub(crate) fn cluster(&self) -> &str {
         self.work.subject()
     }

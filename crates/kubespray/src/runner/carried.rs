@@ -7,19 +7,19 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{
-    Job,
+    ClusterWork,
     workspace::{disk, failure},
 };
 use crate::{host_keys::KNOWN_HOSTS, moving::host_keys_name};
 
 /// Writes the keys to `file` if there are some and no file: whoever answers must show the key that was recorded elsewhere,
 /// as if it had been recorded here.
-pub(crate) async fn bring(job: &Job, file: &Path) -> Result<(), Failure> {
+pub(crate) async fn bring(work: &ClusterWork, file: &Path) -> Result<(), Failure> {
     if file.exists() {
         return Ok(());
     }
-    let name = host_keys_name(job.cluster());
-    let secret = Api::<Secret>::namespaced(job.client.clone(), &job.namespace())
+    let name = host_keys_name(work.cluster());
+    let secret = Api::<Secret>::namespaced(work.client.clone(), &work.namespace())
         .get_opt(&name)
         .await
         .map_err(|error| {

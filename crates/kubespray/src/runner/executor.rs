@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use workflow::{Executor, Signal, StepContext, StepOutcome};
 
 use super::{
-    Job, plays, prepare,
+    ClusterWork, plays, prepare,
     steps::{health, kubeconfig},
     workspace::{Workspace, failure},
 };
@@ -17,7 +17,7 @@ use crate::action::{self, Action};
 
 /// Executes the steps of a kubespray plan.
 pub struct KubesprayExecutor {
-    pub(crate) job: Arc<Job>,
+    pub(crate) work: Arc<ClusterWork>,
     pub(crate) workspace: Workspace,
     /// The environment once it is verified: to ask it again takes longer than a small play.
     pub(crate) sandbox: Mutex<Option<Sandbox>>,
@@ -28,9 +28,9 @@ pub struct KubesprayExecutor {
 }
 
 impl KubesprayExecutor {
-    pub(crate) fn new(job: Arc<Job>, workspace: Workspace, proof: Proof) -> Self {
+    pub(crate) fn new(work: Arc<ClusterWork>, workspace: Workspace, proof: Proof) -> Self {
         Self {
-            job,
+            work,
             workspace,
             sandbox: Mutex::default(),
             playbooks: Mutex::default(),

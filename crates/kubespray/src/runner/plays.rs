@@ -19,7 +19,7 @@ use api::run::{Failure, FailureClass, Step};
 use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{
-    EVENTS, FORMER_EVENTS, Job,
+    ClusterWork, EVENTS, FORMER_EVENTS,
     executor::{KubesprayExecutor, failed},
     prepare,
     workspace::{disk, failure},
@@ -118,7 +118,7 @@ async fn prepare_process(
     context: &StepContext,
 ) -> Result<Prepared, Failure> {
     let workspace = &executor.workspace;
-    let job = &executor.job;
+    let work = &executor.work;
     let sandbox = prepare::ensure(executor, &|_| {}).await?;
     let key = workspace.key().await?;
     let secrets = workspace.secret_variables().await?;
@@ -126,7 +126,7 @@ async fn prepare_process(
     prepare::acquaint(executor, &excluded).await?;
     let (inventory, files) =
         workspace.inventory(key.clone(), &excluded, &prepare::pythons(executor))?;
-    let config = job.directory.join("ansible.cfg");
+    let config = work.directory.join("ansible.cfg");
     let text = ansible_cfg(&workspace.configuration(key)).map_err(|error| {
         failure(
             FailureClass::Config,
@@ -136,14 +136,14 @@ async fn prepare_process(
         )
     })?;
     fs::write(&config, text).map_err(|error| disk(&config, &error))?;
-    let view = job.directory.join("slices");
+    let view = work.directory.join("slices");
     let expected: Vec<String> = steps
         .iter()
-        .flat_map(|step| action::hosts_of(job.plan.plan(), step))
+        .flat_map(|step| action::hosts_of(work.plan.plan(), step))
         .filter(|host| !excluded.contains(host))
         .map(|host| host.to_string())
         .collect();
-    let lost = lost_facts(job, &workspace.directories().facts, &expected);
+    let lost = lost_facts(work, &workspace.directories().facts, &expected);
     let (file, plays) = slices(&workspace.checkout(), &view, steps, lost)?;
     let limit = if excluded.is_empty() {
         Vec::new()
@@ -160,8 +160,8 @@ async fn prepare_process(
         .unwrap_or_default();
     let name = format!("{}-{}", first.replace('/', "__"), context.attempt);
     // An attempt that was interrupted has the next attempt's number taken; the records of processes must not meet.
-    let id = format!("{first}#{}-{}", context.attempt, job.identity.id);
-    let logs = job.directory.join("logs");
+    let id = format!("{first}#{}-{}", context.attempt, work.identity.id);
+    let logs = work.directory.join("logs");
     let run = PlaybookRun {
         id,
         ansible_playbook: sandbox.ansible_playbook(),
@@ -177,17 +177,17 @@ async fn prepare_process(
         temporary: Some(workspace.temporary()),
         config: Some(config),
         limit,
-        work: job.directory.join("work").join(&name),
-        home: job.cluster_directory().join("ansible"),
-        events: job.directory.join(EVENTS),
+        work: work.directory.join("work").join(&name),
+        home: work.cluster_directory().join("ansible"),
+        events: work.directory.join(EVENTS),
         log: logs.join(format!("{}.ansible.log", first.replace('/', "__"))),
-        leave: Some(job.leave()),
+        leave: Some(work.leave()),
         timeout: None,
         ..PlaybookRun::default()
     };
     small_log::keep_all_small(&logs).map_err(|error| disk(&logs, &error))?;
     set_aside(&run.events).map_err(|error| disk(&run.events, &error))?;
-    earlier::record(&job.directory, &run)?;
+    earlier::record(&work.directory, &run)?;
     Ok(Prepared {
         run,
         plays,
@@ -211,11 +211,11 @@ fn set_aside(events: &Path) -> std::io::Result<()> {
 }
 
 /// The play that gathers facts, where it is done and what it found is lost: with the volume of an earlier pod, say.
-fn lost_facts(job: &Job, cache: &Path, hosts: &[String]) -> Option<usize> {
+fn lost_facts(work: &ClusterWork, cache: &Path, hosts: &[String]) -> Option<usize> {
     if hosts.is_empty() || hosts.iter().any(|host| cache.join(host).exists()) {
         return None;
     }
-    let play = action::play_of(job.plan.step(FACTS)?)?;
+    let play = action::play_of(work.plan.step(FACTS)?)?;
     usize::try_from(play.play).ok()
 }
 

@@ -80,7 +80,7 @@ async fn make(
     executor: &KubesprayExecutor,
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<Sandbox, Failure> {
-    let hold = source::ensure(&executor.job, &executor.workspace.checkout(), progress).await?;
+    let hold = source::ensure(&executor.work, &executor.workspace.checkout(), progress).await?;
     *executor.playbooks.lock().await = Some(hold);
     let release = release(executor)?;
     let request = Request {
@@ -94,7 +94,7 @@ async fn make(
     {
         return Ok(sandbox);
     }
-    let cache = executor.job.layout.sandboxes();
+    let cache = executor.work.layout.sandboxes();
     let sandbox = sandbox::ensure(&request, &cache, progress)
         .await
         .map_err(|error| {
@@ -127,8 +127,8 @@ async fn make(
             };
             failure(class, code, crate::chain(&error), Some(remedy))
         })?;
-    let job = &executor.job;
-    let used = crate::sweep::note_use(&cache, &sandbox.digest, (&job.namespace(), job.cluster()));
+    let work = &executor.work;
+    let used = crate::sweep::note_use(&cache, &sandbox.digest, (&work.namespace(), work.cluster()));
     used.map_err(|error| disk(&cache, &error))?;
     Ok(sandbox)
 }
@@ -149,7 +149,7 @@ pub(crate) async fn probe(
             .iter()
             .any(|left_out| left_out.target == *name)
     };
-    let targets: Vec<_> = targets(executor, &action::hosts_of(executor.job.plan.plan(), step))
+    let targets: Vec<_> = targets(executor, &action::hosts_of(executor.work.plan.plan(), step))
         .into_iter()
         .filter(|target| !left_out(&target.name))
         .collect();
@@ -168,7 +168,7 @@ pub(crate) async fn probe(
 
 /// What to do about a host that shows another key than the one that is known.
 pub(crate) fn new_key_remedy(executor: &KubesprayExecutor) -> String {
-    let ssh = &executor.job.inputs.ssh;
+    let ssh = &executor.work.inputs.ssh;
     if let Some(reference) = &ssh.known_hosts_secret {
         return format!(
             "if the host was made anew, put its new key into Secret {} (spec.ssh.knownHostsSecretRef) and retry the run; if \
@@ -196,7 +196,7 @@ pub(crate) async fn acquaint(
     if pythons_file(executor).exists() {
         return Ok(());
     }
-    let all = executor.job.inputs.hosts.iter();
+    let all = executor.work.inputs.hosts.iter();
     let hosts: Vec<HostName> = all
         .filter_map(|host| host.name.parse().ok())
         .filter(|host| !excluded.contains(host))
@@ -253,7 +253,7 @@ fn judge(reports: &[Report]) -> StepOutcome {
 
 /// How hosts are asked, and their keys checked.
 pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Failure> {
-    let ssh = &executor.job.inputs.ssh;
+    let ssh = &executor.work.inputs.ssh;
     let known_hosts = executor.workspace.known_hosts();
     let host_keys = if let Some(lines) = executor.workspace.given_host_keys().await? {
         let text = format!("{}\n", lines.trim_end());
@@ -263,7 +263,7 @@ pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Fai
         // What was written before: the API is away.
         HostKeys::Strict
     } else {
-        carried::bring(&executor.job, &known_hosts).await?;
+        carried::bring(&executor.work, &known_hosts).await?;
         HostKeys::AcceptNew
     };
     Ok(Options {
@@ -280,7 +280,7 @@ pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Fai
 }
 
 fn release(executor: &KubesprayExecutor) -> Result<&'static catalogue::Release, Failure> {
-    catalogue::release(executor.job.inputs.kubespray).map_err(|error| {
+    catalogue::release(executor.work.inputs.kubespray).map_err(|error| {
         let text = error.to_string();
         failure(FailureClass::Config, "UnknownRelease", text, None)
     })
@@ -291,7 +291,7 @@ pub(crate) fn targets<'a>(
     executor: &KubesprayExecutor,
     hosts: impl IntoIterator<Item = &'a HostName>,
 ) -> Vec<Target> {
-    let inputs = &executor.job.inputs;
+    let inputs = &executor.work.inputs;
     let known = inputs.hosts.iter().map(|host| (host.name.as_str(), host));
     let known: BTreeMap<_, _> = known.collect();
     hosts
@@ -317,7 +317,7 @@ pub(crate) fn targets<'a>(
 }
 
 fn pythons_file(executor: &KubesprayExecutor) -> PathBuf {
-    executor.job.directory.join("pythons.json")
+    executor.work.directory.join("pythons.json")
 }
 
 /// Interpreter discovery may pick a broken one; the probe's is known to work. A later runner reads it again.

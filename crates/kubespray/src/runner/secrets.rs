@@ -25,7 +25,7 @@ impl Workspace {
     /// Writes the variables that are secret, and what is masked because of them. What was written for an earlier step serves
     /// while the API is away.
     pub(crate) async fn secret_variables(&self) -> Result<SecretFiles, Failure> {
-        let inputs = &self.job.inputs;
+        let inputs = &self.work.inputs;
         let names = inputs.variable_secrets();
         if names.is_empty() && inputs.ssh.key.is_none() {
             return Ok(SecretFiles::default());

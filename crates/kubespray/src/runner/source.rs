@@ -12,17 +12,17 @@ use api::{
 };
 use kube::Api;
 
-use super::{Job, workspace::failure};
+use super::{ClusterWork, workspace::failure};
 use crate::playbooks::Place;
 
 /// Brings the playbooks into the data directory, unless they are there, and keeps them there.
 pub(crate) async fn ensure(
-    job: &Job,
+    work: &ClusterWork,
     checkout: &Path,
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<Hold, Failure> {
-    let sources = Sources::new(job.layout.sources(), job.sources.clone());
-    let planned = &job.inputs.source;
+    let sources = Sources::new(work.layout.sources(), work.sources.clone());
+    let planned = &work.inputs.source;
     // Held first: what is there then stays.
     let hold = sources
         .hold(&planned.digest)
@@ -31,8 +31,8 @@ pub(crate) async fn ensure(
         return Ok(hold);
     }
     progress("bringing the playbooks");
-    let cluster = Api::<Cluster>::namespaced(job.client.clone(), &job.namespace())
-        .get(job.cluster())
+    let cluster = Api::<Cluster>::namespaced(work.client.clone(), &work.namespace())
+        .get(work.cluster())
         .await
         .map_err(|error| {
             transient(format!(
@@ -44,7 +44,7 @@ pub(crate) async fn ensure(
         .spec
         .kubespray
         .and_then(|kubespray| kubespray.source);
-    let mut place = Place::of(named, job.inputs.kubespray);
+    let mut place = Place::of(named, work.inputs.kubespray);
     if let (
         Place::Git {
             reference, commit, ..
@@ -56,7 +56,7 @@ pub(crate) async fn ensure(
         *commit = Some(planned.clone());
     }
     let fetched = sources
-        .fetch(&job.namespace(), &place.request())
+        .fetch(&work.namespace(), &place.request())
         .await
         .map_err(|error| failed(&error))?;
     if fetched.digest == planned.digest {

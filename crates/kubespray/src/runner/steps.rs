@@ -15,7 +15,7 @@ use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
-    Job,
+    ClusterWork,
     executor::{KubesprayExecutor, failed, hold, succeeded},
     workspace::{disk, failure},
 };
@@ -38,7 +38,7 @@ const SERVER_NAME: &str = "kubernetes";
 
 /// Stores the kubeconfig that the playbooks left on this machine.
 pub(crate) async fn kubeconfig(executor: &KubesprayExecutor, name: &str) -> StepOutcome {
-    let job = &executor.job;
+    let work = &executor.work;
     let path = executor
         .workspace
         .directories()
@@ -62,11 +62,11 @@ pub(crate) async fn kubeconfig(executor: &KubesprayExecutor, name: &str) -> Step
         Ok(config) => config,
         Err(failure) => return failed(failure),
     };
-    let config = match reachable(config, &addresses(job), answers).await {
+    let config = match reachable(config, &addresses(work), answers).await {
         Ok(config) => config,
         Err(failure) => return failed(failure),
     };
-    match store(job, name, &config).await {
+    match store(work, name, &config).await {
         Ok(()) => {
             // From here on it is in the Secret and nowhere else; the playbooks bring it anew whenever they run.
             if let Err(error) = tokio::fs::remove_file(&path).await {
@@ -84,8 +84,8 @@ pub(crate) async fn kubeconfig(executor: &KubesprayExecutor, name: &str) -> Step
 }
 
 /// The addresses of the control plane, the one for other hosts first.
-fn addresses(job: &Job) -> Vec<String> {
-    let inputs = &job.inputs;
+fn addresses(work: &ClusterWork) -> Vec<String> {
+    let inputs = &work.inputs;
     let hosts = inputs.group("kube_control_plane").iter();
     hosts
         .filter_map(|name| inputs.hosts.iter().find(|host| host.name == name.as_str()))
@@ -169,21 +169,25 @@ async fn answers(host: &str, port: u16) -> std::io::Result<()> {
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }
 
-async fn store(job: &Job, name: &str, config: &Foreign) -> Result<(), controller::apply::Error> {
+async fn store(
+    work: &ClusterWork,
+    name: &str,
+    config: &Foreign,
+) -> Result<(), controller::apply::Error> {
     let document = config.document().expose_secret().as_bytes().to_vec();
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            namespace: Some(job.namespace()),
-            labels: Some([("windlass.dev/cluster".to_owned(), job.cluster().to_owned())].into()),
+            namespace: Some(work.namespace()),
+            labels: Some([("windlass.dev/cluster".to_owned(), work.cluster().to_owned())].into()),
             // The Secret goes with its Cluster, whose owner reference the Run carries.
-            owner_references: Some(job.run.owner_references().to_vec()),
+            owner_references: Some(work.run.owner_references().to_vec()),
             ..ObjectMeta::default()
         },
         data: Some([(KUBECONFIG_KEY.to_owned(), ByteString(document))].into()),
         ..Secret::default()
     };
-    let api = Api::<Secret>::namespaced(job.client.clone(), &job.namespace());
+    let api = Api::<Secret>::namespaced(work.client.clone(), &work.namespace());
     controller::apply::apply(&api, "windlass-runner", &secret, None).await
 }
 
@@ -193,7 +197,7 @@ pub(crate) async fn health(
     step: &Step,
     context: &StepContext,
 ) -> StepOutcome {
-    let job = &executor.job;
+    let work = &executor.work;
     let left_out = |name: &HostName| {
         context
             .excluded
@@ -201,13 +205,13 @@ pub(crate) async fn health(
             .any(|left_out| left_out.target == *name)
     };
     let expected = Expected {
-        nodes: job
+        nodes: work
             .inputs
             .members()
             .into_iter()
             .filter(|name| !left_out(name))
             .collect(),
-        renew: job.inputs.renew.into(),
+        renew: work.inputs.renew.into(),
     };
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is not healthy rather than that time is up.
@@ -216,7 +220,7 @@ pub(crate) async fn health(
         if let Some(outcome) = hold(step, context).await {
             return outcome;
         }
-        let trouble = match look(job, &expected).await {
+        let trouble = match look(work, &expected).await {
             Ok(report) if is_good(&report) => {
                 return succeeded(Some(format!(
                     "{}; {}",
@@ -256,8 +260,8 @@ fn is_good(report: &Report) -> bool {
         && report.certificates.health != Health::Err
 }
 
-async fn look(job: &Job, expected: &Expected) -> Result<Report, String> {
-    let kubeconfig = secret::read_kubeconfig(&job.client, &job.namespace(), job.cluster())
+async fn look(work: &ClusterWork, expected: &Expected) -> Result<Report, String> {
+    let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
         .await
         .map_err(|error| crate::chain(&error))?
         .ok_or("the kubeconfig Secret is not there")?;

@@ -25,7 +25,7 @@ use serde_json::json;
 
 use runs::runner::Error;
 
-use super::Job;
+use super::ClusterWork;
 use crate::{
     host_keys,
     private::{self, Place},
@@ -35,32 +35,32 @@ use crate::{
 /// The files of a run.
 #[derive(Clone)]
 pub(crate) struct Workspace {
-    pub(super) job: Arc<Job>,
+    pub(super) work: Arc<ClusterWork>,
     private: Place,
 }
 
 impl Workspace {
     /// Makes the directories.
-    pub(crate) fn prepare(job: Arc<Job>) -> Result<Self, Error> {
+    pub(crate) fn prepare(work: Arc<ClusterWork>) -> Result<Self, Error> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::File { path, source }
         };
-        let private = Place::make(&job.directory).map_err(failed(&job.directory))?;
+        let private = Place::make(&work.directory).map_err(failed(&work.directory))?;
         for directory in [
             &private.path.join("c"),
             &private.path.join("t"),
-            &job.cluster_directory(),
-            &job.directory.join("logs"),
+            &work.cluster_directory(),
+            &work.directory.join("logs"),
         ] {
             private::directory(directory).map_err(failed(directory))?;
         }
-        Ok(Self { job, private })
+        Ok(Self { work, private })
     }
 
     /// Removes what must not stay.
     pub(crate) fn clean(&self) {
-        if let Err(error) = private::forget(&self.job.directory) {
+        if let Err(error) = private::forget(&self.work.directory) {
             tracing::warn!(path = %self.private.path.display(), error = &error as &dyn std::error::Error, "the private directory was not removed");
         }
         if let Err(error) = ansible::playbook::forget(&self.ansible_home()) {
@@ -73,25 +73,25 @@ impl Workspace {
 
     /// Ansible's home, which the cluster keeps.
     pub(crate) fn ansible_home(&self) -> PathBuf {
-        self.job.cluster_directory().join("ansible")
+        self.work.cluster_directory().join("ansible")
     }
 
     /// The playbooks.
     pub(crate) fn checkout(&self) -> PathBuf {
-        self.job
+        self.work
             .layout
             .sources()
-            .join(&self.job.inputs.source.digest)
+            .join(&self.work.inputs.source.digest)
     }
 
     /// The file of host keys, which the cluster keeps.
     pub(crate) fn known_hosts(&self) -> PathBuf {
-        self.job.cluster_directory().join("known_hosts")
+        self.work.cluster_directory().join("known_hosts")
     }
 
     /// The cluster's own directories.
     pub(crate) fn directories(&self) -> Directories {
-        Directories::below(&self.job.cluster_directory())
+        Directories::below(&self.work.cluster_directory())
     }
 
     /// A short directory for ssh's control sockets.
@@ -129,7 +129,7 @@ impl Workspace {
 
     /// The private key, written anew from its Secret; none: ssh uses what it finds.
     pub(crate) async fn key(&self) -> Result<Option<PathBuf>, Failure> {
-        let Some(reference) = &self.job.inputs.ssh.key else {
+        let Some(reference) = &self.work.inputs.ssh.key else {
             return Ok(None);
         };
         let path = self.secret_directory()?.join("key");
@@ -148,7 +148,7 @@ impl Workspace {
     /// The hosts' public keys that the spec gives, in itself or by a Secret; none: it gives none, or the API is away and
     /// what was written for an earlier step serves.
     pub(crate) async fn given_host_keys(&self) -> Result<Option<String>, Failure> {
-        let ssh = &self.job.inputs.ssh;
+        let ssh = &self.work.inputs.ssh;
         let Some(reference) = &ssh.known_hosts_secret else {
             return Ok(ssh.known_hosts.clone());
         };
@@ -187,7 +187,7 @@ impl Workspace {
 
     /// A Secret, or that there is none; the failure is that the API does not say.
     pub(super) async fn secret(&self, name: &str) -> Result<Option<Secret>, Failure> {
-        let api = Api::<Secret>::namespaced(self.job.client.clone(), &self.job.namespace());
+        let api = Api::<Secret>::namespaced(self.work.client.clone(), &self.work.namespace());
         api.get_opt(name).await.map_err(|error| {
             let text = crate::chain(&error);
             failure(
@@ -207,7 +207,7 @@ impl Workspace {
         pythons: &BTreeMap<String, PythonPath>,
     ) -> Result<(Inventory, InventoryFiles), Failure> {
         let mut input = self
-            .job
+            .work
             .inputs
             .to_inventory(self.directories(), key, excluded);
         for host in &mut input.hosts {
@@ -223,7 +223,7 @@ impl Workspace {
             )
         })?;
         let files = inventory
-            .write(&self.job.directory)
+            .write(&self.work.directory)
             .map_err(|error| disk(&error.path, &error.source))?;
         self.facts_of_excluded(&inventory)
             .map_err(|error| disk(&self.directories().facts, &error))?;
@@ -232,7 +232,7 @@ impl Workspace {
 
     /// The settings of ansible.cfg, to be completed by whoever starts Ansible.
     pub(crate) fn configuration(&self, key: Option<PathBuf>) -> Configuration {
-        let inputs = &self.job.inputs;
+        let inputs = &self.work.inputs;
         Configuration {
             checkout: self.checkout(),
             hosts: inputs.hosts.len(),
@@ -252,7 +252,7 @@ impl Workspace {
 
     /// The host to reach the others through.
     pub(crate) fn bastion(&self) -> Option<Bastion> {
-        let ssh = &self.job.inputs.ssh;
+        let ssh = &self.work.inputs.ssh;
         ssh.bastion.as_ref().map(|bastion| Bastion {
             address: bastion.address.clone(),
             user: bastion.user.clone().unwrap_or_else(|| ssh.user.clone()),

@@ -85,7 +85,7 @@ pub(super) async fn end(
     step: &Step,
     context: &StepContext,
 ) -> Result<(), Failure> {
-    let file = executor.job.directory.join(CURRENT);
+    let file = executor.work.directory.join(CURRENT);
     let Some(former) = last(&file) else {
         return Ok(());
     };
@@ -138,7 +138,7 @@ async fn quiesce(
             .iter()
             .any(|left_out| left_out.target == *name)
     };
-    let hosts = action::hosts_of(executor.job.plan.plan(), step);
+    let hosts = action::hosts_of(executor.work.plan.plan(), step);
     let hosts: Vec<_> = hosts.into_iter().filter(|name| !left_out(name)).collect();
     let options = prepare::options(executor).await?;
     tell(
