@@ -29,6 +29,7 @@ mod hold;
 mod mirror;
 mod pod;
 
+pub(crate) use child::is_child;
 pub use mirror::left_out;
 pub use pod::{
     NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE, heading, is_pod, sandboxes,

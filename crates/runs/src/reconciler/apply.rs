@@ -4,10 +4,15 @@ use std::time::Duration;
 
 use api::Run;
 use controller::{Outcome, Until, backoff::jittered};
-use kube::Resource;
+use kube::{Api, Resource, ResourceExt, api::ListParams};
 
 use super::{AT_REST, Context, Error, identity, plan::Decision, report};
-use crate::subject::Subjects;
+use crate::{
+    control::{self, Wish},
+    is_active, phase,
+    runner::is_child,
+    subject::Subjects,
+};
 
 /// How often a runner that does not come is looked after.
 const LOOK: Duration = Duration::from_secs(10);
@@ -49,6 +54,8 @@ pub(super) async fn apply<S: Subjects>(
         }
         Decision::End(ref ended) => {
             launcher.stop(run).await.map_err(Error::Runner)?;
+            // A runner would have ended with its children.
+            cancel_children(run, context).await?;
             report::write(run, ended, context).await?;
             (decision, AT_REST)
         }
@@ -62,4 +69,21 @@ pub(super) async fn apply<S: Subjects>(
         applied: Applied(decision),
         until,
     })
+}
+
+async fn cancel_children<S>(run: &Run, context: &Context<S>) -> Result<(), Error> {
+    let namespace = run.namespace().unwrap_or_default();
+    let runs = Api::<Run>::namespaced(context.client.clone(), &namespace);
+    let found = runs
+        .list(&ListParams::default())
+        .await
+        .map_err(|why| Error::Children(Box::new(why)))?;
+    let children = found.items.iter().filter(|child| is_child(child, run));
+    for child in children.filter(|child| is_active(phase(child))) {
+        let (name, by) = (child.name_any(), format!("run {}", run.name_any()));
+        control::steer(&context.client, &namespace, &name, Wish::Cancel, &by)
+            .await
+            .map_err(Error::Child)?;
+    }
+    Ok(())
 }

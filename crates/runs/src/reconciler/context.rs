@@ -10,6 +10,7 @@ use controller::BackOff;
 use kube::Client;
 
 use crate::{
+    control,
     launcher::{self, Launcher},
     subject::Subjects,
 };
@@ -74,4 +75,10 @@ pub enum Error {
     /// A runner could not be had.
     #[error("provide a runner")]
     Runner(#[source] launcher::Error),
+    /// The runs that are steps of it could not be found.
+    #[error("find the children of a Run")]
+    Children(#[source] Box<kube::Error>),
+    /// A run that is a step of it could not be cancelled.
+    #[error("cancel the child of a Run")]
+    Child(#[source] control::Error),
 }

@@ -27,12 +27,15 @@ use workflow::{Executor, Signal, Steering, StepContext, StepOutcome, StepProgres
 use crate::{
     Engine, Work,
     control::{self, Wish},
+    phase,
 };
 
 /// Says that a parent paused its child, and has it go on when it goes on itself.
 const PAUSED_BY_PARENT: &str = "windlass.dev/paused-by-parent";
 
-/// After how long a child that could not be steered is steered again.
+/// The code of a failure of the API alone, which passes by itself.
+const AWAY: &str = "RunNotReached";
+/// After how long a child that could not be reached or steered is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Executes the steps of a run: those that are runs here, all others by the engine.
@@ -77,11 +80,29 @@ impl<E: Engine> Steps<E> {
         &self,
         step: &Step,
         wanted: &ChildRun,
-        context: StepContext,
+        mut context: StepContext,
     ) -> Result<StepOutcome, Failure> {
         let again = context.attempt > 1 && !context.interrupted;
-        let child = self.found_or_made(step, wanted, again).await?;
-        self.follow(step, &child, context).await
+        loop {
+            match self.found_or_made(step, wanted, again).await {
+                Ok(child) => return self.follow(step, &child, context).await,
+                // The work goes on when the API does.
+                Err(failure) if failure.code == AWAY => {
+                    tracing::warn!(step = step.id, why = failure.message, "trying again");
+                }
+                Err(failure) => return Err(failure),
+            }
+            if *context.signal.borrow_and_update() == Signal::Stop {
+                return Ok(StepOutcome::Interrupted { detail: None });
+            }
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                // Nobody is left to tell anything else.
+                changed = context.signal.changed() => if changed.is_err() {
+                    return Ok(StepOutcome::Interrupted { detail: None });
+                },
+            }
+        }
     }
 
     /// The child of this step that is not over, or succeeded. If there is none, it is made.
@@ -97,7 +118,10 @@ impl<E: Engine> Steps<E> {
             let Some(child) = runs.get_opt(&name).await.map_err(|why| away(&name, &why))? else {
                 return self.make(&name, wanted).await;
             };
-            if !is_child(&child, &self.work.run) {
+            let is_ours = is_child(&child, &self.work.run)
+                && same(&child.spec.subject, &wanted.subject)
+                && child.spec.operation == wanted.operation;
+            if !is_ours {
                 return Err(failure(
                     FailureClass::Permanent,
                     "NotItsRun",
@@ -114,9 +138,11 @@ impl<E: Engine> Steps<E> {
                     self.prove().await;
                     let (namespace, by) = (self.work.namespace(), self.by());
                     let wish = Wish::Retry(None);
-                    control::steer(&self.work.client, &namespace, &name, wish, &by)
-                        .await
-                        .map_err(|why| away(&name, &why))?;
+                    let asked =
+                        control::steer(&self.work.client, &namespace, &name, wish, &by).await;
+                    if let Err(control::Error::Api { source, .. }) = asked {
+                        return Err(away(&name, &source));
+                    }
                     return runs.get(&name).await.map_err(|why| away(&name, &why));
                 }
                 _ => return Ok(child),
@@ -141,9 +167,6 @@ impl<E: Engine> Steps<E> {
                 None,
             )
         })?;
-        let same = |one: &Subject, other: &Subject| {
-            (&one.api_group, &one.kind, &one.name) == (&other.api_group, &other.kind, &other.name)
-        };
         let refused = if !same(&spec.subject, &wanted.subject) || spec.operation != wanted.operation
         {
             Some("its plan is of another subject or operation than the step names")
@@ -401,13 +424,12 @@ fn failure_of(child: &Run) -> Failure {
     }
 }
 
-fn phase(run: &Run) -> RunPhase {
-    let status = run.status.as_ref();
-    status.map_or(RunPhase::Pending, |status| status.phase)
+fn same(one: &Subject, other: &Subject) -> bool {
+    (&one.api_group, &one.kind, &one.name) == (&other.api_group, &other.kind, &other.name)
 }
 
 /// Whether a run was made by another as one of its steps.
-fn is_child(run: &Run, parent: &Run) -> bool {
+pub(crate) fn is_child(run: &Run, parent: &Run) -> bool {
     let mut owners = run.owner_references().iter();
     owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == parent.uid().as_ref())
 }
@@ -434,15 +456,24 @@ fn failed(failure: Failure) -> StepOutcome {
     }
 }
 
-/// The API does not let the child be had.
-fn away(child: &str, why: &(dyn std::error::Error + 'static)) -> Failure {
+/// The child cannot be had: the API is away, or refuses it.
+fn away(child: &str, why: &kube::Error) -> Failure {
+    let passes = match why {
+        kube::Error::Api(status) => {
+            !(400..500).contains(&status.code) || [408, 409, 429].contains(&status.code)
+        }
+        _ => true,
+    };
+    let (class, code) = if passes {
+        (FailureClass::Transient, AWAY)
+    } else {
+        (FailureClass::Config, "RunRefused")
+    };
     failure(
-        FailureClass::Transient,
-        "RunNotReached",
+        class,
+        code,
         format!("run {child} cannot be read or written: {}", chain(why)),
-        Some(
-            "see that the API answers and lets this runner read, make and patch runs, then retry the step",
-        ),
+        Some("see that this runner may read, make and patch runs, then retry the step"),
     )
 }
 
@@ -527,6 +558,20 @@ mod tests {
         assert_eq!(told.as_deref(), Some("Bent: run c: too thin"));
         let asked = json!({"requests": [{"id": "1", "action": "Retry"}]});
         assert_eq!(ended(failed, asked, Wanted::Go), None, "it is tried again");
+    }
+
+    #[test]
+    fn an_api_that_is_away_is_waited_for_and_one_that_refuses_is_not() {
+        let answered = |code: u16| {
+            let status = kube::core::Status::failure("no", "No").with_code(code);
+            away("c", &kube::Error::Api(Box::new(status))).code
+        };
+        for code in [408, 409, 429, 500, 503] {
+            assert_eq!(answered(code), AWAY, "{code}");
+        }
+        for code in [400, 401, 403, 413, 422] {
+            assert_eq!(answered(code), "RunRefused", "{code}");
+        }
     }
 
     #[test]
