@@ -8,7 +8,7 @@ use api::{
     Cluster, ClusterStatus, Run,
     cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts},
     node::Health,
-    run::{Exclusion, RunPhase},
+    run::RunPhase,
     text::lines,
 };
 use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
@@ -478,7 +478,7 @@ fn reachable(conditions: &mut Conditions, run: &Run) {
             "Reachable",
             Status::False,
             "HostsExcluded",
-            format!("left out: {}", left_out(&status.excluded)),
+            format!("left out: {}", runs::runner::left_out(&status.excluded)),
         );
     } else if step.is_some_and(|step| step.phase == api::run::StepPhase::Succeeded) {
         conditions.set("Reachable", Status::True, "Answered", "every host answers");
@@ -511,21 +511,6 @@ fn health_conditions(conditions: &mut Conditions, checked: &Checked) {
                 conditions.set(kind, Status::Unknown, "NotProbed", error.clone());
             }
         }
-    }
-}
-
-/// Hosts that were left out and why, as people are told: the first few, and how many more. Each one tells it of itself.
-pub(crate) fn left_out(excluded: &[Exclusion]) -> String {
-    const SHOWN: usize = 10;
-    let shown: Vec<_> = excluded
-        .iter()
-        .take(SHOWN)
-        .map(|excluded| format!("{}: {}", excluded.target, excluded.reason))
-        .collect();
-    let shown = shown.join(", ");
-    match excluded.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }
 
