@@ -122,6 +122,16 @@ impl Faults {
         })
     }
 
+    /// The same faults, but for one kind of them.
+    #[must_use]
+    pub fn without(&self, kind: Fault) -> Self {
+        let all = self.clone();
+        Self::when(move |request| {
+            all.decide(request)
+                .filter(|fault| fault.name() != kind.name())
+        })
+    }
+
     /// No faults from now on.
     pub fn end(&self) {
         self.0.calm.store(true, Ordering::Relaxed);

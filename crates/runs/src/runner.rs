@@ -152,6 +152,19 @@ where
 {
     // Fails when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = client(&options).await?;
+    take_up(client, options, engine).await
+}
+
+/// As [`main`], with a client that is there already.
+///
+/// # Errors
+///
+/// As of [`main`].
+pub async fn take_up<F>(client: Client, options: Options, engine: F) -> Result<Exit, Error>
+where
+    F: AsyncFnOnce(TakenUp) -> Result<Exit, Error>,
+{
     let layout = Layout::new(&options.data_dir);
     let directory = layout.run(&options.namespace, &options.run);
     std::fs::create_dir_all(&directory).map_err(|source| Error::File {
@@ -163,7 +176,6 @@ where
         opened => opened.map_err(Error::Journal)?,
     };
     let identity = announce(&directory)?;
-    let client = client(&options).await?;
     let beside = beside::Beside::of(options.kubeconfig.as_ref(), &layout);
     let run = fetch(&client, &options, &directory).await?;
     let journal = former::set_aside(journal, &directory, &run)?;

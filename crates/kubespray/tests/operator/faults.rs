@@ -15,24 +15,20 @@ use std::{
 use api::{
     Cluster, Run,
     cluster::ClusterState,
-    run::{Record, RecordEvent, Step},
+    run::{RecordEvent, RunSpec, Step},
 };
-use controller::{Events, Occurrence, Severity};
-use jiff::Timestamp;
-use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
+use controller::lease::Proof;
+use k8s_openapi::api::events::v1::Event;
 use kapi::fault::{Fault, Faults};
-use kube::{
-    Client, Resource, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+use kube::{ResourceExt, api::ListParams};
+use kubespray::cluster::compile;
+use runs::{
+    Engine, Words, Work,
+    engine::{EngineError, Leave},
+    runner::{self, Exit, Options, TakenUp},
 };
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use workflow::{
-    CheckedPlan, Executor, MemoryJournal, Observer, Outcome, State, Steering, StepContext,
-    StepOutcome, SystemClock,
-    runner::{self, Runner, STOP_GRACE},
-    status::{Live, derive},
-};
+use workflow::{Executor, StepContext, StepOutcome};
 
 use crate::world::{NAMESPACE, World, condition};
 
@@ -124,7 +120,7 @@ async fn creation(faults: Faults) -> End {
     world.three_nodes().await;
     world.cluster("first", json!({})).await;
     let run = world.run_until(1).await.remove(0);
-    let done = execute(world.faulty.clone(), run).await;
+    let done = execute(&world, run).await;
     world
         .until("first", "is built and probed", |cluster| {
             let built = cluster.status.as_ref().and_then(|status| status.state)
@@ -171,9 +167,10 @@ async fn end(world: &World, done: Vec<String>) -> End {
     let mut counts = BTreeMap::new();
     for event in events {
         let about = event.regarding.and_then(|about| about.name);
-        // The operator's notes say how far it has seen the run, which is chance.
+        // The operator's notes say how far it has seen the run, which is chance; those of the runner say what happened.
+        let by_runner = event.reporting_controller.as_deref() == Some("windlass.dev/runner");
         let about = match about.as_deref() {
-            Some("first") => "first".to_owned(),
+            Some("first") if !by_runner => "first".to_owned(),
             _ => event.note.unwrap_or_default(),
         };
         let key = (event.reason.unwrap_or_default(), about);
@@ -209,37 +206,58 @@ async fn end(world: &World, done: Vec<String>) -> End {
     }
 }
 
-/// Executes the plan with steps that do nothing, and writes what happens to the API as a runner does. Gives the steps that
-/// succeeded, by the journal.
-async fn execute(client: Client, run: Run) -> Vec<String> {
-    let plan = CheckedPlan::new(run.spec.plan.clone()).unwrap();
-    let (sender, states) = watch::channel(State::replay(&plan, &[]).unwrap());
-    let mirror = tokio::spawn(mirror(client, run, plan.clone(), states));
-    let (_steer, controls) = watch::channel(Steering::default());
-    let journal = MemoryJournal::default();
-    let done = Arc::new(Mutex::new(Vec::new()));
-    let mut runner = Runner {
-        journal: journal.clone(),
-        executor: Nothing(Arc::clone(&done)),
-        clock: SystemClock,
-        observer: Tell(sender),
-        stop_grace: STOP_GRACE,
+/// Has the runner execute the run, with steps that do nothing. Gives the steps that succeeded, by the Run's history.
+async fn execute(world: &World, run: Run) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        namespace: NAMESPACE.to_owned(),
+        run: run.name_any(),
+        data_dir: directory.path().to_owned(),
+        kubeconfig: None,
     };
-    let outcome = runner::run(&plan, &mut runner, controls).await.unwrap();
-    assert_eq!(outcome, Outcome::Succeeded);
-    drop(runner);
-    mirror.await.unwrap();
-    let succeeded = journal
-        .records()
-        .into_iter()
-        .filter(|record| record.event == RecordEvent::StepSucceeded);
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let engine = Nothing(Arc::clone(&done));
+    let execute = async |run: TakenUp| run.execute(engine).await;
+    let exit = runner::take_up(world.of_runners.clone(), options, execute);
+    assert_eq!(exit.await.unwrap(), Exit::Succeeded);
+    let run = world.all::<Run>().get(&run.name_any()).await.unwrap();
+    let history = run.status.unwrap().history.into_iter();
+    let succeeded = history.filter(|record| record.event == RecordEvent::StepSucceeded);
     let succeeded: Vec<String> = succeeded.filter_map(|record| record.step).collect();
     assert_eq!(*done.lock().unwrap(), succeeded);
     succeeded
 }
 
-/// Steps that do nothing but take a moment.
+/// An engine whose steps do nothing but take a moment.
 struct Nothing(Arc<Mutex<Vec<String>>>);
+
+impl Engine for Nothing {
+    type Executor = Self;
+
+    fn digest(&self, spec: &RunSpec) -> Result<String, serde_json::Error> {
+        compile::digest(&spec.operation, &spec.plan)
+    }
+
+    fn leave(&self, _: &Work) -> Result<Leave, EngineError> {
+        Ok(Arc::new(|_| {}))
+    }
+
+    fn prepare(&self, _: &Arc<Work>, _: Proof) -> Result<Self, EngineError> {
+        Ok(Self(Arc::clone(&self.0)))
+    }
+
+    async fn end_now(&self, _: &Work) {}
+
+    fn clean(&self, _: Self) {}
+
+    fn words(&self) -> Words {
+        Words {
+            targets: "hosts",
+            excluded: "HostsExcluded",
+            own_logs: "nothing",
+        }
+    }
+}
 
 impl Executor for Nothing {
     async fn execute(&self, steps: Vec<Step>, context: StepContext) {
@@ -257,65 +275,6 @@ impl Executor for Nothing {
             if context.reporter.finished(&step.id, outcome).await.is_err() {
                 return;
             }
-        }
-    }
-}
-
-struct Tell(watch::Sender<State>);
-
-impl Observer for Tell {
-    fn recorded(&mut self, _: &Record, state: &State) {
-        self.0.send_replace(state.clone());
-    }
-}
-
-/// Tells of each step and writes the status, each until it is done.
-async fn mirror(client: Client, run: Run, plan: CheckedPlan, mut states: watch::Receiver<State>) {
-    let events = Events::new(client.clone(), "runner");
-    let regarding: ObjectReference = run.object_ref(&());
-    let runs = kube::Api::<Run>::namespaced(client, NAMESPACE);
-    let name = run.name_any();
-    let mut told = 0;
-    loop {
-        let last = states.changed().await.is_err();
-        let state = states.borrow_and_update().clone();
-        for record in state
-            .records()
-            .iter()
-            .filter(|record| record.sequence > told)
-        {
-            let Some(step) = &record.step else { continue };
-            let occurrence = Occurrence {
-                severity: Severity::Normal,
-                reason: format!("{:?}", record.event),
-                note: step.clone(),
-                edge: record.sequence.to_string(),
-            };
-            while events.publish(&regarding, &occurrence).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
-        told = state.next_sequence().saturating_sub(1);
-        let mut live = Live {
-            steps: std::collections::HashMap::new(),
-            runner: None,
-            now: Timestamp::now(),
-        };
-        live.runner = Some(serde_json::from_value(json!({"id": "test"})).unwrap());
-        let body = json!({
-            "apiVersion": Run::api_version(&()), "kind": Run::kind(&()),
-            "metadata": {"name": name}, "status": derive(&plan, &state, &live),
-        });
-        let parameters = PatchParams::apply(runs::runner::FIELD_MANAGER).force();
-        while runs
-            .patch_status(&name, &parameters, &Patch::Apply(&body))
-            .await
-            .is_err()
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        if last {
-            return;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use api::{Cluster, ClusterNode, Run};
 use controller::Shutdown;
 use k8s_openapi::api::{core::v1::Namespace, events::v1::Event};
-use kapi::fault::Faults;
+use kapi::fault::{Fault, Faults};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -26,6 +26,8 @@ pub struct World {
     pub client: Client,
     /// As the operator reaches the API.
     pub faulty: Client,
+    /// As `faulty`, for runners.
+    pub of_runners: Client,
     shutdown: Shutdown,
     operator: JoinHandle<Result<(), WatchesEnded>>,
     pub data: tempfile::TempDir,
@@ -43,6 +45,9 @@ impl World {
             .unwrap();
         let client = Client::new(server.router(), "default");
         let faulty = Client::new(faults.layer(server.router()), "default");
+        // What the API refuses of a runner for what it says is refused again: it says less from then on.
+        let faults = faults.without(Fault::Invalid);
+        let of_runners = Client::new(faults.layer(server.router()), "default");
         let data = tempfile::tempdir().unwrap();
         let namespace: Namespace =
             serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
@@ -55,6 +60,7 @@ impl World {
         Self {
             client,
             faulty,
+            of_runners,
             shutdown,
             operator,
             data,

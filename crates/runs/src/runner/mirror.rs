@@ -127,6 +127,7 @@ async fn follow(
     mut receiver: watch::Receiver<Snapshot>,
 ) {
     let mut mirrored = last_sequence(work.run.status.as_ref());
+    let mut told = mirrored;
     let mut written: Option<RunStatus> = None;
     let mut next_progress = Instant::now();
     let mut tries = Tries::default();
@@ -152,11 +153,15 @@ async fn follow(
             return;
         }
         if written.as_ref() != Some(&status) {
-            let told = tell(&work, words, &snapshot, mirrored).await;
-            let done = match told {
+            let before = told;
+            let done = match tell(&work, words, &snapshot, &mut told).await {
                 Ok(()) => write(&work, &status, &tries).await,
                 Err(error) => Err(error),
             };
+            if told > before {
+                // It got further: an API that answers now and then is not one that is away.
+                tries.failed = 0;
+            }
             match done {
                 Ok(()) => {
                     mirrored = sequence;
@@ -256,29 +261,31 @@ impl Refusal {
     }
 }
 
-/// Publishes the Events of what was recorded since. One that the API refuses keeps nothing from the status.
+/// Publishes the Events of what was recorded since the record that was `told` last, and goes on there when it is called again. One
+/// that the API refuses keeps nothing from the status.
 async fn tell(
     work: &Work,
     words: Words,
     snapshot: &Snapshot,
-    mirrored: u32,
+    told: &mut u32,
 ) -> Result<(), kube::Error> {
     let events = Events::new(work.client.clone(), "runner");
     let regarding = regarding(work);
+    let since = *told;
     let records = snapshot.state.records().iter();
-    for record in records.filter(|record| record.sequence > mirrored) {
-        let Some(occurrence) = occurrence(work, words, record) else {
-            continue;
-        };
-        match events.publish(&regarding, &occurrence).await {
-            Err(error) if Refusal::of(&error).is_some() => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "an Event was not published"
-                );
+    for record in records.filter(|record| record.sequence > since) {
+        if let Some(occurrence) = occurrence(work, words, record) {
+            match events.publish(&regarding, &occurrence).await {
+                Err(error) if Refusal::of(&error).is_some() => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "an Event was not published"
+                    );
+                }
+                published => published?,
             }
-            published => published?,
         }
+        *told = record.sequence;
     }
     Ok(())
 }
