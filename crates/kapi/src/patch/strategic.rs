@@ -252,9 +252,11 @@ fn ordered(
         wanted.position(|wanted| same(wanted, item))
     };
     let before = |item: &Value| live.iter().position(|live| same(live, item));
-    let (mut named, others): (Vec<_>, Vec<_>) =
+    let (mut named, mut others): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| place(item).is_some());
     named.sort_by_key(|item| place(item));
+    // Items with the same key, which the live list may have, come to stand together.
+    others.sort_by_key(|item| before(item).unwrap_or(usize::MAX));
     let mut result = Vec::new();
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     loop {
