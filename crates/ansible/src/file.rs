@@ -3,9 +3,7 @@
 use std::{
     fs,
     io::{self, Write as _},
-    os::unix::fs::{
-        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
-    },
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
 };
 
@@ -33,18 +31,22 @@ impl FileError {
     }
 }
 
-/// Writes a file that only its owner reads. One that somebody else made first is not written into.
+/// Writes a file that only its owner reads. One that somebody else made first is not written into, and who reads meanwhile finds
+/// what was there or what is new, whole.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = fs::File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)
+    replace(path, bytes, 0o600)
+}
+
+/// Puts a file in its place, whole.
+pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    // Hidden, so that Ansible does not take what a killed process left for a part of an inventory.
+    let mut file = tempfile::Builder::new()
+        .prefix(".windlass-")
+        .permissions(fs::Permissions::from_mode(mode))
+        .tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// How the name of a directory begins that is made by chance.

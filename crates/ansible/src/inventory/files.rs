@@ -1,16 +1,15 @@
 //! The files that Ansible reads.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
 use serde_json::{Map, Value, json};
 
 use super::{GROUPS, Inventory, K8S_CLUSTER, NEEDS_ETCD};
-use crate::FileError;
+use crate::{FileError, file::write_private};
 
 /// The files that were written.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -79,16 +78,7 @@ fn private_directory(path: &Path) -> Result<(), FileError> {
     made.map_err(FileError::of(path))
 }
 
-/// Writes through a sibling and a rename, so that a reader never sees half a file.
 fn private_file(path: &Path, content: &Value) -> Result<(), FileError> {
-    let partial = path.with_extension("json.partial");
-    let write = || -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&partial)?;
-        serde_json::to_writer_pretty(&mut file, content)?;
-        file.write_all(b"\n")?;
-        fs::rename(&partial, path)
-    };
-    write().map_err(FileError::of(path))
+    let text = format!("{content:#}\n");
+    write_private(path, text.as_bytes()).map_err(FileError::of(path))
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::{Error, Playbook, Slice, cut, facts};
+use crate::file;
 
 /// A file of one or more plays, for one `ansible-playbook` process.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -239,8 +240,9 @@ fn relink(target: &Path, link: &Path) -> io::Result<()> {
     symlink(target, link)
 }
 
+/// Another process may be reading the same play.
 fn put(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::Write {
+    file::replace(path, text.as_bytes(), 0o644).map_err(|source| Error::Write {
         path: path.to_owned(),
         source,
     })
