@@ -34,6 +34,9 @@ pub struct AnsiblePlay {
     pub playbook: String,
     /// The index of the play in the flattened playbook, from 0.
     pub play: u32,
+    /// Whether it works on the hosts of its step alone, and not on all that its pattern names.
+    #[serde(default)]
+    pub limited: bool,
 }
 
 /// Where a kubeconfig is stored.
@@ -67,9 +70,16 @@ impl From<Action> for RunAction {
             Action::Sandbox => ("Sandbox", Map::new()),
             Action::Probe => ("Probe", Map::new()),
             Action::Health => ("Health", Map::new()),
-            Action::AnsiblePlay(AnsiblePlay { playbook, play }) => {
-                let parameters = [("playbook", playbook.into()), ("play", play.into())];
-                ("AnsiblePlay", named(parameters))
+            Action::AnsiblePlay(AnsiblePlay {
+                playbook,
+                play,
+                limited,
+            }) => {
+                let mut parameters = named([("playbook", playbook.into()), ("play", play.into())]);
+                if limited {
+                    parameters.insert("limited".to_owned(), true.into());
+                }
+                ("AnsiblePlay", parameters)
             }
             Action::Kubeconfig(Kubeconfig { secret }) => {
                 ("Kubeconfig", named([("secret", secret.into())]))
@@ -151,11 +161,16 @@ mod tests {
         let play = AnsiblePlay {
             playbook: "cluster".into(),
             play: 3,
+            limited: false,
         };
         let secret = "kubeconfig-a".into();
         for action in [
             Action::Sandbox,
             Action::Probe,
+            Action::AnsiblePlay(AnsiblePlay {
+                limited: true,
+                ..play.clone()
+            }),
             Action::AnsiblePlay(play),
             Action::Kubeconfig(Kubeconfig { secret }),
             Action::Health,

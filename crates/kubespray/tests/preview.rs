@@ -76,14 +76,19 @@ fn host(line: &str) -> api::ClusterNode {
         words.next().unwrap(),
     );
     let mut inventory = serde_json::json!({"ansible_host": address});
+    let mut roles: Option<Vec<&str>> = None;
     for word in words {
         let (key, value) = word.split_once('=').unwrap();
+        if key == "roles" {
+            roles = Some(value.split(',').collect());
+            continue;
+        }
         inventory[key] = serde_json::from_str(value).unwrap_or_else(|_| value.into());
     }
     serde_json::from_value(serde_json::json!({
         "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
         "metadata": {"name": name, "namespace": "demo"},
-        "spec": {"type": kind, "inventory": inventory},
+        "spec": {"type": kind, "roles": roles, "inventory": inventory},
     }))
     .unwrap()
 }
@@ -396,5 +401,76 @@ async fn a_plan_that_no_object_can_hold_is_refused_with_the_way_out() {
     let text = kubespray::problem::text(&problems);
     for part in ["ClusterNodes", "5000 hosts", "KiB", "shorter names"] {
         assert!(text.contains(part), "{text}");
+    }
+}
+
+/// What etcd on hosts of its own means for the order of the steps.
+mod external_etcd {
+    use super::*;
+
+    const HOSTS: [&str; 5] = [
+        "etcd-1 etcd 10.0.0.1",
+        "etcd-2 etcd 10.0.0.2",
+        "etcd-3 etcd 10.0.0.3",
+        "master-1 master 10.0.0.4 roles=control-plane",
+        "worker-1 worker 10.0.0.5",
+    ];
+
+    /// Each step with those that it waits for, and the hosts of plays that are bound to them.
+    fn graph(plan: &Plan) -> String {
+        let mut text = format!("side by side: {:?}\n", plan.parallelism);
+        for step in &plan.steps {
+            let limited = kubespray::action::play_of(step).is_some_and(|play| play.limited);
+            let hosts: Vec<_> = plan.targets(step).map(ToString::to_string).collect();
+            text.push_str(&format!(
+                "{} after {}",
+                step.id,
+                step.depends_on.join(" and ")
+            ));
+            if limited {
+                text.push_str(&format!(", only on {}", hosts.join(" ")));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    #[tokio::test]
+    async fn hosts_of_etcd_are_made_ready_beside_the_others() {
+        let plan = World::new("{}", &HOSTS).plan().await;
+        insta::assert_snapshot!(graph(&plan));
+        workflow::CheckedPlan::new(plan).unwrap();
+    }
+
+    #[tokio::test]
+    async fn hosts_that_may_meet_are_made_ready_one_after_the_other() {
+        let variables =
+            |text: &str| format!("nodes: {{all: {{deploy: {{extraVars: {{{text}}}}}}}}}");
+        let stacked = ["a master 10.0.0.1", "b worker 10.0.0.2"];
+        let cases: [(&str, String, &[&str]); 4] = [
+            ("etcd on the control plane", "{}".to_owned(), &stacked),
+            (
+                "one downloads for all",
+                variables("download_run_once: true"),
+                &HOSTS,
+            ),
+            (
+                "a word for yes",
+                variables("download_force_cache: \"yes\""),
+                &HOSTS,
+            ),
+            (
+                "nobody knows what the Secret says",
+                "nodes: {all: {deploy: {extraVarsSecretRef: {name: hidden}}}}".to_owned(),
+                &HOSTS,
+            ),
+        ];
+        for (name, spec, hosts) in cases {
+            let plan = World::new(&spec, hosts).plan().await;
+            assert_eq!(plan.parallelism, None, "{name}");
+        }
+        let allowed = variables("download_run_once: false");
+        let plan = World::new(&allowed, &HOSTS).plan().await;
+        assert_eq!(plan.parallelism, Some(2));
     }
 }

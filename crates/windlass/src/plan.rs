@@ -112,16 +112,32 @@ fn print_plan(plan: &Steps) {
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["", "STEP", "HOSTS", "WHAT"]);
+    let beside = plan.parallelism.filter(|many| *many > 1);
+    let header = ["", "STEP", "HOSTS", "WHAT"].into_iter();
+    table.set_header(header.chain(beside.map(|_| "AFTER")));
+    let number = |id: &String| {
+        let at = plan.steps.iter().position(|step| step.id == *id);
+        at.map(|at| (at + 1).to_string())
+    };
     let mut told = None;
     for (index, step) in plan.steps.iter().enumerate() {
         // A gate that stays the same is told once.
         let gate = step.gate.as_ref().filter(|gate| told != Some(*gate));
         told = step.gate.as_ref().or(told);
-        let number = (index + 1).to_string();
-        table.add_row([number, step.id.clone(), hosts(plan, step), what(step, gate)]);
+        let after: Vec<_> = step.depends_on.iter().filter_map(number).collect();
+        let row = [
+            (index + 1).to_string(),
+            step.id.clone(),
+            hosts(plan, step),
+            what(step, gate),
+        ];
+        table.add_row(row.into_iter().chain(beside.map(|_| after.join(", "))));
     }
-    println!("{}\n  digest {}", text(&table.to_string()), plan.digest);
+    println!("{}", text(&table.to_string()));
+    if let Some(many) = beside {
+        println!("  up to {many} steps run side by side, each after those that it names");
+    }
+    println!("  digest {}", plan.digest);
 }
 
 /// The hosts by name while they are few, else their number.

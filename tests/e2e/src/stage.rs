@@ -175,14 +175,19 @@ impl Stage {
             // It waits for all of them: a run that a later one supersedes would only lose time.
             item["spec"]["operations"]["creation"]["startConditions"]["nodes"]["minimum"] =
                 json!(nodes);
-            if let Some(kubespray) = &self.kubespray {
-                kubespray.choose(&mut item["spec"], self.lab.gateway());
-            }
+            self.choose(&mut item["spec"]);
         }
         let file = self.lab.dir().join("example.json");
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         fs::write(&file, serde_json::to_vec(&list)?).context("failed to write the example")?;
         Ok(file)
+    }
+
+    /// Makes a Cluster's spec use real kubespray, where the stage has it.
+    pub fn choose(&self, spec: &mut Value) {
+        if let Some(kubespray) = &self.kubespray {
+            kubespray.choose(spec, self.lab.gateway());
+        }
     }
 
     /// How long raising a cluster may take here; a loaded machine takes much longer than an idle one.

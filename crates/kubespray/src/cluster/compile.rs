@@ -9,6 +9,8 @@ use api::{
     run::{Action as RunAction, Approve, Gate, Interrupt, Plan, Retry, Step},
 };
 
+mod beside;
+
 use crate::{
     action::{Action, AnsiblePlay, Kubeconfig},
     cluster::resolve::Resolved,
@@ -170,6 +172,7 @@ pub(crate) fn plays(
                 Action::AnsiblePlay(AnsiblePlay {
                     playbook: playbook.name().to_owned(),
                     play: u32::try_from(slice.index).unwrap_or(u32::MAX),
+                    limited: false,
                 }),
             )
         };
@@ -190,7 +193,20 @@ fn pattern(playbook: &Playbook, slice: &str, error: &PatternError) -> Problem {
     )
 }
 
-/// The plan of these steps, one after the other.
+/// The steps that build a cluster where there was none: with hosts of etcd alone, those are made ready beside the others. On a
+/// cluster that lives, both at once would be one risk more.
+pub(crate) fn founding(
+    cluster: &str,
+    resolved: &Resolved,
+    checkout: &Checkout,
+) -> Result<Vec<Placed>, Problem> {
+    let mut steps = building(cluster, resolved, checkout)?;
+    let inventory = compiled(&resolved.inputs)?;
+    beside::cut(&checkout.create, resolved, &inventory, &mut steps);
+    Ok(steps)
+}
+
+/// The plan of these steps: each after the one before it, unless it says after which.
 pub(crate) fn finish(
     operation: &Operation,
     again: Option<&str>,
@@ -205,9 +221,14 @@ pub(crate) fn finish(
         .map(|placed| (placed.step, placed.hosts.iter().map(Target::from).collect()))
         .unzip();
     let (groups, made_of) = workflow::plan::grouped(&order, &lists);
+    let forked = steps.iter().any(|step| !step.depends_on.is_empty());
     let mut before: Option<String> = None;
     let steps = steps.into_iter().zip(made_of).map(|(step, groups)| {
-        let depends_on = before.replace(step.id.clone()).into_iter().collect();
+        let before = before.replace(step.id.clone());
+        let depends_on = match step.depends_on.as_slice() {
+            [] => before.into_iter().collect(),
+            named => named.to_vec(),
+        };
         Step {
             depends_on,
             groups,
@@ -227,8 +248,8 @@ pub(crate) fn finish(
         reason: Some(reason),
         request: again.map(|again| again.chars().take(REQUEST).collect()),
         groups,
-        // Its plays share hosts, and the state of one cluster.
-        parallelism: None,
+        // Elsewhere plays share hosts, and the state of one cluster.
+        parallelism: forked.then_some(beside::PARALLELISM),
         steps: steps.collect(),
         inputs: inputs.to_map().map_err(unwritable)?,
     };

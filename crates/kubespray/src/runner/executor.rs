@@ -23,6 +23,8 @@ pub struct KubesprayExecutor {
     pub(crate) sandbox: Mutex<Option<Sandbox>>,
     /// Keeps the playbooks in the cache while they are run.
     pub(crate) playbooks: Mutex<Option<Hold>>,
+    /// Held while a playbook gets ready: what it is given lies at the same place for all.
+    pub(crate) preparing: Mutex<()>,
     /// That the cluster's Lease is held.
     pub(crate) proof: Proof,
 }
@@ -34,6 +36,7 @@ impl KubesprayExecutor {
             workspace,
             sandbox: Mutex::default(),
             playbooks: Mutex::default(),
+            preparing: Mutex::default(),
             proof,
         }
     }

@@ -14,6 +14,7 @@ use ansible::{
     mask::Mask,
     playbook::{self, Adopted, Handle, PlaybookRun},
     slice::Playbook,
+    write_private,
 };
 use api::run::{Failure, FailureClass, Step};
 use workflow::{Signal, StepContext, StepOutcome};
@@ -46,13 +47,16 @@ pub(crate) async fn execute(executor: &KubesprayExecutor, steps: Vec<Step>, cont
         finish(&context, first, failed(failure)).await;
         return;
     }
-    let prepared = match prepare_process(executor, &steps, &context).await {
+    let preparing = executor.preparing.lock().await;
+    let prepared = match prepare_process(executor, first, &steps, &context).await {
         Ok(prepared) => prepared,
         Err(failure) => {
+            drop(preparing);
             finish(&context, first, failed(failure)).await;
             return;
         }
     };
+    drop(preparing);
     executor.proven().await;
     match prepared.run.start().await {
         Ok(handle) => {
@@ -112,8 +116,14 @@ struct Prepared {
     new_key_remedy: String,
 }
 
+/// Whether a play works on the hosts of its step alone. Such plays share a process with their like.
+fn is_limited(step: &Step) -> bool {
+    action::play_of(step).is_some_and(|play| play.limited)
+}
+
 async fn prepare_process(
     executor: &KubesprayExecutor,
+    first: &Step,
     steps: &[Step],
     context: &StepContext,
 ) -> Result<Prepared, Failure> {
@@ -135,7 +145,7 @@ async fn prepare_process(
             Some("correct spec.runner.ansible"),
         )
     })?;
-    fs::write(&config, text).map_err(|error| disk(&config, &error))?;
+    write_private(&config, text.as_bytes()).map_err(|error| disk(&config, &error))?;
     let view = work.directory.join("slices");
     let expected: Vec<String> = steps
         .iter()
@@ -145,19 +155,18 @@ async fn prepare_process(
         .collect();
     let lost = lost_facts(work, &workspace.directories().facts, &expected);
     let (file, plays) = slices(&workspace.checkout(), &view, steps, lost)?;
-    let limit = if excluded.is_empty() {
+    let limited = is_limited(first);
+    let with_localhost = |hosts: Vec<String>| hosts.into_iter().chain(["localhost".to_owned()]);
+    let limit = if limited {
+        with_localhost(expected.clone()).collect()
+    } else if excluded.is_empty() {
         Vec::new()
     } else {
         let hosts = inventory.hosts().filter(|host| !excluded.contains(host));
-        hosts
-            .map(ToString::to_string)
-            .chain(["localhost".to_owned()])
-            .collect()
+        with_localhost(hosts.map(ToString::to_string).collect()).collect()
     };
-    let first = steps
-        .first()
-        .map(|step| step.id.as_str())
-        .unwrap_or_default();
+    let record = earlier::Record::of(&work.directory, first);
+    let first = first.id.as_str();
     let name = format!("{}-{}", first.replace('/', "__"), context.attempt);
     // An attempt that was interrupted has the next attempt's number taken; the records of processes must not meet.
     let id = format!("{first}#{}-{}", context.attempt, work.identity.id);
@@ -186,8 +195,11 @@ async fn prepare_process(
         ..PlaybookRun::default()
     };
     small_log::keep_all_small(&logs).map_err(|error| disk(&logs, &error))?;
-    set_aside(&run.events).map_err(|error| disk(&run.events, &error))?;
-    earlier::record(&work.directory, &run)?;
+    // Beside a playbook of other hosts, which writes into the same file.
+    if !limited {
+        set_aside(&run.events).map_err(|error| disk(&run.events, &error))?;
+    }
+    record.write(&run)?;
     Ok(Prepared {
         run,
         plays,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Kubespray, Options, Stage, root, wait_until, windlass};
+use e2e::{Kubespray, NAMESPACE, Options, Stage, root, wait_until, windlass};
 use serde_json::{Value, json};
 
 #[test]
@@ -95,6 +95,91 @@ fn a_dead_worker_is_named_and_left_out() {
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
 }
 
+#[test]
+fn a_host_of_etcd_is_made_ready_beside_the_others() {
+    let mut stage = stage(2, 0);
+    stage.up().unwrap();
+    stage.apply(&with_etcd_apart(&stage)).unwrap();
+
+    // The runner dies while both playbooks are at work: another one finds both, and neither works twice on a host.
+    let (rows, runner) = wait_until("both rows to be at work", stage.patience(), || {
+        let rows = at_work(&stage.run()?);
+        Ok((rows.len() == 2).then_some((rows, process(&stage.run()?))))
+    })
+    .unwrap();
+    let runner = runner.unwrap();
+    stage.kill_inside(runner).unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
+    assert_eq!(
+        run["status"]["phase"], "Succeeded",
+        "after a kill in {rows:?}: {run:#}"
+    );
+    assert_ne!(process(&run), Some(runner), "{run:#}");
+    assert!(rows[0].starts_with("etcd/"), "{rows:?}");
+    assert_eq!(rows[1], "prepare/hosts");
+    assert_each_step_succeeded_once(&run);
+    stage.ready_nodes(1).unwrap();
+    stage
+        .says(&["logs", "--step", "etcd/hosts"], "TASK [container-engine")
+        .unwrap();
+    let mut logs = stage.windlass(&["logs", "--step", "etcd/hosts", "--host", "master-1"]);
+    let said = logs.output().unwrap();
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(said.contains("did nothing on a host"), "{said}");
+}
+
+/// A control plane that is a worker too, and etcd on a host of its own.
+fn with_etcd_apart(stage: &Stage) -> Value {
+    let mut spec = json!({
+        "kubernetesVersion": "1.34.4",
+        "kubespray": {"version": "2.30.0", "source": {"path": "bundle"}},
+        "ssh": {"user": "root", "privateKeySecretRef": {"name": "ssh"}},
+        "operations": {"creation": {"startConditions": {"nodes": {"minimum": 2}}}},
+    });
+    stage.choose(&mut spec);
+    let hosts = stage.lab.hosts().iter();
+    let kinds = [
+        ("etcd-1", json!({"type": "etcd"})),
+        (
+            "master-1",
+            json!({"type": "master", "roles": ["control-plane", "worker"]}),
+        ),
+    ];
+    let nodes = kinds
+        .into_iter()
+        .zip(hosts)
+        .map(|((name, mut spec), host)| {
+            spec["inventory"] = json!({"ansible_host": host.address.to_string()});
+            json!({
+                "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+                "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+            })
+        });
+    let mut items = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        stage.secret().unwrap(),
+        json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+            "metadata": {"name": "first", "namespace": NAMESPACE}, "spec": spec,
+        }),
+    ];
+    items.extend(nodes);
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+/// The steps that are at work, and have done something.
+fn at_work(run: &Value) -> Vec<String> {
+    let steps = run["status"]["steps"].as_array().into_iter().flatten();
+    steps
+        .filter(|step| step["phase"] == "Running" && step["progress"]["done"].as_u64() > Some(0))
+        .filter_map(|step| step["id"].as_str().map(str::to_owned))
+        .collect()
+}
+
+fn process(run: &Value) -> Option<i64> {
+    run["status"]["runner"]["pid"].as_i64()
+}
+
 fn stage(hosts: u8, dead: u8) -> Stage {
     let options = Options {
         hosts,
@@ -110,19 +195,8 @@ fn stage(hosts: u8, dead: u8) -> Stage {
 /// The play that is at work, and the process of its runner.
 fn running(stage: &Stage) -> anyhow::Result<Option<(String, i64)>> {
     let run = stage.run()?;
-    let steps = run["status"]["steps"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let at_work = steps
-        .iter()
-        .find(|step| step["phase"] == "Running" && step["progress"]["done"].as_u64() > Some(0));
-    Ok(at_work.and_then(|step| {
-        Some((
-            step["id"].as_str()?.to_owned(),
-            run["status"]["runner"]["pid"].as_i64()?,
-        ))
-    }))
+    let step = at_work(&run).into_iter().next();
+    Ok(step.zip(process(&run)))
 }
 
 fn assert_each_step_succeeded_once(run: &Value) {

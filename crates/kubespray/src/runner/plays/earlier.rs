@@ -6,14 +6,19 @@ use std::{
     time::Duration,
 };
 
-use ansible::playbook::{self, Adopted, PlaybookRun, leftovers};
+use ansible::{
+    playbook::{self, Adopted, PlaybookRun, leftovers},
+    write_private,
+};
 use api::{
     HostName,
     run::{Failure, FailureClass, Step},
 };
+use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use workflow::{StepContext, StepProgress};
 
+use super::is_limited;
 use crate::action;
 use crate::runner::{
     executor::KubesprayExecutor,
@@ -24,8 +29,8 @@ use crate::runner::{
 /// How long the modules of a killed playbook may go on before a person must look.
 const QUIESCE: Duration = Duration::from_mins(10);
 
-/// The file that says which process a run started last.
-const CURRENT: &str = "playbook.json";
+/// How the names of the files begin and end that say which processes a run started last.
+const NAME: (&str, &str) = ("playbook", ".json");
 
 /// Where a process is found again.
 #[derive(Debug, Deserialize, Serialize)]
@@ -37,58 +42,121 @@ struct Current {
     home: PathBuf,
 }
 
-/// Writes down where a process is found again. To be done before it starts.
-pub(super) fn record(directory: &Path, run: &PlaybookRun) -> Result<(), Failure> {
-    let current = Current {
-        id: run.id.clone(),
-        work: run.work.clone(),
-        events: run.events.clone(),
-        log: run.log.clone(),
-        home: run.home.clone(),
-    };
-    let path = directory.join(CURRENT);
-    let bytes =
-        serde_json::to_vec(&current).map_err(|error| disk(&path, &std::io::Error::other(error)))?;
-    fs::write(&path, bytes).map_err(|error| disk(&path, &error))
-}
+/// The file that says which process was started last: one for all plays, and one for each row of plays that are bound to the hosts
+/// of their steps, which may be at work beside another row.
+pub(super) struct Record(PathBuf);
 
-/// The process that the run started last, if it may still be there.
-fn last(file: &Path) -> Option<PlaybookRun> {
-    let current: Current = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-    Some(PlaybookRun {
-        id: current.id,
-        work: current.work,
-        events: current.events,
-        log: current.log,
-        home: current.home,
-        ..PlaybookRun::default()
-    })
+impl Record {
+    /// The one of the process that runs this step.
+    pub(super) fn of(directory: &Path, step: &Step) -> Self {
+        let row = step.batch.as_ref().filter(|_| is_limited(step));
+        let row = row.map(|row| format!("-{}", row.replace('/', "__")));
+        let (begin, end) = NAME;
+        Self(directory.join(format!("{begin}{}{end}", row.unwrap_or_default())))
+    }
+
+    /// Those of all processes.
+    fn all(directory: &Path) -> Vec<Self> {
+        let (begin, end) = NAME;
+        let files = fs::read_dir(directory).into_iter().flatten().flatten();
+        files
+            .filter(|file| {
+                let name = file.file_name();
+                name.to_str()
+                    .is_some_and(|name| name.starts_with(begin) && name.ends_with(end))
+            })
+            .map(|file| Self(file.path()))
+            .collect()
+    }
+
+    /// Those of processes that must be gone before this step starts one.
+    fn before(directory: &Path, step: &Step) -> Vec<Self> {
+        if is_limited(step) {
+            let (begin, end) = NAME;
+            let of_all_hosts = Self(directory.join(format!("{begin}{end}")));
+            return vec![of_all_hosts, Self::of(directory, step)];
+        }
+        Self::all(directory)
+    }
+
+    /// Writes down where a process is found again. To be done before it starts.
+    pub(super) fn write(&self, run: &PlaybookRun) -> Result<(), Failure> {
+        let current = Current {
+            id: run.id.clone(),
+            work: run.work.clone(),
+            events: run.events.clone(),
+            log: run.log.clone(),
+            home: run.home.clone(),
+        };
+        let bytes = serde_json::to_vec(&current)
+            .map_err(|error| disk(&self.0, &std::io::Error::other(error)))?;
+        write_private(&self.0, &bytes).map_err(|error| disk(&self.0, &error))
+    }
+
+    /// The process, if it may still be there.
+    fn process(&self) -> Option<PlaybookRun> {
+        let current: Current = serde_json::from_slice(&fs::read(&self.0).ok()?).ok()?;
+        Some(PlaybookRun {
+            id: current.id,
+            work: current.work,
+            events: current.events,
+            log: current.log,
+            home: current.home,
+            ..PlaybookRun::default()
+        })
+    }
+
+    fn forget(&self) {
+        // What is not there need not be removed.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// Kills what the run started last, and waits until it is gone from this machine: for a runner that must end at once.
 pub(crate) async fn end_now(directory: &Path) {
-    let Some(run) = last(&directory.join(CURRENT)) else {
-        return;
-    };
-    let ended = tokio::task::spawn_blocking(move || run.end_now()).await;
-    if let Ok(Err(error)) = ended {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            "a playbook was not killed"
-        );
+    let records = Record::all(directory).into_iter();
+    let runs: Vec<_> = records.filter_map(|record| record.process()).collect();
+    let ends = runs
+        .into_iter()
+        .map(|run| tokio::task::spawn_blocking(move || run.end_now()));
+    for ended in join_all(ends).await {
+        if let Ok(Err(error)) = ended {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "a playbook was not killed"
+            );
+        }
     }
 }
 
-/// Ends the process of an earlier runner between two tasks, and waits until nothing is at work on the hosts.
+/// Ends the processes of an earlier runner between two tasks, and waits until nothing is at work on the hosts.
 pub(super) async fn end(
     executor: &KubesprayExecutor,
     step: &Step,
     context: &StepContext,
 ) -> Result<(), Failure> {
-    let file = executor.work.directory.join(CURRENT);
-    let Some(former) = last(&file) else {
-        return Ok(());
-    };
+    let mut former = false;
+    let mut remote_work = false;
+    let records = Record::before(&executor.work.directory, step);
+    for record in &records {
+        if let Some(process) = record.process() {
+            former = true;
+            remote_work |= end_process(&process, step, context).await?;
+        }
+    }
+    if remote_work || (former && context.interrupted) {
+        quiesce(executor, step, context).await?;
+    }
+    records.iter().for_each(Record::forget);
+    Ok(())
+}
+
+/// Whether modules of it may still be at work on hosts.
+async fn end_process(
+    former: &PlaybookRun,
+    step: &Step,
+    context: &StepContext,
+) -> Result<bool, Failure> {
     let trouble = |error: playbook::Error| {
         failure(
             FailureClass::Transient,
@@ -100,8 +168,7 @@ pub(super) async fn end(
             None,
         )
     };
-    let adopted = former.adopt().map_err(trouble)?;
-    let remote_work = match adopted {
+    Ok(match former.adopt().map_err(trouble)? {
         Adopted::Never => false,
         Adopted::Ended(outcome) => !outcome.tally.ended() && !outcome.tally.stopped,
         Adopted::Running(mut handle) => {
@@ -118,13 +185,7 @@ pub(super) async fn end(
             let outcome = handle.wait().await.map_err(trouble)?;
             !outcome.tally.ended() && !outcome.tally.stopped
         }
-    };
-    if remote_work || context.interrupted {
-        quiesce(executor, step, context).await?;
-    }
-    // What is not there need not be removed.
-    let _ = fs::remove_file(&file);
-    Ok(())
+    })
 }
 
 async fn quiesce(
