@@ -498,16 +498,8 @@ pub enum ClusterState {
     Creating,
     /// Built, nothing to do.
     Created,
-    /// Gaining or losing nodes.
-    Scaling,
-    /// Moving to another version.
-    Upgrading,
-    /// Having its certificates renewed.
-    Renewing,
     /// Being brought back to its spec.
     Converging,
-    /// Having its control plane mended.
-    Recovering,
     /// Being deleted.
     Deleting,
     /// Its last operation failed and waits for a person.
