@@ -16,7 +16,7 @@ use api::{HostName, node::NodeFacts};
 use futures::future::join_all;
 use tokio::{net::TcpStream, sync::Semaphore};
 
-pub use reason::{Problem, Reason};
+pub use reason::{Reason, Unusable};
 
 use crate::{catalogue::PythonVersion, ssh::Access};
 
@@ -60,7 +60,7 @@ pub struct Report {
     /// The host.
     pub host: HostName,
     /// What it said of itself, or why it cannot be used.
-    pub answer: Result<NodeFacts, Problem>,
+    pub answer: Result<NodeFacts, Unusable>,
 }
 
 /// Asks whether hosts accept connections and speak ssh; the answers are in the order of the targets. It takes no longer
@@ -79,10 +79,10 @@ pub async fn connect(targets: &[Target], options: &Options) -> Vec<Report> {
 /// Asks everything; the answers are in the order of the targets.
 pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
     if let Some(bastion) = &options.access.bastion
-        && let Err(problem) = connect::open(bastion, options).await
+        && let Err(unusable) = connect::open(bastion, options).await
     {
-        let problems = targets.iter().map(|_| Err(problem.clone())).collect();
-        return reports(targets, problems, |facts| facts);
+        let answers = targets.iter().map(|_| Err(unusable.clone())).collect();
+        return reports(targets, answers, |facts| facts);
     }
     let connections = Semaphore::new(CONNECTIONS);
     let logins = Semaphore::new(logins());
@@ -91,11 +91,11 @@ pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
         match connect::connect(target, options).await {
             Ok(connection) => log_in(target, connection, options, &logins).await,
             // It took the connection; the login, which may take longer, decides.
-            Err(problem) if problem.reason == Reason::LoginTimedOut => {
+            Err(unusable) if unusable.reason == Reason::LoginTimedOut => {
                 let _turn = logins.acquire().await;
                 login::login(target, None, options).await
             }
-            Err(problem) => Err(problem),
+            Err(unusable) => Err(unusable),
         }
     });
     reports(targets, join_all(asked).await, |facts| facts)
@@ -108,14 +108,14 @@ async fn log_in(
     connection: Option<TcpStream>,
     options: &Options,
     logins: &Semaphore,
-) -> Result<NodeFacts, Problem> {
+) -> Result<NodeFacts, Unusable> {
     let given = connection.is_some();
     let turn = logins.acquire().await;
     let first = login::login(target, connection, options).await;
     drop(turn);
     let turns = match &first {
-        Err(problem) if problem.reason == Reason::LoginTimedOut => SECOND_LOGIN,
-        Err(problem) if problem.reason == Reason::Broken && given => 1,
+        Err(unusable) if unusable.reason == Reason::LoginTimedOut => SECOND_LOGIN,
+        Err(unusable) if unusable.reason == Reason::Broken && given => 1,
         _ => return first,
     };
     let _turns = logins.acquire_many(turns).await;
@@ -144,7 +144,7 @@ pub(crate) fn logins() -> usize {
 
 fn reports<A>(
     targets: &[Target],
-    answers: Vec<Result<A, Problem>>,
+    answers: Vec<Result<A, Unusable>>,
     facts: fn(A) -> NodeFacts,
 ) -> Vec<Report> {
     let answers = targets.iter().zip(answers);

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{Options, Problem, Reason, Target, login};
+use super::{Options, Reason, Target, Unusable, login};
 use crate::ssh::{Bastion, Share};
 
 /// How every ssh server begins (RFC 4253, section 4.2).
@@ -26,7 +26,7 @@ const NOT_FORWARDED: [&str; 3] = [
 pub(super) async fn connect(
     target: &Target,
     options: &Options,
-) -> Result<Option<TcpStream>, Problem> {
+) -> Result<Option<TcpStream>, Unusable> {
     match &options.access.bastion {
         Some(bastion) => behind(bastion, target, options).await.map(|()| None),
         None => directly(&target.address, target.port, options.connect_timeout)
@@ -41,17 +41,17 @@ pub(super) async fn directly(
     address: &str,
     port: u16,
     limit: Duration,
-) -> Result<TcpStream, Problem> {
+) -> Result<TcpStream, Unusable> {
     let deadline = Instant::now() + limit;
     let stream = timeout_at(deadline, TcpStream::connect((address, port)))
         .await
         .map_err(|_| no_answer(limit))?
-        .map_err(|error| connection_problem(&error))?;
+        .map_err(|error| no_connection(&error))?;
     timeout_at(deadline, greeted(&stream))
         .await
         .map_err(|_| {
             let detail = format!("no banner within {} s", limit.as_secs_f32());
-            Problem::new(Reason::LoginTimedOut, detail)
+            Unusable::new(Reason::LoginTimedOut, detail)
         })?
         .map_err(|error| not_ssh(&error))?;
     Ok(stream)
@@ -60,10 +60,10 @@ pub(super) async fn directly(
 /// Logs in to the bastion and leaves a connection that all share.
 ///
 /// A bastion may run no commands at all, so it is asked for a connection to itself; whether it grants that is no matter.
-pub(super) async fn open(bastion: &Bastion, options: &Options) -> Result<(), Problem> {
-    let about = |problem| Problem {
+pub(super) async fn open(bastion: &Bastion, options: &Options) -> Result<(), Unusable> {
+    let about = |unusable| Unusable {
         bastion: Some(bastion.to_string()),
-        ..problem
+        ..unusable
     };
     directly(&bastion.address, bastion.port, options.connect_timeout)
         .await
@@ -77,7 +77,7 @@ pub(super) async fn open(bastion: &Bastion, options: &Options) -> Result<(), Pro
         child
             .wait_with_output()
             .await
-            .map_err(|error| Problem::broken(error.to_string()))
+            .map_err(|error| Unusable::broken(error.to_string()))
     };
     let output = timeout(options.login_timeout, ended)
         .await
@@ -91,11 +91,11 @@ pub(super) async fn open(bastion: &Bastion, options: &Options) -> Result<(), Pro
 }
 
 /// Connects through the bastion. What is wrong with a connection is only told to the one that does not share.
-async fn behind(bastion: &Bastion, target: &Target, options: &Options) -> Result<(), Problem> {
+async fn behind(bastion: &Bastion, target: &Target, options: &Options) -> Result<(), Unusable> {
     let asked = async {
         let shared = ask(bastion, target, options, Share::Yes).await;
         match shared {
-            Err(problem) if problem.reason == Reason::Forwarding => {
+            Err(unusable) if unusable.reason == Reason::Forwarding => {
                 ask(bastion, target, options, Share::No).await
             }
             answer => answer,
@@ -112,13 +112,13 @@ async fn ask(
     target: &Target,
     options: &Options,
     share: Share,
-) -> Result<(), Problem> {
+) -> Result<(), Unusable> {
     let destination = format!("[{}]:{}", target.address, target.port);
     let access = &options.access;
     let forward = access.through(bastion, &destination, options.connect_timeout, share);
     let mut child = start(forward, Stdio::piped())?;
     let Some(mut stream) = child.stdout.take() else {
-        return Err(Problem::broken("ssh has no output"));
+        return Err(Unusable::broken("ssh has no output"));
     };
     let Err(error) = banner(&mut stream).await else {
         return Ok(());
@@ -126,13 +126,13 @@ async fn ask(
     let output = child
         .wait_with_output()
         .await
-        .map_err(|error| Problem::broken(error.to_string()))?;
+        .map_err(|error| Unusable::broken(error.to_string()))?;
     let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(forwarding_problem(&complaint).unwrap_or_else(|| not_ssh(&error)))
+    Err(not_forwarded(&complaint).unwrap_or_else(|| not_ssh(&error)))
 }
 
 /// Why the bastion gives no connection; `None` if it gave one.
-fn forwarding_problem(complaint: &str) -> Option<Problem> {
+fn not_forwarded(complaint: &str) -> Option<Unusable> {
     let failed = complaint
         .lines()
         .find(|line| NOT_FORWARDED.iter().any(|words| line.contains(words)))?;
@@ -140,17 +140,17 @@ fn forwarding_problem(complaint: &str) -> Option<Problem> {
         Reason::Broken => Reason::Forwarding,
         reason => reason,
     };
-    Some(Problem::new(reason, failed.trim()))
+    Some(Unusable::new(reason, failed.trim()))
 }
 
-fn start(command: std::process::Command, input: Stdio) -> Result<Child, Problem> {
+fn start(command: std::process::Command, input: Stdio) -> Result<Child, Unusable> {
     Command::from(command)
         .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))
+        .map_err(|error| Unusable::broken(format!("ssh cannot be started: {error}")))
 }
 
 /// Looks at the banner's beginning and leaves it to be read. A server sends a line of it at once.
@@ -175,16 +175,16 @@ fn ssh_speaks(greeting: &[u8]) -> io::Result<()> {
     }
 }
 
-fn not_ssh(error: &io::Error) -> Problem {
-    Problem::new(Reason::NotSsh, format!("no banner: {error}"))
+fn not_ssh(error: &io::Error) -> Unusable {
+    Unusable::new(Reason::NotSsh, format!("no banner: {error}"))
 }
 
-fn no_answer(limit: Duration) -> Problem {
+fn no_answer(limit: Duration) -> Unusable {
     let detail = format!("no answer within {} s", limit.as_secs_f32());
-    Problem::new(Reason::TimedOut, detail)
+    Unusable::new(Reason::TimedOut, detail)
 }
 
-fn connection_problem(error: &io::Error) -> Problem {
+fn no_connection(error: &io::Error) -> Unusable {
     let reason = match error.kind() {
         io::ErrorKind::ConnectionRefused => Reason::Refused,
         io::ErrorKind::TimedOut => Reason::TimedOut,
@@ -192,5 +192,5 @@ fn connection_problem(error: &io::Error) -> Problem {
         _ if error.to_string().contains("lookup") => Reason::Unresolved,
         _ => Reason::NoRoute,
     };
-    Problem::new(reason, error.to_string())
+    Unusable::new(reason, error.to_string())
 }

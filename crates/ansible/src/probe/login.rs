@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Options, Problem, Reason, Target, ssh_command};
+use super::{Options, Reason, Target, Unusable, ssh_command};
 use crate::{catalogue::PythonVersion, inventory::PythonPath};
 
 /// What is asked of a host, one shell word; the numbers of the oldest Python are its arguments. The first word of each line
@@ -41,34 +41,34 @@ pub(super) async fn login(
     target: &Target,
     connection: Option<TcpStream>,
     options: &Options,
-) -> Result<NodeFacts, Problem> {
+) -> Result<NodeFacts, Unusable> {
     let limit = options.login_timeout;
     timeout(limit, session(target, connection, options))
         .await
         .unwrap_or_else(|_| Err(too_long(limit)))
 }
 
-pub(super) fn too_long(limit: Duration) -> Problem {
+pub(super) fn too_long(limit: Duration) -> Unusable {
     let detail = format!("no login within {} s", limit.as_secs());
-    Problem::new(Reason::LoginTimedOut, detail)
+    Unusable::new(Reason::LoginTimedOut, detail)
 }
 
 async fn session(
     target: &Target,
     connection: Option<TcpStream>,
     options: &Options,
-) -> Result<NodeFacts, Problem> {
+) -> Result<NodeFacts, Unusable> {
     let oldest = options.oldest_python;
     let child = command(target, connection, options)
-        .map_err(|error| Problem::broken(error.to_string()))?
+        .map_err(|error| Unusable::broken(error.to_string()))?
         .arg(format!("sh -c '{SCRIPT}' {} {}", oldest.0, oldest.1))
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Problem::broken(format!("ssh cannot be started: {error}")))?;
+        .map_err(|error| Unusable::broken(format!("ssh cannot be started: {error}")))?;
     let output = heard(child)
         .await
-        .map_err(|error| Problem::broken(error.to_string()))?;
+        .map_err(|error| Unusable::broken(error.to_string()))?;
     let (said, complaint) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
@@ -76,16 +76,16 @@ async fn session(
     if output.status.success() {
         return answer(&complaint, oldest);
     }
-    let problem = refusal(&complaint);
+    let unusable = refusal(&complaint);
     // A shell that lets nobody in may say so on its output.
     match said.lines().rev().find(|line| !line.trim().is_empty()) {
-        Some(last) if problem.reason == Reason::Broken => Err(Problem::broken(last.trim())),
+        Some(last) if unusable.reason == Reason::Broken => Err(Unusable::broken(last.trim())),
         // It answered the connection: what times out is the login.
-        _ if problem.reason == Reason::TimedOut => Err(Problem {
+        _ if unusable.reason == Reason::TimedOut => Err(Unusable {
             reason: Reason::LoginTimedOut,
-            ..problem
+            ..unusable
         }),
-        _ => Err(problem),
+        _ => Err(unusable),
     }
 }
 
@@ -138,7 +138,7 @@ fn command(
 }
 
 /// Reads what the script printed.
-fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Problem> {
+fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Unusable> {
     let lines: Vec<(&str, &str)> = said
         .lines()
         .skip_while(|line| *line != "begin")
@@ -150,10 +150,10 @@ fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Problem> {
     };
     let word = |name: &str| value(name).filter(|value| is_word(value));
     if value("end").is_none() {
-        return Err(Problem::broken("the shell said nothing of what was asked"));
+        return Err(Unusable::broken("the shell said nothing of what was asked"));
     }
     if let Some(("no", words)) = value("sudo").unwrap_or_default().split_once(' ') {
-        return Err(Problem::new(Reason::Sudo, words));
+        return Err(Unusable::new(Reason::Sudo, words));
     }
     let pythons = lines.iter().filter(|(key, _)| *key == "python");
     let python = choose(pythons.map(|(_, value)| *value), oldest)?;
@@ -174,7 +174,7 @@ fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Problem> {
 fn choose<'a>(
     pythons: impl Iterator<Item = &'a str>,
     oldest: PythonVersion,
-) -> Result<PythonPath, Problem> {
+) -> Result<PythonPath, Unusable> {
     let mut found = Vec::new();
     for python in pythons {
         let (path, version) = python.split_once(' ').unwrap_or((python, ""));
@@ -182,7 +182,7 @@ fn choose<'a>(
             Some(version) if version >= oldest => {
                 // Ansible takes the path for a template, and runs what it comes to: only a path goes on.
                 return path.parse().map_err(|error| {
-                    Problem::broken(format!("it says that its Python is {path:?}: {error}"))
+                    Unusable::broken(format!("it says that its Python is {path:?}: {error}"))
                 });
             }
             Some(version) => found.push(format!("{path} is {version}")),
@@ -191,10 +191,10 @@ fn choose<'a>(
     }
     if found.is_empty() {
         let detail = "there is none on the PATH that runs";
-        return Err(Problem::new(Reason::NoPython, detail));
+        return Err(Unusable::new(Reason::NoPython, detail));
     }
     let detail = format!("{}, wanted is {oldest} or newer", found.join(", "));
-    Err(Problem::new(Reason::PythonTooOld, detail))
+    Err(Unusable::new(Reason::PythonTooOld, detail))
 }
 
 /// Whether a text is the name of a kernel or of an architecture.
@@ -209,7 +209,7 @@ fn parse(version: &str) -> Option<PythonVersion> {
 }
 
 /// Tells from ssh's own words why there was no login.
-pub(super) fn refusal(complaint: &str) -> Problem {
+pub(super) fn refusal(complaint: &str) -> Unusable {
     let lines = || {
         complaint
             .lines()
@@ -218,9 +218,9 @@ pub(super) fn refusal(complaint: &str) -> Problem {
     };
     let known = REFUSALS.iter().find_map(|(words, reason)| {
         let line = lines().find(|line| line.contains(words))?;
-        Some(Problem::new(*reason, line))
+        Some(Unusable::new(*reason, line))
     });
-    known.unwrap_or_else(|| Problem::broken(lines().next_back().unwrap_or("ssh said nothing")))
+    known.unwrap_or_else(|| Unusable::broken(lines().next_back().unwrap_or("ssh said nothing")))
 }
 
 /// ssh's words, the more particular ones first.
@@ -245,7 +245,7 @@ const REFUSALS: [(&str, Reason); 14] = [
 mod tests {
     use super::*;
 
-    fn said(python: &str, kernel: &str, os: &str) -> Result<NodeFacts, Problem> {
+    fn said(python: &str, kernel: &str, os: &str) -> Result<NodeFacts, Unusable> {
         let text = format!(
             "Welcome\nbegin\nsudo yes\npython {python} 3.11\nkernel {kernel}\nmachine x86_64\nos {os}\nend\n"
         );
@@ -286,9 +286,9 @@ mod tests {
             "/usr/../etc/python3",
             "/usr/bin/py\u{1b}[0m",
         ] {
-            let problem = said(python, "6", "x").unwrap_err();
-            assert_eq!(problem.reason, Reason::Broken, "{python}");
-            assert!(api::text::is_plain(&problem.detail), "{problem:?}");
+            let unusable = said(python, "6", "x").unwrap_err();
+            assert_eq!(unusable.reason, Reason::Broken, "{python}");
+            assert!(api::text::is_plain(&unusable.detail), "{unusable:?}");
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
             root@10.0.0.1: Permission denied (publickey).\r\n";
         answer(told, PythonVersion(3, 8)).unwrap();
         fuzz::text("answers", &[told, without, refused], |said| {
-            let problem = refusal(said);
+            let unusable = refusal(said);
             match answer(said, PythonVersion(3, 8)) {
                 Ok(facts) => {
                     let python: Result<PythonPath, _> = facts.python.unwrap().parse();
@@ -313,14 +313,14 @@ mod tests {
                     let os = facts.os.unwrap_or_default();
                     assert!(api::text::is_plain(&os) && os.len() <= 256, "{os:?}");
                 }
-                Err(problem) => is_told(&problem),
+                Err(unusable) => is_told(&unusable),
             }
-            is_told(&problem);
+            is_told(&unusable);
         });
     }
 
-    fn is_told(problem: &Problem) {
-        let detail = &problem.detail;
+    fn is_told(unusable: &Unusable) {
+        let detail = &unusable.detail;
         assert!(api::text::is_plain(detail), "{detail:?}");
         assert!(detail.len() <= 1024, "{} bytes", detail.len());
     }

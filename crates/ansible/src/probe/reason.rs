@@ -7,7 +7,7 @@ const DETAIL_LIMIT: usize = 512;
 
 /// Why a host cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Problem {
+pub struct Unusable {
     /// The reason.
     pub reason: Reason,
     /// More about it, for people.
@@ -16,7 +16,7 @@ pub struct Problem {
     pub bastion: Option<String>,
 }
 
-impl Problem {
+impl Unusable {
     pub(super) fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self {
             reason,

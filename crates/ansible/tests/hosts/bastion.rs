@@ -12,7 +12,7 @@ use std::{
 use ansible::{
     inventory::{Configuration, ansible_cfg},
     playbook::{PlaybookRun, Verdict, judge},
-    probe::{Options, Problem, Reason, Target, connect, probe},
+    probe::{Options, Reason, Target, Unusable, connect, probe},
     ssh::{Bastion, HostKeys},
 };
 
@@ -103,7 +103,7 @@ impl Network {
         options
     }
 
-    async fn ask(&self, target: Target, options: &Options) -> Option<Problem> {
+    async fn ask(&self, target: Target, options: &Options) -> Option<Unusable> {
         one(probe(&[target], options).await)
     }
 
@@ -138,7 +138,10 @@ async fn a_host_is_reached_through_the_bastion_only() {
     let network = Network::new("").await;
     let options = network.options();
     let direct = one(connect(&[network.host.target()], &options).await);
-    assert_eq!(direct.map(|problem| problem.reason), Some(Reason::Refused));
+    assert_eq!(
+        direct.map(|unusable| unusable.reason),
+        Some(Reason::Refused)
+    );
     assert_eq!(network.ask(network.host.target(), &options).await, None);
     let known = fs::read_to_string(network.at("known hosts")).expect("keys are recorded");
     assert_eq!(known.lines().count(), 2, "both keys: {known}");
@@ -151,9 +154,9 @@ async fn a_host_is_reached_through_the_bastion_only() {
         port: free_port(),
         ..network.host.target()
     };
-    let problem = network.ask(closed, &options).await.expect("a problem");
-    assert_eq!(problem.reason, Reason::Refused, "{problem:?}");
-    assert!(problem.is_unreachable(), "{problem:?}");
+    let unusable = network.ask(closed, &options).await.expect("a problem");
+    assert_eq!(unusable.reason, Reason::Refused, "{unusable:?}");
+    assert!(unusable.is_unreachable(), "{unusable:?}");
 
     let other = fs::read_to_string(network.host.at("stranger.pub")).expect("another key");
     let bastions = known
@@ -165,10 +168,10 @@ async fn a_host_is_reached_through_the_bastion_only() {
         network.host.port
     );
     fs::write(network.at("known hosts"), changed).expect("known_hosts");
-    let problem = network.ask(network.host.target(), &options).await;
-    let problem = problem.expect("a problem");
+    let unusable = network.ask(network.host.target(), &options).await;
+    let unusable = unusable.expect("a problem");
     assert_eq!(
-        (problem.reason, problem.bastion),
+        (unusable.reason, unusable.bastion),
         (Reason::HostKeyChanged, None)
     );
 }
@@ -205,14 +208,14 @@ async fn a_bastion_that_cannot_be_used_is_named() {
     ] {
         let mut options = network.options();
         change(&mut options);
-        let problem = network.ask(network.host.target(), &options).await;
-        let problem = problem.expect("a problem");
-        assert_eq!(problem.reason, reason, "{problem:?}");
+        let unusable = network.ask(network.host.target(), &options).await;
+        let unusable = unusable.expect("a problem");
+        assert_eq!(unusable.reason, reason, "{unusable:?}");
         // Of the hosts nothing is known, so none is left out.
-        assert!(!problem.is_unreachable());
+        assert!(!unusable.is_unreachable());
         if reason != Reason::Refused {
             let named = format!("bastion {}: ", network.name());
-            assert!(problem.message().starts_with(&named), "{problem:?}");
+            assert!(unusable.message().starts_with(&named), "{unusable:?}");
         }
     }
 }
@@ -222,10 +225,10 @@ async fn a_bastion_that_forwards_to_others_only_is_told() {
     need_root();
     let network = Network::new("PermitOpen 192.0.2.1:22\nForceCommand /bin/false").await;
     let options = network.options();
-    let problem = network.ask(network.host.target(), &options).await;
-    let problem = problem.expect("a problem");
-    assert_eq!(problem.reason, Reason::Forwarding, "{problem:?}");
-    assert!(!problem.is_unreachable());
+    let unusable = network.ask(network.host.target(), &options).await;
+    let unusable = unusable.expect("a problem");
+    assert_eq!(unusable.reason, Reason::Forwarding, "{unusable:?}");
+    assert!(!unusable.is_unreachable());
 }
 
 /// What the probe can reach, Ansible can: the same keys, the same known hosts, the same connection.

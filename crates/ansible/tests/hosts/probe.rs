@@ -10,14 +10,14 @@ use std::{
 
 use ansible::{
     catalogue::PythonVersion,
-    probe::{Options, Problem, Reason, Target, connect, probe},
+    probe::{Options, Reason, Target, Unusable, connect, probe},
     ssh::{Access, HostKeys},
 };
 
 use super::sshd::{Setup, Sshd, free_port, need_root, one, target};
 
-fn reason(problem: Option<Problem>) -> Option<Reason> {
-    problem.map(|problem| problem.reason)
+fn reason(unusable: Option<Unusable>) -> Option<Reason> {
+    unusable.map(|unusable| unusable.reason)
 }
 
 #[tokio::test]
@@ -134,15 +134,15 @@ async fn a_user_who_may_not_become_root_is_told_in_the_words_of_sudo() {
         ),
     ] {
         let (sshd, helper) = host_with_helper(rule, "").await;
-        let problem = one(probe(&[helper], &sshd.options()).await);
-        match (&problem, expected) {
+        let unusable = one(probe(&[helper], &sshd.options()).await);
+        match (&unusable, expected) {
             (None, None) => {}
-            (Some(problem), Some(words)) => {
-                assert_eq!(problem.reason, Reason::Sudo, "{problem:?}");
-                assert!(problem.detail.contains(words), "{problem:?}");
-                assert!(!problem.is_unreachable());
+            (Some(unusable), Some(words)) => {
+                assert_eq!(unusable.reason, Reason::Sudo, "{unusable:?}");
+                assert!(unusable.detail.contains(words), "{unusable:?}");
+                assert!(!unusable.is_unreachable());
             }
-            _ => panic!("{rule}: {problem:?}"),
+            _ => panic!("{rule}: {unusable:?}"),
         }
     }
 }
@@ -158,19 +158,19 @@ const FEW: &str = "
 async fn a_host_without_python_is_told_from_one_with_an_old_one() {
     need_root();
     let (sshd, helper) = host_with_helper(EVERYTHING, FEW).await;
-    let problem = one(probe(&[helper], &sshd.options()).await);
-    assert_eq!(reason(problem), Some(Reason::NoPython));
+    let unusable = one(probe(&[helper], &sshd.options()).await);
+    assert_eq!(reason(unusable), Some(Reason::NoPython));
 
     let sshd = Sshd::start().await;
     let options = Options {
         oldest_python: PythonVersion(3, 99),
         ..sshd.options()
     };
-    let problem = one(probe(&[sshd.target()], &options).await).expect("a problem");
-    assert_eq!(problem.reason, Reason::PythonTooOld);
+    let unusable = one(probe(&[sshd.target()], &options).await).expect("a problem");
+    assert_eq!(unusable.reason, Reason::PythonTooOld);
     assert!(
-        problem.detail.ends_with("wanted is 3.99 or newer"),
-        "{problem:?}"
+        unusable.detail.ends_with("wanted is 3.99 or newer"),
+        "{unusable:?}"
     );
 }
 
@@ -210,14 +210,14 @@ async fn a_host_that_does_not_answer_says_how() {
         ..options
     };
     let web = answering(b"HTTP/1.1 400 Bad Request\r\n");
-    let problem = one(probe(&[target(web)], &patient).await);
-    assert_eq!(reason(problem), Some(Reason::NotSsh));
+    let unusable = one(probe(&[target(web)], &patient).await);
+    assert_eq!(reason(unusable), Some(Reason::NotSsh));
     let nameless = Target {
         address: "no-such-host.invalid".into(),
         ..target(22)
     };
-    let problem = one(connect(&[nameless], &patient).await);
-    assert_eq!(reason(problem), Some(Reason::Unresolved));
+    let unusable = one(connect(&[nameless], &patient).await);
+    assert_eq!(reason(unusable), Some(Reason::Unresolved));
 }
 
 /// A port where everybody is told the same.
@@ -272,8 +272,8 @@ async fn a_login_that_hangs_is_told_from_a_host_that_is_dead() {
         oldest_python: PythonVersion(3, 7),
     };
     let port = answering(b"SSH-2.0-hangs\r\n");
-    let problem = one(probe(&[target(port)], &options).await);
-    assert_eq!(reason(problem), Some(Reason::LoginTimedOut));
+    let unusable = one(probe(&[target(port)], &options).await);
+    assert_eq!(reason(unusable), Some(Reason::LoginTimedOut));
 }
 
 /// A host that is slow to greet does so only when another one has been logged in to: who waits for all greetings first sees
@@ -329,9 +329,9 @@ async fn a_host_cannot_name_a_python_that_is_a_template() {
     let traces = tempfile::tempdir().expect("a directory");
     let trace = traces.path().join("trace");
     let python = format!("{{{{lookup(\"pipe\",\"touch\\t{}\")}}}}", trace.display());
-    let problem = one(probe_of_one_that_says(&python, "6.1").await).expect("it is refused");
-    assert_eq!(problem.reason, Reason::Broken);
-    assert!(problem.detail.contains("its Python"), "{problem:?}");
+    let unusable = one(probe_of_one_that_says(&python, "6.1").await).expect("it is refused");
+    assert_eq!(unusable.reason, Reason::Broken);
+    assert!(unusable.detail.contains("its Python"), "{unusable:?}");
     assert!(!trace.exists());
 }
 
@@ -349,8 +349,8 @@ async fn a_host_cannot_steer_a_terminal_or_fill_a_status() {
     })
     .await;
     let begun = Instant::now();
-    let problem = one(probe(&[sshd.target()], &sshd.options()).await).expect("it is refused");
-    assert!(problem.detail.contains("says more than"), "{problem:?}");
+    let unusable = one(probe(&[sshd.target()], &sshd.options()).await).expect("it is refused");
+    assert!(unusable.detail.contains("says more than"), "{unusable:?}");
     assert!(
         begun.elapsed() < super::sshd::LONG,
         "nobody waits for its end"

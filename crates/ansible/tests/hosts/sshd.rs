@@ -10,7 +10,7 @@ use std::{
 
 use ansible::{
     catalogue,
-    probe::{Options, Problem, Report, Target},
+    probe::{Options, Report, Target, Unusable},
     ssh::{Access, HostKeys},
 };
 
@@ -171,7 +171,7 @@ pub fn target(port: u16) -> Target {
 }
 
 /// Why the only host cannot be used.
-pub fn one(reports: Vec<Report>) -> Option<Problem> {
+pub fn one(reports: Vec<Report>) -> Option<Unusable> {
     assert_eq!(reports.len(), 1);
     reports.into_iter().find_map(|report| report.answer.err())
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 use ansible::{
     catalogue,
     inventory::PythonPath,
-    probe::{self, Options, Problem, Report, Target},
+    probe::{self, Options, Report, Target, Unusable},
     sandbox::{self, Packages, Request, Sandbox},
     ssh::{Access, HostKeys},
 };
@@ -214,14 +214,14 @@ fn judge(reports: &[Report]) -> StepOutcome {
             .filter_map(|report| Some((&report.host, report.answer.as_ref().err()?)))
     };
     let unreachable: Vec<_> = troubled()
-        .filter(|(_, problem)| problem.is_unreachable())
-        .map(|(host, problem)| Exclusion {
+        .filter(|(_, unusable)| unusable.is_unreachable())
+        .map(|(host, unusable)| Exclusion {
             target: host.into(),
-            reason: problem.message(),
+            reason: unusable.message(),
         })
         .collect();
     let refused: Vec<_> = troubled()
-        .filter(|(_, problem)| !problem.is_unreachable())
+        .filter(|(_, unusable)| !unusable.is_unreachable())
         .collect();
     let answering = reports.len() - unreachable.len() - refused.len();
     let Some((_, first)) = refused.first() else {
@@ -231,14 +231,14 @@ fn judge(reports: &[Report]) -> StepOutcome {
             detail: Some(format!("{answering} of {} hosts answer", reports.len())),
         };
     };
-    let told = |problem: &Problem| format!("{} ({})", problem.message(), problem.detail);
+    let told = |unusable: &Unusable| format!("{} ({})", unusable.message(), unusable.detail);
     let (class, text) = if first.bastion.is_some() {
         // It is the same for every host.
         (FailureClass::External, told(first))
     } else {
         let texts: Vec<_> = refused
             .iter()
-            .map(|(host, problem)| format!("{host}: {}", told(problem)))
+            .map(|(host, unusable)| format!("{host}: {}", told(unusable)))
             .collect();
         (FailureClass::Config, texts.join("; "))
     };
