@@ -33,9 +33,9 @@ pub enum Error {
     },
 }
 
-/// What a person wants of a run.
+/// What is to change in the control of a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Wish {
+pub enum Change {
     /// Stop at the next task boundary and keep the place.
     Pause,
     /// Go on.
@@ -57,12 +57,16 @@ pub enum Wish {
     },
 }
 
-/// Writes `wish` into the run's control, in the name of `by`.
+/// Writes `change` into the run's control, in the name of `by`.
+///
+/// # Errors
+///
+/// There is no such run, a step is to be skipped without a reason, or the API refuses or does not answer.
 pub async fn steer(
     client: &Client,
     namespace: &str,
     run: &str,
-    wish: Wish,
+    change: Change,
     by: &str,
 ) -> Result<(), Error> {
     let api = Api::<Run>::namespaced(client.clone(), namespace);
@@ -73,7 +77,7 @@ pub async fn steer(
     loop {
         let current = api.get(run).await.map_err(failed)?;
         let id = current.resource_version().unwrap_or_default();
-        let control = amend(with_room(&current), &wish, &id, by)?;
+        let control = amend(with_room(&current), &change, &id, by)?;
         // The revision makes this a compare-and-swap: two people who ask at once are both heard.
         // A merge patch removes only what it names: an absent `runUntil` would stay.
         let patch = json!({
@@ -107,8 +111,8 @@ fn with_room(run: &Run) -> Control {
     control
 }
 
-/// The control after a wish. `id` must be unique within the run.
-fn amend(mut control: Control, wish: &Wish, id: &str, by: &str) -> Result<Control, Error> {
+/// The control after a change. `id` must be unique within the run.
+fn amend(mut control: Control, change: &Change, id: &str, by: &str) -> Result<Control, Error> {
     let mut ask = |action, step: Option<&String>, reason: Option<&String>| {
         control.requests.push(Request {
             id: id.to_owned(),
@@ -118,23 +122,23 @@ fn amend(mut control: Control, wish: &Wish, id: &str, by: &str) -> Result<Contro
             by: Some(by.to_owned()),
         });
     };
-    match wish {
-        Wish::Pause => control.state = Some(DesiredState::Paused),
-        Wish::Resume => {
+    match change {
+        Change::Pause => control.state = Some(DesiredState::Paused),
+        Change::Resume => {
             control.state = Some(DesiredState::Running);
             control.run_until = None;
         }
-        Wish::Cancel => control.state = Some(DesiredState::Cancelled),
-        Wish::RunUntil(step) => {
+        Change::Cancel => control.state = Some(DesiredState::Cancelled),
+        Change::RunUntil(step) => {
             control.state = Some(DesiredState::Running);
             control.run_until = Some(step.clone());
         }
-        Wish::Approve(step) => ask(RequestAction::Approve, step.as_ref(), None),
-        Wish::Retry(step) => ask(RequestAction::Retry, step.as_ref(), None),
-        Wish::Skip { step, reason } if reason.trim().is_empty() => {
+        Change::Approve(step) => ask(RequestAction::Approve, step.as_ref(), None),
+        Change::Retry(step) => ask(RequestAction::Retry, step.as_ref(), None),
+        Change::Skip { step, reason } if reason.trim().is_empty() => {
             return Err(Error::NoReason { step: step.clone() });
         }
-        Wish::Skip { step, reason } => ask(RequestAction::Skip, Some(step), Some(reason)),
+        Change::Skip { step, reason } => ask(RequestAction::Skip, Some(step), Some(reason)),
     }
     Ok(control)
 }
@@ -157,12 +161,12 @@ pub fn open_requests(run: &Run) -> Vec<&Request> {
 mod tests {
     use super::*;
 
-    fn after(wishes: &[Wish]) -> Control {
-        wishes
+    fn after(changes: &[Change]) -> Control {
+        changes
             .iter()
             .enumerate()
-            .try_fold(Control::default(), |control, (index, wish)| {
-                amend(control, wish, &index.to_string(), "kim")
+            .try_fold(Control::default(), |control, (index, change)| {
+                amend(control, change, &index.to_string(), "kim")
             })
             .unwrap()
     }
@@ -170,9 +174,9 @@ mod tests {
     #[test]
     fn resume_takes_back_pause_and_run_until() {
         let control = after(&[
-            Wish::RunUntil("etcd/install".into()),
-            Wish::Pause,
-            Wish::Resume,
+            Change::RunUntil("etcd/install".into()),
+            Change::Pause,
+            Change::Resume,
         ]);
         assert_eq!(control.state, Some(DesiredState::Running));
         assert_eq!(control.run_until, None);
@@ -181,8 +185,8 @@ mod tests {
     #[test]
     fn requests_add_up_and_name_who_asked() {
         let control = after(&[
-            Wish::Approve(None),
-            Wish::Retry(Some("etcd/install".into())),
+            Change::Approve(None),
+            Change::Retry(Some("etcd/install".into())),
         ]);
         let shown: Vec<_> = control
             .requests
@@ -221,7 +225,7 @@ mod tests {
             "status": {"phase": "Failed", "history": history},
         }))
         .unwrap();
-        let control = amend(with_room(&run), &Wish::Retry(None), "new", "kim").unwrap();
+        let control = amend(with_room(&run), &Change::Retry(None), "new", "kim").unwrap();
         let ids: Vec<_> = control.requests.iter().map(|r| r.id.as_str()).collect();
         assert_eq!(ids.len(), MOST_REQUESTS);
         assert_eq!(
@@ -234,12 +238,12 @@ mod tests {
 
     #[test]
     fn a_skip_needs_a_reason() {
-        let wish = Wish::Skip {
+        let change = Change::Skip {
             step: "etcd/install".into(),
             reason: " ".into(),
         };
         assert!(matches!(
-            amend(Control::default(), &wish, "1", "kim"),
+            amend(Control::default(), &change, "1", "kim"),
             Err(Error::NoReason { .. })
         ));
     }

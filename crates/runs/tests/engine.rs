@@ -43,7 +43,7 @@ use kube::{
 };
 use runs::{
     Engine, Layout, Operator, Subjects, Words, Work,
-    control::Wish,
+    control::Change,
     engine::{EngineError, Leave},
     job::{Bounds, Template},
     operator::Place,
@@ -461,8 +461,8 @@ impl World {
         }
     }
 
-    async fn steer(&self, wish: Wish) {
-        let steered = runs::control::steer(&self.client, NAMESPACE, PARENT, wish, "kim");
+    async fn steer(&self, change: Change) {
+        let steered = runs::control::steer(&self.client, NAMESPACE, PARENT, change, "kim");
         steered.await.unwrap();
     }
 
@@ -692,21 +692,21 @@ async fn a_child_is_paused_resumed_and_cancelled_with_its_parent() {
         };
         world.until(PARENT, sprays).await;
         let child = world.child().await.name_any();
-        world.steer(Wish::Pause).await;
+        world.steer(Change::Pause).await;
         world
             .until(&child, |run| phase(run) == RunPhase::Paused)
             .await;
         world
             .until(PARENT, |run| phase(run) == RunPhase::Paused)
             .await;
-        world.steer(Wish::Resume).await;
+        world.steer(Change::Resume).await;
         world
             .until(&child, |run| phase(run) == RunPhase::Running)
             .await;
         world
             .until(PARENT, |run| phase(run) == RunPhase::Running)
             .await;
-        world.steer(Wish::Cancel).await;
+        world.steer(Change::Cancel).await;
         world
             .until(PARENT, |run| phase(run) == RunPhase::Cancelled)
             .await;
@@ -730,7 +730,7 @@ async fn a_child_that_failed_is_tried_again_with_the_step_of_its_parent() {
     assert_eq!(failure.message, format!("run {child}: the gun is jammed"));
 
     fs::remove_file(world.spray_gun("jam")).unwrap();
-    world.steer(Wish::Retry(None)).await;
+    world.steer(Change::Retry(None)).await;
     assert_eq!(world.execute().await, Exit::Succeeded);
     prove(&world, "the child failed once").await;
 }

@@ -7,7 +7,7 @@ use api::{
 };
 use kube::{Api, ResourceExt, api::ListParams};
 use kubespray::cluster::observe::age;
-use runs::control::{Wish, steer};
+use runs::control::{Change, steer};
 
 use crate::{
     cli::{Control, Global, Resume, Skip, StepControl},
@@ -16,48 +16,48 @@ use crate::{
 
 /// Stops a run at the next task boundary.
 pub(crate) async fn pause(global: &Global, options: &Control) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |run| {
+    change(global, options.run.as_deref(), |run| {
         at_work(run)?;
-        Ok((vec![Wish::Pause], "pauses at the next task boundary"))
+        Ok((vec![Change::Pause], "pauses at the next task boundary"))
     })
     .await
 }
 
 /// Lets a paused run go on.
 pub(crate) async fn resume(global: &Global, options: &Resume) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |run| {
+    change(global, options.run.as_deref(), |run| {
         // A gate pauses a run that nobody asked to pause; what ends that is another attempt of its step.
         let asked = run.spec.control.as_ref().is_some_and(|control| {
             control.state == Some(DesiredState::Paused) || control.run_until.is_some()
         });
-        let retried = (phase(run) == RunPhase::Paused && !asked).then_some(Wish::Retry(None));
+        let retried = (phase(run) == RunPhase::Paused && !asked).then_some(Change::Retry(None));
         if let Some(step) = &options.until {
-            let until = Wish::RunUntil(known(run, step)?);
-            let wishes = std::iter::once(until).chain(retried).collect();
-            return Ok((wishes, "goes on and pauses after that step"));
+            let until = Change::RunUntil(known(run, step)?);
+            let changes = std::iter::once(until).chain(retried).collect();
+            return Ok((changes, "goes on and pauses after that step"));
         }
         if let Some(retry) = retried {
             return Ok((vec![retry], "tries the step again that paused it"));
         }
-        Ok((vec![Wish::Resume], "goes on"))
+        Ok((vec![Change::Resume], "goes on"))
     })
     .await
 }
 
 /// Ends a run at the next task boundary.
 pub(crate) async fn cancel(global: &Global, options: &Control) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |run| {
+    change(global, options.run.as_deref(), |run| {
         at_work(run)?;
-        Ok((vec![Wish::Cancel], "ends at the next task boundary"))
+        Ok((vec![Change::Cancel], "ends at the next task boundary"))
     })
     .await
 }
 
 /// Tries a failed step again.
 pub(crate) async fn retry(global: &Global, options: &StepControl) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |run| {
+    change(global, options.run.as_deref(), |run| {
         Ok((
-            vec![Wish::Retry(step(run, options)?)],
+            vec![Change::Retry(step(run, options)?)],
             "is asked to try the step again",
         ))
     })
@@ -66,9 +66,9 @@ pub(crate) async fn retry(global: &Global, options: &StepControl) -> anyhow::Res
 
 /// Lets a waiting step go on.
 pub(crate) async fn approve(global: &Global, options: &StepControl) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |run| {
+    change(global, options.run.as_deref(), |run| {
         Ok((
-            vec![Wish::Approve(step(run, options)?)],
+            vec![Change::Approve(step(run, options)?)],
             "is told of the approval",
         ))
     })
@@ -77,11 +77,11 @@ pub(crate) async fn approve(global: &Global, options: &StepControl) -> anyhow::R
 
 /// Counts a step as done.
 pub(crate) async fn skip(global: &Global, options: &Skip) -> anyhow::Result<()> {
-    wish(global, options.run.as_deref(), |run| {
+    change(global, options.run.as_deref(), |run| {
         let step = known(run, &options.step)?;
         let reason = options.reason.clone();
         Ok((
-            vec![Wish::Skip { step, reason }],
+            vec![Change::Skip { step, reason }],
             "is asked to count the step as done",
         ))
     })
@@ -89,10 +89,10 @@ pub(crate) async fn skip(global: &Global, options: &Skip) -> anyhow::Result<()> 
 }
 
 /// Steers the run that the name or the namespace gives, and says what follows.
-async fn wish(
+async fn change(
     global: &Global,
     name: Option<&str>,
-    decide: impl FnOnce(&Run) -> anyhow::Result<(Vec<Wish>, &'static str)>,
+    decide: impl FnOnce(&Run) -> anyhow::Result<(Vec<Change>, &'static str)>,
 ) -> anyhow::Result<()> {
     let client = global.client().await?;
     let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
@@ -103,10 +103,10 @@ async fn wish(
         "run {name} has ended ({:?}): there is nothing to steer",
         phase(&run)
     );
-    let (wishes, effect) = decide(&run)?;
+    let (changes, effect) = decide(&run)?;
     let by = asker();
-    for wish in wishes {
-        steer(&client, &global.namespace, &name, wish, &by)
+    for change in changes {
+        steer(&client, &global.namespace, &name, change, &by)
             .await
             .context("failed to steer the run")?;
     }

@@ -15,7 +15,7 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
-use runs::control::{self, SUPERSEDED_BY, Wish};
+use runs::control::{self, Change, SUPERSEDED_BY};
 use serde_json::json;
 
 use crate::{
@@ -232,7 +232,7 @@ async fn cancel(run: &Run, context: &Context) -> Result<(), Error> {
         &context.client,
         &run.namespace().unwrap_or_default(),
         &run.name_any(),
-        Wish::Cancel,
+        Change::Cancel,
         "deletion of the cluster",
     )
     .await

@@ -8,7 +8,7 @@ use kube::{Api, Resource, ResourceExt, api::ListParams};
 
 use super::{AT_REST, Context, Error, identity, plan::Decision, report};
 use crate::{
-    control::{self, Wish},
+    control::{self, Change},
     is_active, phase,
     runner::is_child,
     subject::Subjects,
@@ -81,7 +81,7 @@ async fn cancel_children<S>(run: &Run, context: &Context<S>) -> Result<(), Error
     let children = found.items.iter().filter(|child| is_child(child, run));
     for child in children.filter(|child| is_active(phase(child))) {
         let (name, by) = (child.name_any(), format!("run {}", run.name_any()));
-        control::steer(&context.client, &namespace, &name, Wish::Cancel, &by)
+        control::steer(&context.client, &namespace, &name, Change::Cancel, &by)
             .await
             .map_err(Error::Child)?;
     }

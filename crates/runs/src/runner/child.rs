@@ -26,7 +26,7 @@ use workflow::{Executor, Signal, Steering, StepContext, StepOutcome, StepProgres
 
 use crate::{
     Engine, Work,
-    control::{self, Wish},
+    control::{self, Change},
     phase,
 };
 
@@ -137,9 +137,9 @@ impl<E: Engine> Steps<E> {
                 RunPhase::Failed if again => {
                     self.prove().await;
                     let (namespace, by) = (self.work.namespace(), self.by());
-                    let wish = Wish::Retry(None);
+                    let change = Change::Retry(None);
                     let asked =
-                        control::steer(&self.work.client, &namespace, &name, wish, &by).await;
+                        control::steer(&self.work.client, &namespace, &name, change, &by).await;
                     if let Err(control::Error::Api { source, .. }) = asked {
                         return Err(away(&name, &source));
                     }
