@@ -162,6 +162,10 @@ pub fn newest() -> &'static Release {
 }
 
 /// The release of that version.
+///
+/// # Errors
+///
+/// Windlass does not know that release.
 pub fn release(version: KubesprayVersion) -> Result<&'static Release, UnknownRelease> {
     let known = releases().iter().find(|release| release.version == version);
     known.ok_or_else(|| UnknownRelease {

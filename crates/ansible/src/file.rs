@@ -33,6 +33,10 @@ impl FileError {
 
 /// Writes a file that only its owner reads. One that somebody else made first is not written into, and who reads meanwhile finds
 /// what was there or what is new, whole.
+///
+/// # Errors
+///
+/// The file cannot be written or put in its place.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, 0o600)
 }

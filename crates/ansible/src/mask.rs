@@ -54,6 +54,10 @@ impl Mask {
     }
 
     /// Writes the texts for the plugin, readable by the owner alone. To be written into memory.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let bytes = serde_json::to_vec(&self.texts).map_err(io::Error::other);
         bytes

@@ -175,17 +175,30 @@ pub enum Error {
 
 impl PlaybookRun {
     /// Starts the playbook.
+    ///
+    /// # Errors
+    ///
+    /// A process is at work on the same run, its files cannot be written, or Ansible cannot be started.
     pub async fn start(&self) -> Result<Handle, Error> {
         process::start(self).await
     }
 
     /// Finds what an earlier runner started with the same `work` directory.
+    ///
+    /// # Errors
+    ///
+    /// What the earlier runner wrote cannot be read, or what it left behind cannot be ended. That it started nothing is no
+    /// error.
     pub fn adopt(&self) -> Result<Adopted, Error> {
         process::adopt(self)
     }
 
     /// Kills what was started with the same `work` directory, and waits until it is gone from this machine. Modules that run on
     /// hosts go on: see [`leftovers`]. Blocks, for three seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// The record of what was started cannot be read, or it cannot be signalled. That nothing was started is no error.
     pub fn end_now(&self) -> Result<(), Error> {
         process::end_now(self)
     }
@@ -208,27 +221,47 @@ impl Handle {
     }
 
     /// Lets the playbook wait before its next task.
+    ///
+    /// # Errors
+    ///
+    /// The file that says so cannot be written.
     pub fn pause(&self) -> Result<(), Error> {
         write(&self.run.control().join("PAUSE"), "")
     }
 
     /// Lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// The file that says otherwise cannot be removed. That it does not wait is no error.
     pub fn resume(&self) -> Result<(), Error> {
         remove(&self.run.control().join("PAUSE"))
     }
 
     /// Ends it before its next task, also while it is paused. Returns at once: [`Handle::wait`] tells when.
+    ///
+    /// # Errors
+    ///
+    /// The file that says so cannot be written.
     pub fn stop(&self) -> Result<(), Error> {
         write(&self.run.control().join("STOP"), "")
     }
 
     /// Kills its whole process group, now. Modules that run on hosts go on: see [`leftovers`].
+    ///
+    /// # Errors
+    ///
+    /// The processes cannot be signalled. That they are gone is no error.
     pub async fn kill(&self) -> Result<(), Error> {
         self.killed.store(true, std::sync::atomic::Ordering::SeqCst);
         process::kill(&self.recorded, &mut self.ended.clone()).await
     }
 
     /// Waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// Its events cannot be read. However it ended is no error.
     pub async fn wait(&mut self) -> Result<Outcome, Error> {
         let end = match self.exit.wait_for(Option::is_some).await {
             Ok(end) => end.unwrap_or(End::Unseen),

@@ -108,6 +108,11 @@ pub enum Error {
 }
 
 /// Makes the environment, unless it is there, and verifies it. `progress` hears what is being done.
+///
+/// # Errors
+///
+/// No fitting Python or uv can be had, the requirements name more than packages, the installation fails, or what came of it is
+/// not what the release needs.
 pub async fn ensure(
     request: &Request,
     cache: &Path,

@@ -186,6 +186,10 @@ pub enum Error {
 impl Playbook {
     /// Reads the playbook of that name (`cluster`, `scale`, `upgrade-cluster`, `reset`, `remove-node`,
     /// `recover-control-plane`) from the root of a checkout, spelled there with `-` or `_`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such playbook, it or what it imports cannot be read, or it has no plays.
     pub fn read(checkout: &Path, name: &str) -> Result<Self, Error> {
         let candidates = spellings(name);
         let file = candidates.iter().find(|file| checkout.join(file).is_file());
@@ -226,6 +230,10 @@ impl Playbook {
     }
 
     /// The play of that id.
+    ///
+    /// # Errors
+    ///
+    /// The playbook has no play of that id.
     pub fn slice(&self, id: &str) -> Result<&Slice, Error> {
         let slice = self.slices.iter().find(|slice| slice.id == id);
         slice.ok_or_else(|| Error::NoSlice {
@@ -252,6 +260,10 @@ impl Playbook {
 
 impl Slice {
     /// The hosts that the play works on, without those that the run leaves out.
+    ///
+    /// # Errors
+    ///
+    /// The pattern of the play cannot be resolved before a run: see [`PatternError`].
     pub fn targets(&self, inventory: &Inventory) -> Result<Targets, PatternError> {
         let pattern = resolve(&self.hosts, inventory.extra_vars())?;
         let mut targets = select(&pattern, inventory.groups())?;
@@ -262,11 +274,19 @@ impl Slice {
     }
 
     /// The hosts that the play works on, without those that the run leaves out and without `localhost`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Slice::targets`].
     pub fn hosts(&self, inventory: &Inventory) -> Result<Vec<HostName>, PatternError> {
         self.targets(inventory).map(|targets| targets.hosts)
     }
 
     /// Whether the play has anything to work on. A play without costs a process start and does nothing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Slice::targets`].
     pub fn matches(&self, inventory: &Inventory) -> Result<bool, PatternError> {
         self.targets(inventory)
             .map(|targets| targets.localhost || !targets.hosts.is_empty())

@@ -264,6 +264,11 @@ impl Sources {
     }
 
     /// Brings playbooks for a tenant into the cache, unless they are there.
+    ///
+    /// # Errors
+    ///
+    /// The policy refuses the place, it does not give the playbooks in time, they are not kubespray's, or the cache cannot be
+    /// written.
     pub async fn fetch(&self, tenant: &str, request: &SourceRequest) -> Result<Checkout, Error> {
         // Whatever of it blocks and cannot be dropped ends by this.
         let (_asker, wanted) = tree::Asker::new();
@@ -279,6 +284,10 @@ impl Sources {
     }
 
     /// Keeps a tree of the cache where it is, if it is there, for as long as what is given lives.
+    ///
+    /// # Errors
+    ///
+    /// The file that keeps it cannot be made or locked.
     pub fn hold(&self, digest: &str) -> Result<Hold, Error> {
         cache::hold(&self.directory, digest).map_err(Error::File)
     }
@@ -508,6 +517,10 @@ fn entries(tree: &Path) -> impl Iterator<Item = Result<DirEntry, Error>> {
 /// No two trees are written alike before they are hashed: each entry, in the order of the walk, is a byte for its kind, its path,
 /// and for a link where it leads, for a file the SHA-256 of its content. A path and a link have their length before them, in
 /// eight bytes, so that nothing in one is taken for what follows it.
+///
+/// # Errors
+///
+/// An entry of the tree cannot be read.
 pub fn digest(tree: &Path) -> Result<String, Error> {
     let mut hash = Sha256::new();
     for entry in entries(tree) {

@@ -40,6 +40,10 @@ pub enum Error {
 }
 
 /// Applies `wanted` unless `existing` holds all of it already.
+///
+/// # Errors
+///
+/// The object cannot be written as JSON, or the API refuses it or does not answer.
 pub async fn apply<K>(
     api: &Api<K>,
     manager: &str,
@@ -84,6 +88,10 @@ where
 
 /// Applies the status of an object by its subresource, unless it is equal to the existing one. Returns the version that the
 /// object has then, if it was written.
+///
+/// # Errors
+///
+/// The API refuses the status or does not answer.
 pub async fn apply_status<K, S>(
     api: &Api<K>,
     manager: &str,

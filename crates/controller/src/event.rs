@@ -59,6 +59,10 @@ impl Events {
 
     /// Publishes what happened to `object`. That it has been published before is not an error, nor that its namespace is on
     /// its way out and takes no Events any more: whoever waits for the Event would wait for ever.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses the Event, for another reason, or does not answer.
     pub async fn publish(
         &self,
         object: &ObjectReference,

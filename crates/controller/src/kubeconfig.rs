@@ -184,6 +184,10 @@ fn encode(text: &str) -> String {
 
 /// The configuration of a kubeconfig that the person who runs this named by its path: their own, used as kubectl would,
 /// programs and files included.
+///
+/// # Errors
+///
+/// The file cannot be read, or does not say how to reach a server: by the context, if one is named.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that trusts a kubeconfig, as its path comes from the command line"
@@ -198,6 +202,10 @@ pub async fn own(file: &Path, context: Option<&str>) -> Result<Config, Kubeconfi
 
 /// The configuration that the environment of this process names: `KUBECONFIG`, `~/.kube/config` or the service account of the
 /// pod. Their own, as with [`own`].
+///
+/// # Errors
+///
+/// There is neither a kubeconfig that can be used nor a service account.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that trusts the environment's kubeconfig"

@@ -319,6 +319,10 @@ impl Candidate {
 
     /// Tries to take the Lease, or to renew it once it is taken. To be repeated by the same candidate: what it has seen tells
     /// whether the holder still renews.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else holds it or may hold it, something newer has held it, it was lost, or the API refuses or does not answer.
     pub async fn attempt(&mut self) -> Result<(), Error> {
         let existing = match self.place.read().await {
             Ok(existing) => existing,
@@ -356,6 +360,10 @@ impl Candidate {
     }
 
     /// Gives the Lease up, if it is held. The generation stays as a fence.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer: the Lease ends by itself then. That it is not held is no error.
     pub async fn release(&mut self) -> Result<(), Error> {
         self.held = false;
         self.place.release().await

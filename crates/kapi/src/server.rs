@@ -121,6 +121,11 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Opens the data directory. Must be called in a tokio runtime: garbage collection is a task of it.
+    ///
+    /// # Errors
+    ///
+    /// The directory is in use or cannot be read or written, its database is damaged, a definition is refused, the address
+    /// cannot be listened on, or certificates cannot be made.
     pub async fn open(options: Options) -> Result<Self, ServerError> {
         Self::open_with(options, Arc::new(Timestamp::now), Limits::default()).await
     }
@@ -147,6 +152,10 @@ impl Server {
     }
 
     /// Opens a server that forgets everything, and commits in the caller's task: for tests, also with paused time.
+    ///
+    /// # Errors
+    ///
+    /// A definition is refused.
     pub async fn in_memory(crds: &[CustomResourceDefinition]) -> Result<Self, ServerError> {
         Self::forgetful(crds, Arc::new(Timestamp::now)).await
     }
@@ -196,6 +205,10 @@ impl Server {
 
     /// Serves TLS until `shutdown` is done, then ends open connections: watches at once, and other requests when they
     /// are answered, or after 5 s. Certificates, also the one in the kubeconfig, are renewed 30 days before their end.
+    ///
+    /// # Errors
+    ///
+    /// The server was opened without an address, or its socket or its certificates cannot be used.
     pub async fn serve(
         &self,
         shutdown: impl Future<Output = ()> + Send,

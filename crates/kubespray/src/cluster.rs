@@ -29,6 +29,10 @@ pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
 const SECRET_LOOK: Duration = Duration::from_secs(3);
 
 /// One pass.
+///
+/// # Errors
+///
+/// The API refuses or does not answer, at a read or a write. What is wrong with the Cluster is no error: its status says it.
 pub async fn reconcile(
     object: Arc<DeserializeGuard<Cluster>>,
     context: Arc<Context>,

@@ -38,6 +38,10 @@ impl Stores {
 pub const UNTIL_READ: Duration = Duration::from_millis(50);
 
 /// Writes the status of an object if it changed, and waits until the store shows it, so that the next pass begins with it.
+///
+/// # Errors
+///
+/// The API refuses the status or does not answer.
 pub async fn write_status<K, S>(
     client: &Client,
     store: &Store<DeserializeGuard<K>>,

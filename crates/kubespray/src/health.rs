@@ -122,6 +122,11 @@ pub struct Expected {
 }
 
 /// Probes the cluster that `kubeconfig` leads to.
+///
+/// # Errors
+///
+/// Its API cannot be connected to: the address cannot be resolved or may not be used, or the kubeconfig holds what cannot be.
+/// That it does not answer is no error, but in the report.
 pub async fn probe(kubeconfig: &Foreign, expected: &Expected) -> Result<Report, Error> {
     let addresses = tokio::time::timeout(TIMEOUT, kubeconfig.addresses())
         .await

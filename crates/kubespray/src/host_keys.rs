@@ -41,6 +41,10 @@ pub fn key_of(reference: &SecretKeyRef) -> &str {
 }
 
 /// Looks at the keys of hosts that `reference` names.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That there is no such Secret is no error.
 pub async fn look(
     client: &Client,
     namespace: &str,

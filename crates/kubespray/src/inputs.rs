@@ -113,6 +113,10 @@ pub struct SshInput {
 
 impl Inputs {
     /// The inputs as a plan stores them.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written as JSON.
     pub fn to_map(&self) -> Result<Map<String, Value>, serde_json::Error> {
         match serde_json::to_value(self)? {
             Value::Object(map) => Ok(map),
@@ -121,6 +125,10 @@ impl Inputs {
     }
 
     /// The inputs of a plan.
+    ///
+    /// # Errors
+    ///
+    /// The map is not what [`Inputs::to_map`] gives: a plan of another engine or version.
     pub fn from_map(map: &Map<String, Value>) -> Result<Self, serde_json::Error> {
         Inputs::deserialize(map)
     }

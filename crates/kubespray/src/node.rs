@@ -14,6 +14,10 @@ pub mod report;
 pub const FIELD_MANAGER: &str = "windlass-node";
 
 /// One pass. A host is acted on by its cluster's runs, so there is nothing to plan or apply here.
+///
+/// # Errors
+///
+/// The API refuses or does not answer, at a read or a write.
 pub async fn reconcile(
     object: Arc<DeserializeGuard<ClusterNode>>,
     context: Arc<Context>,

@@ -91,6 +91,10 @@ pub async fn preview(objects: &Objects, layout: &Layout) -> Vec<Preview> {
 
 /// Says what a request to converge would come to now, for a cluster as an API holds it. Playbooks are brought into the data
 /// directory.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. A request that would be refused is no error.
 pub async fn converge(
     client: &Client,
     cluster: &Cluster,

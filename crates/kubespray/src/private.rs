@@ -95,6 +95,10 @@ pub fn close() {
 }
 
 /// Makes the data directory, or makes sure that it is ours alone. One that others may look into is closed.
+///
+/// # Errors
+///
+/// It cannot be made or closed, is no directory, or belongs to somebody else.
 pub fn data_directory(path: &Path) -> Result<(), Error> {
     let failed = |source| Error::File {
         path: path.to_owned(),

@@ -37,6 +37,10 @@ pub enum KubeconfigError {
 }
 
 /// The kubeconfig of a cluster, if it is stored. Whoever may write Secrets of the namespace can have written it.
+///
+/// # Errors
+///
+/// The API refuses or does not answer, or the kubeconfig says what none may. That none is stored is no error.
 pub async fn read_kubeconfig(
     client: &Client,
     namespace: &str,
@@ -80,6 +84,10 @@ impl SshKey {
 }
 
 /// Looks at the ssh key that `reference` names.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That there is no such Secret is no error.
 pub async fn look(
     client: &Client,
     namespace: &str,

@@ -75,6 +75,10 @@ impl Sight {
 }
 
 /// Reads the Secrets that variables come from.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That a Secret is missing is no error.
 pub async fn look(
     client: &Client,
     namespace: &str,

@@ -140,6 +140,10 @@ impl Jobs {
     }
 
     /// How the runner of a run stands. A Job that is being deleted is still there: its pod may work.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer, or the fields of the subject's pod do not make a Job.
     pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Runner, Error> {
         let settings = subjects.settings(run);
         let mut reference = ObjectRef::new(&job_name(&run.name_any()));
@@ -196,6 +200,10 @@ impl Jobs {
     }
 
     /// Makes the Job of a run, and what it needs. One that has ended makes room.
+    ///
+    /// # Errors
+    ///
+    /// The operator does not allow such a pod, the subject's fields do not make one, or the API refuses or does not answer.
     pub async fn start(&self, run: &Run, subjects: &impl Subjects) -> Result<(), Error> {
         let settings = subjects.settings(run);
         if let Some(why) = self.refusal(run, &settings) {
@@ -227,6 +235,10 @@ impl Jobs {
     }
 
     /// Deletes the Job of a run. Its pod, if it has one, is told to end.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer. That there is no Job is no error.
     pub async fn stop(&self, run: &Run) -> Result<(), Error> {
         let namespace = run.namespace().unwrap_or_default();
         let jobs = Api::<Job>::namespaced(self.client.clone(), &namespace);

@@ -59,6 +59,10 @@ impl Launcher {
     }
 
     /// How the runner of a run stands.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Jobs::runner`]; of processes none.
     pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Runner, Error> {
         match self {
             Self::Process(supervisor) => {
@@ -74,6 +78,10 @@ impl Launcher {
     }
 
     /// Starts the runner of a run.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Supervisor::start`] or [`Jobs::start`].
     pub async fn start(&self, run: &Run, subjects: &impl Subjects) -> Result<(), Error> {
         match self {
             Self::Process(supervisor) => supervisor
@@ -84,6 +92,10 @@ impl Launcher {
     }
 
     /// Takes back what was asked for: the runner of a run that does not come to work. A process comes or is gone.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Jobs::stop`]; of processes none.
     pub async fn stop(&self, run: &Run) -> Result<(), Error> {
         match self {
             Self::Process(_) => Ok(()),

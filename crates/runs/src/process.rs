@@ -54,6 +54,10 @@ impl Identity {
     }
 
     /// Writes it to a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
         fs::write(path, serde_json::to_vec(self)?)
     }

@@ -22,6 +22,10 @@ const CUT: &str = "[... ";
 const OF_THE_LOG: &str = " bytes of this log were cut here ...]";
 
 /// Adds a line to a log.
+///
+/// # Errors
+///
+/// The log cannot be opened, written or cut.
 pub fn append(log: &Path, line: &str) -> io::Result<()> {
     let mut file = File::options().create(true).append(true).open(log)?;
     writeln!(file, "{line}")?;
@@ -29,11 +33,19 @@ pub fn append(log: &Path, line: &str) -> io::Result<()> {
 }
 
 /// Cuts a log that is too long; none is as good as a short one.
+///
+/// # Errors
+///
+/// The log is there and cannot be read or written.
 pub fn keep_small(log: &Path) -> io::Result<()> {
     cut(log, MOST)
 }
 
 /// Cuts the logs in a directory if they take too much together.
+///
+/// # Errors
+///
+/// The directory or a log in it cannot be read, or a log cannot be written.
 pub fn keep_all_small(directory: &Path) -> io::Result<()> {
     cut_all(directory, MOST_OF_RUN, LEAST)
 }

@@ -121,6 +121,10 @@ impl Supervisor {
     }
 
     /// Starts the runner of a run.
+    ///
+    /// # Errors
+    ///
+    /// The directory or the log of the run cannot be made, or the process cannot be started.
     pub fn start(&self, namespace: &str, run: &str) -> Result<(), Error> {
         let directory = self.layout.run(namespace, run);
         let failed = |source| Error::Directory {

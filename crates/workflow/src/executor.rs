@@ -128,21 +128,37 @@ impl Reporter {
     }
 
     /// A step starts. Harmless for one that has started already.
+    ///
+    /// # Errors
+    ///
+    /// The runner has ended, or does not execute that step.
     pub async fn started(&self, step: &str) -> Result<(), Rejected> {
         self.report(step, ReportKind::Started).await
     }
 
     /// A step is that far.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Reporter::started`].
     pub async fn progress(&self, step: &str, progress: StepProgress) -> Result<(), Rejected> {
         self.report(step, ReportKind::Progress(progress)).await
     }
 
     /// A step holds at a boundary, as [`Signal::Pause`] asked.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Reporter::started`].
     pub async fn held(&self, step: &str) -> Result<(), Rejected> {
         self.report(step, ReportKind::Held).await
     }
 
     /// A step has ended.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Reporter::started`].
     pub async fn finished(&self, step: &str, outcome: StepOutcome) -> Result<(), Rejected> {
         self.report(step, ReportKind::Finished(outcome)).await
     }

@@ -19,9 +19,18 @@ pub use file::FileJournal;
 /// Where the records of one run are kept.
 pub trait JournalStore: Send {
     /// All records, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The records cannot be read, or are not what was written. That there are none is no error.
     fn load(&mut self) -> Result<Vec<Record>, JournalError>;
 
     /// Adds one record. When this returns, it survives a crash.
+    ///
+    /// # Errors
+    ///
+    /// The record cannot be kept, and nothing can be said of the end of the journal: an implementation may refuse all that
+    /// follow.
     fn append(&mut self, record: &Record) -> Result<(), JournalError>;
 
     /// Puts these records in place of all others: a crash leaves the ones or the others, and never a mixture.
@@ -89,6 +98,10 @@ pub enum MergeError {
 
 /// Reconciles the journal with the copy in the Run's status: where both have a record it must be the same, and the
 /// longer one wins. Either may begin with a checkpoint in place of its oldest records.
+///
+/// # Errors
+///
+/// They tell different stories of one record, or records between them are lost.
 pub fn merge(local: &[Record], remote: &[Record]) -> Result<Vec<Record>, MergeError> {
     let end = local.last().map_or(0, |record| record.sequence);
     let known: HashMap<_, _> = local.iter().map(|known| (known.sequence, known)).collect();

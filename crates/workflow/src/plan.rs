@@ -51,6 +51,10 @@ pub enum PlanError {
 
 impl CheckedPlan {
     /// Checks a plan.
+    ///
+    /// # Errors
+    ///
+    /// Steps share an id, depend on what is not there or on each other in a circle, or groups do not fit.
     pub fn new(mut plan: Plan) -> Result<Self, PlanError> {
         let before = positions(&plan.steps)?;
         for step in &plan.steps {
@@ -185,6 +189,10 @@ fn check_groups(plan: &Plan) -> Result<(), PlanError> {
 
 /// SHA-256, in hex, of a value as JSON with sorted keys and no spaces: equal values have equal digests, in whatever
 /// order their fields were written.
+///
+/// # Errors
+///
+/// The value cannot be written as JSON.
 pub fn digest(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let canonical = sorted(serde_json::to_value(value)?);
     Ok(hex::encode(Sha256::digest(serde_json::to_vec(&canonical)?)))

@@ -135,6 +135,10 @@ impl State {
     }
 
     /// The state after some records, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// A record may not follow those before it.
     pub fn replay(plan: &CheckedPlan, records: &[Record]) -> Result<Self, IllegalTransition> {
         let mut state = Self::new(plan);
         for record in records {
@@ -144,6 +148,10 @@ impl State {
     }
 
     /// Adds a record. An illegal one leaves the state as it is.
+    ///
+    /// # Errors
+    ///
+    /// The record may not come next.
     pub fn apply(&mut self, plan: &CheckedPlan, record: Record) -> Result<(), IllegalTransition> {
         let at = self.permits(plan, &record)?;
         if let Some(checkpoint) = &record.checkpoint {
@@ -160,6 +168,10 @@ impl State {
     }
 
     /// Whether a record may come next, and the place of its step.
+    ///
+    /// # Errors
+    ///
+    /// It may not come next, and why.
     pub fn permits(
         &self,
         plan: &CheckedPlan,

@@ -305,6 +305,10 @@ impl Stage {
     }
 
     /// Runs a command of windlass, which must print the words.
+    ///
+    /// # Errors
+    ///
+    /// The command fails, or prints other words.
     pub fn says(&self, arguments: &[&str], words: &str) -> anyhow::Result<()> {
         let said = output(&mut self.windlass(arguments))?;
         anyhow::ensure!(

@@ -104,6 +104,10 @@ pub enum VersionError {
 }
 
 /// Reads what a checkout can install from its checksums file and its defaults.
+///
+/// # Errors
+///
+/// The checksums are not there or name no kubelet for amd64, or a file cannot be read or parsed.
 pub fn installable(checkout: &Path) -> Result<Installable, InstallableError> {
     let (path, keys) = kubelets(checkout)?;
     let (Some(first), Some(last)) = (keys.first().copied(), keys.last().copied()) else {
@@ -136,6 +140,10 @@ pub fn installable(checkout: &Path) -> Result<Installable, InstallableError> {
 }
 
 /// Whether a version can be installed, given what is installed now.
+///
+/// # Errors
+///
+/// The checkout cannot install it, it is older than what is installed, or more than one minor version newer.
 pub fn check_version(
     wanted: KubernetesVersion,
     installable: &Installable,

@@ -27,6 +27,10 @@ pub enum Error {
 }
 
 /// Reads all events of one process that are in the file now. A missing file has none.
+///
+/// # Errors
+///
+/// The file is there and cannot be read. A line that is no event is no error.
 pub fn read(path: &Path, run: &str) -> Result<Vec<Event>, Error> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -76,6 +80,10 @@ impl Follower {
     }
 
     /// The next event; `None` when the process has ended and every event was given. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. That it is not there yet is no error.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.take() {

@@ -87,6 +87,10 @@ pub fn forks(hosts: usize, max_forks: Option<u16>) -> u16 {
 ///
 /// The shipped one is not used: it tries a connection 100 times (a dead host stalls a run for seven minutes), trusts every
 /// host key, shares one fact cache between clusters in `/tmp`, and works on five hosts at once.
+///
+/// # Errors
+///
+/// A path or setting would break out of its line, may not be overridden, or gives ssh's sockets too long a path.
 pub fn ansible_cfg(configuration: &Configuration) -> Result<String, ConfigurationError> {
     let mut sections = Sections::default();
     defaults(configuration, &mut sections);

@@ -23,6 +23,10 @@ pub struct InventoryFiles {
 impl Inventory {
     /// Writes `inventory/inventory.json` and `vars.json` into a run's directory, readable by the owner alone, and makes the
     /// cluster's own directories.
+    ///
+    /// # Errors
+    ///
+    /// A directory or file cannot be made.
     pub fn write(&self, run: &Path) -> Result<InventoryFiles, FileError> {
         let inventory = run.join("inventory");
         let own = [

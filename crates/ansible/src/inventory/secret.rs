@@ -59,6 +59,10 @@ impl SecretFiles {
 
 impl SecretInventory {
     /// Writes `vars.yml` and `hosts.yml`, readable by the owner alone. The directory should lie in memory.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<SecretFiles, FileError> {
         let write = |name: &str, text: Option<String>| {
             let path = directory.join(name);

@@ -19,6 +19,10 @@ pub struct Leave(File);
 
 impl Leave {
     /// The leave in this file, which is made if it is not there. What was given before stands.
+    ///
+    /// # Errors
+    ///
+    /// The file can neither be opened nor made.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let file = File::options()
             .create(true)
@@ -30,6 +34,10 @@ impl Leave {
     }
 
     /// Gives leave until this time since boot; zero: it is over. In place, so that a disk that is full takes it too.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written: what was given before stands.
     pub fn until(&self, end: Duration) -> io::Result<()> {
         let text = format!(
             "{:020}\n",

@@ -42,6 +42,10 @@ pub enum PatternError {
 }
 
 /// Puts the values of variables into a pattern.
+///
+/// # Errors
+///
+/// A template is more than a variable with a default, or names a variable without a value.
 pub fn resolve(pattern: &str, variables: &Map<String, Value>) -> Result<String, PatternError> {
     let mut resolved = String::new();
     let mut rest = pattern;
@@ -103,6 +107,10 @@ fn default(filter: &str) -> Option<String> {
 }
 
 /// The hosts that a pattern without templates selects from groups. `all` must be among the groups.
+///
+/// # Errors
+///
+/// A part is a regular expression or names a file. That it selects nothing is no error.
 ///
 /// # Source
 /// ansible-core `lib/ansible/inventory/manager.py`: plain parts are united in order, then `&` parts intersect, then `!`

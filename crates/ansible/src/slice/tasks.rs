@@ -28,6 +28,10 @@ pub struct ListedTask {
 
 /// Lists the tasks of a playbook with `ansible-playbook --list-tasks`. Tasks that are included while a play runs are not in
 /// it, so a count is the least that will run.
+///
+/// # Errors
+///
+/// The program cannot be started, or refuses the playbook.
 pub async fn list_tasks(
     ansible_playbook: &Path,
     configuration: &Path,

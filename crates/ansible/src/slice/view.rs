@@ -30,6 +30,10 @@ impl Playbook {
     ///
     /// A group is a run of indexes in rising order. Plays that belong together must be in the same group. Writing again
     /// into the same directory replaces what is there.
+    ///
+    /// # Errors
+    ///
+    /// A group is no run of rising indexes or parts plays that belong together, or a file cannot be read or written.
     pub fn write(
         &self,
         checkout: &Path,

@@ -76,6 +76,10 @@ pub async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 impl Foreign {
     /// The addresses of its server, each of them one that may be connected to.
+    ///
+    /// # Errors
+    ///
+    /// The name of the server cannot be resolved, or stands for an address that may not be connected to.
     pub async fn addresses(&self) -> Result<Vec<SocketAddr>, ConnectError> {
         let server = self.server.to_string();
         match addresses(&self.server.host, self.server.port).await {
@@ -91,6 +95,10 @@ impl Foreign {
     }
 
     /// A client of its server at these addresses, whose every call ends within about `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// The kubeconfig holds certificates, keys or an address that cannot be used.
     pub fn client(
         &self,
         addresses: Vec<SocketAddr>,

@@ -94,6 +94,10 @@ type Tell = Box<dyn Fn(Duration) + Send + Sync>;
 impl Candidate {
     /// Takes the Lease and keeps it: one try. `tell` hears when the proof ends, in time since boot, whenever that changes;
     /// zero: it has ended.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Candidate::attempt`], which must end in time here.
     pub async fn take(
         &mut self,
         tell: impl Fn(Duration) + Send + Sync + 'static,

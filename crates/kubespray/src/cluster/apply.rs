@@ -56,6 +56,10 @@ impl Applied {
 }
 
 /// Carries out `decision`.
+///
+/// # Errors
+///
+/// The API refuses or does not answer; what was written before stands, and the next pass goes on from there.
 pub async fn apply(
     cluster: &Cluster,
     decision: Decision,

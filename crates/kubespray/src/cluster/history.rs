@@ -49,6 +49,10 @@ pub fn surplus<'a>(cluster: &Cluster, observed: &'a Observed) -> Vec<&'a Run> {
 }
 
 /// Removes them: each only as it was seen, for somebody may have asked something of it since.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That one is gone or was changed is no error.
 pub async fn prune(surplus: &[&Run], context: &Context) -> Result<(), Error> {
     for run in surplus {
         let parameters = DeleteParams {

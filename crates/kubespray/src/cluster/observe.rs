@@ -62,6 +62,10 @@ impl Observed {
 }
 
 /// Reads what there is.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
 pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, Error> {
     let namespace = cluster.namespace().unwrap_or_default();
     let (key, host_keys) = secrets(cluster, &context.client, &namespace).await?;
@@ -99,6 +103,10 @@ pub fn references(cluster: &Cluster) -> (Option<&SecretKeyRef>, Option<&SecretKe
 }
 
 /// Reads the Secrets that a cluster refers to.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That a Secret is missing is no error.
 pub async fn secrets(
     cluster: &Cluster,
     client: &Client,
@@ -115,6 +123,10 @@ pub async fn secrets(
 }
 
 /// Reads the Secrets that variables of a cluster and its hosts come from.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That a Secret is missing is no error.
 pub async fn variables(
     cluster: &Cluster,
     nodes: &[ClusterNode],

@@ -58,6 +58,10 @@ pub struct View<'a> {
 }
 
 /// Writes status and Events, on success and on failure.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
 pub async fn publish(
     cluster: &Cluster,
     outcome: &Result<Outcome<Applied>, Error>,
@@ -112,6 +116,10 @@ pub async fn publish(
 }
 
 /// Says on a Cluster that cannot be read why it cannot.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
 pub async fn publish_invalid(invalid: &InvalidObject, context: &Context) -> Result<(), Error> {
     let namespace = invalid.metadata.namespace.clone().unwrap_or_default();
     let name = invalid.metadata.name.clone().unwrap_or_default();

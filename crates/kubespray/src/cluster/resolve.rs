@@ -68,6 +68,10 @@ pub struct Creation {
 }
 
 /// Where the playbooks should come from. Known before anything is fetched.
+///
+/// # Errors
+///
+/// Windlass does not know the release, or the address of the repository names a user or a password.
 pub fn source(cluster: &Cluster) -> Result<Wish, Problem> {
     let kubespray = cluster.spec.kubespray.clone().unwrap_or_default();
     let release = match kubespray.version {
@@ -112,6 +116,10 @@ fn without_login(url: &str) -> Option<String> {
 }
 
 /// Applies defaults and checks rules.
+///
+/// # Errors
+///
+/// Everything that is wrong at once, not only the first.
 pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<Problem>> {
     let mut problems = Vec::new();
     problems.extend(one_cluster(cluster, observed));

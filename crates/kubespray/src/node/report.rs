@@ -23,6 +23,10 @@ use crate::{
 const LAST_SEEN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Writes the status if it changed.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
 pub async fn publish(
     node: &ClusterNode,
     observed: &Observed,

@@ -19,6 +19,10 @@ pub enum LoadError {
 }
 
 /// Brings the playbooks of a wish for a tenant, and reads them.
+///
+/// # Errors
+///
+/// They cannot be brought now, or somebody must change something first.
 pub async fn load(wish: &Wish, tenant: &str, sources: &Sources) -> Result<Checkout, LoadError> {
     let origin = wish.place.to_string();
     let fetched = sources

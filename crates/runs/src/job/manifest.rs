@@ -92,6 +92,10 @@ fn labels(run: &Run) -> Value {
 }
 
 /// The Job that executes a run; what its subject's runners have is named after `owner`.
+///
+/// # Errors
+///
+/// The fields of the subject's pod do not make a Job.
 pub fn job(
     run: &Run,
     settings: &Settings,
@@ -226,6 +230,10 @@ fn confined() -> Value {
 
 /// The claim for a subject's files, where its spec has a template: `{spec: ...}` as in a StatefulSet, or the spec alone.
 /// It belongs to the subject, because what is in it outlives each run.
+///
+/// # Errors
+///
+/// The template does not make a claim.
 pub fn claim(
     run: &Run,
     settings: &Settings,

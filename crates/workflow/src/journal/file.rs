@@ -36,6 +36,10 @@ pub struct FileJournal {
 impl FileJournal {
     /// Opens or makes the file and locks it for as long as this value lives; the lock ends with the process too. A torn
     /// last line is removed, and what a compaction left that did not end.
+    ///
+    /// # Errors
+    ///
+    /// Another runner holds the file, it cannot be read or written, or a line but the last is not what was written.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
         let file = locked(&path)?;
@@ -59,6 +63,10 @@ impl FileJournal {
     }
 
     /// The records of a journal that another process may be writing; nothing is locked or repaired.
+    ///
+    /// # Errors
+    ///
+    /// The file is not there or cannot be read, or a line but the last is not what was written.
     pub fn read(path: &Path) -> Result<Vec<Record>, JournalError> {
         let bytes = std::fs::read(path).map_err(failed("read", path))?;
         Ok(parse(path, &bytes)?.records)
