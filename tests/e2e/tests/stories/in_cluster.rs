@@ -64,6 +64,11 @@ fn spec_of<'a>(objects: &'a mut [Value], field: &str) -> &'a mut Value {
 }
 
 fn apply(kubectl: &mut Command, directory: &Path, objects: &[Value]) {
+    output(applying(kubectl, directory, objects)).unwrap();
+}
+
+/// The command that applies these objects.
+fn applying<'a>(kubectl: &'a mut Command, directory: &Path, objects: &[Value]) -> &'a mut Command {
     let file = directory.join("objects.json");
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     fs::write(&file, list.to_string()).unwrap();
@@ -74,7 +79,7 @@ fn apply(kubectl: &mut Command, directory: &Path, objects: &[Value]) {
         "--field-manager=story",
         "-f",
     ];
-    output(kubectl.args(arguments).arg(&file)).unwrap();
+    kubectl.args(arguments).arg(&file)
 }
 
 fn get(kubectl: &mut Command, namespace: &str, kind: &str) -> Vec<Value> {

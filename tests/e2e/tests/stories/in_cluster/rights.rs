@@ -262,35 +262,24 @@ fn a_runner_that_kubernetes_refuses_is_told_of_and_is_in_nobodys_way() {
     })
     .unwrap();
     assert_ne!(job(&plane)["metadata"]["uid"], refused["metadata"]["uid"]);
-    await_reason(
-        &|| plane.kubectl(),
-        NAMESPACE,
-        "Creating",
-        "waits for its runner",
-    );
+    let comes_anew = || {
+        let words = "waits for its runner";
+        await_reason(&|| plane.kubectl(), NAMESPACE, "Creating", words);
+    };
+    comes_anew();
 
     // The pod dies, and another one comes; then runners end for an error, each with its Job.
     let killed = die(&plane, "OOMKilled", 137, "");
     let why = format!("pod {killed} died and is replaced: container runner: OOMKilled");
     await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerDied", &why);
-    await_reason(
-        &|| plane.kubectl(),
-        NAMESPACE,
-        "Creating",
-        "waits for its runner",
-    );
+    comes_anew();
     let log = "at work\nwindlass: failed to keep the journal\n";
     let [.., last] = [(); 3].map(|()| die(&plane, "Error", 1, log));
     let why = format!(
         "pod {last} died and is replaced: container runner: Error, exit code 1: failed to keep"
     );
     await_reason(&|| plane.kubectl(), NAMESPACE, "RunnerDied", &why);
-    await_reason(
-        &|| plane.kubectl(),
-        NAMESPACE,
-        "Creating",
-        "waits for its runner",
-    );
+    comes_anew();
 
     // The run ends when that is wanted, for a newer plan or for good.
     let quota = json!({

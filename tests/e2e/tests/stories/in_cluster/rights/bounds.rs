@@ -1,13 +1,11 @@
 //! What a Cluster may ask of its runner pods: at the door, by the real API server, and within, by the operator.
 
-use std::fs;
-
 use e2e::Replica;
 use lab::{ControlPlane, Kubernetes, command::output};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, apply, condition, described, get, installed, new_key, spec_of, wait_until};
-use crate::in_cluster::LIMIT;
+use crate::in_cluster::{LIMIT, applying};
 
 /// Allows more at the door.
 pub(super) fn widen(plane: &ControlPlane, bound: &str, value: &str) {
@@ -163,17 +161,9 @@ fn what_a_cluster_may_not_ask_for_is_refused_at_the_door_and_by_the_operator() {
 
 /// What becomes of these objects, without a change.
 fn tried(plane: &ControlPlane, objects: &[Value]) -> Result<(), String> {
-    let file = plane.dir().join("tried.json");
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    fs::write(&file, list.to_string()).unwrap();
-    let arguments = [
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--dry-run=server",
-        "-f",
-    ];
-    let answer = plane.kubectl().args(arguments).arg(&file).output().unwrap();
+    let mut kubectl = plane.kubectl();
+    let trial = applying(&mut kubectl, plane.dir(), objects).arg("--dry-run=server");
+    let answer = trial.output().unwrap();
     if answer.status.success() {
         Ok(())
     } else {
