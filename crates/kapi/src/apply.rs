@@ -24,7 +24,7 @@ use self::{
     shape::Shape,
     walk::Twice,
 };
-use crate::{events, schema::Schema};
+use crate::{canonical::canonical, events, schema::Schema};
 
 /// Who writes, how and when.
 #[derive(Clone, Debug)]
@@ -449,27 +449,6 @@ fn conflict_message(conflicts: &[Conflict]) -> String {
         conflicts.len(),
         lines.join("\n")
     )
-}
-
-/// JSON with sorted keys, so that equal values have equal texts.
-pub(crate) fn canonical(value: &Value) -> String {
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_by_key(|(name, _)| *name);
-            let fields = fields.iter().map(|(name, field)| {
-                format!("{}:{}", Value::from(name.as_str()), canonical(field))
-            });
-            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
-        }
-        Value::Array(items) => {
-            format!(
-                "[{}]",
-                items.iter().map(canonical).collect::<Vec<_>>().join(",")
-            )
-        }
-        scalar => scalar.to_string(),
-    }
 }
 
 fn path(names: &[&str]) -> Vec<Element> {

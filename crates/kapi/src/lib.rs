@@ -29,6 +29,7 @@ pub mod protobuf;
 pub mod schema;
 pub mod table;
 
+mod canonical;
 mod definitions;
 mod events;
 mod expiry;

@@ -30,7 +30,7 @@ pub struct Resource<'a> {
 /// Each address carries a digest of the document, so that clients may cache it for good.
 pub fn index(documents: &[(&str, &Value)]) -> Value {
     let paths = documents.iter().map(|(path, document)| {
-        let digest = hex::encode_upper(Sha256::digest(crate::apply::canonical(document)));
+        let digest = hex::encode_upper(Sha256::digest(crate::canonical::canonical(document)));
         let address = format!("/openapi/v3/{path}?hash={digest}");
         ((*path).to_owned(), json!({"serverRelativeURL": address}))
     });

@@ -239,7 +239,7 @@ fn whole(value: &Value) -> Option<i64> {
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => crate::apply::canonical(other),
+        other => crate::canonical::canonical(other),
     }
 }
 

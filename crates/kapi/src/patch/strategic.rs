@@ -175,7 +175,7 @@ fn merge_list(live: &[Value], items: &[Value], list: List) -> Result<Vec<Value>,
         List::Keyed(key) => {
             let keyed = |item: &Value| {
                 item.get(key).cloned().ok_or_else(|| {
-                    let item = crate::apply::canonical(item);
+                    let item = crate::canonical::canonical(item);
                     PatchError::Strategic(format!(
                         "map: {item} does not contain declared merge key: {key}"
                     ))

@@ -160,5 +160,5 @@ fn with_detail(what: &str, detail: &str) -> String {
 
 /// A value as Go's `%q` and `encoding/json` show it: keys sorted.
 pub(super) fn shown(value: &Value) -> String {
-    crate::apply::canonical(value)
+    crate::canonical::canonical(value)
 }

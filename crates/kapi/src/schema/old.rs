@@ -47,7 +47,8 @@ impl<'a> Former<'a> {
     pub fn of(node: &'a Node, old: Option<&'a Value>) -> Self {
         let keyed = matches!(node.list, ListType::Map(_));
         let items = old.filter(|_| keyed).and_then(Value::as_array);
-        let named = |item: &'a Value| Some((crate::apply::canonical(&identity(node, item)?), item));
+        let named =
+            |item: &'a Value| Some((crate::canonical::canonical(&identity(node, item)?), item));
         Self {
             node,
             items: items.into_iter().flatten().filter_map(named).collect(),
@@ -59,7 +60,7 @@ impl<'a> Former<'a> {
         if self.items.is_empty() {
             return None;
         }
-        let name = crate::apply::canonical(&identity(self.node, item)?);
+        let name = crate::canonical::canonical(&identity(self.node, item)?);
         self.items.get(&name).copied()
     }
 }

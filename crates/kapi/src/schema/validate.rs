@@ -361,7 +361,9 @@ fn list_items(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
                 let Some(identity) = identity(node, item) else {
                     break;
                 };
-                let times: &mut usize = seen.entry(crate::apply::canonical(&identity)).or_default();
+                let times: &mut usize = seen
+                    .entry(crate::canonical::canonical(&identity))
+                    .or_default();
                 *times += 1;
                 // Kubernetes names the second of several.
                 if *times == 2 {

@@ -400,7 +400,7 @@ fn numeric(value: &Plain) -> bool {
 }
 
 fn sorted(items: &[Json]) -> Vec<String> {
-    let mut texts: Vec<_> = items.iter().map(crate::apply::canonical).collect();
+    let mut texts: Vec<_> = items.iter().map(crate::canonical::canonical).collect();
     texts.sort();
     texts
 }
