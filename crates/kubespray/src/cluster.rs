@@ -53,9 +53,7 @@ pub async fn reconcile(
     }
     let outcome = pass(cluster, &context).await;
     report::publish(cluster, &outcome, &context).await?;
-    let outcome = outcome?;
-    context.backoff.reset(&identity(&object));
-    Ok(outcome.action())
+    Ok(outcome?.action())
 }
 
 async fn pass(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
@@ -69,29 +67,4 @@ async fn pass(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::App
     } else {
         outcome
     })
-}
-
-/// What becomes of a failed pass.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "kube's controller passes it by value"
-)]
-pub fn failed(
-    object: Arc<DeserializeGuard<Cluster>>,
-    error: &Error,
-    context: Arc<Context>,
-) -> Action {
-    let identity = identity(&object);
-    let wait = context.backoff.failed(&identity);
-    tracing::warn!(cluster = identity, error = error as &dyn std::error::Error, wait = ?wait, "a pass over a Cluster failed");
-    Action::requeue(wait)
-}
-
-fn identity(object: &DeserializeGuard<Cluster>) -> String {
-    let meta = object.meta();
-    format!(
-        "Cluster {}/{}",
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default()
-    )
 }

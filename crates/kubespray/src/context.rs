@@ -3,7 +3,7 @@
 use std::{fmt::Debug, path::PathBuf, sync::Arc, time::Duration};
 
 use api::{Cluster, ClusterNode, Run};
-use controller::{BackOff, Events};
+use controller::Events;
 use futures::FutureExt;
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -85,8 +85,6 @@ pub struct Context {
     pub pods: Option<Arc<Template>>,
     /// Events.
     pub events: Events,
-    /// Failures in a row, by object.
-    pub backoff: BackOff,
 }
 
 impl Context {

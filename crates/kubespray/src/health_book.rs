@@ -7,14 +7,12 @@ use std::{
 };
 
 use api::{Cluster, node::Health};
-use controller::{backoff::jittered, kubeconfig::Foreign};
+use controller::{Key, WakeUps, backoff::jittered, kubeconfig::Foreign};
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
-use tokio::sync::mpsc;
 
 use crate::{
     health::{self, Expected, Report},
-    playbooks::Key,
     secret::{self, KubeconfigError},
 };
 
@@ -53,12 +51,12 @@ struct Entry {
 pub struct HealthBook {
     client: Client,
     entries: Arc<Mutex<HashMap<Key, Entry>>>,
-    changed: mpsc::UnboundedSender<Key>,
+    changed: WakeUps,
 }
 
 impl HealthBook {
-    /// A book that tells `changed` of every cluster that was probed.
-    pub fn new(client: Client, changed: mpsc::UnboundedSender<Key>) -> Self {
+    /// A book that wakes every cluster that was probed.
+    pub fn new(client: Client, changed: WakeUps) -> Self {
         Self {
             client,
             entries: Arc::default(),
@@ -112,8 +110,7 @@ impl HealthBook {
                 entry.latest = Some(Arc::new(checked));
                 entry.running = false;
             }
-            // Nobody listens any more when the operator stops.
-            let _ = changed.send(key);
+            changed.wake(&key);
         });
     }
 

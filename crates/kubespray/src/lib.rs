@@ -30,7 +30,7 @@ pub mod variables;
 mod operator;
 
 pub use layout::Layout;
-pub use operator::{Options, Scope, WatchesEnded, operate, operate_within};
+pub use operator::{Options, operate};
 pub use problem::Problem;
 
 pub(crate) use controller::chain;

@@ -36,24 +36,3 @@ pub async fn reconcile(
     report::publish(node, &observed, &context).await?;
     Ok(Action::await_change())
 }
-
-/// What becomes of a failed pass.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "kube's controller passes it by value"
-)]
-pub fn failed(
-    object: Arc<DeserializeGuard<ClusterNode>>,
-    error: &Error,
-    context: Arc<Context>,
-) -> Action {
-    let meta = object.meta();
-    let identity = format!(
-        "ClusterNode {}/{}",
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default()
-    );
-    let wait = context.backoff.failed(&identity);
-    tracing::warn!(node = identity, error = error as &dyn std::error::Error, wait = ?wait, "a pass over a ClusterNode failed");
-    Action::requeue(wait)
-}

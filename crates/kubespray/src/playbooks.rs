@@ -13,8 +13,9 @@ use ansible::{
     source::{SourceRequest, Sources},
 };
 use api::{Cluster, KubesprayVersion, cluster::Source};
+use controller::{Key, WakeUps};
 use kube::ResourceExt;
-use tokio::sync::{OnceCell, Semaphore, mpsc};
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{inputs::SourceInput, problem::Problem};
@@ -149,9 +150,6 @@ pub enum Playbooks {
     Ready(Arc<Checkout>),
 }
 
-/// A cluster by namespace and name.
-pub type Key = (String, String);
-
 struct Entry {
     wish: Wish,
     generation: i64,
@@ -207,12 +205,12 @@ pub struct PlaybookCache {
     sources: Sources,
     entries: Arc<Mutex<HashMap<Key, Entry>>>,
     tenants: Mutex<HashMap<String, Tenant>>,
-    changed: mpsc::UnboundedSender<Key>,
+    changed: WakeUps,
 }
 
 impl PlaybookCache {
-    /// A cache that tells `changed` of every cluster whose playbooks came or failed.
-    pub fn new(sources: Sources, changed: mpsc::UnboundedSender<Key>) -> Self {
+    /// A cache that wakes every cluster whose playbooks came or failed.
+    pub fn new(sources: Sources, changed: WakeUps) -> Self {
         Self {
             sources,
             entries: Arc::default(),
@@ -288,8 +286,7 @@ impl PlaybookCache {
                 entry.since = Instant::now();
                 entry.cell = Some(cell);
             }
-            // Nobody listens any more when the operator stops.
-            let _ = changed.send(key);
+            changed.wake(&key);
         }))
     }
 }

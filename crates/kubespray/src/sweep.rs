@@ -31,7 +31,7 @@ pub struct Owners {
 }
 
 /// Sweeps now and then, for as long as it is polled.
-pub(crate) async fn keep_swept(layout: Layout, stores: &Stores, namespace: Option<String>) {
+pub(crate) async fn keep_swept(layout: Layout, stores: Stores, namespace: Option<String>) {
     loop {
         if stores.clusters.wait_until_ready().await.is_err()
             || stores.runs.wait_until_ready().await.is_err()

@@ -29,7 +29,7 @@ use api::{Run, run::RunPhase};
 
 pub use engine::{Engine, Words, Work};
 pub use layout::Layout;
-pub use operator::Operator;
+pub use operator::operate;
 pub use subject::Subjects;
 
 /// The Lease of a subject: whoever holds it is the only one at work on it.

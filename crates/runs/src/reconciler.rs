@@ -52,23 +52,7 @@ async fn pass<S: Subjects>(
     apply::apply(run, decision, context).await
 }
 
-/// What becomes of a failed pass.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "kube's controller passes it by value"
-)]
-pub fn failed<S: Subjects>(
-    object: Arc<DeserializeGuard<Run>>,
-    error: &Error,
-    context: Arc<Context<S>>,
-) -> Action {
-    let identity = identity(object.meta());
-    let wait = context.backoff.failed(&identity);
-    tracing::warn!(run = identity, error = error as &dyn std::error::Error, wait = ?wait, "a pass over a Run failed");
-    Action::requeue(wait)
-}
-
-/// What back-off knows a run by.
+/// What deaths of runners are counted by.
 fn identity(meta: &kube::api::ObjectMeta) -> String {
     format!(
         "Run {}/{}",

@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
+use controller::{Key, WakeUps};
 use process_wrap::tokio::{CommandWrap, ProcessSession};
-use tokio::sync::mpsc;
 
 use crate::{
     layout::Layout,
@@ -64,30 +64,25 @@ pub struct Command {
     pub arguments: Vec<String>,
 }
 
-/// A run by namespace and name.
-pub type Key = (String, String);
-
 /// Starts, finds and watches runners.
 pub struct Supervisor {
     layout: Layout,
     command: Command,
     watched: Arc<Mutex<HashMap<Key, Identity>>>,
     deaths: Arc<Mutex<HashMap<Key, ExitStatus>>>,
-    ended: mpsc::UnboundedSender<Key>,
+    ended: WakeUps,
 }
 
 impl Supervisor {
-    /// A supervisor, and where it tells which run's runner has ended.
-    pub fn new(layout: Layout, command: Command) -> (Self, mpsc::UnboundedReceiver<Key>) {
-        let (ended, receiver) = mpsc::unbounded_channel();
-        let supervisor = Self {
+    /// A supervisor that wakes every run whose runner has ended.
+    pub fn new(layout: Layout, command: Command, ended: WakeUps) -> Self {
+        Self {
             layout,
             command,
             watched: Arc::default(),
             deaths: Arc::default(),
             ended,
-        };
-        (supervisor, receiver)
+        }
     }
 
     /// The live runner of a run, if there is one. One that an earlier operator started is adopted.
@@ -197,8 +192,7 @@ impl Supervisor {
                 tracing::info!(run = key.1, "an adopted runner ended");
             }
             lock(&watched).remove(&key);
-            // Nobody listens any more when the operator stops.
-            let _ = ended.send(key);
+            ended.wake(&key);
         });
     }
 }
@@ -219,17 +213,21 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use futures::{Stream, StreamExt};
+
     use super::*;
 
     fn supervisor(
         root: &std::path::Path,
         script: &str,
-    ) -> (Supervisor, mpsc::UnboundedReceiver<Key>) {
+    ) -> (Supervisor, impl Stream<Item = Key> + Unpin) {
         let command = Command {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into(), "runner".into()],
         };
-        Supervisor::new(Layout::new(root), command)
+        let ended = WakeUps::default();
+        let told = Box::pin(ended.stream());
+        (Supervisor::new(Layout::new(root), command, ended), told)
     }
 
     #[tokio::test]
@@ -237,7 +235,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (supervisor, mut ended) = supervisor(root.path(), "echo \"$@\"");
         supervisor.start("demo", "first").unwrap();
-        let key = ended.recv().await.unwrap();
+        let key = ended.next().await.unwrap();
         assert_eq!(key, ("demo".to_owned(), "first".to_owned()));
         assert!(supervisor.find("demo", "first").is_none());
         let log = root.path().join("runs/demo/first").join(LOG);
@@ -251,7 +249,7 @@ mod tests {
         let script = "test -e \"$4/well\" || { echo noise; echo windlass: no such thing; exit 7; }";
         let (supervisor, mut ended) = supervisor(root.path(), script);
         supervisor.start("demo", "first").unwrap();
-        ended.recv().await.unwrap();
+        ended.next().await.unwrap();
         let death = supervisor.death("demo", "first").unwrap();
         assert_eq!(death.kind, Kind::Died);
         let words = "exit status: 7: no such thing; ";
@@ -260,7 +258,7 @@ mod tests {
 
         fs::write(root.path().join("well"), "").unwrap();
         supervisor.start("demo", "first").unwrap();
-        ended.recv().await.unwrap();
+        ended.next().await.unwrap();
         assert_eq!(supervisor.death("demo", "first"), None);
     }
 
@@ -282,8 +280,8 @@ mod tests {
             .await
             .unwrap()
             .unwrap();
-        assert!(ended.recv().await.is_some());
-        assert!(adopted.recv().await.is_some());
+        assert!(ended.next().await.is_some());
+        assert!(adopted.next().await.is_some());
         assert!(second.find("demo", "first").is_none());
     }
 }

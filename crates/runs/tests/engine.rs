@@ -23,7 +23,7 @@ use api::{
     Run,
     run::{ChildRun, Failure, FailureClass, Record, RecordEvent, Results, RunPhase, RunSpec, Step},
 };
-use controller::{Metrics, Shutdown, lease::Proof, stream};
+use controller::{Manager, Metrics, Shutdown, lease::Proof, manager};
 use http::{Request, Response};
 use k8s_openapi::{
     api::{
@@ -42,7 +42,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use runs::{
-    Engine, Layout, Operator, Subjects, Words, Work,
+    Engine, Layout, Subjects, Words, Work,
     control::Change,
     engine::{EngineError, Leave},
     job::{Bounds, Template},
@@ -505,15 +505,15 @@ fn definitions() -> Vec<CustomResourceDefinition> {
 
 /// Has an operator keep runners there until the test ends.
 fn operate(client: Client, place: Place) {
-    tokio::spawn(async move {
-        let runs = stream::Shared::new(Api::all(client.clone()));
-        let operator = Operator::new(client, place, Workshop);
-        let config = kube::runtime::controller::Config::default();
-        let (metrics, shutdown) = (Metrics::default(), Shutdown::default());
-        let operated = operator.operate(&runs, config, &metrics, &shutdown);
-        let (controller, watch) = operated.unwrap();
-        futures::join!(controller, watch, runs.drive());
-    });
+    let settings = manager::Settings {
+        namespace: None,
+        concurrency: 4,
+        metrics: Metrics::default(),
+        shutdown: Shutdown::default(),
+    };
+    let mut manager = Manager::new(client, settings);
+    runs::operate(&mut manager, place, Workshop);
+    tokio::spawn(manager.run());
 }
 
 async fn main(options: Options, engine: Widgets) -> Result<Exit, runner::Error> {
@@ -810,7 +810,7 @@ async fn a_run_of_another_kind_has_a_job_with_the_rights_of_its_kind() {
         ..Template::default()
     };
     let (client, mut jobs) = world.with_jobs();
-    operate(client, Place::Jobs(Arc::new(template), None));
+    operate(client, Place::Jobs(Arc::new(template)));
 
     let job = jobs.recv().await.unwrap();
     assert_eq!(job.name_any(), PARENT);

@@ -1,11 +1,13 @@
 //! `windlass controller`: the operator against an API that runs elsewhere, such as that of the cluster that it is a pod of.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context;
-use controller::Metrics;
-use kubespray::Scope;
-use runs::job::{Bounds, Template};
+use controller::{Metrics, manager::Settings};
+use runs::{
+    job::{Bounds, Template},
+    operator::Place,
+};
 
 use crate::{
     cli::{Allowed, Controller, Global, Runners},
@@ -32,14 +34,16 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         let serving = serve::metrics(address, certificate, &client, &standing).await?;
         tokio::spawn(serving);
     }
-    let scope = Scope {
+    let settings = Settings {
         namespace: options
             .watch_namespace
             .clone()
             .filter(|namespace| !namespace.is_empty()),
-        jobs: jobs(&options)?,
+        concurrency: up::CONCURRENCY,
         metrics,
+        shutdown: shutdown.clone(),
     };
+    let jobs = jobs(&options)?;
     let mut leadership = None;
     if let Some(lease) = &options.lease {
         let (namespace, name) = lease.split_once('/').map_or_else(
@@ -53,17 +57,17 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     }
     standing.lead();
     let data = global.private_data_directory()?;
-    let own = up::options(
-        &data,
-        global.kubeconfig.as_deref(),
-        options.sources.policy(),
-    )?;
-    let operating = Box::pin(kubespray::operate_within(
-        client,
-        own,
-        scope,
-        shutdown.clone(),
-    ));
+    let sources = options.sources.policy();
+    let runners = match jobs {
+        Some(template) => Place::Jobs(Arc::new(template)),
+        None => up::processes(&data, global.kubeconfig.as_deref(), &sources)?,
+    };
+    let own = kubespray::Options {
+        data_dir: data,
+        runners,
+        sources,
+    };
+    let operating = Box::pin(up::operator(client, settings, own).run());
     let Some(mut leadership) = leadership else {
         return operating.await.context("the operator ended");
     };

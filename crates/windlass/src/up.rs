@@ -4,10 +4,10 @@ use std::{net::SocketAddr, path::Path};
 
 use ansible::source::Policy;
 use anyhow::Context;
-use controller::Shutdown;
+use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use kapi::Server;
 use kube::Client;
-use kubespray::WatchesEnded;
+use runs::{operator::Place, supervisor::Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How many objects of a kind are worked on at once.
-const CONCURRENCY: u16 = 16;
+pub(crate) const CONCURRENCY: u16 = 16;
 
 /// Port 0: the port of the last time, or a free one.
 const ANY_PORT: SocketAddr =
@@ -36,7 +36,19 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     let client = Client::new(server.router(), "default");
     greet(&server, &data);
     let kubeconfig = global.own_kubeconfig()?;
-    let operator = operate(client, &data, Some(&kubeconfig), shutdown.clone())?;
+    let settings = Settings {
+        namespace: None,
+        concurrency: CONCURRENCY,
+        metrics: Metrics::default(),
+        shutdown: shutdown.clone(),
+    };
+    let sources = Policy::person();
+    let own = kubespray::Options {
+        runners: processes(&data, Some(&kubeconfig), &sources)?,
+        data_dir: data,
+        sources,
+    };
+    let operator = operator(client, settings, own).run();
     let serving = server.serve(shutdown.wait());
     let operating = async {
         let ended = operator.await;
@@ -56,36 +68,30 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     applied
 }
 
-fn operate(
-    client: Client,
-    data: &Path,
-    kubeconfig: Option<&Path>,
-    shutdown: Shutdown,
-) -> anyhow::Result<impl Future<Output = Result<(), WatchesEnded>> + use<>> {
-    let options = options(data, kubeconfig, Policy::person())?;
-    Ok(Box::pin(kubespray::operate(client, options, shutdown)))
+/// The controllers of every domain, under one manager.
+pub(crate) fn operator(client: Client, settings: Settings, options: kubespray::Options) -> Manager {
+    let mut manager = Manager::new(client, settings);
+    kubespray::operate(&mut manager, options);
+    manager
 }
 
-/// How an operator of this program runs, and its runners where they are processes.
-pub(crate) fn options(
+/// Runners as processes of this program.
+pub(crate) fn processes(
     data: &Path,
     kubeconfig: Option<&Path>,
-    sources: Policy,
-) -> anyhow::Result<kubespray::Options> {
+    sources: &Policy,
+) -> anyhow::Result<Place> {
     let program = std::env::current_exe().context("failed to find this program")?;
     let mut arguments = Vec::new();
     if let Some(kubeconfig) = kubeconfig {
         arguments.extend(["--kubeconfig".to_owned(), kubeconfig.display().to_string()]);
     }
-    let policy =
-        serde_json::to_string(&sources).context("failed to write the policy of sources")?;
+    let policy = serde_json::to_string(sources).context("failed to write the policy of sources")?;
     arguments.extend(["runner".to_owned(), "--source-policy".to_owned(), policy]);
-    Ok(kubespray::Options {
-        data_dir: data.to_owned(),
-        runner: runs::supervisor::Command { program, arguments },
-        concurrency: CONCURRENCY,
-        sources,
-    })
+    Ok(Place::Here(
+        runs::Layout::new(data),
+        Command { program, arguments },
+    ))
 }
 
 fn greet(server: &Server, data: &Path) {

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use api::{Cluster, ClusterNode, Run};
-use controller::Shutdown;
+use controller::{Manager, Metrics, Shutdown, WatchesEnded, manager::Settings};
 use k8s_openapi::api::{core::v1::Namespace, events::v1::Event};
 use kapi::fault::{Fault, Faults};
 use kube::{
@@ -11,8 +11,8 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::wait::await_condition,
 };
-use kubespray::{Options, WatchesEnded};
-use runs::supervisor::Command;
+use kubespray::Options;
+use runs::{operator::Place, supervisor::Command};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tower::Layer;
@@ -225,20 +225,24 @@ fn operate(
     data: &Path,
     shutdown: &Shutdown,
 ) -> JoinHandle<Result<(), WatchesEnded>> {
+    let runner = Command {
+        program: "/bin/sh".into(),
+        arguments: ["-c", RUNNER, "runner"].map(Into::into).into(),
+    };
     let options = Options {
         data_dir: data.to_owned(),
-        runner: Command {
-            program: "/bin/sh".into(),
-            arguments: ["-c", RUNNER, "runner"].map(Into::into).into(),
-        },
-        concurrency: 4,
+        runners: Place::Here(runs::Layout::new(data), runner),
         sources: ansible::source::Policy::person(),
     };
-    tokio::spawn(kubespray::operate(
-        client.clone(),
-        options,
-        shutdown.clone(),
-    ))
+    let settings = Settings {
+        namespace: None,
+        concurrency: 4,
+        metrics: Metrics::default(),
+        shutdown: shutdown.clone(),
+    };
+    let mut manager = Manager::new(client.clone(), settings);
+    kubespray::operate(&mut manager, options);
+    tokio::spawn(manager.run())
 }
 
 impl Drop for World {

@@ -20,7 +20,8 @@ pub struct Context<S> {
     pub(super) client: Client,
     pub(super) launcher: Launcher,
     pub(super) subjects: S,
-    pub(super) backoff: BackOff,
+    /// Deaths of runners in a row, by run.
+    deaths: BackOff,
     /// When the next runner of a run may start, so that one that dies at once does not spin.
     starts: Mutex<HashMap<String, Instant>>,
 }
@@ -32,7 +33,7 @@ impl<S: Subjects> Context<S> {
             client,
             launcher,
             subjects,
-            backoff: BackOff::default(),
+            deaths: BackOff::default(),
             starts: Mutex::default(),
         }
     }
@@ -50,7 +51,7 @@ impl<S: Subjects> Context<S> {
             return Some(next.saturating_duration_since(now));
         }
         let first = !starts.contains_key(run);
-        let wait = self.backoff.failed(run);
+        let wait = self.deaths.failed(run);
         // One death is bad luck and costs nothing; from the second on each costs more.
         starts.insert(run.to_owned(), if first { now } else { now + wait });
         None
@@ -62,7 +63,7 @@ impl<S: Subjects> Context<S> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(run);
-        self.backoff.reset(run);
+        self.deaths.reset(run);
     }
 }
 
