@@ -475,6 +475,10 @@ pub struct StepStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub activity: Option<String>,
+    /// The run that the operator is to make, as which the step goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub awaits: Option<String>,
     /// How far the attempt is, in the unit of its engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use api::{
     Run,
-    run::{ChildRun, RunSpec, RunnerIdentity, Subject},
+    run::{RunSpec, RunnerIdentity},
 };
 use controller::lease::Proof;
 use kube::{Client, ResourceExt};
@@ -41,23 +41,6 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// The plan's inputs are not this engine's, or what the run needs on this machine cannot be made.
     fn prepare(&self, work: &Arc<Work>, proof: Proof) -> Result<Self::Executor, EngineError>;
-
-    /// Plans a run that is a step of another: of the subject and the operation that the step names. An engine without such steps
-    /// refuses.
-    ///
-    /// # Errors
-    ///
-    /// The run cannot be planned: the parameters are not this engine's, or the subject is not there.
-    fn child(
-        &self,
-        work: &Work,
-        wanted: &ChildRun,
-    ) -> impl Future<Output = Result<RunSpec, EngineError>> + Send {
-        let _ = work;
-        let Subject { kind, name, .. } = &wanted.subject;
-        let refused = format!("this engine makes no runs of other objects, as of {kind} {name}");
-        async { Err(refused.into()) }
-    }
 
     /// Ends at once what was started for a run: its Lease is lost, or its pod is told to end.
     fn end_now(&self, work: &Work) -> impl Future<Output = ()> + Send;

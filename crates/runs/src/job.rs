@@ -23,12 +23,13 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    child::all_names,
     launcher::Runner,
     obstacle::{Kind, Obstacle},
     reconciler::plan::needs_runner,
     subject::{Settings, Subjects},
 };
-use account::Account;
+use account::{Account, Runs};
 
 mod account;
 mod bounds;
@@ -261,6 +262,7 @@ impl Jobs {
         let owner = subjects.name(&run.spec.subject);
         let reach = subjects.reach(run);
         let others = self.at_work(namespace, &account_name(&owner));
+        let children = self.children(namespace, run, &others).await?;
         let Account {
             identity,
             role,
@@ -268,8 +270,14 @@ impl Jobs {
             lease,
             written,
             network,
-        } = Account::new(run, &owner, &reach, &others, &self.template.egress_ports)
-            .map_err(Error::template(run))?;
+        } = Account::new(
+            run,
+            &owner,
+            &reach,
+            &Runs { others, children },
+            &self.template.egress_ports,
+        )
+        .map_err(Error::template(run))?;
         self.ensure(namespace, &identity, "apply the runner's ServiceAccount")
             .await?;
         self.ensure(namespace, &role, "apply the runner's Role")
@@ -333,6 +341,23 @@ impl Jobs {
             .filter_map(|job| run_of(&job.metadata))
             .map(|run| run.name)
             .collect()
+    }
+
+    /// The runs that may be steps of this one, or of one of these.
+    async fn children(
+        &self,
+        namespace: &str,
+        run: &Run,
+        others: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, Error> {
+        let mut children: BTreeSet<_> = all_names(run).collect();
+        let runs = Api::<Run>::namespaced(self.client.clone(), namespace);
+        for other in others.iter().filter(|other| **other != run.name_any()) {
+            let found = runs.get_opt(other).await;
+            let found = found.map_err(Error::api("read a run that is at work"))?;
+            children.extend(found.iter().flat_map(all_names));
+        }
+        Ok(children)
     }
 
     async fn ensure<K>(

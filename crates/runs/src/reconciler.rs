@@ -9,7 +9,7 @@ use api::Run;
 use controller::{Outcome, Until};
 use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
-use crate::subject::Subjects;
+use crate::{child, subject::Subjects};
 
 mod apply;
 mod context;
@@ -49,7 +49,10 @@ async fn pass<S: Subjects>(
 ) -> Result<Outcome<apply::Applied>, Error> {
     let runner = context.launcher.runner(run, &context.subjects).await;
     let decision = plan::plan(run, runner.map_err(Error::Runner)?);
-    apply::apply(run, decision, context).await
+    let outcome = apply::apply(run, decision, context).await?;
+    let made = child::make(&context.client, run, &context.subjects).await;
+    made.map_err(|why| Error::Made(Box::new(why)))?;
+    Ok(outcome)
 }
 
 /// What deaths of runners are counted by.

@@ -29,7 +29,6 @@ mod hold;
 mod mirror;
 mod pod;
 
-pub(crate) use child::is_child;
 pub use mirror::left_out;
 pub use pod::{
     NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE, heading, is_pod, sandboxes,
@@ -272,8 +271,7 @@ async fn held<E: Engine>(
         mirror::Mirror::start(Arc::clone(&work), words, &mut journal, proof.clone())?;
     let steering = disk::follow(&work, controls::follow(&work, Arc::clone(&engine)));
     let executor = engine.prepare(&work, proof.clone());
-    let executor = child::Steps {
-        engine: Arc::clone(&engine),
+    let executor = child::Steps::<E> {
         executor: executor.map_err(Error::Engine)?,
         work: Arc::clone(&work),
         steering: steering.clone(),

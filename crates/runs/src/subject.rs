@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use api::{Run, run::Subject};
+use api::{
+    Run,
+    run::{ChildRun, RunSpec, Subject},
+};
+use kube::Client;
 use serde_json::{Map, Value};
 
-use crate::lease_name;
+use crate::{engine::EngineError, lease_name};
 
 /// Knows the subjects of a domain's runs.
 pub trait Subjects: Send + Sync + 'static {
@@ -17,6 +21,28 @@ pub trait Subjects: Send + Sync + 'static {
 
     /// What the runner of a run may do and reach, beside what every runner may. Asked before its Job is made.
     fn reach(&self, run: &Run) -> Reach;
+
+    /// Plans a run that is a step of `parent`: of the subject and the operation that the step names. A domain without such steps
+    /// refuses.
+    ///
+    /// It is planned when its step starts, for only then is it known what the steps before have left; and here, not by the runner of
+    /// its parent, which may have been taken over.
+    ///
+    /// # Errors
+    ///
+    /// The run cannot be planned: the parameters are not this domain's, or the subject is not there. An API that is away is one of
+    /// these too, so what is planned is best planned of what is watched.
+    fn child(
+        &self,
+        client: &Client,
+        parent: &Run,
+        wanted: &ChildRun,
+    ) -> impl Future<Output = Result<RunSpec, EngineError>> + Send {
+        let _ = (client, parent);
+        let Subject { kind, name, .. } = &wanted.subject;
+        let refused = format!("no run here makes runs of other objects, as of {kind} {name}");
+        async { Err(refused.into()) }
+    }
 
     /// What the things are named after that the runners of a subject have in its namespace. No subject of another kind may have
     /// the same.

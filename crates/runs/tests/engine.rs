@@ -21,7 +21,10 @@ use std::{
 
 use api::{
     Run,
-    run::{ChildRun, Failure, FailureClass, Record, RecordEvent, Results, RunPhase, RunSpec, Step},
+    run::{
+        Action, ChildRun, Failure, FailureClass, Record, RecordEvent, Results, RunPhase, RunSpec,
+        Step,
+    },
 };
 use controller::{Manager, Metrics, Shutdown, lease::Proof, manager};
 use http::{Request, Response};
@@ -37,7 +40,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
-    api::{ListParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
     client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
@@ -204,15 +207,6 @@ impl Engine for Widgets {
         })
     }
 
-    async fn child(&self, _: &Work, wanted: &ChildRun) -> Result<RunSpec, EngineError> {
-        let colour = wanted.parameters.get("colour").ok_or("no colour")?;
-        let spray = json!({"name": "widgets", "type": "Work", "parameters": {"colour": colour}});
-        Ok(spec(json!({
-            "subject": wanted.subject, "operation": wanted.operation, "generation": 1,
-            "plan": {"digest": "", "steps": [{"id": SPRAYING, "action": {"engine": spray}}]},
-        })))
-    }
-
     async fn end_now(&self, _: &Work) {}
 
     fn clean(&self, _: Maker) {}
@@ -248,6 +242,15 @@ impl Subjects for Workshop {
             ..Reach::default()
         }
     }
+
+    async fn child(&self, _: &Client, _: &Run, wanted: &ChildRun) -> Result<RunSpec, EngineError> {
+        let colour = wanted.parameters.get("colour").ok_or("no colour")?;
+        let spray = json!({"name": "widgets", "type": "Work", "parameters": {"colour": colour}});
+        Ok(spec(json!({
+            "subject": wanted.subject, "operation": wanted.operation, "generation": 1,
+            "plan": {"digest": "", "steps": [{"id": SPRAYING, "action": {"engine": spray}}]},
+        })))
+    }
 }
 
 /// An API of this machine with one run of a Widget.
@@ -260,6 +263,10 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with(run()).await
+    }
+
+    async fn with(run: Run) -> Self {
         // Fails when another test was first, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let directory = tempfile::tempdir().unwrap();
@@ -292,7 +299,7 @@ impl World {
         };
         world
             .runs()
-            .create(&PostParams::default(), &run())
+            .create(&PostParams::default(), &run)
             .await
             .unwrap();
         world
@@ -325,7 +332,7 @@ impl World {
         }
     }
 
-    /// Executes the children of the run, as often as there is something to do for them.
+    /// Makes the children of the run, and executes them, as often as there is something to do for them.
     async fn children(&self) {
         let mut executed = JoinSet::new();
         let mut names = BTreeSet::new();
@@ -336,6 +343,9 @@ impl World {
                     RunPhase::Failed => !runs::control::open_requests(&run).is_empty(),
                     _ => false,
                 };
+                runs::child::make(&self.client, &run, &Workshop)
+                    .await
+                    .unwrap();
                 let name = run.name_any();
                 if name != PARENT && waits && names.insert(name.clone()) {
                     let options = Options {
@@ -736,6 +746,67 @@ async fn a_child_that_failed_is_tried_again_with_the_step_of_its_parent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_cannot_be_planned_fails_its_step_each_time_that_is_tried() {
+    let mut colourless = run();
+    let Action::Run(paint) = &mut colourless.spec.plan.steps[2].action else {
+        unreachable!("it is painted");
+    };
+    paint.parameters.clear();
+    colourless.spec.plan.digest =
+        workflow::plan::digest_of(&colourless.spec.operation, &colourless.spec.plan).unwrap();
+    let world = World::with(colourless).await;
+    for failures in 1..3 {
+        assert_eq!(world.execute().await, Exit::Failed);
+        let run = world.runs().get(PARENT).await.unwrap();
+        assert_eq!(recorded(&run, RecordEvent::StepFailed, PAINTING), failures);
+        let failure = run.status.unwrap().failure.unwrap();
+        assert_eq!(failure.code, "NoPlan");
+        assert!(failure.message.ends_with(": no colour"), "{failure:?}");
+        world.steer(Change::Retry(None)).await;
+    }
+    let runs = world.runs().list(&ListParams::default()).await.unwrap();
+    assert_eq!(runs.items.len(), 1);
+}
+
+/// As by a runner that somebody took over, who writes into the status what they like.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_the_plan_does_not_have_is_not_made() {
+    let world = World::new().await;
+    let asks = |phase: &str, step: &str, awaits: &str| json!({"status": {"phase": phase, "steps": [{"id": step, "phase": "Running", "attempt": 1, "awaits": awaits}]}});
+    let first = "first-make-1-a9553f75-1";
+    let second = "first-make-1-a9553f75-2";
+    let asked = async |patch: Value| {
+        let params = PatchParams::default();
+        let (runs, patch) = (world.runs(), Patch::Merge(patch));
+        let parent = runs.patch_status(PARENT, &params, &patch).await.unwrap();
+        let made = runs::child::make(&world.client, &parent, &Workshop).await;
+        made.unwrap();
+        runs.list(&ListParams::default()).await.unwrap().items.len() - 1
+    };
+    let [bend, cut] = SHAPING;
+    for (step, name) in [
+        (bend, first),
+        (cut, "first-make-1-00000000-1"),
+        ("widget/other", first),
+        (PAINTING, second),
+        (PAINTING, "first-make-2"),
+        (PAINTING, "first-make-1-00000000-1"),
+        (PAINTING, PARENT),
+    ] {
+        let made = asked(asks("Running", step, name)).await;
+        assert_eq!(made, 0, "{step} {name}");
+    }
+    assert_eq!(asked(asks("Failed", PAINTING, first)).await, 0);
+    assert_eq!(asked(asks("Running", PAINTING, first)).await, 1);
+    // Not before the one that is there was ended for good.
+    assert_eq!(asked(asks("Running", PAINTING, second)).await, 1);
+    let child = world.child().await;
+    assert_eq!(child.spec.subject.kind, "Paint");
+    assert_eq!(child.spec.operation, "Spray");
+    assert_eq!(child.spec.plan.steps[0].id, SPRAYING);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_no_engine_knows_is_refused_by_its_kind() {
     let world = World::new().await;
     let error = runner::main(world.options(), async |run: TakenUp| {
@@ -852,6 +923,18 @@ async fn a_run_of_another_kind_has_a_job_with_the_rights_of_its_kind() {
         .flat_map(|rule| rule.resource_names.clone().unwrap())
         .collect();
     assert_eq!(secrets, ["glue"]);
+    let of_runs = |verb: &str| {
+        let rules = rules.iter().filter(|rule| {
+            rule.resources.as_deref() == Some(&["runs".to_owned()])
+                && rule.verbs.iter().any(|name| name == verb)
+        });
+        let names = rules.flat_map(|rule| rule.resource_names.clone().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(of_runs("create"), [""; 0]);
+    let steered = of_runs("patch");
+    assert_eq!(steered.len(), 8);
+    assert!(steered.contains(&format!("{PARENT}-a9553f75-1")));
     let written: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
     assert!(
         written

@@ -54,6 +54,8 @@ pub enum Signal {
 pub struct StepProgress {
     /// What it is at, for people.
     pub activity: Option<String>,
+    /// The run that it waits for somebody to make.
+    pub awaits: Option<String>,
     /// How much is done, if the engine counts.
     pub progress: Option<Progress>,
     /// What it did.

@@ -77,6 +77,9 @@ fn steps(plan: &CheckedPlan, state: &State, live: &Live) -> Vec<StepStatus> {
             started_at: now.started_at.map(Time),
             finished_at: now.finished_at.map(Time),
             activity: live.filter(|_| running).and_then(activity),
+            awaits: live
+                .filter(|_| running)
+                .and_then(|live| live.awaits.clone()),
             progress: live.and_then(|live| live.progress.clone()),
             results: now
                 .results

@@ -1,9 +1,10 @@
 //! What a runner is in its namespace, and what it may do there: pure.
 //!
 //! Each subject has an account of its own with a Role of its own, whose every rule names the objects that it speaks of: the
-//! subject, its Lease, the Secret that is written, the Secrets that the plan refers to, and the runs that are at work. A program
+//! subject, its Lease, the Secret that is written, the Secrets that the plan refers to, the runs that are at work, and those that
+//! may be steps of these. A program
 //! that reads the pod's token has no more than that. `create` cannot be bound to a name, so the operator makes the Lease and the
-//! Secret that is written, empty, and the runner only changes them. What is left without a name is that it may tell Events.
+//! Secret that is written, empty, and the runner only changes them; it makes the runs that are steps, too ([`crate::child`]). What is left without a name is that it may tell Events.
 //!
 //! An API server lets nobody give rights that he has not himself. So the operator has them all, for every name; that is less
 //! than the right to `escalate` or `bind` would be.
@@ -39,6 +40,15 @@ pub(super) struct Account {
     pub(super) network: Option<NetworkPolicy>,
 }
 
+/// Runs that the runners of a subject speak of, beside the one that the account is made for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    /// Those whose runners may still be at work with this account.
+    pub(super) others: BTreeSet<String>,
+    /// Those that may be steps of all these.
+    pub(super) children: BTreeSet<String>,
+}
+
 /// The name of the account, Role and the like of a subject whose runners' things are named after `owner`.
 pub fn account_name(owner: &str) -> String {
     bounded(&format!("windlass-runner-{owner}"))
@@ -50,7 +60,7 @@ impl Account {
         run: &Run,
         name: &str,
         reach: &Reach,
-        others: &BTreeSet<String>,
+        runs: &Runs,
         egress_ports: &[u16],
     ) -> Result<Self, serde_json::Error> {
         let subject = &run.spec.subject;
@@ -78,7 +88,7 @@ impl Account {
         let mut binding = object("RoleBinding", &format!("{rbac}/v1"), &name);
         binding["roleRef"] = json!({"apiGroup": rbac, "kind": "Role", "name": name});
         binding["subjects"] = json!([{"kind": "ServiceAccount", "name": name}]);
-        let rules = rules(run, reach, others);
+        let rules = rules(run, reach, runs);
         Ok(Self {
             identity: typed(object("ServiceAccount", "v1", &name))?,
             role: typed(with(
@@ -120,7 +130,7 @@ pub(super) fn owner(run: &Run) -> Vec<OwnerReference> {
         .collect()
 }
 
-fn rules(run: &Run, reach: &Reach, others: &BTreeSet<String>) -> Value {
+fn rules(run: &Run, reach: &Reach, runs: &Runs) -> Value {
     let subject = &run.spec.subject;
     let Reach {
         resource,
@@ -128,6 +138,7 @@ fn rules(run: &Run, reach: &Reach, others: &BTreeSet<String>) -> Value {
         written,
         ports: _,
     } = reach;
+    let Runs { others, children } = runs;
     let runs: BTreeSet<_> = others.iter().chain(&run.metadata.name).collect();
     let read: BTreeSet<_> = secrets.iter().chain(written).collect();
     let lease = lease_name(&subject.kind, &subject.name);
@@ -150,6 +161,13 @@ fn rules(run: &Run, reach: &Reach, others: &BTreeSet<String>) -> Value {
     // By its name alone: a watch with that as its field selector.
     rule(workflow, "runs", &["get", "list", "watch"], runs.clone());
     rule(workflow, "runs/status", &["patch"], runs);
+    // To steer them; of their specs nothing else can change.
+    rule(
+        workflow,
+        "runs",
+        &["get", "list", "watch", "patch"],
+        children.iter().collect(),
+    );
     rule(
         "coordination.k8s.io",
         "leases",
@@ -200,20 +218,23 @@ mod tests {
         .unwrap()
     }
 
-    fn account(others: &BTreeSet<String>, egress_ports: &[u16]) -> Account {
+    fn account(runs: &Runs, egress_ports: &[u16]) -> Account {
         let reach = Reach {
             resource: "widgets",
             secrets: ["glue".to_owned(), "paint".to_owned()].into(),
             written: Some("first-receipt".to_owned()),
             ports: [2022, 2200, 2222].into(),
         };
-        Account::new(&run("first"), "widget-first", &reach, others, egress_ports).unwrap()
+        Account::new(&run("first"), "widget-first", &reach, runs, egress_ports).unwrap()
     }
 
     #[test]
     fn every_right_but_to_tell_events_names_its_objects() {
-        let others = ["first-mend-2".to_owned()].into();
-        let account = account(&others, &[]);
+        let runs = Runs {
+            others: ["first-mend-2".to_owned()].into(),
+            children: ["first-make-1-0-1".to_owned()].into(),
+        };
+        let account = account(&runs, &[]);
         let rules = account.role.rules.unwrap();
         let named = |resource: &str, verb: &str| {
             let rules = rules.iter().filter(|rule| {
@@ -225,9 +246,12 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(named("widgets", "get"), ["first"]);
-        for (resource, verb) in [("runs", "watch"), ("runs/status", "patch")] {
-            assert_eq!(named(resource, verb), ["first-make-1", "first-mend-2"]);
-        }
+        let (own, child) = (["first-make-1", "first-mend-2"], ["first-make-1-0-1"]);
+        assert_eq!(named("runs/status", "patch"), own);
+        assert_eq!(named("runs", "watch"), [&own[..], &child].concat());
+        // It steers its children, and not itself; and it makes none.
+        assert_eq!(named("runs", "patch"), child);
+        assert_eq!(named("runs", "create"), [""; 0]);
         assert_eq!(named("leases", "update"), ["widget-first"]);
         let read = ["first-receipt", "glue", "paint"];
         assert_eq!(named("secrets", "get"), read);
@@ -251,7 +275,7 @@ mod tests {
             resource: "widgets",
             ..Reach::default()
         };
-        let account = Account::new(&run("first"), "first", &reach, &BTreeSet::new(), &[]).unwrap();
+        let account = Account::new(&run("first"), "first", &reach, &Runs::default(), &[]).unwrap();
         let rules = account.role.rules.unwrap();
         let mut resources = rules
             .iter()
@@ -269,7 +293,7 @@ mod tests {
             lease,
             written,
             network,
-        } = account(&BTreeSet::new(), &[443]);
+        } = account(&Runs::default(), &[443]);
         let network = network.unwrap();
         for metadata in [
             identity.metadata,
@@ -300,7 +324,7 @@ mod tests {
 
     #[test]
     fn nobody_reaches_a_runner_and_it_reaches_what_it_works_on() {
-        let account = account(&BTreeSet::new(), &[443]);
+        let account = account(&Runs::default(), &[443]);
         let policy = serde_json::to_value(account.network.unwrap().spec.unwrap()).unwrap();
         assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
         assert!(policy.get("ingress").is_none(), "{policy:#}");

@@ -8,9 +8,9 @@ use kube::{Api, Resource, ResourceExt, api::ListParams};
 
 use super::{AT_REST, Context, Error, identity, plan::Decision, report};
 use crate::{
+    child::{all_names, is_child, is_ended},
     control::{self, Change},
     is_active, phase,
-    runner::is_child,
     subject::Subjects,
 };
 
@@ -61,6 +61,10 @@ pub(super) async fn apply<S: Subjects>(
         }
         Decision::Watch => (decision, AT_REST),
         Decision::Rest => {
+            // One may have been made for a runner that did not wait for it any more.
+            if is_ended(phase(run)) && all_names(run).next().is_some() {
+                cancel_children(run, context).await?;
+            }
             context.runner_rests(&identity(run.meta()));
             (decision, AT_REST)
         }

@@ -76,6 +76,9 @@ pub enum Error {
     /// A runner could not be had.
     #[error("provide a runner")]
     Runner(#[source] launcher::Error),
+    /// A run that is a step of it could not be made.
+    #[error("make the child of a Run")]
+    Made(#[source] Box<kube::Error>),
     /// The runs that are steps of it could not be found.
     #[error("find the children of a Run")]
     Children(#[source] Box<kube::Error>),

@@ -1,4 +1,5 @@
-//! Steps that are runs of other objects. They are made, followed and steered here, and executed by runners of their own.
+//! Steps that are runs of other objects. They are asked for, followed and steered here, made by the operator
+//! ([`crate::child`]), and executed by runners of their own.
 //!
 //! A child has the name of its parent, of its step, and a number: a runner that takes the parent up finds it, whatever the one
 //! before it knew. One that failed is asked to try again when the step is; one that was ended is followed by another.
@@ -9,15 +10,13 @@ use api::{
     Run,
     run::{
         Action, ChildRun, DesiredState, Failure, FailureClass, Progress, Results, RunPhase, Step,
-        Subject,
     },
 };
 use controller::{chain, lease::Proof};
 use futures::{Stream, StreamExt, stream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
-    Api, Resource, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
     runtime::{WatchStreamExt, watcher},
 };
 use serde_json::{Value, json};
@@ -26,6 +25,7 @@ use workflow::{Executor, Signal, Steering, StepContext, StepOutcome, StepProgres
 
 use crate::{
     Engine, Work,
+    child::{self, is_child, is_ended, same},
     control::{self, Change},
     phase,
 };
@@ -40,7 +40,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Executes the steps of a run: those that are runs here, all others by the engine.
 pub(super) struct Steps<E: Engine> {
-    pub(super) engine: Arc<E>,
     pub(super) executor: E::Executor,
     pub(super) work: Arc<Work>,
     pub(super) steering: watch::Receiver<Steering>,
@@ -84,8 +83,14 @@ impl<E: Engine> Steps<E> {
     ) -> Result<StepOutcome, Failure> {
         let again = context.attempt > 1 && !context.interrupted;
         loop {
-            match self.found_or_made(step, wanted, again).await {
-                Ok(child) => return self.follow(step, &child, context).await,
+            match self.found(step, wanted, again).await {
+                Ok(Found::There(child)) => return self.follow(step, &child, context).await,
+                Ok(Found::Absent(name)) => {
+                    if !self.awaited(step, name, &mut context).await? {
+                        return Ok(StepOutcome::Interrupted { detail: None });
+                    }
+                    continue;
+                }
                 // The work goes on when the API does.
                 Err(failure) if failure.code == AWAY => {
                     tracing::warn!(step = step.id, why = failure.message, "trying again");
@@ -105,18 +110,12 @@ impl<E: Engine> Steps<E> {
         }
     }
 
-    /// The child of this step that is not over, or succeeded. If there is none, it is made.
-    async fn found_or_made(
-        &self,
-        step: &Step,
-        wanted: &ChildRun,
-        again: bool,
-    ) -> Result<Run, Failure> {
+    /// The child of this step that is not over, or succeeded.
+    async fn found(&self, step: &Step, wanted: &ChildRun, again: bool) -> Result<Found, Failure> {
         let runs = self.runs();
-        for number in 1_u32.. {
-            let name = name(&self.work.run.name_any(), &step.id, number);
+        for name in child::names(&self.work.run.name_any(), &step.id) {
             let Some(child) = runs.get_opt(&name).await.map_err(|why| away(&name, &why))? else {
-                return self.make(&name, wanted).await;
+                return Ok(Found::Absent(name));
             };
             let is_ours = is_child(&child, &self.work.run)
                 && same(&child.spec.subject, &wanted.subject)
@@ -133,7 +132,7 @@ impl<E: Engine> Steps<E> {
                 ));
             }
             match phase(&child) {
-                RunPhase::Cancelled | RunPhase::Superseded => {}
+                ended if is_ended(ended) => {}
                 RunPhase::Failed if again => {
                     self.prove().await;
                     let (namespace, by) = (self.work.namespace(), self.by());
@@ -143,65 +142,72 @@ impl<E: Engine> Steps<E> {
                     if let Err(control::Error::Api { source, .. }) = asked {
                         return Err(away(&name, &source));
                     }
-                    return runs.get(&name).await.map_err(|why| away(&name, &why));
+                    let child = runs.get(&name).await.map_err(|why| away(&name, &why))?;
+                    return Ok(Found::There(Box::new(child)));
                 }
-                _ => return Ok(child),
+                _ => return Ok(Found::There(Box::new(child))),
             }
         }
         Err(failure(
             FailureClass::Permanent,
             "TooManyRuns",
-            "the step was ended too often".to_owned(),
-            None,
+            format!("its runs were ended {} times", child::MOST),
+            Some("have this run planned anew"),
         ))
     }
 
-    async fn make(&self, name: &str, wanted: &ChildRun) -> Result<Run, Failure> {
-        let parent = &self.work.run;
-        let spec = self.engine.child(&self.work, wanted).await;
-        let spec = spec.map_err(|why| {
-            failure(
-                FailureClass::Config,
-                "NoPlan",
-                format!("run {name} cannot be planned: {}", chain(&*why)),
-                None,
-            )
-        })?;
-        let refused = if !same(&spec.subject, &wanted.subject) || spec.operation != wanted.operation
-        {
-            Some("its plan is of another subject or operation than the step names")
-        } else if same(&spec.subject, &parent.spec.subject) {
-            Some("it would work on what this run works on, which holds its Lease")
-        } else {
-            None
+    /// Asks the operator for a child and waits until it is there; false: the step is to stop.
+    async fn awaited(
+        &self,
+        step: &Step,
+        name: String,
+        context: &mut StepContext,
+    ) -> Result<bool, Failure> {
+        let progress = StepProgress {
+            activity: Some(format!("waits for run {name} to be made")),
+            awaits: Some(name.clone()),
+            ..StepProgress::default()
         };
-        if let Some(why) = refused {
-            return Err(failure(
-                FailureClass::Permanent,
-                "NoPlan",
-                format!("run {name} is not made: {why}"),
-                None,
-            ));
+        if context.reporter.progress(&step.id, progress).await.is_err() {
+            return Ok(false);
         }
-        let mut child = Run::new(name, spec);
-        child.metadata = ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: parent.namespace(),
-            owner_references: parent.controller_owner_ref(&()).map(|owner| {
-                vec![OwnerReference {
-                    block_owner_deletion: Some(true),
-                    ..owner
-                }]
-            }),
-            ..ObjectMeta::default()
+        let own = self.work.run.name_any();
+        let named = |name: &str| {
+            let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+            watcher(self.runs(), only).default_backoff()
         };
-        self.prove().await;
-        match self.runs().create(&PostParams::default(), &child).await {
-            // A runner before this one made it, and did not live to see that.
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                self.runs().get(name).await.map_err(|why| away(name, &why))
+        let mut seen = pin!(stream::select(named(&name), named(&own)));
+        loop {
+            if *context.signal.borrow_and_update() == Signal::Stop {
+                return Ok(false);
             }
-            made => made.map_err(|why| away(name, &why)),
+            tokio::select! {
+                event = seen.next() => match event {
+                    Some(Ok(watcher::Event::Apply(run) | watcher::Event::InitApply(run))) => {
+                        if run.name_any() == name {
+                            return Ok(true);
+                        }
+                        if let Some(why) = child::refusal(&run, &step.id, context.attempt) {
+                            return Err(failure(
+                                FailureClass::Config,
+                                "NoPlan",
+                                format!("run {name} cannot be planned: {why}"),
+                                None,
+                            ));
+                        }
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the watch for a child failed, trying again"
+                    ),
+                    None => return Ok(false),
+                },
+                // Nobody is left to tell anything else.
+                changed = context.signal.changed() => if changed.is_err() {
+                    return Ok(false);
+                },
+            }
         }
     }
 
@@ -324,6 +330,13 @@ impl<E: Engine> Steps<E> {
     }
 }
 
+/// What there is of a step's children.
+enum Found {
+    There(Box<Run>),
+    /// The one to be asked for.
+    Absent(String),
+}
+
 enum Seen {
     There(Box<Run>),
     Gone,
@@ -399,7 +412,7 @@ fn progress(child: &Run) -> StepProgress {
             total: Some(100),
             unit: "percent".to_owned(),
         }),
-        results: Results::default(),
+        ..StepProgress::default()
     }
 }
 
@@ -422,22 +435,6 @@ fn failure_of(child: &Run) -> Failure {
         targets: Vec::new(),
         ..own
     }
-}
-
-fn same(one: &Subject, other: &Subject) -> bool {
-    (&one.api_group, &one.kind, &one.name) == (&other.api_group, &other.kind, &other.name)
-}
-
-/// Whether a run was made by another as one of its steps.
-pub(crate) fn is_child(run: &Run, parent: &Run) -> bool {
-    let mut owners = run.owner_references().iter();
-    owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == parent.uid().as_ref())
-}
-
-/// The name of a step's child: the same whoever asks.
-fn name(parent: &str, step: &str, number: u32) -> String {
-    let step = controller::digest(&[step], 8);
-    format!("{parent}-{step}-{number}")
 }
 
 fn succeeded(child: &str) -> StepOutcome {
@@ -473,7 +470,7 @@ fn away(child: &str, why: &kube::Error) -> Failure {
         class,
         code,
         format!("run {child} cannot be read or written: {}", chain(why)),
-        Some("see that this runner may read, make and patch runs, then retry the step"),
+        Some("see that this runner may read and patch that run, then retry the step"),
     )
 }
 
@@ -572,13 +569,5 @@ mod tests {
         for code in [400, 401, 403, 413, 422] {
             assert_eq!(answered(code), "RunRefused", "{code}");
         }
-    }
-
-    #[test]
-    fn the_name_of_a_child_is_the_same_for_ever() {
-        assert_eq!(
-            name("first-make-1", "widget/paint", 2),
-            "first-make-1-a9553f75-2"
-        );
     }
 }

@@ -5,7 +5,11 @@
 //! runner must come to its end. An Event is published before the record that it tells of is mirrored: what the status holds has been
 //! told, so a new runner knows where to go on, and an Event that is told twice has the same name and appears once.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use api::{
     Run,
@@ -131,10 +135,14 @@ async fn follow(
     let mut written: Option<RunStatus> = None;
     let mut next_progress = Instant::now();
     let mut tries = Tries::default();
+    let mut awaited = HashSet::new();
     loop {
         let snapshot = receiver.borrow_and_update().clone();
         let sequence = snapshot.state.next_sequence().saturating_sub(1);
-        let edge = sequence > mirrored || snapshot.last || written.is_none();
+        let steps = snapshot.steps.values();
+        let awaits = steps.filter_map(|step| step.awaits.clone()).collect();
+        // Somebody acts on what steps wait for.
+        let edge = sequence > mirrored || snapshot.last || written.is_none() || awaits != awaited;
         if !edge && Instant::now() < next_progress {
             tokio::select! {
                 () = tokio::time::sleep_until(next_progress) => {}
@@ -165,6 +173,7 @@ async fn follow(
             match done {
                 Ok(()) => {
                     mirrored = sequence;
+                    awaited = awaits;
                     written = Some(status);
                     next_progress = Instant::now() + THROTTLE;
                     tries.failed = 0;

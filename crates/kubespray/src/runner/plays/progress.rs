@@ -201,6 +201,7 @@ impl<'a> Progress<'a> {
             activity: task,
             progress: play.map(done),
             results: play.map(|play| play.results).unwrap_or_default().into(),
+            ..StepProgress::default()
         }
     }
 
