@@ -13,6 +13,7 @@ use crate::context::{Context, Error, UNTIL_READ};
 
 pub mod apply;
 pub mod compile;
+pub mod decided;
 pub mod history;
 pub mod observe;
 pub mod plan;
@@ -58,8 +59,10 @@ pub async fn reconcile(
 
 async fn pass(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
     let observed = observe::observe(cluster, context).await?;
-    let wanted = resolve::resolve(cluster, &observed);
-    let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
+    let decision = context.decided.or(cluster, &observed, || {
+        let wanted = resolve::resolve(cluster, &observed);
+        plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed)
+    });
     let outcome = apply::apply(cluster, decision, context).await?;
     history::prune(&history::surplus(cluster, &observed), context).await?;
     Ok(if observed.awaits_secret() {

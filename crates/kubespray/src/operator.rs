@@ -9,7 +9,7 @@ use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::operator::Place;
 
 use crate::{
-    cluster,
+    cluster::{self, decided::Decided},
     context::{Context, Stores},
     health_book::HealthBook,
     layout::Layout,
@@ -54,6 +54,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
             wake_ups.clone(),
         ),
         health: HealthBook::new(client.clone(), wake_ups.clone()),
+        decided: Decided::default(),
         pods: options.runners.template(),
         events: Events::new(client, "cluster"),
     });
@@ -66,7 +67,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
     manager
         .controller(&clusters, reads::wish)
         .woken_by(&nodes, reads::wish, clusters.in_namespace_of())
-        .woken_by(&runs, reads::everything, subject)
+        .woken_by(&runs, cluster::observe::of_run, subject)
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
         })

@@ -6,10 +6,10 @@ use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
-use runs::job::Template;
+use runs::{control::open_requests, job::Template, reconciler::report::obstacle};
 
 use crate::{
-    cluster::resolve,
+    cluster::{compile, resolve},
     context::{Context, Error},
     health_book::Checked,
     host_keys::{self, HostKeys},
@@ -184,6 +184,31 @@ pub fn age(run: &Run) -> (u32, Option<Time>, String) {
     (runs::number(&name), run.creation_timestamp(), name)
 }
 
+/// What a pass over a Cluster reads of a run that may change. What its steps are at, and its history, wake no Cluster: a runner
+/// writes of them every other second.
+pub fn of_run(run: &DeserializeGuard<Run>) -> impl PartialEq + Send + use<> {
+    let meta = run.meta();
+    let whole = (
+        meta.generation,
+        meta.deletion_timestamp.is_some(),
+        meta.annotations.clone(),
+    );
+    let run = run.0.as_ref().ok();
+    let told = run.and_then(|run| {
+        let status = run.status.as_ref()?;
+        let probe = status.steps.iter().find(|step| step.id == compile::PROBE);
+        Some((
+            (status.phase, status.progress, status.step.clone()),
+            (status.message.clone(), status.failure.clone()),
+            probe.map(|probe| (probe.phase, probe.failure.clone())),
+            runs::runner::left_out(&status.excluded),
+            status.finished_at.clone(),
+            obstacle(run).map(|(reason, why)| (reason, why.to_owned())),
+        ))
+    });
+    (whole, told, run.map_or(0, |run| open_requests(run).len()))
+}
+
 /// Whether a run belongs to this very cluster, not to an earlier one of the same name.
 pub fn is_of(run: &Run, cluster: &Cluster) -> bool {
     let uid = cluster.uid().unwrap_or_default();
@@ -206,6 +231,67 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_run_wakes_its_cluster_by_what_the_cluster_tells_of_it() {
+        let run = |status: serde_json::Value, annotation: &str| -> DeserializeGuard<Run> {
+            let run = json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+                "metadata": {"name": "first-create-1", "annotations": {"a": annotation}},
+                "spec": {
+                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"}, "operation": "Create", "generation": 1,
+                    "plan": {"digest": "d", "steps": []},
+                    "control": {"requests": [{"id": "1", "action": "Retry"}]},
+                },
+                "status": status,
+            });
+            DeserializeGuard(Ok(serde_json::from_value(run).unwrap()))
+        };
+        let status = json!({
+            "phase": "Running", "progress": 7, "step": "etcd/install", "message": "step 2 of 9: etcd/install",
+            "steps": [{"id": "prepare/probe", "phase": "Succeeded"}, {"id": "etcd/install", "phase": "Running"}],
+        });
+        let with = |pointer: &str, value: serde_json::Value| {
+            let mut status = status.clone();
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            status.pointer_mut(parent).unwrap()[field] = value;
+            run(status, "")
+        };
+        let seen = of_run(&run(status.clone(), ""));
+        for (pointer, value) in [
+            ("/steps/1/activity", json!("install etcd on host-7")),
+            ("/steps/1/progress", json!({"done": 3, "unit": "tasks"})),
+            ("/steps/1/attempt", json!(2)),
+            ("/estimatedFinish", json!("2026-01-01T00:00:00Z")),
+            ("/runner", json!({"id": "another"})),
+        ] {
+            assert!(of_run(&with(pointer, value)) == seen, "{pointer} wakes");
+        }
+        let failure = json!({"class": "External", "code": "Gate", "message": "m"});
+        let excluded = json!([{"target": "host-1", "reason": "silent"}]);
+        let condition = json!([{
+            "type": "Ready", "status": "False", "reason": "RunnerDied", "message": "no memory", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        let record = json!([{
+            "sequence": 1, "time": "2026-01-01T00:00:00Z", "event": "StepRetried", "request": "1",
+        }]);
+        for (pointer, value) in [
+            ("/phase", json!("Paused")),
+            ("/progress", json!(8)),
+            ("/step", json!("network")),
+            ("/message", json!("step 3 of 9: network")),
+            ("/failure", failure.clone()),
+            ("/excluded", excluded),
+            ("/finishedAt", json!("2026-01-01T00:00:00Z")),
+            ("/steps/0/phase", json!("Failed")),
+            ("/steps/0/failure", failure),
+            ("/conditions", condition),
+            ("/history", record),
+        ] {
+            assert!(of_run(&with(pointer, value)) != seen, "{pointer} wakes not");
+        }
+        assert!(of_run(&run(status.clone(), "superseded")) != seen);
+    }
 
     #[test]
     fn runs_that_were_carried_to_another_api_keep_their_order() {
