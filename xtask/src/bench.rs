@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::tools;
 
 mod api;
+mod creates;
 mod operator;
 mod probe;
 mod process;
@@ -43,6 +44,8 @@ enum Name {
     Api,
     /// An operator at rest
     Operator,
+    /// An operator while 20 Clusters of 500 hosts are created
+    Creates,
 }
 
 /// One line of the table.
@@ -85,7 +88,13 @@ impl Row {
 
 /// Measures and prints the table.
 pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
-    let all = [Name::Probe, Name::Api, Name::Operator, Name::Sliced];
+    let all = [
+        Name::Probe,
+        Name::Api,
+        Name::Operator,
+        Name::Creates,
+        Name::Sliced,
+    ];
     let names = if options.names.is_empty() {
         &all[..]
     } else {
@@ -98,6 +107,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Probe => probe::measure()?,
             Name::Api => api::measure()?,
             Name::Operator => operator::measure(options.clusters, &windlass(options)?)?,
+            Name::Creates => creates::measure()?,
         });
     }
     println!("{}", table(&rows));
