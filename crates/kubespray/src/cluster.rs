@@ -64,7 +64,9 @@ async fn pass(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::App
         plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed)
     });
     let outcome = apply::apply(cluster, decision, context).await?;
-    history::prune(&history::surplus(cluster, &observed), context).await?;
+    runs::history::prune(&context.client, &history::surplus(cluster, &observed))
+        .await
+        .map_err(|source| Error::api("remove a run that was kept long enough", source))?;
     Ok(if observed.awaits_secret() {
         outcome.within(jittered(SECRET_LOOK))
     } else {

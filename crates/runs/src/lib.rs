@@ -8,15 +8,18 @@
 //! - [`supervisor`] and [`process`]: runners as processes of this machine, which outlive who started them;
 //! - [`job`]: runners as Jobs of the cluster that the operator runs in;
 //! - [`child`]: runs that are steps of other runs;
+//! - [`object`]: Runs as a domain makes them of its plans, and [`history`]: how long ended ones are kept;
 //! - [`control`]: what people write into a Run to steer it;
 //! - [`layout`]: where the files of runs lie, and [`sweep`]: when they go.
 
 pub mod child;
 pub mod control;
 pub mod engine;
+pub mod history;
 pub mod job;
 pub mod launcher;
 pub mod layout;
+pub mod object;
 pub mod obstacle;
 pub mod operator;
 pub mod process;

@@ -6,8 +6,10 @@ use api::{
     run::{DesiredState, RunPhase},
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use kubespray::cluster::observe::age;
-use runs::control::{Change, steer};
+use runs::{
+    control::{Change, steer},
+    object::age,
+};
 
 use crate::{
     cli::{Control, Global, Resume, Skip, StepControl},

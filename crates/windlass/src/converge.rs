@@ -10,10 +10,8 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
     runtime::wait::await_condition,
 };
-use kubespray::{
-    Layout, cluster::observe::age, operation::converge::is_built, preview, request::CONVERGE,
-};
-use runs::{is_active, phase};
+use kubespray::{Layout, operation::converge::is_built, preview, request::CONVERGE};
+use runs::{is_active, object::age, phase};
 use serde_json::json;
 
 use crate::{

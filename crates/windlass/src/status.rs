@@ -16,7 +16,7 @@ use kube::{
     api::ListParams,
     runtime::{WatchStreamExt, watcher},
 };
-use kubespray::cluster::observe::age;
+use runs::object::age;
 use serde_json::json;
 
 use crate::{

@@ -6,23 +6,19 @@
 use std::path::Path;
 
 use ansible::inventory::Directories;
-use api::{
-    Cluster, Run,
-    run::{RunSpec, Subject},
-};
+use api::{Cluster, Run};
 use controller::{Outcome, Until};
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
-use runs::control::{self, Change, SUPERSEDED_BY};
+use runs::object;
 use serde_json::json;
 
 use crate::{
     cluster::{
         FIELD_MANAGER, FINALIZER,
-        observe::is_of,
-        plan::{self, Decision, NewRun},
+        plan::{Decision, NewRun},
     },
     context::{Context, Error},
     inputs::Inputs,
@@ -82,12 +78,16 @@ pub async fn apply(
             until = Some(Until::Changed);
         }
         Decision::Supersede(existing, digest) => {
-            supersede(existing, digest, context).await?;
+            object::supersede(&context.client, existing, digest)
+                .await
+                .map_err(|source| Error::api("supersede the run", source))?;
             run = Some((**existing).clone());
             until = Some(Until::Changed);
         }
         Decision::Cancel(existing) => {
-            cancel(existing, context).await?;
+            object::cancel(&context.client, existing, "deletion of the cluster")
+                .await
+                .map_err(Error::Control)?;
             run = Some((**existing).clone());
             until = Some(Until::Changed);
         }
@@ -174,73 +174,15 @@ async fn persist_order(cluster: &Cluster, new: &NewRun, context: &Context) -> Re
 }
 
 async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run, Error> {
-    let run = Run {
-        metadata: ObjectMeta {
-            name: Some(new.name.clone()),
-            namespace: cluster.namespace(),
-            owner_references: cluster.controller_owner_ref(&()).map(|owner| vec![owner]),
-            annotations: new
-                .request
-                .clone()
-                .map(|request| [(CONVERGE.to_owned(), request)].into()),
-            ..ObjectMeta::default()
-        },
-        spec: RunSpec {
-            subject: Subject::of(cluster),
-            operation: new.operation.name.to_owned(),
-            generation: new.generation,
-            plan: new.plan.clone(),
-            control: None,
-        },
-        status: None,
-    };
-    let parameters = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match runs(cluster, context).create(&parameters, &run).await {
-        Ok(stored) => Ok(stored),
-        // Stored by an earlier pass that the watch has not shown yet.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(run),
-        Err(source) => Err(Error::api("store the run", source)),
+    let (name, operation) = (new.name.clone(), new.operation.name);
+    let mut run = object::of(cluster, name, operation, new.generation, new.plan.clone());
+    if let Some(request) = &new.request {
+        let answered = (CONVERGE.to_owned(), request.clone());
+        run.annotations_mut().extend([answered]);
     }
-}
-
-async fn supersede(run: &Run, digest: &str, context: &Context) -> Result<(), Error> {
-    if plan::is_told(run, digest) {
-        return Ok(());
-    }
-    let api = Api::<Run>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());
-    let patch = json!({"metadata": {"annotations": {SUPERSEDED_BY: digest}}});
-    api.patch(
-        &run.name_any(),
-        &PatchParams::default(),
-        &Patch::Merge(&patch),
-    )
-    .await
-    .map(drop)
-    .map_err(|source| Error::api("supersede the run", source))
-}
-
-async fn cancel(run: &Run, context: &Context) -> Result<(), Error> {
-    let state = run
-        .spec
-        .control
-        .as_ref()
-        .and_then(|control| control.state)
-        .unwrap_or_default();
-    if state == api::run::DesiredState::Cancelled {
-        return Ok(());
-    }
-    control::steer(
-        &context.client,
-        &run.namespace().unwrap_or_default(),
-        &run.name_any(),
-        Change::Cancel,
-        "deletion of the cluster",
-    )
-    .await
-    .map_err(Error::Control)
+    object::store(&context.client, FIELD_MANAGER, run)
+        .await
+        .map_err(|source| Error::api("store the run", source))
 }
 
 async fn remove(directory: &Path) -> Result<(), Error> {
@@ -260,7 +202,7 @@ async fn forget(cluster: &Cluster, context: &Context) -> Result<(), Error> {
     // A cluster of the same name names its runs alike: the journal of the old one would say that all is done.
     for run in context.stores.runs.state() {
         if let Ok(run) = &run.0
-            && is_of(run, cluster)
+            && object::is_of(run, cluster)
         {
             let directory = context.layout.run(&namespace, &run.name_any());
             // The directory leads to what it has in memory.
@@ -322,13 +264,6 @@ async fn release(cluster: &Cluster, context: &Context) -> Result<(), Error> {
 }
 
 fn clusters(cluster: &Cluster, context: &Context) -> Api<Cluster> {
-    Api::namespaced(
-        context.client.clone(),
-        &cluster.namespace().unwrap_or_default(),
-    )
-}
-
-fn runs(cluster: &Cluster, context: &Context) -> Api<Run> {
     Api::namespaced(
         context.client.clone(),
         &cluster.namespace().unwrap_or_default(),

@@ -1,26 +1,22 @@
-//! Which of a cluster's runs have been kept long enough, and their removal.
+//! Which of a cluster's runs stay, beside what [`runs::history`] keeps of every subject.
 //!
 //! The reconciler reads old runs: what the cluster was built with, which request was carried out, which number comes next. So
 //! what it could miss stays, whatever the limits say.
 
+use std::collections::BTreeSet;
+
 use api::{Cluster, Duration, Run, cluster::RunHistory, run::RunPhase};
-use jiff::{SignedDuration, Timestamp};
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{DeleteParams, Preconditions},
+use jiff::SignedDuration;
+use kube::{Resource, ResourceExt};
+use runs::{
+    history::{self, Limits},
+    phase,
 };
-use runs::{control::open_requests, is_active, phase};
 
 use crate::{
     cluster::{observe::Observed, plan::built_by},
-    context::{Context, Error},
     operation::Operation,
 };
-
-/// How many runs are kept where the spec does not say.
-const LIMIT: u16 = 20;
-/// How long they are kept where the spec does not say.
-const MAX_AGE: Duration = Duration::from_seconds(90 * 24 * 60 * 60);
 
 /// The runs that are to go, oldest first.
 pub fn surplus<'a>(cluster: &Cluster, observed: &'a Observed) -> Vec<&'a Run> {
@@ -28,70 +24,26 @@ pub fn surplus<'a>(cluster: &Cluster, observed: &'a Observed) -> Vec<&'a Run> {
     if cluster.meta().deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let RunHistory { limit, max_age } = cluster.spec.run_history.clone().unwrap_or_default();
-    let limit = usize::from(limit.unwrap_or(LIMIT));
-    let max_age = max_age.unwrap_or(MAX_AGE).seconds();
-    let max_age = SignedDuration::from_secs(i64::try_from(max_age).unwrap_or(i64::MAX));
     let runs = &observed.runs;
-    let ended = runs.iter().filter(|run| !is_active(phase(run))).count();
-    let kept = kept(cluster, runs);
-    let mut beyond = ended.saturating_sub(limit);
-    let goes = |run: &&Run| {
-        if is_active(phase(run)) || is_to_go_on(run) || kept.contains(&run.name_any()) {
-            return false;
-        }
-        let old = ended_at(run).is_some_and(|end| observed.now.duration_since(end) > max_age);
-        let surplus = beyond > 0;
-        beyond = beyond.saturating_sub(1);
-        surplus || old
-    };
-    runs.iter().filter(goes).collect()
+    history::surplus(runs, &limits(cluster), &kept(cluster, runs), observed.now)
 }
 
-/// Removes them: each only as it was seen, for somebody may have asked something of it since.
-///
-/// # Errors
-///
-/// The API refuses or does not answer. That one is gone or was changed is no error.
-pub async fn prune(surplus: &[&Run], context: &Context) -> Result<(), Error> {
-    for run in surplus {
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: run.uid(),
-                resource_version: run.resource_version(),
-            }),
-            ..DeleteParams::background()
-        };
-        let namespace = run.namespace().unwrap_or_default();
-        let api = Api::<Run>::namespaced(context.client.clone(), &namespace);
-        match api.delete(&run.name_any(), &parameters).await {
-            // Gone, or changed: the next pass sees it.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(source) => {
-                return Err(Error::api("remove a run that was kept long enough", source));
-            }
-            Ok(_) => tracing::info!(
-                run = run.name_any(),
-                "removed a run that was kept long enough"
-            ),
-        }
+/// Those of the spec.
+fn limits(cluster: &Cluster) -> Limits {
+    let RunHistory { limit, max_age } = cluster.spec.run_history.clone().unwrap_or_default();
+    let age = |age: Duration| i64::try_from(age.seconds()).unwrap_or(i64::MAX);
+    let default = Limits::default();
+    Limits {
+        count: limit.map_or(default.count, usize::from),
+        age: max_age.map_or(default.age, |max| SignedDuration::from_secs(age(max))),
     }
-    Ok(())
 }
 
 /// Runs that stay whatever the limits say.
-fn kept(cluster: &Cluster, runs: &[Run]) -> Vec<String> {
-    let failed = |run: &&Run| phase(run) == RunPhase::Failed;
-    let succeeded = |run: &&Run| phase(run) == RunPhase::Succeeded;
+fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
     let orders = |run: &Run| Operation::of(run).is_some_and(|operation| operation.orders);
-    let created = |run: &&Run| orders(run) && succeeded(run);
-    let of_runs = [
-        runs.last(),
-        runs.iter().rev().find(failed),
-        runs.iter().rev().find(succeeded),
-        runs.iter().rev().find(created),
-        built_by(runs),
-    ];
+    let created = |run: &&Run| orders(run) && phase(run) == RunPhase::Succeeded;
+    let of_runs = [runs.iter().rev().find(created), built_by(runs)];
     let status = cluster.status.as_ref();
     let named = [
         status.and_then(|status| status.last_operation.as_ref()?.run.clone()),
@@ -99,16 +51,6 @@ fn kept(cluster: &Cluster, runs: &[Run]) -> Vec<String> {
     ];
     let of_runs = of_runs.into_iter().flatten().map(ResourceExt::name_any);
     of_runs.chain(named.into_iter().flatten()).collect()
-}
-
-/// Whether a person asked for something that nobody answered yet, or it is about to go anyway.
-fn is_to_go_on(run: &Run) -> bool {
-    run.meta().deletion_timestamp.is_some() || !open_requests(run).is_empty()
-}
-
-fn ended_at(run: &Run) -> Option<Timestamp> {
-    let ended = run.status.as_ref()?.finished_at.as_ref()?;
-    Some(ended.0)
 }
 
 #[cfg(test)]

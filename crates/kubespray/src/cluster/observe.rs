@@ -6,7 +6,7 @@ use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
-use runs::{control::open_requests, job::Template, reconciler::report::obstacle};
+use runs::{control::open_requests, job::Template, object, reconciler::report::obstacle};
 
 use crate::{
     cluster::{compile, resolve},
@@ -170,18 +170,11 @@ pub fn runs<'a>(
 ) -> Vec<Run> {
     let readable = found.into_iter().filter_map(|run| run.0.as_ref().ok());
     let mut runs: Vec<_> = readable
-        .filter(|run| is_of(run, cluster))
+        .filter(|run| object::is_of(*run, cluster))
         .cloned()
         .collect();
-    runs.sort_by_key(age);
+    runs.sort_by_key(object::age);
     runs
-}
-
-/// What orders the runs of a cluster, oldest first: their numbers. Times would not do, for runs that were carried to another
-/// API are all new there.
-pub fn age(run: &Run) -> (u32, Option<Time>, String) {
-    let name = run.name_any();
-    (runs::number(&name), run.creation_timestamp(), name)
 }
 
 /// What a pass over a Cluster reads of a run that may change. What its steps are at, and its history, wake no Cluster: a runner
@@ -207,12 +200,6 @@ pub fn of_run(run: &DeserializeGuard<Run>) -> impl PartialEq + Send + use<> {
         ))
     });
     (whole, told, run.map_or(0, |run| open_requests(run).len()))
-}
-
-/// Whether a run belongs to this very cluster, not to an earlier one of the same name.
-pub fn is_of(run: &Run, cluster: &Cluster) -> bool {
-    let uid = cluster.uid().unwrap_or_default();
-    run.owner_references().iter().any(|owner| owner.uid == uid)
 }
 
 fn older(context: &Context, cluster: &Cluster, namespace: &str) -> Option<String> {
@@ -291,37 +278,5 @@ mod tests {
             assert!(of_run(&with(pointer, value)) != seen, "{pointer} wakes not");
         }
         assert!(of_run(&run(status.clone(), "superseded")) != seen);
-    }
-
-    #[test]
-    fn runs_that_were_carried_to_another_api_keep_their_order() {
-        let run = |name: &str, second: u32| -> Run {
-            serde_json::from_value(json!({
-                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
-                "metadata": {
-                    "name": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
-                },
-                "spec": {
-                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"}, "operation": "Create", "generation": 1,
-                    "plan": {"digest": "d", "steps": []},
-                },
-            }))
-            .unwrap()
-        };
-        let mut runs = [
-            run("first-converge-10", 0),
-            run("first-create-1", 1),
-            run("first-converge-2", 1),
-            run("by-hand", 2),
-        ];
-        runs.sort_by_key(age);
-        let names = runs.map(|run| run.name_any());
-        let expected = [
-            "by-hand",
-            "first-create-1",
-            "first-converge-2",
-            "first-converge-10",
-        ];
-        assert_eq!(names, expected);
     }
 }

@@ -6,7 +6,7 @@ use api::{
 };
 use jiff::SignedDuration;
 use kube::{Resource, ResourceExt};
-use runs::{control::SUPERSEDED_BY, is_active, phase};
+use runs::{is_active, object, phase};
 
 use crate::{
     cluster::{observe::Observed, resolve::Resolved},
@@ -181,17 +181,11 @@ pub fn new_run(
     operation: &'static Operation,
     plan: Plan,
 ) -> NewRun {
-    let word = operation.name.to_lowercase();
     let status = cluster.status.as_ref();
     let last = status.and_then(|status| status.last_operation.as_ref()?.run.clone());
     let names = observed.runs.iter().map(ResourceExt::name_any).chain(last);
-    let number = names
-        .map(|name| runs::number(&name))
-        .max()
-        .unwrap_or_default()
-        + 1;
     NewRun {
-        name: format!("{}-{word}-{number}", cluster.name_any()),
+        name: object::next_name(&cluster.name_any(), operation.name, names),
         operation,
         generation: relocation::mark::generation(cluster.meta()),
         plan,
@@ -231,9 +225,4 @@ fn another_release(built: Option<KubesprayVersion>, wanted: KubesprayVersion) ->
     Some(format!(
         "kubespray {wanted}, and {built} built the cluster: upgrades are not carried out yet, write spec.kubespray.version: {built}"
     ))
-}
-
-/// Whether a run has been told already that it is superseded by that plan.
-pub fn is_told(run: &Run, digest: &str) -> bool {
-    run.annotations().get(SUPERSEDED_BY).map(String::as_str) == Some(digest)
 }

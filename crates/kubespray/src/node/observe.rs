@@ -4,16 +4,9 @@ use std::sync::Arc;
 
 use api::{ClusterNode, Run};
 use kube::ResourceExt;
+use runs::object::{age, is_of};
 
-use crate::{
-    cluster::{
-        observe::{age, is_of},
-        plan::built_by,
-    },
-    context::Context,
-    health_book::Checked,
-    inputs::Inputs,
-};
+use crate::{cluster::plan::built_by, context::Context, health_book::Checked, inputs::Inputs};
 
 /// What is known of a host.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +32,7 @@ pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
     };
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
     let readable = found.iter().filter_map(|run| run.0.as_ref().ok());
-    let mut runs: Vec<_> = readable.filter(|run| is_of(run, cluster)).collect();
+    let mut runs: Vec<_> = readable.filter(|run| is_of(*run, cluster)).collect();
     runs.sort_by_cached_key(|run| age(run));
     let name = node.name_any();
     let has = |run: &&Run| Inputs::has_host(&run.spec.plan.inputs, &name);

@@ -1,0 +1,170 @@
+//! Runs as a domain makes them of a plan, ends them for a newer one, and knows them again.
+
+use api::{
+    Run,
+    run::{DesiredState, Plan, RunSpec, Subject},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    control::{self, Change, SUPERSEDED_BY},
+    number,
+};
+
+/// A name that none of these runs has had: that of the subject, the operation, and the next number.
+pub fn next_name(
+    subject: &str,
+    operation: &str,
+    names: impl IntoIterator<Item = String>,
+) -> String {
+    let last = names.into_iter().map(|name| number(&name)).max();
+    let word = operation.to_lowercase();
+    format!("{subject}-{word}-{}", last.unwrap_or_default() + 1)
+}
+
+/// A run of `subject`, which owns it. `generation` is that of the wish that `plan` was compiled from.
+pub fn of<K: Resource<DynamicType = ()>>(
+    subject: &K,
+    name: String,
+    operation: &str,
+    generation: i64,
+    plan: Plan,
+) -> Run {
+    Run {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: subject.meta().namespace.clone(),
+            owner_references: subject.controller_owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: RunSpec {
+            subject: Subject::of(subject),
+            operation: operation.to_owned(),
+            generation,
+            plan,
+            control: None,
+        },
+        status: None,
+    }
+}
+
+/// Stores a run, in the name of this field manager. One of the name that is there already was stored by an earlier pass that the
+/// watch has not shown yet.
+///
+/// # Errors
+///
+/// The API refused, or did not answer.
+pub async fn store(client: &Client, manager: &str, run: Run) -> Result<Run, kube::Error> {
+    let parameters = PostParams {
+        field_manager: Some(manager.to_owned()),
+        ..PostParams::default()
+    };
+    match api(client, &run).create(&parameters, &run).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(run),
+        stored => stored,
+    }
+}
+
+/// Ends a run at the next place where it may, for the plan with this digest.
+///
+/// # Errors
+///
+/// The API refused, or did not answer.
+pub async fn supersede(client: &Client, run: &Run, digest: &str) -> Result<(), kube::Error> {
+    if is_told(run, digest) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"annotations": {SUPERSEDED_BY: digest}}});
+    let parameters = PatchParams::default();
+    api(client, run)
+        .patch(&run.name_any(), &parameters, &Patch::Merge(&patch))
+        .await
+        .map(drop)
+}
+
+/// Whether a run has been told already that it is superseded by that plan.
+pub fn is_told(run: &Run, digest: &str) -> bool {
+    run.annotations().get(SUPERSEDED_BY).map(String::as_str) == Some(digest)
+}
+
+/// Ends a run for good, in the name of `by`.
+///
+/// # Errors
+///
+/// The API refused, or did not answer.
+pub async fn cancel(client: &Client, run: &Run, by: &str) -> Result<(), control::Error> {
+    let control = run.spec.control.as_ref();
+    if control.and_then(|control| control.state) == Some(DesiredState::Cancelled) {
+        return Ok(());
+    }
+    let namespace = run.namespace().unwrap_or_default();
+    control::steer(client, &namespace, &run.name_any(), Change::Cancel, by)
+        .await
+        .map(drop)
+}
+
+/// What orders the runs of a subject, oldest first: their numbers. Times would not do, for runs that were carried to another
+/// API are all new there.
+pub fn age(run: &Run) -> (u32, Option<Time>, String) {
+    let name = run.name_any();
+    (number(&name), run.creation_timestamp(), name)
+}
+
+/// Whether a run belongs to this very object, not to an earlier one of the same name.
+pub fn is_of<K: Resource>(run: &Run, object: &K) -> bool {
+    let uid = object.meta().uid.as_deref().unwrap_or_default();
+    run.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+fn api(client: &Client, run: &Run) -> Api<Run> {
+    Api::namespaced(client.clone(), &run.namespace().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_were_carried_to_another_api_keep_their_order() {
+        let run = |name: &str, second: u32| -> Run {
+            serde_json::from_value(json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+                "metadata": {
+                    "name": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+                },
+                "spec": {
+                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"}, "operation": "Create", "generation": 1,
+                    "plan": {"digest": "d", "steps": []},
+                },
+            }))
+            .unwrap()
+        };
+        let mut runs = [
+            run("first-converge-10", 0),
+            run("first-create-1", 1),
+            run("first-converge-2", 1),
+            run("by-hand", 2),
+        ];
+        runs.sort_by_key(age);
+        let names = runs.map(|run| run.name_any());
+        let expected = [
+            "by-hand",
+            "first-create-1",
+            "first-converge-2",
+            "first-converge-10",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn no_name_comes_twice() {
+        let names = ["first-create-9", "first-converge-10", "by-hand"].map(str::to_owned);
+        assert_eq!(next_name("first", "Converge", names), "first-converge-11");
+        assert_eq!(next_name("first", "Create", []), "first-create-1");
+    }
+}
