@@ -169,7 +169,7 @@ async fn planned(
         return Err("it would work on what this run works on, which holds its Lease".to_owned());
     }
     let spec = subjects.child(client, parent, wanted).await;
-    let spec = spec.map_err(|why| chain(&*why).to_string())?;
+    let spec = spec.map_err(|why| chain(&*why))?;
     if !same(&spec.subject, &wanted.subject) || spec.operation != wanted.operation {
         return Err("its plan is of another subject or operation than the step names".to_owned());
     }

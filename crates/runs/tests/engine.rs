@@ -325,10 +325,10 @@ impl World {
 
     /// Executes the run to its end, and its children beside it.
     async fn execute(&self) -> Exit {
-        let own = main(self.options(), Widgets { stop: None });
+        let own = Box::pin(main(self.options(), Widgets { stop: None }));
         tokio::select! {
             exit = own => exit.unwrap(),
-            () = self.children() => unreachable!("it goes on for ever"),
+            () = Box::pin(self.children()) => unreachable!("it goes on for ever"),
         }
     }
 
