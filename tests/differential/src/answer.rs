@@ -25,6 +25,22 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// What becomes of a request that a server breaks off in the middle of.
+    pub fn broken_off(why: &anyhow::Error, place: &Place<'_>) -> Self {
+        Self {
+            code: 0,
+            body: Value::Null,
+            written: false,
+            revision: place.revision.to_owned(),
+            message: format!("{why:#}"),
+        }
+    }
+
+    /// Whether there was no answer.
+    pub const fn is_broken_off(&self) -> bool {
+        self.code == 0
+    }
+
     /// Whether the request did the same to both objects, or was refused for the same reason.
     pub fn agrees(&self, other: &Self) -> bool {
         (self.code, &self.body, self.written) == (other.code, &other.body, other.written)

@@ -255,8 +255,8 @@ fn ordered(
     let (mut named, mut others): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| place(item).is_some());
     named.sort_by_key(|item| place(item));
-    // Items with the same key, which the live list may have, come to stand together.
-    others.sort_by_key(|item| before(item).unwrap_or(usize::MAX));
+    // Items with the same key, which the live list may have, come to stand together, behind what is new.
+    others.sort_by_key(|item| before(item));
     let mut result = Vec::new();
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     loop {
