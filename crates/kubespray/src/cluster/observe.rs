@@ -170,7 +170,7 @@ pub fn runs<'a>(
 ) -> Vec<Run> {
     let readable = found.into_iter().filter_map(|run| run.0.as_ref().ok());
     let mut runs: Vec<_> = readable
-        .filter(|run| object::is_of(*run, cluster))
+        .filter(|run| object::is_of(run, cluster))
         .cloned()
         .collect();
     runs.sort_by_key(object::age);

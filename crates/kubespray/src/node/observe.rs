@@ -32,7 +32,7 @@ pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
     };
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
     let readable = found.iter().filter_map(|run| run.0.as_ref().ok());
-    let mut runs: Vec<_> = readable.filter(|run| is_of(*run, cluster)).collect();
+    let mut runs: Vec<_> = readable.filter(|run| is_of(run, cluster)).collect();
     runs.sort_by_cached_key(|run| age(run));
     let name = node.name_any();
     let has = |run: &&Run| Inputs::has_host(&run.spec.plan.inputs, &name);
