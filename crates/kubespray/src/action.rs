@@ -10,6 +10,17 @@ use serde_json::{Map, Value};
 /// The name of this engine in the actions of a Run.
 pub const ENGINE: &str = "kubespray";
 
+/// The step that waits for a person.
+pub const APPROVE: &str = "approve/plan";
+/// The step that makes the Python environment.
+pub const SANDBOX: &str = "prepare/sandbox";
+/// The step that asks every host whether it answers.
+pub const PROBE: &str = "prepare/probe";
+/// The step that stores the kubeconfig.
+pub const KUBECONFIG: &str = "kubeconfig/store";
+/// The step that waits until the cluster is healthy.
+pub const HEALTH: &str = "health/check";
+
 /// An action with its parameters.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(tag = "type", content = "parameters", deny_unknown_fields)]

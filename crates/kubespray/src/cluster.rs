@@ -9,25 +9,33 @@ use api::Cluster;
 use controller::{Outcome, backoff::jittered};
 use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
-use crate::context::{Context, Error, UNTIL_READ};
+use crate::{
+    cluster::decided::Decided,
+    context::{Context, Error, UNTIL_READ},
+};
 
 pub mod apply;
+pub mod built;
 pub mod compile;
 pub mod decided;
+pub mod decision;
 pub mod history;
 pub mod observe;
 pub mod plan;
 pub mod report;
 pub mod resolve;
 
-/// The field manager of this reconciler.
-pub const FIELD_MANAGER: &str = "windlass-cluster";
-/// What keeps a Cluster until its deletion policy is carried out.
-pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
-
 /// How often a Secret is read anew that a cluster waits for. Nothing tells of its change: who may watch one Secret of a
 /// namespace may list them all.
 const SECRET_LOOK: Duration = Duration::from_secs(3);
+
+/// What the passes over Clusters share.
+pub struct Passes {
+    /// With those over their hosts.
+    pub context: Arc<Context>,
+    /// What was decided while a run is at work.
+    pub decided: Decided,
+}
 
 /// One pass.
 ///
@@ -36,30 +44,33 @@ const SECRET_LOOK: Duration = Duration::from_secs(3);
 /// The API refuses or does not answer, at a read or a write. What is wrong with the Cluster is no error: its status says it.
 pub async fn reconcile(
     object: Arc<DeserializeGuard<Cluster>>,
-    context: Arc<Context>,
+    passes: Arc<Passes>,
 ) -> Result<Action, Error> {
+    let context = &passes.context;
     let cluster = match &object.0 {
         Ok(cluster) => cluster,
         Err(invalid) => {
-            report::publish_invalid(invalid, &context).await?;
+            report::publish_invalid(invalid, context).await?;
             return Ok(Action::await_change());
         }
     };
     if let Some(mark) = relocation::mark::of(cluster.meta()) {
-        crate::moving::rest(cluster, mark, &context).await?;
+        passes.decided.forget(cluster);
+        crate::moving::rest(cluster, mark, context).await?;
         return Ok(Action::await_change());
     }
     if !context.stores.are_read() {
         return Ok(Action::requeue(UNTIL_READ));
     }
-    let outcome = pass(cluster, &context).await;
-    report::publish(cluster, &outcome, &context).await?;
+    let outcome = pass(cluster, &passes).await;
+    report::publish(cluster, &outcome, context).await?;
     Ok(outcome?.action())
 }
 
-async fn pass(cluster: &Cluster, context: &Context) -> Result<Outcome<apply::Applied>, Error> {
+async fn pass(cluster: &Cluster, passes: &Passes) -> Result<Outcome<apply::Applied>, Error> {
+    let context = &passes.context;
     let observed = observe::observe(cluster, context).await?;
-    let decision = context.decided.or(cluster, &observed, || {
+    let decision = passes.decided.or(cluster, &observed, || {
         let wanted = resolve::resolve(cluster, &observed);
         plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed)
     });

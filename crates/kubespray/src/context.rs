@@ -13,9 +13,7 @@ use kube::{
 use runs::job::Template;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    cluster::decided::Decided, health_book::HealthBook, layout::Layout, playbooks::PlaybookCache,
-};
+use crate::{health_book::HealthBook, layout::Layout, playbooks::PlaybookCache};
 
 /// The objects as they were seen last.
 pub struct Stores {
@@ -83,8 +81,6 @@ pub struct Context {
     pub playbooks: PlaybookCache,
     /// Health, probed in the background.
     pub health: HealthBook,
-    /// What was decided while a run is at work.
-    pub decided: Decided,
     /// What runner pods are made after, where runners are pods.
     pub pods: Option<Arc<Template>>,
     /// Events.
@@ -97,7 +93,6 @@ impl Context {
         let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         self.playbooks.forget(&key);
         self.health.forget(&key);
-        self.decided.forget(cluster);
     }
 }
 

@@ -10,6 +10,7 @@ use api::{
     Duration, HostName, KubernetesVersion, KubesprayVersion,
     cluster::{Bastion, InventoryStatus, SecretKeyRef},
     node::Role,
+    run::Plan,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -243,4 +244,15 @@ impl Inputs {
             .filter_map(|host| host.name.parse().ok())
             .collect()
     }
+}
+
+/// The digest that names a plan. What changes while the wish stays the same has no part in it: the revisions of Secrets.
+///
+/// # Errors
+///
+/// The plan cannot be written as JSON.
+pub fn digest(operation: &str, plan: &Plan) -> Result<String, serde_json::Error> {
+    let mut lasting = plan.clone();
+    lasting.inputs.remove("revisions");
+    workflow::plan::digest_of(operation, &lasting)
 }

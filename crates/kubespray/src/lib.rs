@@ -14,6 +14,7 @@ pub mod inputs;
 pub mod layout;
 pub mod metrics;
 pub mod moving;
+pub mod names;
 pub mod node;
 pub mod operation;
 pub mod playbooks;
@@ -28,6 +29,7 @@ pub mod sweep;
 pub mod variables;
 
 mod operator;
+mod sandbox_users;
 
 pub use layout::Layout;
 pub use operator::{Options, operate};

@@ -19,12 +19,11 @@ use serde_json::{Value, json};
 
 use crate::{
     Layout, Problem,
-    cluster::{FIELD_MANAGER, FINALIZER, apply},
+    cluster::apply,
     context::{Context, Error},
     host_keys::KNOWN_HOSTS,
-    node,
+    names::{CLUSTER_MANAGER, FINALIZER, NODE_MANAGER, host_keys_name, lease_name},
     operation::{Leaves, Operation},
-    runner::lease_name,
     secret::kubeconfig_name,
     variables,
 };
@@ -41,11 +40,6 @@ const PLANNED: [&str; 2] = ["key", "knownHostsSecret"];
 /// Playbooks that the images bring along.
 const BUNDLE: &str = "/opt/windlass/bundle";
 
-/// The name of the Secret that carries the recorded keys of a cluster's hosts to where there is no file of them.
-pub fn host_keys_name(cluster: &str) -> String {
-    format!("{cluster}-host-keys")
-}
-
 /// Clusters, their nodes and their runs. `data` is the data directory of the API that they leave, if it is on this machine.
 pub fn domain(data: Option<Layout>) -> Domain {
     let cluster = Root {
@@ -61,11 +55,11 @@ pub fn domain(data: Option<Layout>) -> Domain {
     Domain {
         name: "kubespray",
         kinds: vec![
-            Kind::acted_on::<Cluster>(FIELD_MANAGER).root(cluster),
-            Kind::acted_on::<ClusterNode>(node::FIELD_MANAGER),
+            Kind::acted_on::<Cluster>(CLUSTER_MANAGER).root(cluster),
+            Kind::acted_on::<ClusterNode>(NODE_MANAGER),
             Kind::acted_on::<Run>(runs::runner::FIELD_MANAGER),
         ],
-        field_managers: &[FIELD_MANAGER],
+        field_managers: &[CLUSTER_MANAGER],
         selected: Vec::new(),
         hooks: Box::new(Clusters { data }),
     }
@@ -319,7 +313,7 @@ pub(crate) async fn rest(cluster: &Cluster, mark: &str, context: &Context) -> Re
     let written = Api::<Cluster>::namespaced(context.client.clone(), &namespace)
         .patch_status(
             &cluster.name_any(),
-            &PatchParams::apply(FIELD_MANAGER).force(),
+            &PatchParams::apply(CLUSTER_MANAGER).force(),
             &Patch::Apply(&body),
         )
         .await;

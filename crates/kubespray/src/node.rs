@@ -10,9 +10,6 @@ use crate::context::{Context, Error, UNTIL_READ};
 pub mod observe;
 pub mod report;
 
-/// The field manager of this reconciler.
-pub const FIELD_MANAGER: &str = "windlass-node";
-
 /// One pass. A host is acted on by its cluster's runs, so there is nothing to plan or apply here.
 ///
 /// # Errors

@@ -1,28 +1,52 @@
-//! What can be done to a cluster. Each operation is a file: when it has the say, what it compiles to, and what people see.
+//! What can be done to a cluster: what people see of each operation, and what it does to the cluster.
 //!
-//! To add one, write its file and name it in [`ALL`]. Everything else asks the table.
+//! When an operation has the say and what it compiles to stands in a file of its own. To add one, write that file, its row here
+//! and its place in [`cluster::plan`](crate::cluster::plan). Everything else asks the table.
 
 pub mod converge;
 pub mod create;
 pub mod reset;
 
-use api::{Cluster, Run, cluster::ClusterState};
+use api::{Run, cluster::ClusterState};
 
-use crate::{
-    cluster::{observe::Observed, plan::Decision, resolve::Resolved},
-    problem::Problem,
+/// The operations.
+pub const ALL: [&Operation; 3] = [&RESET, &CONVERGE, &CREATE];
+
+/// Removes Kubernetes from the hosts.
+pub const RESET: Operation = Operation {
+    name: "Reset",
+    state: ClusterState::Deleting,
+    reason: "Resetting",
+    leaves: Leaves::Nothing,
+    orders: false,
+    of_built: false,
 };
 
-/// The operations, in the order in which they are asked: the first with a decision has the say.
-pub const ALL: [&Operation; 3] = [&reset::RESET, &converge::CONVERGE, &create::CREATE];
+/// Runs the playbooks once more over a built cluster.
+pub const CONVERGE: Operation = Operation {
+    name: "Converge",
+    state: ClusterState::Converging,
+    reason: "Converging",
+    leaves: Leaves::Cluster,
+    orders: false,
+    of_built: true,
+};
+
+/// Builds a cluster.
+pub const CREATE: Operation = Operation {
+    name: "Create",
+    state: ClusterState::Creating,
+    reason: "Creating",
+    leaves: Leaves::Cluster,
+    orders: true,
+    of_built: false,
+};
 
 /// One operation.
 #[derive(Debug)]
 pub struct Operation {
     /// Its word in a Run.
     pub name: &'static str,
-    /// What is to be done about a cluster. None: another operation has the say.
-    pub decide: fn(&Situation<'_>) -> Option<Decision>,
     /// The state of the cluster meanwhile.
     pub state: ClusterState,
     /// The reason of its conditions meanwhile.
@@ -42,17 +66,6 @@ pub enum Leaves {
     Cluster,
     /// Nothing of it.
     Nothing,
-}
-
-/// What is decided from.
-#[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
-    /// The cluster.
-    pub cluster: &'a Cluster,
-    /// The wish, or what is wrong with it.
-    pub wanted: Result<&'a Resolved, &'a [Problem]>,
-    /// What there is.
-    pub observed: &'a Observed,
 }
 
 impl Operation {

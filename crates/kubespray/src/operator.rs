@@ -9,7 +9,8 @@ use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::operator::Place;
 
 use crate::{
-    cluster::{self, decided::Decided},
+    action,
+    cluster::{self, Passes, decided::Decided},
     context::{Context, Stores},
     health_book::HealthBook,
     layout::Layout,
@@ -38,23 +39,21 @@ pub fn operate(manager: &mut Manager, options: Options) {
     let clusters = manager.watch::<Cluster>();
     let nodes = manager.watch::<ClusterNode>();
     let runs = manager.watch::<Run>();
-    let stores = || Stores {
-        clusters: clusters.store(),
-        nodes: nodes.store(),
-        runs: runs.store(),
-    };
     let wake_ups = WakeUps::default();
     let client = manager.client().clone();
     let context = Arc::new(Context {
         client: client.clone(),
         layout: layout.clone(),
-        stores: stores(),
+        stores: Stores {
+            clusters: clusters.store(),
+            nodes: nodes.store(),
+            runs: runs.store(),
+        },
         playbooks: PlaybookCache::new(
             Sources::new(layout.sources(), options.sources),
             wake_ups.clone(),
         ),
         health: HealthBook::new(client.clone(), wake_ups.clone()),
-        decided: Decided::default(),
         pods: options.runners.template(),
         events: Events::new(client, "cluster"),
     });
@@ -71,7 +70,13 @@ pub fn operate(manager: &mut Manager, options: Options) {
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
         })
-        .reconcile(cluster::reconcile, Arc::clone(&context));
+        .reconcile(
+            cluster::reconcile,
+            Arc::new(Passes {
+                context: Arc::clone(&context),
+                decided: Decided::default(),
+            }),
+        );
     let of_a_cluster = nodes.clone();
     manager
         .controller(&nodes, reads::wish)
@@ -83,7 +88,12 @@ pub fn operate(manager: &mut Manager, options: Options) {
         .reconcile(node::reconcile, context);
     runs::operate(manager, options.runners, Clusters::new(clusters.store()));
     let namespace = manager.settings().namespace.clone();
-    manager.beside(sweep::keep_swept(layout, stores(), namespace));
+    manager.beside(sweep::keep_swept(
+        layout,
+        clusters.store(),
+        runs.store(),
+        namespace,
+    ));
 }
 
 /// The Cluster that a run is of.
@@ -104,7 +114,7 @@ fn node_view(object: &DeserializeGuard<Run>) -> String {
     let probe = status
         .steps
         .iter()
-        .find(|step| step.id == cluster::compile::PROBE)
+        .find(|step| step.id == action::PROBE)
         .map(|step| step.phase);
     format!(
         "{:?} {probe:?} {:?} {:?}",

@@ -39,6 +39,56 @@ pub struct Wish {
     pub place: Place,
 }
 
+impl Wish {
+    /// Where the playbooks should come from. Known before anything is fetched.
+    ///
+    /// # Errors
+    ///
+    /// Windlass does not know the release, or the address of the repository names a user or a password.
+    pub fn of(cluster: &Cluster) -> Result<Self, Problem> {
+        let kubespray = cluster.spec.kubespray.clone().unwrap_or_default();
+        let release = match kubespray.version {
+            None => catalogue::newest(),
+            Some(version) => catalogue::release(version).map_err(|unknown| {
+                let nearest: Vec<_> = unknown.nearest.iter().map(ToString::to_string).collect();
+                Problem::new(
+                    "Cluster spec.kubespray.version",
+                    version,
+                    format!(
+                        "Windlass knows the releases from {} to {}",
+                        unknown.oldest, unknown.newest
+                    ),
+                    format!("use one of the nearest: {}", nearest.join(", ")),
+                )
+            })?,
+        };
+        let place = Place::of(kubespray.source, release.version);
+        if let Place::Git { url, .. } = &place
+            && let Some(bare) = without_login(url)
+        {
+            return Err(Problem::new(
+                "Cluster spec.kubespray.source.git.url",
+                bare,
+                "an address over HTTP names no user and no password: it stands in plans, status and logs",
+                "write it without, and let git have them of a credential helper, or use ssh with a key",
+            ));
+        }
+        Ok(Self {
+            release: release.version,
+            place,
+        })
+    }
+}
+
+/// An address over HTTP without the user and password that it names; none: it names none.
+fn without_login(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (_, host) = authority.rsplit_once('@')?;
+    let http = scheme.to_ascii_lowercase().starts_with("http");
+    http.then(|| format!("{scheme}://{host}/{path}"))
+}
+
 /// Where playbooks are.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Place {
@@ -301,4 +351,25 @@ fn is_stale(entry: &Entry, generation: i64) -> bool {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_an_address_is_refused_and_not_shown() {
+        for (url, bare) in [
+            (
+                "https://u:secret@h.example/a@b.git",
+                Some("https://h.example/a@b.git"),
+            ),
+            ("HTTPS://secret@h.example", Some("HTTPS://h.example/")),
+            ("https://h.example/a@b.git", None),
+            ("ssh://git@h.example/a.git", None),
+            ("git@h.example:a.git", None),
+        ] {
+            assert_eq!(without_login(url).as_deref(), bare, "{url}");
+        }
+    }
 }

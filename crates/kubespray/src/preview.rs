@@ -9,15 +9,15 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use crate::{
     cluster::{
+        decision::Decision,
         observe::{self, Observed},
-        plan::{self, Decision},
-        resolve,
+        plan, resolve,
     },
     context::Error,
     host_keys::{self, HostKeys},
     layout::Layout,
     operation::converge,
-    playbooks::{self, LoadError, Playbooks},
+    playbooks::{self, LoadError, Playbooks, Wish},
     problem::Problem,
     request::CONVERGE,
     secret::{self, SshKey},
@@ -169,7 +169,7 @@ async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> Previ
 }
 
 async fn playbooks(cluster: &Cluster, layout: &Layout) -> Playbooks {
-    match resolve::source(cluster) {
+    match Wish::of(cluster) {
         Err(_) => Playbooks::Unwanted,
         Ok(wish) => match playbooks::load(&wish, &namespace(cluster), &sources(layout)).await {
             Ok(checkout) => Playbooks::Ready(checkout.into()),

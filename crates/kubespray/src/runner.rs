@@ -1,32 +1,31 @@
 //! The engine of kubespray's runs: what the steps of a plan do on this machine and on the hosts.
 
-use std::{ops::Deref, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use ansible::{playbook::Leave, source::Policy};
 use api::run::RunSpec;
 use controller::lease::Proof;
 use runs::{Engine, Words, Work, engine::EngineError, runner};
 
-use crate::{cluster::compile, inputs::Inputs, layout::Layout};
+use crate::{
+    inputs::{self, Inputs},
+    layout::Layout,
+};
 
 mod carried;
+mod dispatch;
 mod executor;
 mod plays;
 mod prepare;
 mod secrets;
 mod source;
 mod steps;
+mod work;
 mod workspace;
 
-/// The file of a run's directory with what its tasks did, one event a line.
-pub const EVENTS: &str = "events.jsonl";
-/// The file with the events before those, where they were many.
-pub const FORMER_EVENTS: &str = "events-former.jsonl";
+pub use work::{EVENTS, FORMER_EVENTS};
 
-/// The Lease of a cluster.
-pub fn lease_name(cluster: &str) -> String {
-    runs::lease_name("Cluster", cluster)
-}
+use work::{ClusterWork, leave_file};
 
 /// Executes runs of Clusters.
 #[derive(Clone, Debug)]
@@ -58,7 +57,7 @@ impl Engine for Kubespray {
     type Executor = executor::KubesprayExecutor;
 
     fn digest(&self, spec: &RunSpec) -> Result<String, serde_json::Error> {
-        compile::digest(&spec.operation, &spec.plan)
+        inputs::digest(&spec.operation, &spec.plan)
     }
 
     fn leave(&self, work: &Work) -> Result<runs::engine::Leave, EngineError> {
@@ -98,42 +97,5 @@ impl Engine for Kubespray {
             excluded: "HostsExcluded",
             own_logs: "ansible",
         }
-    }
-}
-
-/// The file that says until when playbooks may work.
-fn leave_file(work: &Work) -> PathBuf {
-    work.directory.join("leave")
-}
-
-/// What every part of the engine knows of a run.
-pub(crate) struct ClusterWork {
-    pub(crate) work: Arc<Work>,
-    pub(crate) layout: Layout,
-    pub(crate) inputs: Inputs,
-    pub(crate) sources: Policy,
-}
-
-impl Deref for ClusterWork {
-    type Target = Work;
-
-    fn deref(&self) -> &Work {
-        &self.work
-    }
-}
-
-impl ClusterWork {
-    pub(crate) fn cluster(&self) -> &str {
-        self.work.subject()
-    }
-
-    /// The file that says until when playbooks may work.
-    pub(crate) fn leave(&self) -> PathBuf {
-        leave_file(&self.work)
-    }
-
-    /// What is kept of the cluster from run to run.
-    pub(crate) fn cluster_directory(&self) -> PathBuf {
-        self.layout.cluster(&self.namespace(), self.cluster())
     }
 }

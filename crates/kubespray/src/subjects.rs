@@ -12,7 +12,7 @@ use runs::{
     subject::{Reach, Settings},
 };
 
-use crate::{inputs::Inputs, moving::host_keys_name, problem::Problem, secret::kubeconfig_name};
+use crate::{inputs::Inputs, names::host_keys_name, problem::Problem, secret::kubeconfig_name};
 
 /// The Clusters that an operator sees.
 pub struct Clusters {

@@ -3,22 +3,20 @@
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
-use kube::core::DeserializeGuard;
-use runs::sweep::{Names, absent, entries, hold, is_past, judge, objects, remove};
+use api::{Cluster, Run};
+use kube::{core::DeserializeGuard, runtime::reflector::Store};
+use runs::sweep::{Names, entries, hold, is_past, judge, objects, remove};
 
-use crate::{context::Stores, layout::Layout};
+use crate::{layout::Layout, sandbox_users::used};
 
 /// How long a Python environment is kept that no Cluster uses.
 pub const UNUSED: Duration = Duration::from_hours(30 * 24);
 /// How often the data directory is looked through.
 const LOOK: Duration = Duration::from_hours(1);
-/// How the directory of the users of an environment ends.
-const USERS: &str = "users";
-
 /// Who owns what lies in the data directory.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
@@ -31,17 +29,20 @@ pub struct Owners {
 }
 
 /// Sweeps now and then, for as long as it is polled.
-pub(crate) async fn keep_swept(layout: Layout, stores: Stores, namespace: Option<String>) {
+pub(crate) async fn keep_swept(
+    layout: Layout,
+    clusters: Store<DeserializeGuard<Cluster>>,
+    runs: Store<DeserializeGuard<Run>>,
+    namespace: Option<String>,
+) {
     loop {
-        if stores.clusters.wait_until_ready().await.is_err()
-            || stores.runs.wait_until_ready().await.is_err()
-        {
+        if clusters.wait_until_ready().await.is_err() || runs.wait_until_ready().await.is_err() {
             return;
         }
         let owners = Owners {
             namespace: namespace.clone(),
-            clusters: names(&stores.clusters.state()),
-            runs: names(&stores.runs.state()),
+            clusters: names(&clusters.state()),
+            runs: names(&runs.state()),
         };
         let layout = layout.clone();
         let swept =
@@ -92,22 +93,6 @@ pub fn sweep(layout: &Layout, owners: &Owners, now: SystemTime) -> io::Result<()
     Ok(())
 }
 
-/// Notes that a cluster uses the Python environment of that digest, and none of the others any more.
-pub(crate) fn note_use(sandboxes: &Path, digest: &str, of: (&str, &str)) -> io::Result<()> {
-    let (namespace, cluster) = of;
-    // No namespace has a dot in its name.
-    let user = format!("{namespace}.{cluster}");
-    for (_, users) in used(sandboxes)? {
-        if users != sandboxes.join(format!("{digest}.{USERS}")) {
-            absent(fs::remove_file(users.join(&user)))?;
-        }
-    }
-    let users = sandboxes.join(format!("{digest}.{USERS}"));
-    fs::create_dir_all(&users)?;
-    // Written anew, so that its time is that of the last use.
-    fs::write(users.join(user), "used\n")
-}
-
 fn environments(sandboxes: &Path, owners: &Owners, now: SystemTime) -> io::Result<()> {
     for (digest, users) in used(sandboxes)? {
         let mut last = fs::metadata(&users)?.modified()?;
@@ -134,16 +119,6 @@ fn environments(sandboxes: &Path, owners: &Owners, now: SystemTime) -> io::Resul
     Ok(())
 }
 
-/// Python environments whose use is noted, by digest, and where. What a person made by hand stays.
-fn used(sandboxes: &Path) -> io::Result<Vec<(String, PathBuf)>> {
-    let users = entries(sandboxes)?.into_iter().filter_map(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let digest = name.strip_suffix(USERS)?.strip_suffix('.')?;
-        Some((digest.to_owned(), entry.path()))
-    });
-    Ok(users.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
@@ -152,6 +127,7 @@ mod tests {
     use workflow::FileJournal;
 
     use super::*;
+    use crate::sandbox_users::note_use;
 
     const MINUTE: Duration = Duration::from_mins(1);
 

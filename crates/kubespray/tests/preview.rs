@@ -9,8 +9,7 @@
 use api::run::{Action, Plan};
 use kube::Client;
 use kubespray::{
-    Layout,
-    cluster::compile,
+    Layout, inputs,
     preview::{Objects, PreviewOutcome, preview},
 };
 
@@ -382,7 +381,7 @@ async fn five_thousand_hosts_fit_into_a_run_and_a_cluster() {
     assert!(plan.groups.len() < 5, "{} groups", plan.groups.len());
     let named: usize = plan.groups.iter().map(|group| group.targets.len()).sum();
     assert_eq!(named, 5000);
-    let digest = compile::digest("Create", plan).unwrap();
+    let digest = inputs::digest("Create", plan).unwrap();
     assert_eq!(digest, plan.digest, "it is read as it was written");
     assert_eq!(stored.run.status.unwrap().excluded.len(), 1667);
     let (run, cluster) = (stored.run_bytes, stored.cluster_bytes);

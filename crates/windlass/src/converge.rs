@@ -10,7 +10,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
     runtime::wait::await_condition,
 };
-use kubespray::{Layout, operation::converge::is_built, preview, request::CONVERGE};
+use kubespray::{Layout, cluster::built::is_built, preview, request::CONVERGE};
 use runs::{is_active, object::age, phase};
 use serde_json::json;
 

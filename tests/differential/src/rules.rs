@@ -85,7 +85,9 @@ fn has_nested_items(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| {
             let fields = item.as_object().into_iter().flat_map(|item| item.values());
-            fields.into_iter().any(|field| field.is_object() || field.is_array())
+            fields
+                .into_iter()
+                .any(|field| field.is_object() || field.is_array())
                 || has_nested_items(item)
         }),
         Value::Object(fields) => fields.values().any(has_nested_items),

@@ -16,12 +16,10 @@ use runs::object;
 use serde_json::json;
 
 use crate::{
-    cluster::{
-        FIELD_MANAGER, FINALIZER,
-        plan::{Decision, NewRun},
-    },
+    cluster::decision::{Decision, NewRun},
     context::{Context, Error},
     inputs::Inputs,
+    names::{CLUSTER_MANAGER, FINALIZER},
     playbooks, private,
     request::CONVERGE,
 };
@@ -144,7 +142,7 @@ async fn keep(cluster: &Cluster, context: &Context) -> Result<(), Error> {
     clusters(cluster, context)
         .patch(
             &cluster.name_any(),
-            &PatchParams::apply(FIELD_MANAGER).force(),
+            &PatchParams::apply(CLUSTER_MANAGER).force(),
             &Patch::Apply(&body),
         )
         .await
@@ -163,7 +161,7 @@ async fn persist_order(cluster: &Cluster, new: &NewRun, context: &Context) -> Re
     status.inventory = Some(inputs.inventory);
     controller::apply::apply_status(
         &clusters(cluster, context),
-        FIELD_MANAGER,
+        CLUSTER_MANAGER,
         &cluster.name_any(),
         &status,
         None,
@@ -180,7 +178,7 @@ async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run
         let answered = (CONVERGE.to_owned(), request.clone());
         run.annotations_mut().extend([answered]);
     }
-    object::store(&context.client, FIELD_MANAGER, run)
+    object::store(&context.client, CLUSTER_MANAGER, run)
         .await
         .map_err(|source| Error::api("store the run", source))
 }

@@ -12,25 +12,14 @@ use api::{
 mod beside;
 
 use crate::{
-    action::{Action, AnsiblePlay, Kubeconfig},
+    action::{APPROVE, Action, AnsiblePlay, HEALTH, KUBECONFIG, Kubeconfig, PROBE, SANDBOX},
     cluster::resolve::Resolved,
-    inputs::Inputs,
+    inputs::{Inputs, digest},
     operation::Operation,
     playbooks::Checkout,
     problem::{self, Problem},
     secret,
 };
-
-/// The step that waits for a person.
-pub const APPROVE: &str = "approve/plan";
-/// The step that makes the Python environment.
-pub const SANDBOX: &str = "prepare/sandbox";
-/// The step that asks every host whether it answers.
-pub const PROBE: &str = "prepare/probe";
-/// The step that stores the kubeconfig.
-pub const KUBECONFIG: &str = "kubeconfig/store";
-/// The step that waits until the cluster is healthy.
-pub const HEALTH: &str = "health/check";
 
 /// How large a plan may be, in bytes: etcd takes 1.5 MiB of one object, and a third of that is for the status of the Run.
 const LARGEST: usize = 1024 * 1024;
@@ -262,17 +251,6 @@ pub(crate) fn finish(
         return Err(too_large(size, order.len()));
     }
     Ok(plan)
-}
-
-/// The digest that names a plan. What changes while the wish stays the same has no part in it: the revisions of Secrets.
-///
-/// # Errors
-///
-/// The plan cannot be written as JSON.
-pub fn digest(operation: &str, plan: &Plan) -> Result<String, serde_json::Error> {
-    let mut lasting = plan.clone();
-    lasting.inputs.remove("revisions");
-    workflow::plan::digest_of(operation, &lasting)
 }
 
 fn too_many(hosts: usize) -> Problem {

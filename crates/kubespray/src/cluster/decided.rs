@@ -18,8 +18,8 @@ use runs::{is_active, phase};
 
 use crate::{
     cluster::{
+        decision::Decision,
         observe::{Observed, Unreadable},
-        plan::Decision,
     },
     host_keys::HostKeys,
     playbooks::{Checkout, Playbooks},
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::{
         cluster::{plan, resolve},
-        playbooks,
+        playbooks::{self, Wish},
     };
 
     const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
@@ -198,7 +198,7 @@ mod tests {
                 from_value(node).unwrap()
             };
             let cluster: Cluster = cluster.unwrap();
-            let wish = resolve::source(&cluster).unwrap();
+            let wish = Wish::of(&cluster).unwrap();
             let data = tempfile::tempdir().unwrap();
             let sources = Sources::new(data.path().to_owned(), Policy::person());
             let checkout = playbooks::load(&wish, "demo", &sources).await.unwrap();

@@ -14,7 +14,7 @@ use runs::{
 };
 
 use crate::{
-    cluster::{observe::Observed, plan::built_by},
+    cluster::{built::built_by, observe::Observed},
     operation::Operation,
 };
 

@@ -9,11 +9,11 @@ use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
 use runs::{control::open_requests, job::Template, object, reconciler::report::obstacle};
 
 use crate::{
-    cluster::{compile, resolve},
+    action,
     context::{Context, Error},
     health_book::Checked,
     host_keys::{self, HostKeys},
-    playbooks::Playbooks,
+    playbooks::{Playbooks, Wish},
     secret::{self, SshKey},
     variables::{self, Sight},
 };
@@ -74,7 +74,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
     let variables = variables(cluster, &nodes, &context.client, &namespace).await?;
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
     let runs = runs(cluster, found.iter().map(AsRef::as_ref));
-    let playbooks = match resolve::source(cluster) {
+    let playbooks = match Wish::of(cluster) {
         Ok(wish) => context.playbooks.get(cluster, wish),
         Err(_) => Playbooks::Unwanted,
     };
@@ -189,7 +189,7 @@ pub fn of_run(run: &DeserializeGuard<Run>) -> impl PartialEq + Send + use<> {
     let run = run.0.as_ref().ok();
     let told = run.and_then(|run| {
         let status = run.status.as_ref()?;
-        let probe = status.steps.iter().find(|step| step.id == compile::PROBE);
+        let probe = status.steps.iter().find(|step| step.id == action::PROBE);
         Some((
             (status.phase, status.progress, status.step.clone()),
             (status.message.clone(), status.failure.clone()),

@@ -19,15 +19,12 @@ use runs::reconciler::report::obstacle;
 use serde_json::json;
 
 use crate::{
-    cluster::{
-        FIELD_MANAGER,
-        apply::Applied,
-        plan::{Built, Decision},
-    },
+    cluster::{apply::Applied, built::Built, decision::Decision},
     context::{Context, Error, write_status},
     health::Check,
     health_book::Checked,
     inputs::Inputs,
+    names::CLUSTER_MANAGER,
     operation::{Operation, converge},
     problem,
     request::START_AGAIN,
@@ -108,7 +105,7 @@ pub async fn publish(
     write_status(
         &context.client,
         &context.stores.clusters,
-        FIELD_MANAGER,
+        CLUSTER_MANAGER,
         (cluster, cluster.status.as_ref()),
         &status,
     )
@@ -158,7 +155,7 @@ pub async fn publish_invalid(invalid: &InvalidObject, context: &Context) -> Resu
     });
     api.patch_status(
         &name,
-        &kube::api::PatchParams::apply(FIELD_MANAGER).force(),
+        &kube::api::PatchParams::apply(CLUSTER_MANAGER).force(),
         &kube::api::Patch::Apply(&body),
     )
     .await
@@ -472,7 +469,7 @@ fn reachable(conditions: &mut Conditions, run: &Run) {
     let step = status
         .steps
         .iter()
-        .find(|step| step.id == crate::cluster::compile::PROBE);
+        .find(|step| step.id == crate::action::PROBE);
     let failed = step.and_then(|step| step.failure.as_ref());
     if let Some(failure) = failed {
         conditions.set(

@@ -18,7 +18,7 @@ use crate::{
     host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
     operation::Operation,
-    playbooks::{Place, Playbooks, Wish},
+    playbooks::{Playbooks, Wish},
     problem::{self, Problem},
     request::START_AGAIN,
     secret, subjects, variables as secret_variables,
@@ -67,54 +67,6 @@ pub struct Creation {
     pub approval: Approval,
 }
 
-/// Where the playbooks should come from. Known before anything is fetched.
-///
-/// # Errors
-///
-/// Windlass does not know the release, or the address of the repository names a user or a password.
-pub fn source(cluster: &Cluster) -> Result<Wish, Problem> {
-    let kubespray = cluster.spec.kubespray.clone().unwrap_or_default();
-    let release = match kubespray.version {
-        None => catalogue::newest(),
-        Some(version) => catalogue::release(version).map_err(|unknown| {
-            let nearest: Vec<_> = unknown.nearest.iter().map(ToString::to_string).collect();
-            Problem::new(
-                "Cluster spec.kubespray.version",
-                version,
-                format!(
-                    "Windlass knows the releases from {} to {}",
-                    unknown.oldest, unknown.newest
-                ),
-                format!("use one of the nearest: {}", nearest.join(", ")),
-            )
-        })?,
-    };
-    let place = Place::of(kubespray.source, release.version);
-    if let Place::Git { url, .. } = &place
-        && let Some(bare) = without_login(url)
-    {
-        return Err(Problem::new(
-            "Cluster spec.kubespray.source.git.url",
-            bare,
-            "an address over HTTP names no user and no password: it stands in plans, status and logs",
-            "write it without, and let git have them of a credential helper, or use ssh with a key",
-        ));
-    }
-    Ok(Wish {
-        release: release.version,
-        place,
-    })
-}
-
-/// An address over HTTP without the user and password that it names; none: it names none.
-fn without_login(url: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (_, host) = authority.rsplit_once('@')?;
-    let http = scheme.to_ascii_lowercase().starts_with("http");
-    http.then(|| format!("{scheme}://{host}/{path}"))
-}
-
 /// Applies defaults and checks rules.
 ///
 /// # Errors
@@ -124,7 +76,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     let mut problems = Vec::new();
     problems.extend(one_cluster(cluster, observed));
     problems.extend(unreadable(observed));
-    let release = source(cluster).map_or_else(
+    let release = Wish::of(cluster).map_or_else(
         |problem| {
             problems.push(problem);
             catalogue::newest().version
@@ -458,25 +410,4 @@ fn renew(spec: &ClusterSpec) -> Duration {
 /// Whether a mistake is about how many hosts there are.
 fn is_about_numbers(error: &InventoryError) -> bool {
     error.field == "ClusterNodes"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_in_an_address_is_refused_and_not_shown() {
-        for (url, bare) in [
-            (
-                "https://u:secret@h.example/a@b.git",
-                Some("https://h.example/a@b.git"),
-            ),
-            ("HTTPS://secret@h.example", Some("HTTPS://h.example/")),
-            ("https://h.example/a@b.git", None),
-            ("ssh://git@h.example/a.git", None),
-            ("git@h.example:a.git", None),
-        ] {
-            assert_eq!(without_login(url).as_deref(), bare, "{url}");
-        }
-    }
 }

@@ -6,7 +6,7 @@ use api::{ClusterNode, Run};
 use kube::ResourceExt;
 use runs::object::{age, is_of};
 
-use crate::{cluster::plan::built_by, context::Context, health_book::Checked, inputs::Inputs};
+use crate::{cluster::built::built_by, context::Context, health_book::Checked, inputs::Inputs};
 
 /// What is known of a host.
 #[derive(Clone, Debug, Default)]

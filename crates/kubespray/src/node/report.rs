@@ -11,11 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use runs::phase;
 
-use super::{FIELD_MANAGER, observe::Observed};
+use super::observe::Observed;
 use crate::{
-    cluster::compile::PROBE,
+    action::PROBE,
     context::{Context, Error, write_status},
     health::Member,
+    names::NODE_MANAGER,
     operation::{Leaves, Operation},
 };
 
@@ -36,7 +37,7 @@ pub async fn publish(
     write_status(
         &context.client,
         &context.stores.nodes,
-        FIELD_MANAGER,
+        NODE_MANAGER,
         (node, node.status.as_ref()),
         &status,
     )

@@ -8,18 +8,19 @@ use std::collections::BTreeSet;
 
 use api::{
     Cluster, Run,
-    cluster::{ClusterState, ConvergeRequest},
+    cluster::ConvergeRequest,
     run::{Plan, RunPhase},
 };
 use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 
-use super::{Leaves, Operation};
+use super::CONVERGE;
 use crate::{
     cluster::{
+        built::{Built, as_built, built_by, differing_sources, is_built, of_built},
         compile,
+        decision::{Decision, NewRun, Situation, new_run},
         observe::Observed,
-        plan::{Built, Decision, NewRun, as_built, built_by, new_run, of_built},
         resolve::Resolved,
     },
     inputs::Inputs,
@@ -28,25 +29,15 @@ use crate::{
     request, variables,
 };
 
-/// What has the say about a cluster that is built.
-pub const CONVERGE: Operation = Operation {
-    name: "Converge",
-    decide: |situation| {
-        let resolved = situation.wanted.ok()?;
-        let built = as_built(situation, resolved)?;
-        Some(maintain(
-            situation.cluster,
-            built,
-            resolved,
-            situation.observed,
-        ))
-    },
-    state: ClusterState::Converging,
-    reason: "Converging",
-    leaves: Leaves::Cluster,
-    orders: false,
-    of_built: true,
-};
+/// Has the say about a cluster that is built.
+pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
+    let Situation {
+        cluster, observed, ..
+    } = *situation;
+    let resolved = situation.wanted.ok()?;
+    let built = as_built(cluster, observed, resolved)?;
+    Some(maintain(cluster, built, resolved, observed))
+}
 
 /// How much of a request is remembered.
 const LENGTH: usize = 128;
@@ -193,26 +184,6 @@ pub fn changes(runs: &[Run], resolved: &Resolved) -> Vec<String> {
         .chain(hosts)
         .chain(secrets)
         .collect()
-}
-
-/// The references to Secrets with variables that are others than before.
-pub fn differing_sources(before: &Inputs, wanted: &Inputs) -> impl Iterator<Item = String> {
-    let cluster = before.extra_vars_secret_ref != wanted.extra_vars_secret_ref;
-    let creation = before.operation_secret_ref != wanted.operation_secret_ref;
-    let strip = |field: &str| field.trim_start_matches("Cluster ").to_owned();
-    [
-        (cluster, variables::CLUSTER),
-        (creation, variables::CREATION),
-    ]
-    .into_iter()
-    .filter(|(differs, _)| *differs)
-    .map(move |(_, field)| strip(field))
-}
-
-/// Whether the status knows of a cluster that stands.
-pub fn is_built(cluster: &Cluster) -> bool {
-    let status = cluster.status.as_ref();
-    status.is_some_and(|status| status.kubeconfig_secret.is_some())
 }
 
 /// The request that no answer is known to.

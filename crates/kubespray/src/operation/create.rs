@@ -2,38 +2,30 @@
 
 use api::{
     Cluster,
-    cluster::{Approval, ClusterState},
+    cluster::Approval,
     run::{Plan, RunPhase},
 };
 use jiff::SignedDuration;
 use kube::ResourceExt;
 use runs::{is_active, phase};
 
-use super::{Leaves, Operation};
+use super::CREATE;
 use crate::{
     cluster::{
         compile,
+        decision::{Decision, Situation, new_run},
         observe::Observed,
-        plan::{Decision, new_run},
         resolve::Resolved,
     },
     playbooks::{Checkout, Playbooks},
     problem::Problem,
 };
 
-/// What has the say when nothing else has.
-pub const CREATE: Operation = Operation {
-    name: "Create",
-    decide: |situation| {
-        let resolved = situation.wanted.ok()?;
-        Some(creation(situation.cluster, resolved, situation.observed))
-    },
-    state: ClusterState::Creating,
-    reason: "Creating",
-    leaves: Leaves::Cluster,
-    orders: true,
-    of_built: false,
-};
+/// Has the say when nothing else has.
+pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
+    let resolved = situation.wanted.ok()?;
+    Some(creation(situation.cluster, resolved, situation.observed))
+}
 
 fn creation(cluster: &Cluster, resolved: &Resolved, observed: &Observed) -> Decision {
     let last = observed.runs.last();

@@ -2,43 +2,35 @@
 
 use api::{
     Cluster, Run,
-    cluster::{ClusterState, DeletionPolicy},
+    cluster::DeletionPolicy,
     run::{Plan, RunPhase},
 };
 use kube::Resource;
 use runs::{is_active, phase};
 use serde_json::json;
 
-use super::{Leaves, Operation, Situation};
+use super::RESET;
 use crate::{
     cluster::{
         compile,
+        decision::{Decision, Situation, new_run},
         observe::Observed,
-        plan::{Decision, new_run},
         resolve::Resolved,
     },
     playbooks::{Checkout, Playbooks},
     problem::Problem,
 };
 
-/// What has the say about every Cluster that is being deleted.
-pub const RESET: Operation = Operation {
-    name: "Reset",
-    decide: |situation| {
-        let Situation {
-            cluster,
-            wanted,
-            observed,
-        } = *situation;
-        let deleted = cluster.meta().deletion_timestamp.is_some();
-        deleted.then(|| deletion(cluster, wanted, observed))
-    },
-    state: ClusterState::Deleting,
-    reason: "Resetting",
-    leaves: Leaves::Nothing,
-    orders: false,
-    of_built: false,
-};
+/// Has the say about every Cluster that is being deleted.
+pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
+    let Situation {
+        cluster,
+        wanted,
+        observed,
+    } = *situation;
+    let deleted = cluster.meta().deletion_timestamp.is_some();
+    deleted.then(|| deletion(cluster, wanted, observed))
+}
 
 fn deletion(
     cluster: &Cluster,

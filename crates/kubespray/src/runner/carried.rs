@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{
-    ClusterWork,
+    work::ClusterWork,
     workspace::{disk, failure},
 };
-use crate::{host_keys::KNOWN_HOSTS, moving::host_keys_name};
+use crate::{host_keys::KNOWN_HOSTS, names::host_keys_name};
 
 /// Writes the keys to `file` if there are some and no file: whoever answers must show the key that was recorded elsewhere,
 /// as if it had been recorded here.

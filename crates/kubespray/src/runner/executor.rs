@@ -1,19 +1,14 @@
-//! The engine behind a plan's steps.
+//! What the steps of a run share, and how one ends.
 
 use std::sync::Arc;
 
 use ansible::{sandbox::Sandbox, source::Hold};
-use api::run::{FailureClass, Results, Step};
+use api::run::{Results, Step};
 use controller::lease::Proof;
 use tokio::sync::Mutex;
-use workflow::{Executor, Signal, StepContext, StepOutcome};
+use workflow::{Signal, StepContext, StepOutcome};
 
-use super::{
-    ClusterWork, plays, prepare,
-    steps::{health, kubeconfig},
-    workspace::{Workspace, failure},
-};
-use crate::action::{self, Action};
+use super::{work::ClusterWork, workspace::Workspace};
 
 /// Executes the steps of a kubespray plan.
 pub struct KubesprayExecutor {
@@ -51,49 +46,6 @@ impl KubesprayExecutor {
     /// Removes what must not stay.
     pub(crate) fn clean(&self) {
         self.workspace.clean();
-    }
-
-    async fn single(&self, step: &Step, context: &StepContext) -> StepOutcome {
-        let misplaced = |text: String| {
-            failed(failure(
-                FailureClass::Permanent,
-                "UnexpectedAction",
-                text,
-                None,
-            ))
-        };
-        match action::of(step) {
-            Ok(Some(Action::Sandbox)) => prepare::sandbox(self, step, context).await,
-            Ok(Some(Action::Probe)) => prepare::probe(self, step, context).await,
-            Ok(Some(Action::Kubeconfig(wanted))) => kubeconfig(self, &wanted.secret).await,
-            Ok(Some(Action::Health)) => health(self, step, context).await,
-            Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
-                "step {} stands where no such step is expected",
-                step.id
-            )),
-            Err(error) => misplaced(crate::chain(&error)),
-        }
-    }
-}
-
-impl Executor for KubesprayExecutor {
-    async fn execute(&self, steps: Vec<Step>, context: StepContext) {
-        self.proven().await;
-        if steps.iter().all(|step| action::play_of(step).is_some()) {
-            plays::execute(self, steps, context).await;
-            return;
-        }
-        for step in &steps {
-            if context.reporter.started(&step.id).await.is_err() {
-                return;
-            }
-            self.proven().await;
-            let outcome = self.single(step, &context).await;
-            let done = matches!(outcome, StepOutcome::Succeeded { .. });
-            if context.reporter.finished(&step.id, outcome).await.is_err() || !done {
-                return;
-            }
-        }
     }
 }
 

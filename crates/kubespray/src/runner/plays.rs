@@ -20,9 +20,9 @@ use api::run::{Failure, FailureClass, Step};
 use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{
-    ClusterWork, EVENTS, FORMER_EVENTS,
     executor::{KubesprayExecutor, failed},
     prepare,
+    work::{ClusterWork, EVENTS, FORMER_EVENTS},
     workspace::{disk, failure},
 };
 use crate::action::{self, AnsiblePlay};

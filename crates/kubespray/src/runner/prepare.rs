@@ -128,7 +128,11 @@ async fn make(
             failure(class, code, crate::chain(&error), Some(remedy))
         })?;
     let work = &executor.work;
-    let used = crate::sweep::note_use(&cache, &sandbox.digest, (&work.namespace(), work.cluster()));
+    let used = crate::sandbox_users::note_use(
+        &cache,
+        &sandbox.digest,
+        (&work.namespace(), work.cluster()),
+    );
     used.map_err(|error| disk(&cache, &error))?;
     Ok(sandbox)
 }

@@ -12,7 +12,7 @@ use api::{
 };
 use kube::Api;
 
-use super::{ClusterWork, workspace::failure};
+use super::{work::ClusterWork, workspace::failure};
 use crate::playbooks::Place;
 
 /// Brings the playbooks into the data directory, unless they are there, and keeps them there.

@@ -15,8 +15,8 @@ use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
-    ClusterWork,
     executor::{KubesprayExecutor, failed, hold, succeeded},
+    work::ClusterWork,
     workspace::{disk, failure},
 };
 use crate::{

@@ -25,7 +25,7 @@ use serde_json::json;
 
 use runs::runner::Error;
 
-use super::ClusterWork;
+use super::work::ClusterWork;
 use crate::{
     host_keys,
     private::{self, Place},

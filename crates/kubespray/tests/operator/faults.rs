@@ -21,7 +21,7 @@ use controller::lease::Proof;
 use k8s_openapi::api::events::v1::Event;
 use kapi::fault::{Fault, Faults};
 use kube::{ResourceExt, api::ListParams};
-use kubespray::cluster::compile;
+use kubespray::inputs;
 use runs::{
     Engine, Words, Work,
     engine::{EngineError, Leave},
@@ -235,7 +235,7 @@ impl Engine for Nothing {
     type Executor = Self;
 
     fn digest(&self, spec: &RunSpec) -> Result<String, serde_json::Error> {
-        compile::digest(&spec.operation, &spec.plan)
+        inputs::digest(&spec.operation, &spec.plan)
     }
 
     fn leave(&self, _: &Work) -> Result<Leave, EngineError> {

@@ -243,9 +243,9 @@ async fn populate(client: &Client, namespace: &str) {
     }
     let finalizer = json!({
         "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
-        "metadata": {"name": "first", "finalizers": [kubespray::cluster::FINALIZER]},
+        "metadata": {"name": "first", "finalizers": [kubespray::names::FINALIZER]},
     });
-    let manager = PatchParams::apply(kubespray::cluster::FIELD_MANAGER);
+    let manager = PatchParams::apply(kubespray::names::CLUSTER_MANAGER);
     let cluster = clusters
         .patch("first", &manager, &Patch::Apply(&finalizer))
         .await
@@ -266,7 +266,7 @@ async fn populate(client: &Client, namespace: &str) {
             client,
             namespace,
             name,
-            kubespray::node::FIELD_MANAGER,
+            kubespray::names::NODE_MANAGER,
             json!({
                 "state": "Joined", "observedGeneration": 1, "node": {"health": "HEALTH_OK"},
             }),
@@ -295,7 +295,7 @@ async fn populate(client: &Client, namespace: &str) {
         }))
         .await;
     }
-    status::<Cluster>(client, namespace, "first", kubespray::cluster::FIELD_MANAGER, json!({
+    status::<Cluster>(client, namespace, "first", kubespray::names::CLUSTER_MANAGER, json!({
         "state": "Created", "observedGeneration": 2, "kubeconfigSecret": "first-kubeconfig",
         "inventory": {"order": {"etcd": ["z-master"]}},
         "lastOperation": {"type": "Create", "state": "Paused", "run": "first-converge-2"},
@@ -737,7 +737,7 @@ const RUNNER: &str = "pod/first-converge-2/1";
 /// Takes the Lease of a runner that is at work.
 async fn claimed(here: &Server) -> Candidate {
     let claim = Claim {
-        name: kubespray::runner::lease_name("first"),
+        name: kubespray::names::lease_name("first"),
         holder: RUNNER.to_owned(),
         generation: 2,
         owner: None,
@@ -775,7 +775,7 @@ async fn a_run_that_does_not_pause_is_named_and_a_later_try_goes_on() {
     runner.release().await.unwrap();
     assert_eq!(run(&here, &there).await.unwrap().outcome, Outcome::Moved);
     let leases = Api::<Lease>::namespaced(here.client(), TEAM);
-    let name = kubespray::runner::lease_name("first");
+    let name = kubespray::names::lease_name("first");
     let left = leases.get_opt(&name).await.unwrap();
     assert_eq!(left, None, "the Lease went with its cluster");
 }

@@ -31,7 +31,7 @@ async fn assert_at_work(here: &Server, namespace: &str) {
 /// Who holds the cluster's Lease.
 async fn lease(here: &Server, namespace: &str) -> Option<String> {
     let found = Api::<Lease>::namespaced(here.client(), namespace)
-        .get_opt(&kubespray::runner::lease_name("first"))
+        .get_opt(&kubespray::names::lease_name("first"))
         .await;
     found.unwrap()?.spec?.holder_identity
 }

@@ -1,0 +1,146 @@
+//! What a cluster was built with, and how the wish differs from it. Pure.
+
+use api::{Cluster, KubernetesVersion, KubesprayVersion, Run, run::RunPhase};
+use runs::phase;
+
+use crate::{
+    cluster::{observe::Observed, resolve::Resolved},
+    health::Expected,
+    inputs::Inputs,
+    operation::{Leaves, Operation},
+    variables,
+};
+
+/// A built cluster.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// What is expected of it.
+    pub expected: Expected,
+    /// The Kubernetes version that it was built with.
+    pub kubernetes: Option<KubernetesVersion>,
+    /// The kubespray release that built it.
+    pub kubespray: KubesprayVersion,
+    /// Its last run, if it is still there.
+    pub run: Option<Run>,
+    /// What the spec asks for and is not carried out.
+    pub not_carried_out: Vec<String>,
+    /// What of it, and what else, must be taken back before the cluster can converge.
+    pub beyond_converge: Vec<String>,
+}
+
+/// Whether the status knows of a cluster that stands.
+pub fn is_built(cluster: &Cluster) -> bool {
+    let status = cluster.status.as_ref();
+    status.is_some_and(|status| status.kubeconfig_secret.is_some())
+}
+
+/// The last run, if its operation is one of built clusters.
+pub fn of_built(observed: &Observed) -> Option<&Run> {
+    let of_built = |run: &&Run| Operation::of(run).is_some_and(|operation| operation.of_built);
+    observed.runs.last().filter(of_built)
+}
+
+/// The cluster as it was built, if it is.
+pub fn as_built(cluster: &Cluster, observed: &Observed, resolved: &Resolved) -> Option<Built> {
+    let run = built_by(&observed.runs);
+    // The Secret is evidence too: runs may be deleted to save room.
+    let stored = is_built(cluster);
+    let of_built = |run: &Run| Operation::of(run).is_some_and(|operation| operation.of_built);
+    let is_built = run.is_some() || (stored && observed.runs.iter().all(of_built));
+    is_built.then(|| built(cluster, run, resolved, observed))
+}
+
+fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
+    let before = run.and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok());
+    let inputs = before.as_ref().unwrap_or(&resolved.inputs);
+    let mut not_carried_out = beyond_converge(inputs, &resolved.inputs);
+    let mut beyond_converge = not_carried_out.clone();
+    let built_with = before.as_ref().map(|before| before.kubespray);
+    let status = cluster.status.as_ref();
+    beyond_converge.extend(another_release(
+        built_with.or_else(|| status.and_then(|status| status.kubespray_version)),
+        resolved.inputs.kubespray,
+    ));
+    if inputs.variables != resolved.inputs.variables {
+        not_carried_out.push(
+            "changed variables (spec.nodes.all.deploy.extraVars): windlass converge carries them out"
+                .to_owned(),
+        );
+    }
+    not_carried_out.extend(
+        differing_sources(inputs, &resolved.inputs)
+            .map(|field| format!("another {field}: windlass converge carries it out")),
+    );
+    not_carried_out.extend(
+        variables::changed(&inputs.revisions, &resolved.inputs.revisions)
+            .map(|name| format!("a changed Secret {name}: windlass converge carries it out")),
+    );
+    Built {
+        expected: Expected {
+            nodes: inputs.members(),
+            renew: resolved.inputs.renew.into(),
+        },
+        kubernetes: inputs.kubernetes,
+        kubespray: inputs.kubespray,
+        run: observed.runs.last().cloned(),
+        not_carried_out,
+        beyond_converge,
+    }
+}
+
+/// The run that built the cluster as it is.
+pub fn built_by<'a>(
+    runs: impl IntoIterator<Item = &'a Run, IntoIter: DoubleEndedIterator>,
+) -> Option<&'a Run> {
+    let builds = |run: &&Run| Operation::leaves(run, Leaves::Cluster);
+    let mut newest = runs.into_iter().rev().filter(builds);
+    newest.find(|run| phase(run) == RunPhase::Succeeded)
+}
+
+/// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
+fn beyond_converge(built: &Inputs, wanted: &Inputs) -> Vec<String> {
+    let mut differences = Vec::new();
+    if let (Some(before), Some(after)) = (built.kubernetes, wanted.kubernetes)
+        && before != after
+    {
+        differences.push(format!(
+            "the move from Kubernetes {before} to {after}: upgrades are not carried out yet"
+        ));
+    }
+    let names =
+        |inputs: &Inputs| -> Vec<_> { inputs.hosts.iter().map(|host| host.name.clone()).collect() };
+    let (before, after) = (names(built), names(wanted));
+    for name in after.iter().filter(|name| !before.contains(name)) {
+        differences.push(format!(
+            "host {name}: adding hosts to a built cluster is not carried out yet"
+        ));
+    }
+    for name in before.iter().filter(|name| !after.contains(name)) {
+        differences.push(format!(
+            "the removal of host {name}: it is still part of the cluster, removing hosts is not carried out yet"
+        ));
+    }
+    differences
+}
+
+/// A release that is the newest one by default may change with Windlass: that must not become an upgrade by surprise.
+fn another_release(built: Option<KubesprayVersion>, wanted: KubesprayVersion) -> Option<String> {
+    let built = built.filter(|built| *built != wanted)?;
+    Some(format!(
+        "kubespray {wanted}, and {built} built the cluster: upgrades are not carried out yet, write spec.kubespray.version: {built}"
+    ))
+}
+
+/// The references to Secrets with variables that are others than before.
+pub fn differing_sources(before: &Inputs, wanted: &Inputs) -> impl Iterator<Item = String> {
+    let cluster = before.extra_vars_secret_ref != wanted.extra_vars_secret_ref;
+    let creation = before.operation_secret_ref != wanted.operation_secret_ref;
+    let strip = |field: &str| field.trim_start_matches("Cluster ").to_owned();
+    [
+        (cluster, variables::CLUSTER),
+        (creation, variables::CREATION),
+    ]
+    .into_iter()
+    .filter(|(differs, _)| *differs)
+    .map(move |(_, field)| strip(field))
+}

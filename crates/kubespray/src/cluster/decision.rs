@@ -1,0 +1,87 @@
+//! What can be decided about a cluster, and from what.
+
+use api::{Cluster, Run, run::Plan};
+use jiff::SignedDuration;
+use kube::{Resource, ResourceExt};
+use runs::object;
+
+use crate::{
+    cluster::{built::Built, observe::Observed, resolve::Resolved},
+    operation::Operation,
+    problem::Problem,
+};
+
+/// What is decided from.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The wish, or what is wrong with it.
+    pub wanted: Result<&'a Resolved, &'a [Problem]>,
+    /// What there is.
+    pub observed: &'a Observed,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// Nothing, until somebody changes something.
+    Stall(Vec<Problem>),
+    /// Wait for the playbooks; says why they are not there if that is known.
+    AwaitPlaybooks(Option<String>),
+    /// Wait for hosts.
+    AwaitHosts {
+        /// What is missing, for people.
+        missing: Vec<String>,
+        /// When the wait ends by itself.
+        recheck: Option<SignedDuration>,
+    },
+    /// Store a new run.
+    Start(Box<NewRun>),
+    /// Let a run go on, or stand as it ended.
+    Follow(Box<Run>),
+    /// End a run at the next place where it may, for a newer plan.
+    Supersede(Box<Run>, String),
+    /// The cluster is built.
+    Keep(Box<Built>),
+    /// The cluster is built; let an operation on it go on, or stand as it failed.
+    Maintain(Box<Built>, Box<Run>),
+    /// End a run for good, because its cluster is being deleted.
+    Cancel(Box<Run>),
+    /// Forget the cluster.
+    Forget,
+}
+
+/// A run to be stored.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub operation: &'static Operation,
+    /// The cluster's generation.
+    pub generation: i64,
+    /// Its plan.
+    pub plan: Plan,
+    /// The request to converge that it answers.
+    pub request: Option<String>,
+}
+
+/// A run under a name that none of the cluster's runs has had, as far as they and the status remember.
+pub fn new_run(
+    cluster: &Cluster,
+    observed: &Observed,
+    operation: &'static Operation,
+    plan: Plan,
+) -> NewRun {
+    let status = cluster.status.as_ref();
+    let last = status.and_then(|status| status.last_operation.as_ref()?.run.clone());
+    let names = observed.runs.iter().map(ResourceExt::name_any).chain(last);
+    NewRun {
+        name: object::next_name(&cluster.name_any(), operation.name, names),
+        operation,
+        generation: relocation::mark::generation(cluster.meta()),
+        plan,
+        request: None,
+    }
+}

@@ -1,0 +1,18 @@
+//! What Windlass calls itself, and its things, towards the API.
+
+/// The field manager of what is written of a Cluster.
+pub const CLUSTER_MANAGER: &str = "windlass-cluster";
+/// The field manager of what is written of a ClusterNode.
+pub const NODE_MANAGER: &str = "windlass-node";
+/// What keeps a Cluster until its deletion policy is carried out.
+pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
+
+/// The Lease of a cluster.
+pub fn lease_name(cluster: &str) -> String {
+    runs::lease_name("Cluster", cluster)
+}
+
+/// The name of the Secret that carries the recorded keys of a cluster's hosts to where there is no file of them.
+pub fn host_keys_name(cluster: &str) -> String {
+    format!("{cluster}-host-keys")
+}

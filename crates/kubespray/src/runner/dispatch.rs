@@ -1,0 +1,55 @@
+//! Each step to what executes it.
+
+use api::run::{FailureClass, Step};
+use workflow::{Executor, StepContext, StepOutcome};
+
+use super::{
+    executor::{KubesprayExecutor, failed},
+    plays, prepare,
+    steps::{health, kubeconfig},
+    workspace::failure,
+};
+use crate::action::{self, Action};
+
+impl Executor for KubesprayExecutor {
+    async fn execute(&self, steps: Vec<Step>, context: StepContext) {
+        self.proven().await;
+        if steps.iter().all(|step| action::play_of(step).is_some()) {
+            plays::execute(self, steps, context).await;
+            return;
+        }
+        for step in &steps {
+            if context.reporter.started(&step.id).await.is_err() {
+                return;
+            }
+            self.proven().await;
+            let outcome = single(self, step, &context).await;
+            let done = matches!(outcome, StepOutcome::Succeeded { .. });
+            if context.reporter.finished(&step.id, outcome).await.is_err() || !done {
+                return;
+            }
+        }
+    }
+}
+
+async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext) -> StepOutcome {
+    let misplaced = |text: String| {
+        failed(failure(
+            FailureClass::Permanent,
+            "UnexpectedAction",
+            text,
+            None,
+        ))
+    };
+    match action::of(step) {
+        Ok(Some(Action::Sandbox)) => prepare::sandbox(executor, step, context).await,
+        Ok(Some(Action::Probe)) => prepare::probe(executor, step, context).await,
+        Ok(Some(Action::Kubeconfig(wanted))) => kubeconfig(executor, &wanted.secret).await,
+        Ok(Some(Action::Health)) => health(executor, step, context).await,
+        Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
+            "step {} stands where no such step is expected",
+            step.id
+        )),
+        Err(error) => misplaced(crate::chain(&error)),
+    }
+}
