@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{Subjects, phase, reconciler::plan::needs_runner};
+use crate::{Subjects, phase, presence::needs_runner};
 
 /// How many children a step has at most, one after the other: each is followed by another when somebody ended it. The rights of
 /// their parent's runner name them all.

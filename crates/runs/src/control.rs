@@ -6,6 +6,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
+use workflow::Steering;
 
 /// The annotation that names the plan that replaces a run; its runner ends at the next step where it may.
 pub const SUPERSEDED_BY: &str = "windlass.dev/superseded-by";
@@ -155,6 +156,20 @@ pub fn open_requests(run: &Run) -> Vec<&Request> {
         .flat_map(|control| &control.requests)
         .filter(|request| !answered(&request.id))
         .collect()
+}
+
+/// The steering that a Run asks for.
+pub fn steering(run: &Run) -> Steering {
+    let superseded = run
+        .annotations()
+        .get(SUPERSEDED_BY)
+        .map(|_| "the spec changed, a newer plan replaces this one".to_owned());
+    Steering {
+        control: run.spec.control.clone().unwrap_or_default(),
+        superseded,
+        held: None,
+        left: relocation::mark::of(&run.metadata).map(str::to_owned),
+    }
 }
 
 #[cfg(test)]

@@ -24,9 +24,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     child::all_names,
-    launcher::Runner,
     obstacle::{Kind, Obstacle},
-    reconciler::plan::needs_runner,
+    presence::{Presence, needs_runner},
     subject::{Settings, Subjects},
 };
 use account::{Account, Runs};
@@ -34,34 +33,19 @@ use account::{Account, Runs};
 mod account;
 mod bounds;
 mod check;
+mod error;
 mod manifest;
 pub mod obstacle;
+mod template;
 
 pub use account::account_name;
 pub use bounds::Bounds;
+pub use error::Error;
 pub use manifest::{RUN_LABEL, SELECTOR, claim, job, job_name};
+pub use template::Template;
 
 /// The field manager of what a runner needs.
 const FIELD_MANAGER: &str = "windlass-launcher";
-
-/// What every Job of an operator has in common.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Template {
-    /// The operator's image: `windlass` itself comes from it, so that operator and runner are one version.
-    pub image: String,
-    /// The image that runs execute in where their subject names none.
-    pub runner_image: String,
-    /// Secrets with which images are pulled, where the subject names none. They are in the namespace of the run.
-    pub pull_secrets: Vec<String>,
-    /// When images are pulled: Always, IfNotPresent or Never.
-    pub pull_policy: String,
-    /// What a runner is told beside its run: what its engine takes from the operator.
-    pub arguments: Vec<String>,
-    /// What a subject may ask for.
-    pub bounds: Bounds,
-    /// TCP ports that runner pods may reach beside those of ssh, by a NetworkPolicy. None: there is no such policy.
-    pub egress_ports: Vec<u16>,
-}
 
 /// What is wrong with what a subject of this kind says of runner pods; `template` is there where runners are pods.
 pub fn problems(kind: &str, settings: &Settings, template: Option<&Template>) -> Vec<Problem> {
@@ -72,46 +56,6 @@ pub fn problems(kind: &str, settings: &Settings, template: Option<&Template>) ->
             .flat_map(|template| bounds::problems(kind, settings, template)),
     );
     problems
-}
-
-/// Why a Job could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// What the subject says of its runner does not give a pod.
-    #[error("make a Job of the {kind}'s spec.runner")]
-    Template {
-        /// The kind of the subject.
-        kind: String,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The subject asks for a pod that the operator does not allow.
-    #[error("make a Job of what is not allowed: {0}")]
-    NotAllowed(String),
-    /// The API refused, or did not answer.
-    #[error("{operation}")]
-    Api {
-        /// What was tried.
-        operation: &'static str,
-        /// Why.
-        #[source]
-        source: Box<kube::Error>,
-    },
-}
-
-impl Error {
-    fn template(run: &Run) -> impl FnOnce(serde_json::Error) -> Self + use<> {
-        let kind = run.spec.subject.kind.clone();
-        move |source| Self::Template { kind, source }
-    }
-
-    fn api(operation: &'static str) -> impl FnOnce(kube::Error) -> Self {
-        move |source| Self::Api {
-            operation,
-            source: Box::new(source),
-        }
-    }
 }
 
 /// The Jobs of an operator.
@@ -145,7 +89,7 @@ impl Jobs {
     /// # Errors
     ///
     /// The API refuses or does not answer, or the fields of the subject's pod do not make a Job.
-    pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Runner, Error> {
+    pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Presence, Error> {
         let settings = subjects.settings(run);
         let mut reference = ObjectRef::new(&job_name(&run.name_any()));
         reference.namespace = run.namespace();
@@ -155,35 +99,35 @@ impl Jobs {
         if !is_there && let Some(why) = self.refusal(run, &settings) {
             let kind = Kind::NotCreated;
             let obstacle = Obstacle { kind, message: why };
-            return Ok(Runner::Blocked {
+            return Ok(Presence::Blocked {
                 obstacle,
                 outdated: false,
             });
         }
         let Some(job) = job else {
-            return Ok(Runner::Absent(None));
+            return Ok(Presence::Absent(None));
         };
         if !needs_runner(run) {
             return Ok(if has_ended(job) {
-                Runner::Absent(None)
+                Presence::Absent(None)
             } else {
-                Runner::AtWork
+                Presence::AtWork
             });
         }
         if has_ended(job) {
-            return Ok(Runner::Absent(
+            return Ok(Presence::Absent(
                 obstacle::death(&self.client, run, job).await?,
             ));
         }
         if is_at_work(job) {
-            return Ok(Runner::AtWork);
+            return Ok(Presence::AtWork);
         }
         let Some(obstacle) = obstacle::find(&self.client, run, job).await? else {
-            return Ok(Runner::Coming);
+            return Ok(Presence::Coming);
         };
         let wanted = self.job(run, &settings, &subjects.name(&run.spec.subject))?;
         let template = |job: &Job| job.annotations().get(manifest::TEMPLATE).cloned();
-        Ok(Runner::Blocked {
+        Ok(Presence::Blocked {
             obstacle,
             outdated: template(job) != template(&wanted),
         })

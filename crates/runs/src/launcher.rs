@@ -5,30 +5,12 @@ use std::sync::Arc;
 
 use crate::{
     job::{self, Jobs, Template},
-    obstacle::Obstacle,
+    presence::Presence,
     subject::Subjects,
     supervisor::{self, Supervisor},
 };
 use api::Run;
 use kube::ResourceExt;
-
-/// How the runner of a run stands.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Runner {
-    /// There is none; tells why the last one died, if it did.
-    Absent(Option<Obstacle>),
-    /// It has been asked for, and nothing is known to stand in its way.
-    Coming,
-    /// It has been asked for, and does not come to work.
-    Blocked {
-        /// Why.
-        obstacle: Obstacle,
-        /// Whether it would be asked for otherwise by now.
-        outdated: bool,
-    },
-    /// It is at work.
-    AtWork,
-}
 
 /// Starts runners and knows which live.
 pub enum Launcher {
@@ -63,14 +45,14 @@ impl Launcher {
     /// # Errors
     ///
     /// As of [`Jobs::runner`]; of processes none.
-    pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Runner, Error> {
+    pub async fn runner(&self, run: &Run, subjects: &impl Subjects) -> Result<Presence, Error> {
         match self {
             Self::Process(supervisor) => {
                 let namespace = run.namespace().unwrap_or_default();
                 let name = run.name_any();
                 Ok(match supervisor.find(&namespace, &name) {
-                    Some(_) => Runner::AtWork,
-                    None => Runner::Absent(supervisor.death(&namespace, &name)),
+                    Some(_) => Presence::AtWork,
+                    None => Presence::Absent(supervisor.death(&namespace, &name)),
                 })
             }
             Self::Job(jobs) => jobs.runner(run, subjects).await.map_err(Error::Job),

@@ -22,6 +22,7 @@ pub mod layout;
 pub mod object;
 pub mod obstacle;
 pub mod operator;
+pub mod presence;
 pub mod process;
 pub mod reconciler;
 pub mod runner;

@@ -14,29 +14,30 @@ use api::{
 use controller::{kubeconfig, lease::Hold};
 use kube::{Api, Client, ResourceExt};
 use workflow::{
-    CheckedPlan, FileJournal, JournalStore, Outcome, State, Steering, SystemClock,
-    journal::JournalError, runner::STOP_GRACE,
+    CheckedPlan, FileJournal, JournalStore, Outcome, State, SystemClock, journal::JournalError,
+    runner::STOP_GRACE,
 };
 
-use crate::{Engine, Layout, Work, engine::EngineError, process::Identity, supervisor::IDENTITY};
+use crate::{Engine, Layout, Work, process::Identity, supervisor::IDENTITY};
 
 pub(crate) mod beside;
 mod child;
 mod controls;
 pub mod disk;
+mod error;
+pub(crate) mod exit;
 mod former;
 mod hold;
 mod mirror;
-mod pod;
+pub(crate) mod pod;
 
-pub use mirror::left_out;
+pub use error::Error;
+pub use exit::Exit;
+pub use mirror::{FIELD_MANAGER, left_out};
 pub use pod::{
     NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE, heading, is_pod, sandboxes,
     step_of_heading,
 };
-
-/// The field manager of the status of Runs.
-pub const FIELD_MANAGER: &str = "windlass-runner";
 
 /// Which run to execute, and where.
 #[derive(Clone, Debug)]
@@ -49,95 +50,6 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// How the API is reached. Default: as kubectl would.
     pub kubeconfig: Option<PathBuf>,
-}
-
-/// How a runner ended, as an exit code.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Exit {
-    /// The run succeeded.
-    Succeeded,
-    /// A step failed for good.
-    Failed,
-    /// A person or a newer plan ended it.
-    Ended,
-    /// Another runner works on it.
-    Busy,
-    /// The subject belongs to a newer run.
-    Fenced,
-    /// Its pod was told to end; another one goes on.
-    Stopped,
-}
-
-impl Exit {
-    /// The exit code.
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Succeeded => 0,
-            Self::Failed => 1,
-            Self::Ended => 3,
-            Self::Busy => 75,
-            Self::Fenced => 77,
-            // As of a process that ended by SIGTERM.
-            Self::Stopped => 143,
-        }
-    }
-}
-
-/// Why a runner could not work.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kubeconfig cannot be used.
-    #[error("read the kubeconfig")]
-    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
-    /// The API's address cannot be inferred.
-    #[error("find the API")]
-    Infer(#[source] Box<kube::config::InferConfigError>),
-    /// No client could be made.
-    #[error("make a client")]
-    Client(#[source] Box<kube::Error>),
-    /// There is no such Run.
-    #[error("find Run {0}")]
-    NoRun(String),
-    /// The journal cannot be used.
-    #[error("keep the journal")]
-    Journal(#[source] JournalError),
-    /// The plan cannot be executed.
-    #[error("check the plan")]
-    Plan(#[source] workflow::plan::PlanError),
-    /// The engine cannot execute the run.
-    #[error("prepare the run")]
-    Engine(#[source] EngineError),
-    /// No engine of this program executes runs of that kind.
-    #[error(
-        "execute a run of {kind}.{group}: this program has no engine for it; use the release that planned the run"
-    )]
-    NoEngine {
-        /// The kind of its subject.
-        kind: String,
-        /// The group of that.
-        group: String,
-    },
-    /// The run's files cannot be written.
-    #[error("prepare {path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The journals on this machine and in the API differ.
-    #[error("reconcile the journal with the Run's history")]
-    Merge(#[source] workflow::journal::MergeError),
-    /// The run could not go on.
-    #[error("execute the plan")]
-    Run(#[source] workflow::RunError),
-    /// The journal tells what cannot have happened.
-    #[error("replay the journal")]
-    Illegal(#[source] workflow::state::IllegalTransition),
-    /// The Lease of the subject was lost to another holder.
-    #[error("hold the subject's lease")]
-    Lease(#[source] controller::lease::Error),
 }
 
 /// Takes a run up, and has it executed by the engine that `engine` chooses for it.
@@ -415,18 +327,4 @@ fn reconcile_history(journal: &mut FileJournal, run: &Run) -> Result<(), Error> 
         journal.append(record).map_err(Error::Journal)?;
     }
     Ok(())
-}
-
-/// The steering that a Run asks for.
-pub fn steering(run: &Run) -> Steering {
-    let superseded = run
-        .annotations()
-        .get(crate::control::SUPERSEDED_BY)
-        .map(|_| "the spec changed, a newer plan replaces this one".to_owned());
-    Steering {
-        control: run.spec.control.clone().unwrap_or_default(),
-        superseded,
-        held: None,
-        left: relocation::mark::of(&run.metadata).map(str::to_owned),
-    }
 }

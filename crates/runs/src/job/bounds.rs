@@ -7,7 +7,7 @@
 use controller::Problem;
 use serde_json::{Map, Value};
 
-use super::{Template, check::claim_spec};
+use super::{check::claim_spec, template::Template};
 use crate::subject::Settings;
 
 /// What is allowed beyond what every subject may ask for. Default: nothing.

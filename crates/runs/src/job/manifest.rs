@@ -9,11 +9,14 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{
-    Template,
     account::{account_name, owner},
+    template::Template,
 };
 use crate::{
-    runner::{Exit, NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE},
+    runner::{
+        exit::Exit,
+        pod::{NAMESPACE_VARIABLE, POD_VARIABLE, SANDBOXES_VARIABLE, UID_VARIABLE},
+    },
     subject::Settings,
 };
 

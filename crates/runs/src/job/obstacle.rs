@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::{Error, RUN_LABEL};
+use super::{error::Error, manifest::RUN_LABEL};
 use crate::obstacle::{Kind, Obstacle, last_words};
 
 /// How long after its grace a pod that was told to end may still be there before its node counts as silent: kubelets tell of

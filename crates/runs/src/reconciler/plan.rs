@@ -1,10 +1,6 @@
 //! What a run needs: pure.
 
-use api::{
-    Run, RunStatus,
-    run::{RequestAction, RunPhase},
-};
-use kube::Resource;
+use api::{Run, RunStatus};
 use workflow::{
     CheckedPlan, SystemClock,
     runner::end_without_runner,
@@ -12,12 +8,9 @@ use workflow::{
 };
 
 use crate::{
-    control::open_requests,
-    is_active,
-    launcher::Runner,
+    control::steering,
     obstacle::{Kind, Obstacle},
-    phase,
-    runner::steering,
+    presence::{Presence, needs_runner},
 };
 
 /// What a run needs.
@@ -37,24 +30,14 @@ pub enum Decision {
     Rest,
 }
 
-/// Whether a run needs a runner. A failed one does again when a person asked for something that takes it up.
-pub fn needs_runner(run: &Run) -> bool {
-    let asked = open_requests(run)
-        .iter()
-        .any(|request| matches!(request.action, RequestAction::Retry | RequestAction::Skip));
-    let phase = phase(run);
-    (is_active(phase) || (phase == RunPhase::Failed && asked))
-        && run.meta().deletion_timestamp.is_none()
-}
-
 /// Decides.
-pub fn plan(run: &Run, runner: Runner) -> Decision {
+pub fn plan(run: &Run, runner: Presence) -> Decision {
     let wanted = needs_runner(run);
     match runner {
-        Runner::AtWork => Decision::Watch,
-        Runner::Absent(death) if wanted => Decision::Start(death),
-        Runner::Coming if wanted => Decision::Await(None),
-        Runner::Blocked { obstacle, outdated } if wanted => blocked(run, obstacle, outdated),
+        Presence::AtWork => Decision::Watch,
+        Presence::Absent(death) if wanted => Decision::Start(death),
+        Presence::Coming if wanted => Decision::Await(None),
+        Presence::Blocked { obstacle, outdated } if wanted => blocked(run, obstacle, outdated),
         _ => Decision::Rest,
     }
 }
@@ -89,7 +72,7 @@ fn end(run: &Run) -> Option<RunStatus> {
 
 #[cfg(test)]
 mod tests {
-    use api::run::DesiredState;
+    use api::run::{DesiredState, RunPhase};
     use kube::ResourceExt;
     use serde_json::json;
 
@@ -118,8 +101,8 @@ mod tests {
 
     #[test]
     fn a_run_has_a_runner_until_its_end() {
-        use Runner::{AtWork, Coming};
-        let (absent, start) = (|| Runner::Absent(None), || Decision::Start(None));
+        use Presence::{AtWork, Coming};
+        let (absent, start) = (|| Presence::Absent(None), || Decision::Start(None));
 
         for (name, run, runner, expected) in [
             ("new", run("Pending", None, false), absent(), start()),
@@ -192,7 +175,7 @@ mod tests {
     fn a_runner_that_does_not_come_is_asked_for_as_its_subject_wants_it() {
         let run = run("Pending", None, false);
         for kind in Kind::ALL {
-            let runner = |outdated| Runner::Blocked {
+            let runner = |outdated| Presence::Blocked {
                 obstacle: obstacle(kind),
                 outdated,
             };
@@ -219,7 +202,7 @@ mod tests {
             (superseded, RunPhase::Superseded),
         ] {
             for kind in Kind::ALL {
-                let runner = Runner::Blocked {
+                let runner = Presence::Blocked {
                     obstacle: obstacle(kind),
                     outdated: true,
                 };
@@ -229,7 +212,7 @@ mod tests {
                 }
             }
             // One that is at work ends it.
-            assert_eq!(plan(&run, Runner::AtWork), Decision::Watch);
+            assert_eq!(plan(&run, Presence::AtWork), Decision::Watch);
         }
     }
 }

@@ -11,7 +11,7 @@ use kube::{
 use tokio::sync::watch;
 use workflow::Steering;
 
-use super::steering;
+use crate::control::steering;
 use crate::{Engine, Work};
 
 /// Why a run whose plan was changed does not go on.

@@ -6,7 +6,7 @@ use api::Run;
 use kube::ResourceExt;
 use workflow::FileJournal;
 
-use super::Error;
+use super::error::Error;
 
 /// The journal of a run.
 pub(crate) const JOURNAL: &str = "journal.jsonl";

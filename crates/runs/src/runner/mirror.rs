@@ -30,8 +30,11 @@ use workflow::{
     status::{Live, derive},
 };
 
-use super::{Error, FIELD_MANAGER};
+use super::error::Error;
 use crate::{Words, Work};
+
+/// The field manager of the status of Runs.
+pub const FIELD_MANAGER: &str = "windlass-runner";
 
 /// Progress is written at most that often.
 const THROTTLE: Duration = Duration::from_secs(2);
