@@ -21,15 +21,14 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use self::names::Claims;
-pub(crate) use self::serve::Served;
+
 use crate::{
     failure::Cause,
     registry::{DefinitionError, Form, Resource},
-    rest::{
-        Api,
-        check::{elsewhere, name_of},
-    },
+    state::Api,
     store::{Draft, Expect, Object, Write, WriteError},
+    task::elsewhere,
+    value::name_of,
 };
 
 /// The API as it is now. A request takes it once and keeps it to its end.

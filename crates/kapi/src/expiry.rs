@@ -17,10 +17,8 @@ use crate::{
     definitions::Live,
     failure::Failure,
     registry::Form,
-    rest::{
-        Api,
-        delete::{self, Options, Preconditions},
-    },
+    rest::delete::{self, Options, Preconditions},
+    state::Api,
     store::{Edge, Events, Key, Object},
 };
 

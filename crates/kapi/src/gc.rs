@@ -16,13 +16,13 @@ use crate::{
     failure::Failure,
     registry::Form,
     rest::{
-        Api,
-        check::remove,
         delete::{self, FOREGROUND, ORPHAN, Options, Preconditions},
         update::finished,
         write::draft,
     },
+    state::Api,
     store::{Edge, Events, Expect, Key, Object, Owner, Previous, Write},
+    value::remove,
 };
 
 type Place = (usize, Key);

@@ -41,9 +41,14 @@ mod registry;
 mod rest;
 mod scale;
 mod selector;
+mod served;
 mod server;
+mod shape;
+mod state;
 mod store;
+mod task;
 mod tls;
+mod value;
 
 pub use self::{
     registry::DefinitionError,

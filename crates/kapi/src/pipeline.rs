@@ -1,7 +1,5 @@
 //! Where the server meets the pure modules: it hands them values and turns their errors into `Status`es.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -9,12 +7,11 @@ use crate::{
     failure::{Cause, Failure, Result},
     openapi, patch,
     registry::{Form, Registry, Resource},
-    rest::request::{Call, Sub},
     table,
 };
 pub(crate) use crate::{
     schema::{FieldError, Schema},
-    table::{Column, Include},
+    table::Include,
 };
 
 /// How a write takes part in the ownership of fields.
@@ -23,33 +20,6 @@ pub(crate) enum Operation {
     Update,
     /// The managed fields were computed by the apply itself.
     Apply,
-}
-
-/// The schema of a resource: compiled from its definition, or one of those that are built in.
-#[derive(Debug, Clone)]
-pub(crate) enum Shape {
-    BuiltIn(&'static Schema),
-    Defined(Arc<Schema>),
-}
-
-impl std::ops::Deref for Shape {
-    type Target = Schema;
-
-    fn deref(&self) -> &Schema {
-        match self {
-            Self::BuiltIn(schema) => schema,
-            Self::Defined(schema) => schema,
-        }
-    }
-}
-
-/// The schema in which a built-in kind is stored.
-pub(crate) fn built_in_schema(kind: &str) -> Result<Shape, Vec<String>> {
-    if let Some(schema) = crate::schema::builtin(kind) {
-        return Ok(Shape::BuiltIn(schema));
-    }
-    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    Schema::compile(&anything).map(|schema| Shape::Defined(Arc::new(schema)))
 }
 
 /// Stored objects as a Table with the metadata of their list.
@@ -95,18 +65,21 @@ pub(crate) fn cause(error: &FieldError) -> Cause {
 }
 
 /// Notes who owns the fields of an object that is about to be stored.
-pub(crate) fn track(old: Option<&Value>, new: &mut Value, call: &Call, resource: &Resource) {
-    let version = resource.api_version();
-    let options = ownership(call, &version);
+pub(crate) fn track(
+    old: Option<&Value>,
+    new: &mut Value,
+    options: &ssa::Options<'_>,
+    resource: &Resource,
+) {
     if resource.form != Form::NewEvent {
-        return ssa::track_update(old, new, &options, &resource.schema);
+        return ssa::track_update(old, new, options, &resource.schema);
     }
     let old = old.cloned().map(|mut old| {
         events::to_events(&mut old);
         old
     });
     events::to_events(new);
-    ssa::track_update(old.as_ref(), new, &options, published_schema(resource));
+    ssa::track_update(old.as_ref(), new, options, published_schema(resource));
     events::to_core(new);
     events::fill(new);
 }
@@ -115,21 +88,19 @@ pub(crate) fn track(old: Option<&Value>, new: &mut Value, call: &Call, resource:
 pub(crate) fn apply(
     live: Option<&Value>,
     applied: &Value,
-    call: &Call,
+    options: &ssa::Options<'_>,
     resource: &Resource,
 ) -> Result<Value> {
-    let version = resource.api_version();
-    let options = ownership(call, &version);
     let result = if resource.form == Form::NewEvent {
         let mut applied = applied.clone();
         events::to_events(&mut applied);
-        let result = ssa::apply(live, &applied, &options, published_schema(resource));
+        let result = ssa::apply(live, &applied, options, published_schema(resource));
         result.map(|mut result| {
             events::to_core(&mut result);
             result
         })
     } else {
-        ssa::apply(live, applied, &options, &resource.schema)
+        ssa::apply(live, applied, options, &resource.schema)
     };
     result.map_err(|error| apply_failure(&error))
 }
@@ -153,16 +124,6 @@ fn apply_failure(error: &ssa::Error) -> Failure {
             error.to_string(),
         ),
         _ => Failure::bad_request(error.to_string()),
-    }
-}
-
-fn ownership<'a>(call: &'a Call, api_version: &'a str) -> ssa::Options<'a> {
-    ssa::Options {
-        manager: &call.manager,
-        force: call.flag("force"),
-        subresource: call.sub.map(Sub::name),
-        api_version,
-        time: jiff::Timestamp::now(),
     }
 }
 

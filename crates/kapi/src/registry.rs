@@ -8,14 +8,28 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 use serde_json::Value;
 
 use crate::{
-    definitions::Served,
     events,
-    pipeline::{Column, Schema, Shape},
-    rest::review,
     scale::Scale,
+    schema::Schema,
+    served::Served,
+    shape::{self, Shape},
     store::StoredKind,
-    table,
+    table::{self, Column},
 };
+
+/// The kinds that answer and are not stored: group, kind, plural.
+pub(crate) const REVIEWS: [(&str, &str, &str); 2] = [
+    (
+        "authorization.k8s.io",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+    ),
+    (
+        "authentication.k8s.io",
+        "SelfSubjectReview",
+        "selfsubjectreviews",
+    ),
+];
 
 /// One resource under one group and version.
 #[derive(Debug, Clone)]
@@ -274,11 +288,9 @@ impl Registry {
             status: matches!(built_in.form, Form::Namespace | Form::Definition),
             scale: None,
             form: built_in.form,
-            schema: crate::pipeline::built_in_schema(built_in.kind).map_err(|problems| {
-                DefinitionError {
-                    name: built_in.plural.into(),
-                    problems,
-                }
+            schema: shape::built_in_schema(built_in.kind).map_err(|problems| DefinitionError {
+                name: built_in.plural.into(),
+                problems,
             })?,
             columns: table::builtin_columns(built_in.kind),
             selectable: selectable.into_iter().zip(0..).collect(),
@@ -336,7 +348,7 @@ fn rank(version: &str) -> Option<(u8, u32, u32)> {
 
 /// Whether a group is one of those that every server has.
 pub(crate) fn is_built_in(group: &str) -> bool {
-    let reviews = review::RESOURCES.iter().map(|(group, _, _)| *group);
+    let reviews = REVIEWS.iter().map(|(group, _, _)| *group);
     let resources = BUILT_IN.iter().map(|built_in| built_in.group);
     resources.chain(reviews).any(|known| known == group)
 }

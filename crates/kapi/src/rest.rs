@@ -2,11 +2,13 @@
 //!
 //! One fallback handler instead of a route table, because the resources are data: they come from the definitions.
 
+pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod check;
 pub(crate) mod deadline;
 pub(crate) mod delete;
 pub(crate) mod discovery;
+pub(crate) mod guard;
 pub(crate) mod listing;
 pub(crate) mod negotiate;
 pub(crate) mod options;
@@ -21,12 +23,10 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use axum::{
-    body::Body,
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use http::{HeaderValue, Method, StatusCode, header};
-use serde_json::{Value, json};
+use http::{Method, StatusCode};
 
 use self::{
     negotiate::View,
@@ -36,15 +36,9 @@ use self::{
 use crate::{
     definitions::Live,
     failure::{Failure, Result},
-    registry::{Form, Registry, Resource},
-    store::Store,
+    registry::Form,
+    state::Api,
 };
-
-/// Everything a request needs.
-pub(crate) struct Api {
-    pub registry: Registry,
-    pub store: Arc<Store>,
-}
 
 pub(crate) async fn handle(State(live): State<Arc<Live>>, request: Request) -> Response {
     let method = request.method().clone();
@@ -84,7 +78,7 @@ async fn route(live: &Live, request: Request) -> Result<Response> {
         return dispatch(api, call, request).await;
     }
     if let Some(name) = &call.name {
-        guard(&api, call.resource(&api), name)?;
+        guard::guard(&api, call.resource(&api), name)?;
     }
     let response = dispatch(api, call, request).await?;
     // The next request finds the kind.
@@ -101,18 +95,6 @@ fn nobody_else(request: &Request) -> Result<()> {
         let value = String::from_utf8_lossy(value.as_bytes());
         Err(Failure::impersonation(name.as_str(), &value))
     })
-}
-
-/// The definitions that are part of this program are not for clients to change.
-fn guard(api: &Api, resource: &Resource, definition: &str) -> Result<()> {
-    if !api.registry.owns(definition) {
-        return Ok(());
-    }
-    Err(Failure::forbidden(
-        resource,
-        definition,
-        "it is part of this program, which brings it to its own version at every start; it cannot be changed or deleted",
-    ))
 }
 
 async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Response> {
@@ -153,24 +135,4 @@ async fn dispatch(api: Arc<Api>, call: Call, request: Request) -> Result<Respons
         }
         _ => Err(Failure::method_not_allowed()),
     }
-}
-
-/// A JSON answer from a value.
-pub(crate) fn json_response(code: StatusCode, value: &Value) -> Response {
-    bytes_response(code, value.to_string())
-}
-
-pub(crate) fn bytes_response(code: StatusCode, body: impl Into<Body>) -> Response {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = code;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    response
-}
-
-/// The answer of a successful deletion.
-pub(crate) fn success(details: &Value) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }

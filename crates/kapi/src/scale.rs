@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     failure::{Cause, Failure, Result},
-    pipeline::built_in_schema,
     registry::{Form, Resource},
+    shape::built_in_schema,
     table,
 };
 

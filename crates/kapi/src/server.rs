@@ -25,13 +25,15 @@ use crate::{
     gc,
     listen::{self, Limits},
     registry::{DefinitionError, Form, Registry},
-    rest::{self, Api, check::name_of, write::now},
+    rest,
+    state::Api,
     store::{
         Draft, Expect, Key, Store, Write,
         backend::{BackendError, Memory},
         sqlite::Sqlite,
     },
     tls::{self, Pki, TlsError},
+    value::{name_of, now},
 };
 
 /// How a server is opened.

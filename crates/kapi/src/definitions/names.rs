@@ -108,7 +108,7 @@ enum List {
 
 fn set(names: &mut Value, field: &str, value: &Value) {
     if value.is_null() {
-        crate::rest::check::remove(names, field);
+        crate::value::remove(names, field);
     } else {
         names[field] = value.clone();
     }

@@ -6,29 +6,15 @@ use serde_json::Value;
 
 use super::{Stored, valid};
 use crate::{
-    pipeline::{Schema, Shape},
     registry::{Author, Form, Kept, Resource},
-    rest::check::name_of,
     scale::Scale,
+    schema::Schema,
+    served::Served,
+    shape::Shape,
     store::{Opened, Reader, Store, StoredKind},
     table,
+    value::name_of,
 };
-
-/// A definition and what is served of it.
-#[derive(Debug)]
-pub(crate) struct Served {
-    pub name: String,
-    /// It is part of this program.
-    pub own: bool,
-    uid: Arc<str>,
-    spec: Value,
-    names: Value,
-    /// Why nothing is.
-    pub problems: Vec<String>,
-    /// The resource of the version in which the objects are kept. It need not be served.
-    pub kept: Option<Arc<Resource>>,
-    pub resources: Vec<Arc<Resource>>,
-}
 
 /// One version of a definition, compiled.
 struct Version {

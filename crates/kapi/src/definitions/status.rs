@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CLEANUP, names::Verdict};
-use crate::{apply as ssa, registry::Resource, rest::write::now};
+use crate::{apply as ssa, registry::Resource, value::now};
 
 /// The status that follows from the names a definition got and from why it is not served.
 pub(super) fn of(definition: &Value, verdict: &Verdict, problems: &[String]) -> Value {

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::status::{APPROVAL, established, is_protected};
-use crate::{failure::Cause, pipeline::Schema, registry};
+use crate::{failure::Cause, registry, schema::Schema};
 
 /// What is wrong with a definition that is about to be stored; `old` is the one that is.
 pub(crate) fn causes(new: &Value, old: Option<&Value>) -> Vec<Cause> {

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::StatusCode;
-use serde_json::{Map, Value, json};
-use tokio::runtime::{Handle, RuntimeFlavor};
+use serde_json::{Value, json};
 
 use super::request::{Call, FieldValidation};
 use crate::{
@@ -17,6 +16,8 @@ use crate::{
     pipeline::{self, Operation},
     registry::{Author, Form, Resource},
     schema::{Fields, Reason},
+    task::elsewhere,
+    value::{name_of, remove},
 };
 
 /// Checks that a body is of the resource and converts it to its stored form.
@@ -199,15 +200,6 @@ fn aside<T>(resource: &Resource, work: impl FnOnce() -> T) -> T {
     match resource.author {
         Author::Client => elsewhere(work),
         Author::Program => work(),
-    }
-}
-
-/// Does what takes its time while other tasks go on.
-pub(crate) fn elsewhere<T>(work: impl FnOnce() -> T) -> T {
-    let runtime = Handle::try_current().map(|handle| handle.runtime_flavor());
-    match runtime {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
     }
 }
 
@@ -452,15 +444,4 @@ pub(crate) fn drop_repeated_owners(value: &mut Value) {
             new
         });
     }
-}
-
-pub(crate) fn remove(value: &mut Value, name: &str) -> Option<Value> {
-    // Not `swap_remove`: the order of fields is the user's.
-    value
-        .as_object_mut()
-        .and_then(|map: &mut Map<String, Value>| map.shift_remove(name))
-}
-
-pub(crate) fn name_of(value: &Value) -> &str {
-    value["metadata"]["name"].as_str().unwrap_or_default()
 }

@@ -8,20 +8,24 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, body, guard, json_response, listing,
+    answer::{json_response, success},
+    body,
+    guard::guard,
+    listing,
     negotiate::View,
     options::check_list,
     read::{find, within},
     request::{Call, dry_run, unsupported},
-    success,
     update::finished,
-    write::{Stored, draft, now, retryable},
+    write::{Stored, draft, retryable},
 };
 use crate::{
     definitions,
     failure::{Failure, Result},
     registry::{Form, Resource},
+    state::Api,
     store::{Expect, Object, Write},
+    value::now,
 };
 
 /// `DeleteOptions`, from the body or the query.
@@ -216,7 +220,7 @@ fn marked(resource: &Resource, old: &Value, options: &Options) -> Result<Value> 
         finalizers.push(json!(add));
     }
     if finalizers.is_empty() {
-        super::check::remove(&mut new["metadata"], "finalizers");
+        crate::value::remove(&mut new["metadata"], "finalizers");
     } else {
         new["metadata"]["finalizers"] = json!(finalizers);
     }

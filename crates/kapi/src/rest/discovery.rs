@@ -7,11 +7,13 @@ use axum::{
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{Api, bytes_response, json_response, review};
+use super::answer::{bytes_response, json_response};
 use crate::{
     failure::{Failure, Result},
     pipeline,
+    registry::REVIEWS,
     registry::Resource,
+    state::Api,
 };
 
 pub(crate) fn route(api: &Api, parts: &[&str], request: &Request) -> Result<Response> {
@@ -94,7 +96,7 @@ fn named_groups(api: &Api) -> Vec<(String, Vec<String>)> {
             )
         })
         .collect();
-    for (group, _, _) in review::RESOURCES {
+    for (group, _, _) in REVIEWS {
         groups.push((group.to_owned(), vec!["v1".to_owned()]));
     }
     groups
@@ -134,7 +136,7 @@ fn resources(api: &Api, group: &str, version: &str) -> Result<Value> {
             list.push(entry);
         }
     }
-    for (_, kind, plural) in review::RESOURCES
+    for (_, kind, plural) in REVIEWS
         .iter()
         .filter(|(g, _, _)| *g == group && version == "v1")
     {
@@ -187,7 +189,7 @@ fn resources_v2(api: &Api, group: &str, version: &str) -> Vec<Value> {
         .of_version(group, version)
         .map(resource_v2)
         .collect();
-    for (_, name, plural) in review::RESOURCES.iter().filter(|(g, _, _)| *g == group) {
+    for (_, name, plural) in REVIEWS.iter().filter(|(g, _, _)| *g == group) {
         list.push(json!({
             "resource": plural, "responseKind": response_kind(group, version, name), "scope": "Cluster",
             "singularResource": name.to_lowercase(), "verbs": ["create"],

@@ -9,7 +9,7 @@ use futures::{Stream, stream};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::bytes_response;
+use super::answer::bytes_response;
 use crate::{
     registry::{Form, Resource},
     store::Object,

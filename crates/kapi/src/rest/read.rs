@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Api, bytes_response, json_response, listing,
+    answer::{bytes_response, json_response},
+    listing,
     negotiate::{View, include, metadata_only, present},
     options,
     request::Call,
@@ -19,6 +20,7 @@ use crate::{
     pipeline,
     registry::Resource,
     selector::Selector,
+    state::Api,
     store::{Event, Events, Key, Object, Previous, Snapshot},
 };
 

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use axum::extract::{Query, Request};
 use http::{Method, header};
 
-use super::Api;
 use crate::{
+    apply,
     failure::{Cause, Failure, Result},
     registry::{Form, Registry, Resource},
     selector::Selector,
+    state::Api,
 };
 
 /// Who asks. In-process callers are the operator itself; over TLS it is the subject of the client certificate.
@@ -71,6 +72,17 @@ pub(crate) enum FieldValidation {
 }
 
 impl Call {
+    /// How the request takes part in the ownership of fields.
+    pub fn ownership<'a>(&'a self, api_version: &'a str) -> apply::Options<'a> {
+        apply::Options {
+            manager: &self.manager,
+            force: self.flag("force"),
+            subresource: self.sub.map(Sub::name),
+            api_version,
+            time: jiff::Timestamp::now(),
+        }
+    }
+
     pub fn parse(
         registry: &Registry,
         group: &str,

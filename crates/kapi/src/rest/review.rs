@@ -7,27 +7,18 @@ use axum::{extract::Request, response::Response};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Api, body, json_response, negotiate::View, request::Identity};
-use crate::failure::{Cause, Failure, Result};
+use super::{answer::json_response, body, negotiate::View, request::Identity};
+use crate::{
+    failure::{Cause, Failure, Result},
+    registry::REVIEWS,
+    state::Api,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Review {
     Access,
     Subject,
 }
-
-pub(crate) const RESOURCES: [(&str, &str, &str); 2] = [
-    (
-        "authorization.k8s.io",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-    ),
-    (
-        "authentication.k8s.io",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-    ),
-];
 
 pub(crate) fn route(
     _: &Api,
@@ -88,7 +79,7 @@ fn one_question(spec: &Value) -> Result<()> {
         message: format!("Invalid value: {rule}"),
         field: field.into(),
     };
-    let (group, ..) = RESOURCES[0];
+    let (group, ..) = REVIEWS[0];
     Err(Failure::invalid_review(group, &cause))
 }
 

@@ -5,10 +5,9 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::{
-    Api,
+    answer::json_response,
     body::{self, Body},
     check::{accept, prepare, strictly, undecodable},
-    json_response,
     negotiate::{View, include, present_value},
     read::find,
     request::Call,
@@ -20,6 +19,7 @@ use crate::{
     pipeline::Operation,
     registry::Resource,
     scale::Scale,
+    state::Api,
 };
 
 /// A request for the Scale of an object.

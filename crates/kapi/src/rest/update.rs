@@ -5,11 +5,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    Api,
     body::{self, Body},
     check::{
-        accept, convertible, drop_repeated_owners, name_of, prepare, remove, settle_kind, strictly,
-        undecodable, unqualified, validate,
+        accept, convertible, drop_repeated_owners, prepare, settle_kind, strictly, undecodable,
+        unqualified, validate,
     },
     negotiate::View,
     read::find,
@@ -21,7 +20,9 @@ use crate::{
     failure::{Cause, Failure, Result},
     pipeline::{self, Operation},
     registry::{Form, Resource},
+    state::Api,
     store::{Expect, Object, Write},
+    value::{name_of, remove},
 };
 
 pub(crate) async fn replace(
@@ -200,7 +201,12 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
         if find(api, call).is_ok() {
             let result = modify(api, call, Operation::Apply, |old| {
                 named_revision(resource, &applied, old)?;
-                pipeline::apply(Some(old), &applied, call, resource)
+                pipeline::apply(
+                    Some(old),
+                    &applied,
+                    &call.ownership(&resource.api_version()),
+                    resource,
+                )
             })
             .await;
             match result {
@@ -228,7 +234,12 @@ async fn apply(api: &Api, call: &Call, view: View, bytes: &[u8]) -> Result<Respo
                 &why,
             ));
         }
-        let new = pipeline::apply(None, &applied, call, resource)?;
+        let new = pipeline::apply(
+            None,
+            &applied,
+            &call.ownership(&resource.api_version()),
+            resource,
+        )?;
         match insert(api, call, new, Operation::Apply).await {
             Err(failure) if failure.reason == "AlreadyExists" => {}
             result => {
@@ -379,7 +390,12 @@ fn settle(
     warnings.extend(unqualified(resource, Some(old), new));
     if operation == Operation::Update {
         // Before what the request may not change is put back, as Kubernetes does.
-        pipeline::track(Some(old), new, call, resource);
+        pipeline::track(
+            Some(old),
+            new,
+            &call.ownership(&resource.api_version()),
+            resource,
+        );
     }
     settle_kind(resource, new);
     keep(call, resource, old, new);

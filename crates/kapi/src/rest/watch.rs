@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Api, bytes_response,
+    answer::bytes_response,
     negotiate::{View, include, present, present_value},
     options,
     read::within,
@@ -26,6 +26,7 @@ use crate::{
     pipeline::{self, Include},
     registry::{Form, Resource},
     selector::Selector,
+    state::Api,
     store::{Edge, Event, Events, Object, Previous},
 };
 

@@ -2,18 +2,15 @@
 
 use axum::{extract::Request, response::Response};
 use http::{HeaderValue, StatusCode, header};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Api,
+    answer::{bytes_response, json_response},
     body::{self, Body},
-    bytes_response,
     check::{
-        accept, check_name, convertible, name_of, prepare, remove, settle_kind, strictly,
-        undecodable, unqualified, validate,
+        accept, check_name, convertible, prepare, settle_kind, strictly, undecodable, unqualified,
+        validate,
     },
-    json_response,
     negotiate::{View, present, present_value},
     request::Call,
 };
@@ -22,7 +19,10 @@ use crate::{
     failure::{Failure, Result},
     pipeline::{self, Include, Operation},
     registry::{Form, Resource},
+    state::Api,
     store::{Draft, Expect, Key, Write, WriteError},
+    value::now,
+    value::{name_of, remove},
 };
 
 pub(crate) async fn create(
@@ -135,7 +135,12 @@ async fn insert_once(
     let mut warnings = prepare(call, resource, &mut value, operation)?;
     warnings.extend(unqualified(resource, None, &value));
     if operation == Operation::Update {
-        pipeline::track(None, &mut value, call, resource);
+        pipeline::track(
+            None,
+            &mut value,
+            &call.ownership(&resource.api_version()),
+            resource,
+        );
     }
     settle_kind(resource, &mut value);
     prepare_new(resource, &mut value);
@@ -239,11 +244,6 @@ pub(crate) fn key_of(value: &Value) -> Key {
         value["metadata"]["namespace"].as_str().unwrap_or_default(),
         name_of(value),
     )
-}
-
-/// The time as Kubernetes writes it, in whole seconds.
-pub(crate) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 pub(crate) fn retryable(error: &WriteError) -> bool {
