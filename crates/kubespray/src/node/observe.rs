@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{ClusterNode, Run};
-use kube::ResourceExt;
+use kube::{ResourceExt, core::DeserializeGuard};
 use runs::object::{age, is_of};
 
 use crate::{cluster::built::built_by, context::Context, health_book::Checked, inputs::Inputs};
@@ -11,12 +11,20 @@ use crate::{cluster::built::built_by, context::Context, health_book::Checked, in
 /// What is known of a host.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// The cluster's last run, if the host is part of its plan.
-    pub run: Option<Run>,
+    /// The cluster's last run, if the host is part of its plan. As the watch has it: each host of a large cluster looks at the same
+    /// large run.
+    run: Option<Arc<DeserializeGuard<Run>>>,
     /// Whether the host is part of the cluster as it was built.
     pub built: bool,
     /// What the last health probes of the cluster found.
     pub health: Option<Arc<Checked>>,
+}
+
+impl Observed {
+    /// The cluster's last run, if the host is part of its plan.
+    pub fn run(&self) -> Option<&Run> {
+        self.run.as_ref()?.0.as_ref().ok()
+    }
 }
 
 /// Reads what is known.
@@ -31,14 +39,18 @@ pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
         return Observed::default();
     };
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
-    let readable = found.iter().filter_map(|run| run.0.as_ref().ok());
-    let mut runs: Vec<_> = readable.filter(|run| is_of(run, cluster)).collect();
-    runs.sort_by_cached_key(|run| age(run));
+    let mut runs: Vec<_> = found
+        .iter()
+        .filter_map(|seen| Some((seen, seen.0.as_ref().ok()?)))
+        .filter(|(_, run)| is_of(run, cluster))
+        .collect();
+    runs.sort_by_cached_key(|(_, run)| age(run));
     let name = node.name_any();
-    let has = |run: &&Run| Inputs::has_host(&run.spec.plan.inputs, &name);
+    let has = |run: &Run| Inputs::has_host(&run.spec.plan.inputs, &name);
+    let last = runs.last().filter(|(_, run)| has(run));
     Observed {
-        run: runs.last().copied().filter(has).cloned(),
-        built: built_by(runs.iter().copied()).is_some_and(|run| has(&run)),
+        run: last.map(|(seen, _)| Arc::clone(seen)),
+        built: built_by(runs.iter().map(|(_, run)| *run)).is_some_and(has),
         health: context.health.latest(cluster),
     }
 }

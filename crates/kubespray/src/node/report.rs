@@ -95,7 +95,7 @@ fn last_seen(before: Option<Time>, seen: Option<Timestamp>) -> Option<Time> {
 }
 
 fn state(observed: &Observed, name: &str) -> NodeState {
-    let Some(run) = &observed.run else {
+    let Some(run) = observed.run() else {
         return if observed.built {
             NodeState::Joined
         } else {
@@ -150,7 +150,7 @@ fn failed_on(run: &Run, name: &str) -> bool {
 }
 
 fn failure(observed: &Observed, name: &str) -> Option<Failure> {
-    let status = observed.run.as_ref()?.status.as_ref()?;
+    let status = observed.run()?.status.as_ref()?;
     let excluded = status
         .excluded
         .iter()
