@@ -26,7 +26,7 @@ const SECONDS: u32 = 60;
 const SETTLING: Duration = Duration::from_secs(15);
 
 pub(crate) fn measure() -> anyhow::Result<Vec<Row>> {
-    let program = example("kubespray", "load", Profile::Release)?;
+    let program = example("kubespray", "creates", Profile::Release)?;
     let [few, many] = HOSTS;
     let small = created(&program, few)?;
     let large = created(&program, many)?;

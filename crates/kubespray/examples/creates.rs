@@ -1,10 +1,10 @@
 //! The parts of a bench of the operator, each a process of its own, so that the processor time of each is known.
 //!
-//! `load serve DIRECTORY` serves the embedded API over TLS until it is killed, and prints the kubeconfig.
-//! `load create KUBECONFIG CLUSTERS HOSTS` makes Clusters of so many hosts, each in a namespace of its own.
-//! `load operate KUBECONFIG DIRECTORY` is the operator; its runners are processes that do nothing.
-//! `load ready KUBECONFIG RUNS` ends when there are so many Runs.
-//! `load write KUBECONFIG SECONDS` writes the status of every Run as its runner would, and prints how often it did.
+//! `creates serve DIRECTORY` serves the embedded API over TLS until it is killed, and prints the kubeconfig.
+//! `creates create KUBECONFIG CLUSTERS HOSTS` makes Clusters of so many hosts, each in a namespace of its own.
+//! `creates operate KUBECONFIG DIRECTORY` is the operator; its runners are processes that do nothing.
+//! `creates ready KUBECONFIG RUNS` ends when there are so many Runs.
+//! `creates write KUBECONFIG SECONDS` writes the status of every Run as its runner would, and prints how often it did.
 
 #![allow(
     clippy::expect_used,
