@@ -31,6 +31,9 @@ pub(crate) struct Image {
     /// The operator's image alone
     #[arg(long)]
     operator_only: bool,
+    /// The image of the engine that the tests have of their own, in the directory `widgets` beside the others
+    #[arg(long)]
+    widgets: bool,
     /// Where the images are written [default: target/images]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -38,11 +41,19 @@ pub(crate) struct Image {
 
 impl Image {
     /// Both images, quickly, in this directory.
-    pub(crate) fn for_tests(out: &Path) -> Self {
+    pub(crate) fn quick(out: &Path) -> Self {
         Self {
             debug: true,
-            operator_only: false,
             out: Some(out.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// What the suites need, in this directory.
+    pub(crate) fn for_tests(out: &Path) -> Self {
+        Self {
+            widgets: true,
+            ..Self::quick(out)
         }
     }
 }
@@ -60,7 +71,7 @@ pub(crate) fn image(options: &Image) -> Result<()> {
         .out
         .clone()
         .unwrap_or_else(|| target().join("images"));
-    let program = program(options)?;
+    let program = program("windlass", options)?;
     let root = root(&program)?;
     fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
     let blobs = tempfile::tempdir_in(&out).context("make a directory for layers")?;
@@ -80,6 +91,9 @@ pub(crate) fn image(options: &Image) -> Result<()> {
         list(&runner, &components)?;
         written.push(runner);
     }
+    if options.widgets {
+        written.push(widgets(options, blobs.path(), &out.join("widgets"))?);
+    }
     for image in written {
         let Written {
             path,
@@ -91,8 +105,8 @@ pub(crate) fn image(options: &Image) -> Result<()> {
     Ok(())
 }
 
-/// The static program.
-fn program(options: &Image) -> Result<PathBuf> {
+/// A static program.
+fn program(package: &str, options: &Image) -> Result<PathBuf> {
     packages::ensure(PACKAGES, &Terminal::default())?;
     let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let installed =
@@ -100,7 +114,7 @@ fn program(options: &Image) -> Result<PathBuf> {
     if !installed.lines().any(|line| line == triple) {
         tools::run(Command::new("rustup").args(["target", "add", &triple]))?;
     }
-    let mut cargo = tools::cargo(&["build", "--quiet", "--locked", "--package", "windlass"]);
+    let mut cargo = tools::cargo(&["build", "--quiet", "--locked", "--package", package]);
     cargo
         .args(["--target", &triple])
         .env(format!("CC_{}", triple.replace('-', "_")), "musl-gcc")
@@ -124,12 +138,12 @@ fn program(options: &Image) -> Result<PathBuf> {
         "release"
     };
     tools::run(&mut cargo)?;
-    let built = target().join(&triple).join(profile).join("windlass");
+    let built = target().join(&triple).join(profile).join(package);
     if !options.debug {
         return Ok(built);
     }
     // Lines for backtraces are four fifths of it.
-    let stripped = built.with_file_name("windlass.stripped");
+    let stripped = built.with_extension("stripped");
     tools::run(Command::new("strip").arg("-o").arg(&stripped).arg(&built))?;
     Ok(stripped)
 }
@@ -238,6 +252,17 @@ fn runner(root: &Path, blobs: &Path, out: &Path) -> Result<Written> {
         ],
     });
     finish("windlass-runner", &config, &layers, blobs, out)
+}
+
+/// The tests' own engine, whose operator and runner are one program that needs nothing else.
+fn widgets(options: &Image, blobs: &Path, out: &Path) -> Result<Written> {
+    fs::create_dir_all(out).with_context(|| format!("make {}", out.display()))?;
+    let program = program("widgets", options)?;
+    let layers = [Layer::default()
+        .file("usr/bin/widgets", &program, 0o755)
+        .pack(blobs)?];
+    let config = json!({"Entrypoint": ["/usr/bin/widgets"], "User": "65532:65532"});
+    finish("widgets", &config, &layers, blobs, out)
 }
 
 fn finish(

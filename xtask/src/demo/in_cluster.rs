@@ -49,7 +49,7 @@ fn stage() -> anyhow::Result<InCluster> {
         "windlass",
     ]))?;
     let images = image::target().join("images-debug");
-    image::image(&image::Image::for_tests(&images))?;
+    image::image(&image::Image::quick(&images))?;
     heading("A real cluster of one node, and three hosts beside it (about 45 s)");
     let windlass = tools::root().join("target/debug/windlass");
     let stage = InCluster::set(windlass, &images, &lab::progress::Terminal::default())?;

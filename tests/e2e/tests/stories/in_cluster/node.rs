@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{LIMIT, NAMESPACE, apply, await_reason, condition, get, name, objects, spec_of};
 
 mod canary;
+mod engine;
 
 /// The namespace of a cluster whose runner has none: what a pod knew goes with it.
 const BARE: &str = "bare";
@@ -139,6 +140,7 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
         assert_raised(&node, namespace);
     }
     canary::assert_in_its_secret_alone(&node);
+    engine::come_to_their_end(&node, images[0].parent().unwrap());
 }
 
 /// Has the runners of a cluster work in their node's network, on no other node, and on it although it is tainted.
@@ -179,7 +181,7 @@ fn images() -> Vec<PathBuf> {
     let directory = std::env::var_os("WINDLASS_IMAGES");
     assert!(
         directory.is_some(),
-        "WINDLASS_IMAGES is not set: run `cargo xtask image --debug --out DIR` and name the directory"
+        "WINDLASS_IMAGES is not set: run `cargo xtask image --debug --widgets --out DIR` and name the directory"
     );
     let entries = fs::read_dir(directory.unwrap()).unwrap();
     let files = entries.map(|entry| entry.unwrap().path());

@@ -1,7 +1,4 @@
-//! An engine in small, both its halves: what it takes for runs of another kind to get runners and to be executed. Nothing outside
-//! this file knows it.
-//!
-//! A widget is cut and bent side by side; then it is painted, which is a run of its own.
+//! Runs of widgets beside the embedded API: executed here, by processes, and in Jobs as far as making these.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
@@ -11,8 +8,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
-    io::Write as _,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -21,12 +17,9 @@ use std::{
 
 use api::{
     Run,
-    run::{
-        Action, ChildRun, Failure, FailureClass, Record, RecordEvent, Results, RunPhase, RunSpec,
-        Step,
-    },
+    run::{Action, Record, RecordEvent, Results, RunPhase},
 };
-use controller::{Manager, Metrics, Shutdown, lease::Proof, manager};
+use controller::{Manager, Metrics, Shutdown, manager};
 use http::{Request, Response};
 use k8s_openapi::{
     api::{
@@ -45,14 +38,12 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use runs::{
-    Engine, Layout, Subjects, Words, Work,
+    Layout,
     control::Change,
-    engine::{EngineError, Leave},
     job::{Bounds, Template},
     operator::Place,
     reconciler::report::obstacle,
     runner::{self, Exit, Options, TakenUp},
-    subject::{Reach, Settings},
     supervisor,
 };
 use serde_json::{Value, json};
@@ -60,198 +51,15 @@ use tokio::{
     sync::mpsc,
     task::{JoinHandle, JoinSet},
 };
-use workflow::{CheckedPlan, Executor, Signal, StepContext, StepOutcome};
+use widgets::{Edge, IMAGE, PAINTING, PARENT, SHAPING, SPRAYING, Stop, Widgets, Workshop, make};
+use workflow::CheckedPlan;
 
 const NAMESPACE: &str = "demo";
-const PARENT: &str = "first-make-1";
-/// The variable that names the directory of the world to a runner as a process.
-const PROCESS: &str = "WINDLASS_TEST_WIDGETS";
-/// The variable that names its run to it. Default: the parent.
-const RUN: &str = "WINDLASS_TEST_RUN";
-/// How an operator starts it. It dies before there is a file `well`.
+/// How an operator starts a runner. It dies before there is a file `well`.
 const RUNNER: &str = r#"test -e "$1/well" || exit 7
 echo "${4#*/} starts" >> "$1/runners"
-WINDLASS_TEST_WIDGETS=$1 KUBECONFIG=$2 WINDLASS_TEST_RUN=${4#*/}
-export WINDLASS_TEST_WIDGETS KUBECONFIG WINDLASS_TEST_RUN
-"$0" --ignored --exact a_runner_as_a_process --nocapture
+"$0" runner --run "$4" --data-dir "$1/data" --kubeconfig "$2"
 echo "${4#*/} ends" >> "$1/runners""#;
-/// What is done side by side.
-const SHAPING: [&str; 2] = ["widget/bend", "widget/cut"];
-/// What another run does, and the one step of that.
-const PAINTING: &str = "widget/paint";
-const SPRAYING: &str = "paint/spray";
-
-/// Where a runner is killed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Edge {
-    /// The journal has the start of the step, and nothing is done.
-    Started,
-    /// The work of the step is done, and the journal does not know it.
-    Worked,
-}
-
-/// Makes widgets: each step writes its name into a file.
-struct Widgets {
-    /// Where it stands still, and whom it tells.
-    stop: Option<(&'static str, Edge, mpsc::UnboundedSender<()>)>,
-}
-
-struct Maker {
-    work: Arc<Work>,
-    proof: Proof,
-    stop: Option<(&'static str, Edge, mpsc::UnboundedSender<()>)>,
-}
-
-impl Maker {
-    async fn reached(&self, step: &str, edge: Edge) {
-        if let Some((at, wanted, tell)) = &self.stop
-            && *at == step
-            && *wanted == edge
-        {
-            tell.send(()).unwrap();
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-impl Maker {
-    /// Cutting waits for bending, and bending for cutting.
-    async fn beside(&self, step: &str) {
-        if !SHAPING.contains(&step) {
-            return;
-        }
-        let begun = |step: &str| self.work.directory.join(step.replace('/', "-"));
-        fs::write(begun(step), "").unwrap();
-        while !SHAPING.iter().all(|step| begun(step).exists()) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    /// Some: the paint cannot be sprayed, or it was told to stop while it waits for that.
-    async fn spray(&self, step: &str, context: &StepContext) -> Option<StepOutcome> {
-        // Beside the directories of the runs.
-        let data = self.work.directory.ancestors().nth(3).unwrap();
-        if step == SPRAYING && data.join("jam").exists() {
-            return Some(StepOutcome::Failed {
-                failure: Failure {
-                    class: FailureClass::Permanent,
-                    code: "Jammed".to_owned(),
-                    message: "the gun is jammed".to_owned(),
-                    remedy: None,
-                    targets: Vec::new(),
-                },
-                results: Results::default(),
-                unreachable: Vec::new(),
-            });
-        }
-        let mut signal = context.signal.clone();
-        while step == SPRAYING && data.join("wait").exists() {
-            let wanted = *signal.borrow_and_update();
-            match wanted {
-                Signal::Continue => {}
-                Signal::Pause => context.reporter.held(step).await.ok()?,
-                Signal::Stop => return Some(StepOutcome::Interrupted { detail: None }),
-            }
-            signal.changed().await.ok()?;
-        }
-        None
-    }
-}
-
-impl Executor for Maker {
-    async fn execute(&self, steps: Vec<Step>, context: StepContext) {
-        for step in &steps {
-            self.reached(&step.id, Edge::Started).await;
-            self.beside(&step.id).await;
-            if let Some(outcome) = self.spray(&step.id, &context).await {
-                let _ = context.reporter.finished(&step.id, outcome).await;
-                return;
-            }
-            assert!(self.proof.holds(), "nothing is done without the Lease");
-            let made = self.work.directory.join("made");
-            let mut made = File::options()
-                .create(true)
-                .append(true)
-                .open(made)
-                .unwrap();
-            writeln!(made, "{}", step.id).unwrap();
-            self.reached(&step.id, Edge::Worked).await;
-            let outcome = StepOutcome::Succeeded {
-                results: Results([("made".to_owned(), 1)].into()),
-                unreachable: Vec::new(),
-                detail: None,
-            };
-            if context.reporter.finished(&step.id, outcome).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
-impl Engine for Widgets {
-    type Executor = Maker;
-
-    fn digest(&self, spec: &RunSpec) -> Result<String, serde_json::Error> {
-        workflow::plan::digest_of(&spec.operation, &spec.plan)
-    }
-
-    fn leave(&self, _: &Work) -> Result<Leave, EngineError> {
-        Ok(Arc::new(|_| {}))
-    }
-
-    fn prepare(&self, work: &Arc<Work>, proof: Proof) -> Result<Maker, EngineError> {
-        Ok(Maker {
-            work: Arc::clone(work),
-            proof,
-            stop: self.stop.clone(),
-        })
-    }
-
-    async fn end_now(&self, _: &Work) {}
-
-    fn clean(&self, _: Maker) {}
-
-    fn words(&self) -> Words {
-        Words {
-            targets: "widgets",
-            excluded: "WidgetsExcluded",
-            own_logs: "widget",
-        }
-    }
-}
-
-/// What the operator knows of widgets.
-struct Workshop;
-
-impl Subjects for Workshop {
-    fn is_one(&self, subject: &api::run::Subject) -> bool {
-        subject.api_group == "example.com"
-    }
-
-    fn settings(&self, _: &Run) -> Settings {
-        Settings {
-            runner_image: Some("widgets:v2".to_owned()),
-            ..Settings::default()
-        }
-    }
-
-    fn reach(&self, _: &Run) -> Reach {
-        Reach {
-            resource: "widgets",
-            secrets: ["glue".to_owned()].into(),
-            ..Reach::default()
-        }
-    }
-
-    async fn child(&self, _: &Client, _: &Run, wanted: &ChildRun) -> Result<RunSpec, EngineError> {
-        let colour = wanted.parameters.get("colour").ok_or("no colour")?;
-        let spray = json!({"name": "widgets", "type": "Work", "parameters": {"colour": colour}});
-        Ok(spec(json!({
-            "subject": wanted.subject, "operation": wanted.operation, "generation": 1,
-            "plan": {"digest": "", "steps": [{"id": SPRAYING, "action": {"engine": spray}}]},
-        })))
-    }
-}
 
 /// An API of this machine with one run of a Widget.
 struct World {
@@ -263,7 +71,7 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        Self::with(run()).await
+        Self::with(make(NAMESPACE).unwrap()).await
     }
 
     async fn with(run: Run) -> Self {
@@ -325,7 +133,7 @@ impl World {
 
     /// Executes the run to its end, and its children beside it.
     async fn execute(&self) -> Exit {
-        let own = Box::pin(main(self.options(), Widgets { stop: None }));
+        let own = Box::pin(Widgets::default().main(self.options()));
         tokio::select! {
             exit = own => exit.unwrap(),
             () = Box::pin(self.children()) => unreachable!("it goes on for ever"),
@@ -352,7 +160,7 @@ impl World {
                         run: name.clone(),
                         ..self.options()
                     };
-                    let execute = main(options, Widgets { stop: None });
+                    let execute = Widgets::default().main(options);
                     executed.spawn(async move { execute.await.map(|_| name) });
                 }
             }
@@ -365,28 +173,28 @@ impl World {
     }
 
     /// Kills a runner at this edge of this step.
-    async fn kill_at(&self, step: &'static str, edge: Edge) {
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let engine = Widgets {
-            stop: Some((step, edge, tell)),
+    async fn kill_at(&self, stop: &Stop) {
+        let stops = vec![stop.clone()];
+        let runner = tokio::spawn(Widgets { stops }.main(self.options()));
+        let stands_still = |run: &Run| {
+            let steps = run.status.iter().flat_map(|status| &status.steps);
+            let mut activities = steps.filter_map(|step| step.activity.as_ref());
+            activities.any(|activity| *activity == stop.activity())
         };
-        let runner = tokio::spawn(main(self.options(), engine));
-        told.recv().await.unwrap();
+        self.until(PARENT, stands_still).await;
         runner.abort();
         assert!(runner.await.unwrap_err().is_cancelled());
     }
 
     /// Kills a runner, as a process, when its journal has so many records. False: the run was over before.
     async fn kill_after(&self, records: usize) -> bool {
-        let mut runner = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--ignored",
-                "--exact",
-                "a_runner_as_a_process",
-                "--nocapture",
-            ])
-            .env(PROCESS, self.directory.path())
-            .env("KUBECONFIG", &self.kubeconfig)
+        let data = self.options().data_dir;
+        let mut runner = Command::new(env!("CARGO_BIN_EXE_widgets"))
+            .args(["runner", "--run", &format!("{NAMESPACE}/{PARENT}")])
+            .arg("--data-dir")
+            .arg(&data)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -526,46 +334,9 @@ fn operate(client: Client, place: Place) {
     tokio::spawn(manager.run());
 }
 
-async fn main(options: Options, engine: Widgets) -> Result<Exit, runner::Error> {
-    runner::main(options, async |run: TakenUp| run.execute(engine).await).await
-}
-
 fn phase(run: &Run) -> RunPhase {
     let status = run.status.as_ref();
     status.map_or(RunPhase::Pending, |status| status.phase)
-}
-
-fn spec(spec: Value) -> RunSpec {
-    let mut spec: RunSpec = serde_json::from_value(spec).unwrap();
-    spec.plan.digest = workflow::plan::digest_of(&spec.operation, &spec.plan).unwrap();
-    spec
-}
-
-fn run() -> Run {
-    let step = |id: &str, group: &str| {
-        json!({
-            "id": id, "groups": [group],
-            "action": {"engine": {"name": "widgets", "type": "Work"}},
-        })
-    };
-    let [bend, cut] = SHAPING;
-    let painted = json!({"apiGroup": "example.com", "kind": "Paint", "name": "first"});
-    let paint = json!({"subject": painted, "operation": "Spray", "parameters": {"colour": "blue"}});
-    let spec = spec(json!({
-        "subject": {"apiGroup": "example.com", "kind": "Widget", "name": "first"},
-        "operation": "Make", "generation": 1,
-        "plan": {
-            "digest": "", "parallelism": 2,
-            "groups": [{"name": "left", "targets": ["left"]}, {"name": "right", "targets": ["shop/right"]}],
-            "steps": [
-                step(cut, "left"), step(bend, "right"),
-                {"id": PAINTING, "dependsOn": SHAPING, "groups": ["left", "right"], "action": {"run": paint}},
-            ],
-        },
-    }));
-    let mut run = Run::new(PARENT, spec);
-    run.metadata.namespace = Some(NAMESPACE.to_owned());
-    run
 }
 
 /// How often this is recorded of a step.
@@ -650,10 +421,12 @@ async fn a_run_of_another_kind_is_executed_by_its_own_engine() {
 async fn a_runner_that_is_killed_at_any_edge_is_followed_by_one_that_goes_on() {
     for step in SHAPING {
         for edge in [Edge::Started, Edge::Worked] {
+            let step = step.to_owned();
+            let stop = Stop { step, edge };
             let world = World::new().await;
-            world.kill_at(step, edge).await;
-            assert_eq!(world.execute().await, Exit::Succeeded, "{step} {edge:?}");
-            prove(&world, &format!("{step} {edge:?}")).await;
+            world.kill_at(&stop).await;
+            assert_eq!(world.execute().await, Exit::Succeeded, "{stop}");
+            prove(&world, &stop.to_string()).await;
         }
     }
 }
@@ -670,21 +443,6 @@ async fn a_runner_that_is_killed_after_any_record_is_followed_by_one_that_goes_o
         assert_eq!(world.execute().await, Exit::Succeeded, "{records} records");
         prove(&world, &format!("{records} records")).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "the process of a runner, started by tests of this file"]
-async fn a_runner_as_a_process() {
-    let Some(directory) = std::env::var_os(PROCESS) else {
-        return;
-    };
-    let options = Options {
-        namespace: NAMESPACE.to_owned(),
-        run: std::env::var(RUN).unwrap_or(PARENT.to_owned()),
-        data_dir: PathBuf::from(directory).join("data"),
-        kubeconfig: std::env::var_os("KUBECONFIG").map(PathBuf::from),
-    };
-    main(options, Widgets { stop: None }).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -747,7 +505,7 @@ async fn a_child_that_failed_is_tried_again_with_the_step_of_its_parent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_cannot_be_planned_fails_its_step_each_time_that_is_tried() {
-    let mut colourless = run();
+    let mut colourless = make(NAMESPACE).unwrap();
     let Action::Run(paint) = &mut colourless.spec.plan.steps[2].action else {
         unreachable!("it is painted");
     };
@@ -828,7 +586,7 @@ async fn runs_of_another_kind_are_executed_by_processes_that_an_operator_keeps()
     let texts = [
         "-c".to_owned(),
         RUNNER.to_owned(),
-        std::env::current_exe().unwrap().display().to_string(),
+        env!("CARGO_BIN_EXE_widgets").to_owned(),
         world.directory.path().display().to_string(),
         world.kubeconfig.display().to_string(),
     ];
@@ -838,7 +596,7 @@ async fn runs_of_another_kind_are_executed_by_processes_that_an_operator_keeps()
     };
     let place = Place::Here(Layout::new(file("data")), command);
     // It is of another domain, whose operator is not here.
-    let mut foreign = run();
+    let mut foreign = make(NAMESPACE).unwrap();
     foreign.metadata.name = Some("first-tune-1".to_owned());
     foreign.spec.subject.api_group = "example.org".to_owned();
     let foreign = world.runs().create(&PostParams::default(), &foreign).await;
@@ -890,7 +648,7 @@ async fn a_run_of_another_kind_has_a_job_with_the_rights_of_its_kind() {
     let account = "windlass-runner-widget-first";
     assert_eq!(pod.service_account_name.as_deref(), Some(account));
     let runner = &pod.containers[0];
-    assert_eq!(runner.image.as_deref(), Some("widgets:v2"));
+    assert_eq!(runner.image.as_deref(), Some(IMAGE));
     let run = format!("{NAMESPACE}/{PARENT}");
     let expected = [
         "runner",
