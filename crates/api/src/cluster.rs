@@ -335,6 +335,25 @@ pub struct Operations {
     /// Creation of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation: Option<Creation>,
+    /// Making new workers part of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
+}
+
+/// How making new workers part of the cluster behaves.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scale {
+    /// How many hosts may be missing, and what happens when it is more. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<Thresholds>,
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
 }
 
 /// How creation behaves.
@@ -500,6 +519,8 @@ pub enum ClusterState {
     Created,
     /// Being brought back to its spec.
     Converging,
+    /// New hosts are being made part of it.
+    Scaling,
     /// Being deleted.
     Deleting,
     /// Its last operation failed and waits for a person.
@@ -527,7 +548,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Reset or Converge.
+    /// What it does: Create, Scale, Converge or Reset.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

@@ -16,6 +16,8 @@ pub const APPROVE: &str = "approve/plan";
 pub const SANDBOX: &str = "prepare/sandbox";
 /// The step that asks every host whether it answers.
 pub const PROBE: &str = "prepare/probe";
+/// The play that gathers the facts that later plays read from the cache.
+pub const FACTS: &str = "bootstrap/facts";
 /// The step that stores the kubeconfig.
 pub const KUBECONFIG: &str = "kubeconfig/store";
 /// The step that waits until the cluster is healthy.

@@ -88,6 +88,13 @@ pub struct Host {
     pub extra_vars_secret_ref: Option<SecretKeyRef>,
 }
 
+impl Host {
+    /// Whether it is a worker and nothing else.
+    pub fn is_worker(&self) -> bool {
+        self.roles == [Role::Worker]
+    }
+}
+
 /// How hosts are reached.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -6,11 +6,12 @@
 pub mod converge;
 pub mod create;
 pub mod reset;
+pub mod scale;
 
 use api::{Run, cluster::ClusterState};
 
 /// The operations.
-pub const ALL: [&Operation; 3] = [&RESET, &CONVERGE, &CREATE];
+pub const ALL: [&Operation; 4] = [&RESET, &SCALE, &CONVERGE, &CREATE];
 
 /// Removes Kubernetes from the hosts.
 pub const RESET: Operation = Operation {
@@ -20,6 +21,16 @@ pub const RESET: Operation = Operation {
     leaves: Leaves::Nothing,
     orders: false,
     of_built: false,
+};
+
+/// Makes new workers part of a built cluster.
+pub const SCALE: Operation = Operation {
+    name: "Scale",
+    state: ClusterState::Scaling,
+    reason: "Scaling",
+    leaves: Leaves::Cluster,
+    orders: true,
+    of_built: true,
 };
 
 /// Runs the playbooks once more over a built cluster.

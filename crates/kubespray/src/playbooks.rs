@@ -181,6 +181,8 @@ pub struct Checkout {
     pub installable: Installable,
     /// The plays of cluster.yml.
     pub create: Playbook,
+    /// The plays of scale.yml, which playbooks of somebody's own may lack.
+    pub scale: Option<Playbook>,
     /// The plays of reset.yml.
     pub reset: Playbook,
 }

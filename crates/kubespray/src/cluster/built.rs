@@ -1,13 +1,15 @@
 //! What a cluster was built with, and how the wish differs from it. Pure.
 
 use api::{Cluster, KubernetesVersion, KubesprayVersion, Run, run::RunPhase};
+use kube::ResourceExt;
 use runs::phase;
 
 use crate::{
     cluster::{observe::Observed, resolve::Resolved},
     health::Expected,
-    inputs::Inputs,
+    inputs::{Host, Inputs},
     operation::{Leaves, Operation},
+    request::START_AGAIN,
     variables,
 };
 
@@ -16,6 +18,8 @@ use crate::{
 pub struct Built {
     /// What is expected of it.
     pub expected: Expected,
+    /// What it was built with, if that is known.
+    pub inputs: Option<Inputs>,
     /// The Kubernetes version that it was built with.
     pub kubernetes: Option<KubernetesVersion>,
     /// The kubespray release that built it.
@@ -53,7 +57,7 @@ pub fn as_built(cluster: &Cluster, observed: &Observed, resolved: &Resolved) -> 
 fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
     let before = run.and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok());
     let inputs = before.as_ref().unwrap_or(&resolved.inputs);
-    let mut not_carried_out = beyond_converge(inputs, &resolved.inputs);
+    let mut not_carried_out = beyond_converge(&cluster.name_any(), inputs, &resolved.inputs);
     let mut beyond_converge = not_carried_out.clone();
     let built_with = before.as_ref().map(|before| before.kubespray);
     let status = cluster.status.as_ref();
@@ -85,6 +89,7 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         run: observed.runs.last().cloned(),
         not_carried_out,
         beyond_converge,
+        inputs: before,
     }
 }
 
@@ -98,7 +103,7 @@ pub fn built_by<'a>(
 }
 
 /// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
-fn beyond_converge(built: &Inputs, wanted: &Inputs) -> Vec<String> {
+fn beyond_converge(cluster: &str, built: &Inputs, wanted: &Inputs) -> Vec<String> {
     let mut differences = Vec::new();
     if let (Some(before), Some(after)) = (built.kubernetes, wanted.kubernetes)
         && before != after
@@ -110,10 +115,9 @@ fn beyond_converge(built: &Inputs, wanted: &Inputs) -> Vec<String> {
     let names =
         |inputs: &Inputs| -> Vec<_> { inputs.hosts.iter().map(|host| host.name.clone()).collect() };
     let (before, after) = (names(built), names(wanted));
-    for name in after.iter().filter(|name| !before.contains(name)) {
-        differences.push(format!(
-            "host {name}: adding hosts to a built cluster is not carried out yet"
-        ));
+    let new = wanted.hosts.iter();
+    for host in new.filter(|host| !before.contains(&host.name)) {
+        differences.push(why_no_part(cluster, host, built, wanted));
     }
     for name in before.iter().filter(|name| !after.contains(name)) {
         differences.push(format!(
@@ -121,6 +125,23 @@ fn beyond_converge(built: &Inputs, wanted: &Inputs) -> Vec<String> {
         ));
     }
     differences
+}
+
+/// Why a new host is no part of the cluster. One that can join does so before anybody is told.
+fn why_no_part(cluster: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
+    let name = &host.name;
+    if !host.is_worker() {
+        return format!(
+            "host {name}: adding other hosts than workers to a built cluster is not carried out yet"
+        );
+    }
+    match another_release(Some(built.kubespray), wanted.kubespray) {
+        Some(release) => format!("host {name}, which cannot join: {release}"),
+        None => format!(
+            "host {name}: it is no part of the cluster, the run that makes it one was cancelled; \
+             to start it anew: kubectl annotate cluster {cluster} {START_AGAIN}=1"
+        ),
+    }
 }
 
 /// A release that is the newest one by default may change with Windlass: that must not become an upgrade by surprise.

@@ -2,7 +2,7 @@
 
 use ansible::{
     inventory::{self, Directories, Inventory},
-    slice::{PatternError, Playbook},
+    slice::{PatternError, Playbook, Slice},
 };
 use api::{
     Duration, HostName, Target,
@@ -10,10 +10,13 @@ use api::{
 };
 
 mod beside;
+mod joining;
+
+pub(crate) use joining::joining;
 
 use crate::{
-    action::{APPROVE, Action, AnsiblePlay, HEALTH, KUBECONFIG, Kubeconfig, PROBE, SANDBOX},
-    cluster::resolve::Resolved,
+    action::{self, APPROVE, Action, AnsiblePlay, HEALTH, KUBECONFIG, Kubeconfig, PROBE, SANDBOX},
+    cluster::resolve::{Conduct, Resolved},
     inputs::{Inputs, digest},
     operation::Operation,
     playbooks::Checkout,
@@ -49,14 +52,15 @@ pub(crate) fn building(
     checkout: &Checkout,
 ) -> Result<Vec<Placed>, Problem> {
     let inputs = &resolved.inputs;
+    let conduct = &resolved.creation.conduct;
     let inventory = compiled(inputs)?;
-    let mut steps = beginning(resolved, &inventory);
-    plays(&checkout.create, resolved, &inventory, &mut steps)?;
+    let mut steps = beginning(conduct, &inventory);
+    plays(&checkout.create, conduct, &inventory, &mut steps)?;
     let first = inputs.group("kube_control_plane").iter().take(1);
     let kubeconfig = Step {
         timeout: Some(Duration::from_seconds(120)),
         weight: Some(1),
-        retry: retry(resolved),
+        retry: retry(conduct),
         ..step(
             KUBECONFIG,
             "Store the kubeconfig",
@@ -69,17 +73,22 @@ pub(crate) fn building(
         step: kubeconfig,
         hosts: first.cloned().collect(),
     });
+    steps.push(healthy(conduct, inputs));
+    Ok(steps)
+}
+
+/// The step that ends when the cluster is healthy.
+pub(crate) fn healthy(conduct: &Conduct, inputs: &Inputs) -> Placed {
     let health = Step {
         timeout: Some(HEALTH_TIMEOUT),
         weight: Some(10),
-        retry: retry(resolved),
+        retry: retry(conduct),
         ..step(HEALTH, "Wait until the cluster is healthy", Action::Health)
     };
-    steps.push(Placed {
+    Placed {
         step: health,
         hosts: inputs.members(),
-    });
-    Ok(steps)
+    }
 }
 
 /// The inventory of a resolved wish.
@@ -110,11 +119,11 @@ pub(crate) fn approval(question: String) -> Placed {
 }
 
 /// What comes before the first play.
-pub(crate) fn beginning(resolved: &Resolved, inventory: &Inventory) -> Vec<Placed> {
+pub(crate) fn beginning(conduct: &Conduct, inventory: &Inventory) -> Vec<Placed> {
     let mut steps = Vec::new();
     let sandbox = Step {
         timeout: Some(SANDBOX_TIMEOUT),
-        retry: retry(resolved),
+        retry: retry(conduct),
         weight: Some(10),
         ..step(SANDBOX, "Make the Python environment", Action::Sandbox)
     };
@@ -124,9 +133,9 @@ pub(crate) fn beginning(resolved: &Resolved, inventory: &Inventory) -> Vec<Place
     });
     let probe = Step {
         timeout: Some(PROBE_TIMEOUT),
-        retry: retry(resolved),
+        retry: retry(conduct),
         weight: Some(2),
-        gate: Some(gate(resolved)),
+        gate: Some(gate(conduct)),
         ..step(PROBE, "Ask every host whether it answers", Action::Probe)
     };
     steps.push(Placed {
@@ -139,7 +148,7 @@ pub(crate) fn beginning(resolved: &Resolved, inventory: &Inventory) -> Vec<Place
 /// A step for each play that has something to work on. Nothing is decided between plays, so they share one batch.
 pub(crate) fn plays(
     playbook: &Playbook,
-    resolved: &Resolved,
+    conduct: &Conduct,
     inventory: &Inventory,
     steps: &mut Vec<Placed>,
 ) -> Result<(), Problem> {
@@ -147,30 +156,44 @@ pub(crate) fn plays(
         let targets = slice
             .targets(inventory)
             .map_err(|error| pattern(playbook, &slice.id, &error))?;
-        if targets.hosts.is_empty() && !targets.localhost {
-            continue;
+        if !targets.hosts.is_empty() || targets.localhost {
+            steps.push(play(playbook, slice, conduct, targets.hosts));
         }
-        let play = Step {
-            retry: retry(resolved),
-            gate: Some(gate(resolved)),
-            batch: Some(playbook.name().to_owned()),
-            weight: Some(weight(&slice.id)),
-            ..step(
-                &slice.id,
-                &slice.name,
-                Action::AnsiblePlay(AnsiblePlay {
-                    playbook: playbook.name().to_owned(),
-                    play: u32::try_from(slice.index).unwrap_or(u32::MAX),
-                    limited: false,
-                }),
-            )
-        };
-        steps.push(Placed {
-            step: play,
-            hosts: targets.hosts,
-        });
     }
     Ok(())
+}
+
+/// The step of one play.
+fn play(playbook: &Playbook, slice: &Slice, conduct: &Conduct, hosts: Vec<HostName>) -> Placed {
+    let play = Step {
+        retry: retry(conduct),
+        gate: Some(gate(conduct)),
+        batch: Some(playbook.name().to_owned()),
+        weight: Some(weight(&slice.id)),
+        ..step(
+            &slice.id,
+            &slice.name,
+            Action::AnsiblePlay(AnsiblePlay {
+                playbook: playbook.name().to_owned(),
+                play: u32::try_from(slice.index).unwrap_or(u32::MAX),
+                limited: false,
+            }),
+        )
+    };
+    Placed { step: play, hosts }
+}
+
+/// Binds a play to the hosts of its step; plays that are bound so share a process with those of their row alone.
+fn limit(step: &mut Step, row: &str) {
+    let Some(play) = action::play_of(step) else {
+        return;
+    };
+    step.batch = Some(format!("{}/{row}", play.playbook));
+    step.action = Action::AnsiblePlay(AnsiblePlay {
+        limited: true,
+        ..play
+    })
+    .into();
 }
 
 fn pattern(playbook: &Playbook, slice: &str, error: &PatternError) -> Problem {
@@ -300,16 +323,16 @@ fn step(id: &str, title: &str, action: impl Into<RunAction>) -> Step {
     }
 }
 
-fn gate(resolved: &Resolved) -> Gate {
+const fn gate(conduct: &Conduct) -> Gate {
     Gate {
-        unreachable: resolved.creation.unreachable,
-        on_breach: resolved.creation.on_breach,
+        unreachable: conduct.unreachable,
+        on_breach: conduct.on_breach,
     }
 }
 
-fn retry(resolved: &Resolved) -> Option<Retry> {
-    (resolved.creation.max_retries > 0).then_some(Retry {
-        limit: resolved.creation.max_retries,
+fn retry(conduct: &Conduct) -> Option<Retry> {
+    (conduct.max_retries > 0).then_some(Retry {
+        limit: conduct.max_retries,
         back_off: None,
     })
 }

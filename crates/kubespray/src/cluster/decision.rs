@@ -8,6 +8,7 @@ use runs::object;
 use crate::{
     cluster::{built::Built, observe::Observed, resolve::Resolved},
     operation::Operation,
+    playbooks::{Checkout, Playbooks},
     problem::Problem,
 };
 
@@ -65,6 +66,20 @@ pub struct NewRun {
     pub plan: Plan,
     /// The request to converge that it answers.
     pub request: Option<String>,
+}
+
+/// The playbooks, or what is to be done without them.
+///
+/// # Errors
+///
+/// They are not there: the decision says why.
+pub fn checkout(observed: &Observed) -> Result<&Checkout, Decision> {
+    match &observed.playbooks {
+        Playbooks::Ready(checkout) => Ok(checkout),
+        Playbooks::Unusable(problem) => Err(Decision::Stall(vec![problem.clone()])),
+        Playbooks::Unreachable(reason) => Err(Decision::AwaitPlaybooks(Some(reason.clone()))),
+        Playbooks::Fetching | Playbooks::Unwanted => Err(Decision::AwaitPlaybooks(None)),
+    }
 }
 
 /// A run under a name that none of the cluster's runs has had, as far as they and the status remember.

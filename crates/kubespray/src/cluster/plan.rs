@@ -11,7 +11,7 @@ use crate::{
         observe::Observed,
         resolve::Resolved,
     },
-    operation::{converge, create, reset},
+    operation::{converge, create, reset, scale},
     problem::Problem,
 };
 
@@ -19,7 +19,12 @@ use crate::{
 type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-const SAY: [Decide; 3] = [reset::decide, converge::decide, create::decide];
+const SAY: [Decide; 4] = [
+    reset::decide,
+    scale::decide,
+    converge::decide,
+    create::decide,
+];
 
 /// Decides.
 pub fn plan(

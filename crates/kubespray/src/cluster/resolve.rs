@@ -36,6 +36,8 @@ pub struct Resolved {
     pub inputs: Inputs,
     /// How creation behaves.
     pub creation: Creation,
+    /// How making new workers part of the cluster behaves.
+    pub scale: Conduct,
     /// What the start conditions still ask for, for people.
     pub missing: Vec<String>,
     /// What deletion does.
@@ -57,6 +59,13 @@ pub struct Creation {
     pub nodes: usize,
     /// How long no host may have been added.
     pub last_node_creation: Duration,
+    /// As every operation.
+    pub conduct: Conduct,
+}
+
+/// What a spec says of every operation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Conduct {
     /// How many hosts may not answer.
     pub unreachable: Threshold,
     /// What happens when it is more.
@@ -138,6 +147,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     if problems.is_empty() {
         Ok(Resolved {
             inputs,
+            scale: scale(spec, creation.conduct),
             creation,
             missing,
             deletion: spec.deletion_policy.unwrap_or_default(),
@@ -196,10 +206,26 @@ fn creation(spec: &ClusterSpec) -> Creation {
         last_node_creation: start
             .last_node_creation
             .unwrap_or(Duration::from_seconds(0)),
-        unreachable: thresholds.unreachable.unwrap_or(Threshold::Percent(0)),
-        on_breach: thresholds.on_breach.unwrap_or_default(),
-        max_retries: creation.max_retries.unwrap_or(1),
-        approval: creation.approval.unwrap_or_default(),
+        conduct: Conduct {
+            unreachable: thresholds.unreachable.unwrap_or(Threshold::Percent(0)),
+            on_breach: thresholds.on_breach.unwrap_or_default(),
+            max_retries: creation.max_retries.unwrap_or(1),
+            approval: creation.approval.unwrap_or_default(),
+        },
+    }
+}
+
+/// As creation, where it says nothing of its own. To approve the one is not to approve the other.
+fn scale(spec: &ClusterSpec, creation: Conduct) -> Conduct {
+    let operations = spec.operations.as_ref();
+    let scale = operations.and_then(|operations| operations.scale.clone());
+    let scale = scale.unwrap_or_default();
+    let thresholds = scale.thresholds.unwrap_or_default();
+    Conduct {
+        unreachable: thresholds.unreachable.unwrap_or(creation.unreachable),
+        on_breach: thresholds.on_breach.unwrap_or(creation.on_breach),
+        max_retries: scale.max_retries.unwrap_or(creation.max_retries),
+        approval: scale.approval.unwrap_or_default(),
     }
 }
 

@@ -119,6 +119,9 @@ fn state(observed: &Observed, name: &str) -> NodeState {
         RunPhase::Running | RunPhase::Paused | RunPhase::Waiting => {
             if removing {
                 NodeState::Removing
+            } else if observed.built {
+                // An operation on the cluster makes it no less a part of it.
+                NodeState::Joined
             } else if has_been_probed(run) {
                 NodeState::Joining
             } else {

@@ -19,12 +19,12 @@ use crate::{
     cluster::{
         built::{Built, as_built, built_by, differing_sources, is_built, of_built},
         compile,
-        decision::{Decision, NewRun, Situation, new_run},
+        decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
     },
     inputs::Inputs,
-    playbooks::{Checkout, Playbooks},
+    playbooks::Checkout,
     problem::Problem,
     request, variables,
 };
@@ -56,7 +56,8 @@ fn maintain(cluster: &Cluster, built: Built, resolved: &Resolved, observed: &Obs
         return start(cluster, resolved, observed, request);
     }
     match of_built(observed) {
-        Some(run) if phase(run) == RunPhase::Failed => {
+        // A failed one of another operation was for what nobody asks for any more.
+        Some(run) if phase(run) == RunPhase::Failed && run.spec.operation == CONVERGE.name => {
             Decision::Maintain(Box::new(built), Box::new(run.clone()))
         }
         _ => Decision::Keep(Box::new(built)),
@@ -64,11 +65,9 @@ fn maintain(cluster: &Cluster, built: Built, resolved: &Resolved, observed: &Obs
 }
 
 fn start(cluster: &Cluster, resolved: &Resolved, observed: &Observed, request: String) -> Decision {
-    let checkout = match &observed.playbooks {
-        Playbooks::Ready(checkout) => checkout,
-        Playbooks::Unusable(problem) => return Decision::Stall(vec![problem.clone()]),
-        Playbooks::Unreachable(reason) => return Decision::AwaitPlaybooks(Some(reason.clone())),
-        Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
+    let checkout = match checkout(observed) {
+        Ok(checkout) => checkout,
+        Err(decision) => return decision,
     };
     match compiled(&cluster.name_any(), resolved, checkout, &request) {
         Ok(plan) => Decision::Start(Box::new(NewRun {
@@ -139,6 +138,10 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
         )),
         // Of a cluster that is built and waits for its playbooks only.
         Decision::AwaitPlaybooks(_) if is_built(cluster) => None,
+        Decision::Start(new) if new.operation.of_built => Some(refused(format!(
+            "run {} comes first: ask again when it has ended",
+            new.name
+        ))),
         Decision::Cancel(_) | Decision::Forget => None,
         _ if cluster.meta().deletion_timestamp.is_some() => None,
         _ => Some(refused(

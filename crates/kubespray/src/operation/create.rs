@@ -92,7 +92,7 @@ fn quiet_time_left(resolved: &Resolved, observed: &Observed) -> Option<SignedDur
 fn compiled(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
     let inputs = &resolved.inputs;
     let mut steps = compile::founding(cluster, resolved, checkout)?;
-    if resolved.creation.approval == Approval::Manual {
+    if resolved.creation.conduct.approval == Approval::Manual {
         let question = format!("build the cluster on {} hosts", inputs.hosts.len());
         steps.insert(0, compile::approval(question));
     }

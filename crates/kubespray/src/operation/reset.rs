@@ -13,11 +13,11 @@ use super::RESET;
 use crate::{
     cluster::{
         compile,
-        decision::{Decision, Situation, new_run},
+        decision::{Decision, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
     },
-    playbooks::{Checkout, Playbooks},
+    playbooks::Checkout,
     problem::Problem,
 };
 
@@ -82,11 +82,9 @@ fn reset_run(
     wanted: Result<&Resolved, &[Problem]>,
     observed: &Observed,
 ) -> Decision {
-    let checkout: &Checkout = match &observed.playbooks {
-        Playbooks::Ready(checkout) => checkout,
-        Playbooks::Unusable(problem) => return Decision::Stall(vec![problem.clone()]),
-        Playbooks::Unreachable(reason) => return Decision::AwaitPlaybooks(Some(reason.clone())),
-        Playbooks::Fetching | Playbooks::Unwanted => return Decision::AwaitPlaybooks(None),
+    let checkout = match checkout(observed) {
+        Ok(checkout) => checkout,
+        Err(decision) => return decision,
     };
     match wanted {
         Err(problems) => Decision::Stall(problems.iter().cloned().chain([way_out()]).collect()),
@@ -117,8 +115,9 @@ fn compiled(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
         ("skip_confirmation".to_owned(), json!(true)),
     ]);
     let inventory = compile::compiled(&inputs)?;
-    let mut steps = compile::beginning(resolved, &inventory);
-    compile::plays(&checkout.reset, resolved, &inventory, &mut steps)?;
+    let conduct = &resolved.creation.conduct;
+    let mut steps = compile::beginning(conduct, &inventory);
+    compile::plays(&checkout.reset, conduct, &inventory, &mut steps)?;
     let reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
     compile::finish(&RESET, resolved.again.as_deref(), &inputs, reason, steps)
 }

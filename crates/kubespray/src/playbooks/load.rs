@@ -2,7 +2,7 @@
 
 use ansible::{
     catalogue,
-    slice::Playbook,
+    slice::{self, Playbook},
     source::{self, Sources},
 };
 
@@ -98,8 +98,13 @@ fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, L
     let installable =
         catalogue::installable(&directory).map_err(|error| unusable(&origin, &error))?;
     let read = |name| Playbook::read(&directory, name).map_err(|error| unusable(&origin, &error));
+    let scale = match Playbook::read(&directory, "scale") {
+        Err(slice::Error::NoPlaybook { .. }) => None,
+        scale => Some(scale.map_err(|error| unusable(&origin, &error))?),
+    };
     Ok(Checkout {
         create: read("cluster")?,
+        scale,
         reset: read("reset")?,
         source,
         directory,

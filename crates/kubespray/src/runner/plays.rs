@@ -25,7 +25,7 @@ use super::{
     work::{ClusterWork, EVENTS, FORMER_EVENTS},
     workspace::{disk, failure},
 };
-use crate::action::{self, AnsiblePlay};
+use crate::action::{self, AnsiblePlay, FACTS};
 use runs::small_log;
 
 mod earlier;
@@ -35,8 +35,6 @@ pub(crate) use earlier::end_now;
 
 use progress::{Next, Progress};
 
-/// The step whose play gathers the facts that later plays read from the cache.
-const FACTS: &str = "bootstrap/facts";
 /// A process begins a new file of events when the one at hand has so many bytes.
 const MOST_EVENTS: u64 = 64 * 1024 * 1024;
 

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::world::{World, condition, is};
 
 impl World {
-    async fn ask(&self, request: &str) {
+    pub async fn ask(&self, request: &str) {
         let patch = json!({"metadata": {"annotations": {CONVERGE: request}}});
         self.all::<Cluster>()
             .patch("first", &PatchParams::default(), &Patch::Merge(&patch))
@@ -27,14 +27,14 @@ impl World {
             .unwrap();
     }
 
-    async fn answer(&self, request: &str) -> ConvergeRequest {
+    pub async fn answer(&self, request: &str) -> ConvergeRequest {
         let answer = |cluster: &Cluster| cluster.status.as_ref()?.converge.clone();
         let answered = |cluster: &Cluster| answer(cluster).is_some_and(|is| is.request == request);
         let cluster = self.until("first", "answers", answered).await;
         answer(&cluster).unwrap()
     }
 
-    async fn state(&self, state: ClusterState) -> Cluster {
+    pub async fn state(&self, state: ClusterState) -> Cluster {
         self.until("first", &format!("is {state:?}"), |cluster| {
             let status = cluster.status.as_ref();
             status.is_some_and(|status| status.state == Some(state))
@@ -42,7 +42,7 @@ impl World {
         .await
     }
 
-    async fn run_named(&self, name: &str) -> Run {
+    pub async fn run_named(&self, name: &str) -> Run {
         self.all::<Run>().get(name).await.unwrap()
     }
 }
@@ -144,7 +144,7 @@ async fn converging_changes_variables_and_refuses_other_members() {
         .until("first", "has them", |c| condition(c, "Stalled").is_none())
         .await;
 
-    world.node("worker-3", "worker", "10.0.0.4").await;
+    world.node("reflector", "calico-rr", "10.0.0.4").await;
     world
         .until("first", "sees the host", |c| {
             is(c, "Stalled", "NotCarriedOut")
@@ -152,7 +152,7 @@ async fn converging_changes_variables_and_refuses_other_members() {
         .await;
     world.ask("a host").await;
     let refused = world.answer("a host").await.refused.unwrap();
-    assert!(refused.contains("worker-3"), "{refused}");
+    assert!(refused.contains("host reflector"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,9 +202,10 @@ async fn what_a_request_would_come_to_is_shown_and_nothing_is_touched() {
     world.state(ClusterState::Created).await;
     assert!(preview().await.changes.is_empty());
     world.node("worker-3", "worker", "10.0.0.4").await;
+    world.run_until(3).await;
     let refused = preview().await.outcome;
     assert!(
-        matches!(&refused, PreviewOutcome::Refused(why) if why.contains("worker-3")),
+        matches!(&refused, PreviewOutcome::Refused(why) if why.contains("first-scale-3")),
         "{refused:?}"
     );
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tower::Layer;
 
-const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
+pub const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
 pub const NAMESPACE: &str = "demo";
 /// Does nothing, or dies while there is a file `ill` in the data directory.
 const RUNNER: &str = r#"test ! -e "$4/ill" || { echo windlass: no memory; exit 7; }"#;

@@ -10,9 +10,9 @@ use ansible::{inventory::Inventory, slice::Playbook};
 use api::{HostName, run::Step};
 use serde_json::Value;
 
-use super::{Placed, step, weight};
+use super::{Placed, limit, step, weight};
 use crate::{
-    action::{self, Action, AnsiblePlay},
+    action::{self, Action},
     cluster::resolve::Resolved,
     inputs::Inputs,
 };
@@ -112,8 +112,8 @@ fn own(
 ) -> Option<[Placed; 2]> {
     let part = |id: &str, title: &str, of: &Placed| {
         let mut own = Step {
-            retry: super::retry(resolved),
-            gate: Some(super::gate(resolved)),
+            retry: super::retry(&resolved.creation.conduct),
+            gate: Some(super::gate(&resolved.creation.conduct)),
             weight: Some(weight(&of.step.id)),
             ..step(id, title, Action::AnsiblePlay(action::play_of(&of.step)?))
         };
@@ -127,17 +127,4 @@ fn own(
         part(ETCD_HOSTS, "Prepare the hosts of etcd", prepare)?,
         part(ETCD_MEMBERS, "Start etcd on hosts of its own", etcd)?,
     ])
-}
-
-/// Binds a play to the hosts of its step; plays that are bound so share a process among themselves alone.
-fn limit(step: &mut Step, row: &str) {
-    let Some(play) = action::play_of(step) else {
-        return;
-    };
-    step.batch = Some(format!("{}/{row}", play.playbook));
-    step.action = Action::AnsiblePlay(AnsiblePlay {
-        limited: true,
-        ..play
-    })
-    .into();
 }
