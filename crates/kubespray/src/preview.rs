@@ -1,5 +1,5 @@
-//! What would be done: about objects that nobody applied yet (`windlass plan -f DIR`), or about a request to converge
-//! (`windlass converge --dry-run`). Nothing is touched.
+//! What would be done: about objects of files alone (`windlass plan -f DIR`), about those of an API with files applied to them
+//! (`windlass plan --live`), or about a request to converge (`windlass converge --dry-run`). Nothing is touched.
 
 use ansible::source::{Policy, Sources};
 use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef, run::Plan};
@@ -72,6 +72,8 @@ pub enum PreviewOutcome {
     NoPlaybooks(String),
     /// The request would be refused.
     Refused(String),
+    /// Nothing, for this reason.
+    Nothing(String),
 }
 
 /// Says what would be done about each cluster, in order of name. Playbooks are brought into the data directory.
@@ -89,6 +91,30 @@ pub async fn preview(objects: &Objects, layout: &Layout) -> Vec<Preview> {
     previews
 }
 
+/// Says what would be done next about a cluster as an API holds it, or would after these hosts were applied. Playbooks are brought
+/// into the data directory.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn next(
+    client: &Client,
+    cluster: &Cluster,
+    nodes: &[ClusterNode],
+    layout: &Layout,
+) -> Result<Preview, Error> {
+    let playbooks = playbooks(cluster, layout).await;
+    let observed = observed_in(client, cluster, nodes, playbooks).await?;
+    let wanted = resolve::resolve(cluster, &observed);
+    let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
+    Ok(Preview {
+        namespace: namespace(cluster),
+        cluster: cluster.name_any(),
+        outcome: shown(decision),
+        changes: Vec::new(),
+    })
+}
+
 /// Says what a request to converge would come to now, for a cluster as an API holds it. Playbooks are brought into the data
 /// directory.
 ///
@@ -104,7 +130,7 @@ pub async fn converge(
     let request = Timestamp::now().to_string();
     cluster.annotations_mut().insert(CONVERGE.into(), request);
     let playbooks = playbooks(&cluster, layout).await;
-    let observed = observed_in(client, &cluster, playbooks).await?;
+    let observed = observed_in(client, &cluster, &[], playbooks).await?;
     let wanted = resolve::resolve(&cluster, &observed);
     let changes = wanted
         .as_ref()
@@ -127,6 +153,7 @@ pub async fn converge(
 async fn observed_in(
     client: &Client,
     cluster: &Cluster,
+    further: &[ClusterNode],
     playbooks: Playbooks,
 ) -> Result<Observed, Error> {
     let own = namespace(cluster);
@@ -135,6 +162,16 @@ async fn observed_in(
         .list(&ListParams::default())
         .await
         .map_err(|source| Error::api("list the ClusterNodes", source))?;
+    let name = |node: &DeserializeGuard<ClusterNode>| node.name_any();
+    let is_newer = |name: &String| further.iter().any(|node| node.name_any() == *name);
+    let found = found
+        .items
+        .into_iter()
+        .filter(|node| !is_newer(&name(node)));
+    let further = further.iter().filter(|node| namespace_of(*node) == own);
+    let found: Vec<_> = found
+        .chain(further.map(|node| DeserializeGuard(Ok(node.clone()))))
+        .collect();
     let (nodes, unreadable) = observe::nodes(&found);
     let variables = observe::variables(cluster, &nodes, client, &own).await?;
     let found = Api::<DeserializeGuard<Run>>::namespaced(client.clone(), &own)
@@ -190,13 +227,34 @@ fn shown(decision: Decision) -> PreviewOutcome {
         Decision::Stall(problems) => PreviewOutcome::Problems(problems),
         Decision::AwaitPlaybooks(why) => PreviewOutcome::NoPlaybooks(why.unwrap_or_default()),
         Decision::AwaitHosts { missing, .. } => PreviewOutcome::Waiting(missing),
-        // What is at work, or was asked for already, goes on. Objects from files have no runs, and are not being deleted.
-        Decision::Follow(_)
-        | Decision::Supersede(..)
-        | Decision::Keep(_)
-        | Decision::Maintain(..)
-        | Decision::Cancel(_)
-        | Decision::Forget => PreviewOutcome::Waiting(Vec::new()),
+        Decision::Follow(run) | Decision::Maintain(_, run) => {
+            PreviewOutcome::Nothing(standing(&run))
+        }
+        Decision::Supersede(run, _) => PreviewOutcome::Nothing(format!(
+            "run {} ends at the next step where it may, then a new one starts",
+            run.name_any()
+        )),
+        Decision::Keep(built) if built.not_carried_out.is_empty() => {
+            PreviewOutcome::Nothing("the cluster is built as the spec says".to_owned())
+        }
+        Decision::Keep(built) => PreviewOutcome::Nothing(format!(
+            "the cluster is built; the spec also asks for {}",
+            built.not_carried_out.join("; ")
+        )),
+        Decision::Cancel(_) | Decision::Forget => {
+            PreviewOutcome::Nothing("the cluster is being deleted".to_owned())
+        }
+    }
+}
+
+/// How the run stands that comes first.
+fn standing(run: &Run) -> String {
+    let name = run.name_any();
+    let phase = runs::phase(run);
+    if runs::is_active(phase) {
+        format!("run {name} is at work: what else is to be done comes after it")
+    } else {
+        format!("run {name} ended as {phase:?}: windlass status says what to do about it")
     }
 }
 
@@ -255,5 +313,9 @@ fn host_keys(cluster: &Cluster, objects: &Objects) -> HostKeys {
 }
 
 fn namespace(cluster: &Cluster) -> String {
-    cluster.namespace().unwrap_or_else(|| "default".to_owned())
+    namespace_of(cluster)
+}
+
+fn namespace_of(object: &impl ResourceExt) -> String {
+    object.namespace().unwrap_or_else(|| "default".to_owned())
 }

@@ -71,6 +71,30 @@ async fn apply_one(
     })
 }
 
+/// An object as the API would hold it if it were applied.
+///
+/// # Errors
+///
+/// The API refuses the object, or does not answer.
+pub(crate) async fn merged(
+    client: &Client,
+    global: &Global,
+    object: &DynamicObject,
+) -> anyhow::Result<DynamicObject> {
+    let shown = format!("{}/{}", kind_name(object), object.name_any());
+    let parameters = PatchParams {
+        dry_run: true,
+        force: true,
+        field_manager: Some(FIELD_MANAGER.into()),
+        field_validation: Some(kube::api::ValidationDirective::Strict),
+    };
+    let api = api(client, global, object).await?;
+    api.patch(&object.name_any(), &parameters, &Patch::Apply(object))
+        .await
+        .map_err(plain)
+        .with_context(|| format!("{shown} would be refused"))
+}
+
 async fn api(
     client: &Client,
     global: &Global,

@@ -427,8 +427,11 @@ pub(crate) struct Status {
 #[derive(Args, Debug)]
 pub(crate) struct Plan {
     /// Files or directories with the Cluster and its ClusterNodes
-    #[arg(short, long, required = true, value_name = "PATH")]
+    #[arg(short, long, required_unless_present = "live", value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    /// What would be done next about the Clusters of the API, with the files applied to them, if there are any
+    #[arg(long)]
+    pub(crate) live: bool,
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,

@@ -1,6 +1,8 @@
 //! `windlass plan` and `windlass converge --dry-run`: what would be done, in which order, on which hosts and why. Nothing is
 //! touched.
 
+use std::{collections::BTreeSet, path::PathBuf};
+
 use anyhow::Context;
 use api::{
     Cluster, ClusterNode,
@@ -8,7 +10,10 @@ use api::{
 };
 use comfy_table::{Table, presets};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::DynamicObject;
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, ListParams, TypeMeta},
+};
 use kubespray::{
     Layout,
     preview::{self, Objects, Preview, PreviewOutcome},
@@ -17,13 +22,17 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
+    apply,
     cli::{Global, Output, Plan},
     manifest,
     terminal::text,
 };
 
-/// Shows the plan of every Cluster in the files. A plan that cannot be made is an error that says what to mend.
+/// Shows the plan of every Cluster in the files, or of the API. A plan that cannot be made is an error that says what to mend.
 pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
+    if options.live {
+        return show(&live(global, &options.filename).await?, options.output);
+    }
     let objects = objects(global, manifest::read(&options.filename)?)?;
     anyhow::ensure!(
         !objects.clusters.is_empty(),
@@ -31,6 +40,52 @@ pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
     );
     let previews = preview::preview(&objects, &Layout::new(global.private_data_directory()?)).await;
     show(&previews, options.output)
+}
+
+/// What would be done next about the Clusters of the API, or about those of the namespaces that the files speak of.
+async fn live(global: &Global, files: &[PathBuf]) -> anyhow::Result<Vec<Preview>> {
+    let client = global.client().await?;
+    let layout = Layout::new(global.private_data_directory()?);
+    let mut applied = Objects::default();
+    if !files.is_empty() {
+        let mut merged = Vec::new();
+        for object in manifest::read(files)? {
+            // As the API would hold it, which also refuses what it would refuse.
+            if object.types.as_ref().is_some_and(is_planned) {
+                merged.push(apply::merged(&client, global, &object).await?);
+            }
+        }
+        applied = objects(global, merged)?;
+    }
+    let clusters = applied.clusters.iter().filter_map(ResourceExt::namespace);
+    let nodes = applied.nodes.iter().filter_map(ResourceExt::namespace);
+    let mut namespaces: BTreeSet<String> = clusters.chain(nodes).collect();
+    if files.is_empty() {
+        namespaces.insert(global.namespace.clone());
+    }
+    let mut previews = Vec::new();
+    for namespace in namespaces {
+        let api: Api<Cluster> = Api::namespaced(client.clone(), &namespace);
+        let mut clusters = api
+            .list(&ListParams::default())
+            .await
+            .with_context(|| format!("failed to list the Clusters of {namespace}"))?
+            .items;
+        let newer = applied.clusters.iter();
+        for cluster in newer.filter(|cluster| cluster.namespace().as_ref() == Some(&namespace)) {
+            clusters.retain(|held| held.name_any() != cluster.name_any());
+            clusters.push(cluster.clone());
+        }
+        anyhow::ensure!(!clusters.is_empty(), "namespace {namespace} has no Cluster");
+        for cluster in clusters {
+            previews.push(preview::next(&client, &cluster, &applied.nodes, &layout).await?);
+        }
+    }
+    Ok(previews)
+}
+
+fn is_planned(types: &TypeMeta) -> bool {
+    types.api_version == "kubespray.k8s.io/v1"
 }
 
 /// Prints. That there is a cluster about which nothing would be done is an error.
@@ -42,7 +97,12 @@ pub(crate) fn show(previews: &[Preview], output: Output) -> anyhow::Result<()> {
     }
     let unready = previews
         .iter()
-        .filter(|preview| !matches!(preview.outcome, PreviewOutcome::Plan(_)))
+        .filter(|preview| {
+            !matches!(
+                preview.outcome,
+                PreviewOutcome::Plan(_) | PreviewOutcome::Nothing(_)
+            )
+        })
         .count();
     anyhow::ensure!(
         unready == 0,
@@ -103,6 +163,7 @@ fn print(preview: &Preview) {
             println!("  the playbooks cannot be had: {}", text(why));
         }
         PreviewOutcome::Refused(why) => println!("  it would be refused: {}", text(why)),
+        PreviewOutcome::Nothing(why) => println!("  nothing: {}", text(why)),
     }
 }
 
@@ -176,6 +237,7 @@ fn documents(previews: &[Preview]) -> Value {
             PreviewOutcome::Waiting(missing) => ("waiting", json!(missing)),
             PreviewOutcome::NoPlaybooks(why) => ("noPlaybooks", json!(why)),
             PreviewOutcome::Refused(why) => ("refused", json!(why)),
+            PreviewOutcome::Nothing(why) => ("nothing", json!(why)),
         };
         let mut document =
             json!({"namespace": preview.namespace, "cluster": preview.cluster, key: value});
