@@ -96,8 +96,8 @@ fn a_dead_worker_is_named_and_left_out() {
 }
 
 #[test]
-fn a_host_of_etcd_is_made_ready_beside_the_others() {
-    let mut stage = stage(2, 0);
+fn a_host_of_etcd_is_made_ready_beside_the_others_and_a_worker_joins_later() {
+    let mut stage = stage(3, 0);
     stage.up().unwrap();
     stage.apply(&with_etcd_apart(&stage)).unwrap();
 
@@ -126,6 +126,57 @@ fn a_host_of_etcd_is_made_ready_beside_the_others() {
     let said = logs.output().unwrap();
     let said = String::from_utf8_lossy(&said.stderr);
     assert!(said.contains("did nothing on a host"), "{said}");
+
+    a_worker_joins(&stage);
+}
+
+/// The third host becomes part of the cluster that stands. The runner dies while it does, and the other hosts are left alone.
+fn a_worker_joins(stage: &Stage) {
+    let address = stage.lab.hosts()[2].address.to_string();
+    let worker = node("worker-1", json!({"type": "worker"}), &address);
+    // What would be done, by the API's own word of what it would hold: nothing is touched.
+    let file = stage.data().join("worker.json");
+    std::fs::write(&file, worker.to_string()).unwrap();
+    let plan = ["plan", "--live", "-f", file.to_str().unwrap()];
+    stage
+        .says(&plan, "worker-1 is no part of the cluster yet")
+        .unwrap();
+    assert!(stage.object("clusternodes", "worker-1").is_err());
+    stage
+        .says(&["plan", "--live"], "nothing: the cluster is built")
+        .unwrap();
+    stage.apply(&worker).unwrap();
+    let (step, runner) = wait_until("a play on the new host", stage.patience(), || {
+        let is_new = stage.run()?["spec"]["operation"] == "Scale";
+        let running = running(stage)?.filter(|(step, _)| step.starts_with("nodes/"));
+        Ok(running.filter(|_| is_new))
+    })
+    .unwrap();
+    stage.kill_inside(runner).unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
+    assert_eq!(run["metadata"]["name"], "first-scale-2");
+    assert_eq!(
+        run["status"]["phase"], "Succeeded",
+        "after a kill in {step}: {run:#}"
+    );
+    assert_ne!(process(&run), Some(runner), "{run:#}");
+    assert_each_step_succeeded_once(&run);
+    stage.ready_nodes(2).unwrap();
+    stage
+        .says(&["logs", "--host", "worker-1"], "kubernetes/kubeadm : ")
+        .unwrap();
+    for step in run["spec"]["plan"]["steps"].as_array().unwrap() {
+        let id = step["id"].as_str().unwrap();
+        let bound = step["action"]["engine"]["parameters"]["limited"] == true;
+        if bound {
+            let mut logs = stage.windlass(&["logs", "--step", id, "--host", "master-1"]);
+            let said = logs.output().unwrap();
+            let said = String::from_utf8_lossy(&said.stderr);
+            assert!(said.contains("did nothing on a host"), "{id}: {said}");
+        }
+    }
+    let node = stage.object("clusternodes", "worker-1").unwrap();
+    assert_eq!(node["status"]["state"], "Joined", "{node:#}");
 }
 
 /// A control plane that is a worker too, and etcd on a host of its own.
@@ -148,13 +199,7 @@ fn with_etcd_apart(stage: &Stage) -> Value {
     let nodes = kinds
         .into_iter()
         .zip(hosts)
-        .map(|((name, mut spec), host)| {
-            spec["inventory"] = json!({"ansible_host": host.address.to_string()});
-            json!({
-                "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
-                "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
-            })
-        });
+        .map(|((name, spec), host)| node(name, spec, &host.address.to_string()));
     let mut items = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         stage.secret().unwrap(),
@@ -165,6 +210,14 @@ fn with_etcd_apart(stage: &Stage) -> Value {
     ];
     items.extend(nodes);
     json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+fn node(name: &str, mut spec: Value, address: &str) -> Value {
+    spec["inventory"] = json!({"ansible_host": address});
+    json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    })
 }
 
 /// The steps that are at work, and have done something.
