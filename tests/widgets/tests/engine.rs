@@ -17,7 +17,7 @@ use std::{
 
 use api::{
     Run,
-    run::{Action, Record, RecordEvent, Results, RunPhase},
+    run::{Action, DesiredState, Record, RecordEvent, Results, RunPhase},
 };
 use controller::{Manager, Metrics, Shutdown, manager};
 use http::{Request, Response};
@@ -562,6 +562,39 @@ async fn a_child_that_the_plan_does_not_have_is_not_made() {
     assert_eq!(child.spec.subject.kind, "Paint");
     assert_eq!(child.spec.operation, "Spray");
     assert_eq!(child.spec.plan.steps[0].id, SPRAYING);
+}
+
+/// The runner of the parent is gone, and its operator is all that is left to do it.
+#[tokio::test(flavor = "multi_thread")]
+async fn children_of_a_run_that_was_ended_without_its_runner_are_cancelled() {
+    let world = World::new().await;
+    let status = async |status: Value| {
+        let (params, patch) = (
+            PatchParams::default(),
+            Patch::Merge(json!({"status": status})),
+        );
+        let runs = world.runs();
+        runs.patch_status(PARENT, &params, &patch).await.unwrap()
+    };
+    let awaits = "first-make-1-a9553f75-1";
+    let painting = json!({"id": PAINTING, "phase": "Running", "attempt": 1, "awaits": awaits});
+    let parent = status(json!({"phase": "Running", "steps": [painting]})).await;
+    let made = runs::child::make(&world.client, &parent, &Workshop).await;
+    made.unwrap();
+    let child = world.child().await.name_any();
+    status(json!({"phase": "Cancelled"})).await;
+
+    let nobody = supervisor::Command {
+        program: "/bin/false".into(),
+        arguments: Vec::new(),
+    };
+    let layout = Layout::new(world.options().data_dir);
+    operate(world.client.clone(), Place::Here(layout, nobody));
+    let is_cancelled = |run: &Run| {
+        let control = run.spec.control.as_ref();
+        control.and_then(|control| control.state) == Some(DesiredState::Cancelled)
+    };
+    world.until(&child, is_cancelled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
