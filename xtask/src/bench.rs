@@ -26,7 +26,7 @@ pub(crate) struct Bench {
     /// How many pairs of runs `sliced` measures
     #[arg(long, default_value_t = 3)]
     runs: u8,
-    /// How many Clusters of 10 nodes `operator` keeps
+    /// How many Clusters of 10 nodes `operator` and `built` keep
     #[arg(long, default_value_t = 1000)]
     clusters: u32,
     /// Measure this windlass instead of building one for release
@@ -46,6 +46,8 @@ enum Name {
     Operator,
     /// An operator while 20 Clusters of 500 hosts are created
     Creates,
+    /// An operator with 1,000 built Clusters at rest
+    Built,
 }
 
 /// One line of the table.
@@ -93,6 +95,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
         Name::Api,
         Name::Operator,
         Name::Creates,
+        Name::Built,
         Name::Sliced,
     ];
     let names = if options.names.is_empty() {
@@ -108,6 +111,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Api => api::measure()?,
             Name::Operator => operator::measure(options.clusters, &windlass(options)?)?,
             Name::Creates => creates::measure()?,
+            Name::Built => creates::built(options.clusters)?,
         });
     }
     println!("{}", table(&rows));

@@ -3,7 +3,10 @@
 //! `creates serve DIRECTORY` serves the embedded API over TLS until it is killed, and prints the kubeconfig.
 //! `creates create KUBECONFIG CLUSTERS HOSTS` makes Clusters of so many hosts, each in a namespace of its own.
 //! `creates operate KUBECONFIG DIRECTORY` is the operator; its runners are processes that do nothing.
+//! `creates build KUBECONFIG CLUSTERS HOSTS` makes Clusters that are built: each with the Run that created it, and its order.
 //! `creates ready KUBECONFIG RUNS` ends when there are so many Runs.
+//! `creates kept KUBECONFIG CLUSTERS` ends when so many Clusters are told to be built.
+//! `creates revision KUBECONFIG` prints the revision of the store: how often something was written.
 //! `creates write KUBECONFIG SECONDS` writes the status of every Run as its runner would, and prints how often it did.
 
 #![allow(
@@ -14,7 +17,7 @@
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
-use api::{Cluster, ClusterNode, Run, run::Progress};
+use api::{Cluster, ClusterNode, Run, cluster::ClusterState, run::Progress};
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -23,7 +26,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use kubespray::Options;
+use kubespray::{Options, preview::PreviewOutcome};
 use runs::{operator::Place, supervisor::Command};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
@@ -51,10 +54,15 @@ async fn main() {
         ["create", kubeconfig, clusters, hosts] => {
             create(&client(kubeconfig).await, number(clusters), number(hosts)).await;
         }
+        ["build", kubeconfig, clusters, hosts] => {
+            build(&client(kubeconfig).await, number(clusters), number(hosts)).await;
+        }
         ["operate", kubeconfig, directory] => {
             operate(client(kubeconfig).await, directory.as_ref()).await;
         }
         ["ready", kubeconfig, wanted] => ready(&client(kubeconfig).await, number(wanted)).await,
+        ["kept", kubeconfig, wanted] => kept(&client(kubeconfig).await, number(wanted)).await,
+        ["revision", kubeconfig] => println!("{}", revision(&client(kubeconfig).await).await),
         ["write", kubeconfig, seconds] => {
             let until = Instant::now() + Duration::from_secs(number(seconds).into());
             println!("{}", write(client(kubeconfig).await, until).await);
@@ -81,6 +89,44 @@ async fn serve(directory: &Path) {
     served.expect("it serves");
 }
 
+/// As a runner left them long ago.
+async fn build(client: &Client, clusters: u32, hosts: u32) {
+    create(client, clusters, hosts).await;
+    let mut plan = None;
+    for number in 0..clusters {
+        let namespace = format!("n{number}");
+        let all = Api::<Cluster>::namespaced(client.clone(), &namespace);
+        let cluster = all.get("first").await.expect("a Cluster");
+        if plan.is_none() {
+            let data = tempfile::tempdir().expect("a directory");
+            let layout = kubespray::Layout::new(data.path());
+            let next = kubespray::preview::next(client, &cluster, &[], &layout).await;
+            let PreviewOutcome::Plan(first) = next.expect("a preview").outcome else {
+                panic!("there is no plan");
+            };
+            // All have it: only the addresses of the hosts are others.
+            plan = Some(*first);
+        }
+        let plan = plan.clone().expect("there is one");
+        let run = runs::object::of(&cluster, "first-create-1".to_owned(), "Create", 1, plan);
+        let runs = Api::<Run>::namespaced(client.clone(), &namespace);
+        let run = runs
+            .create(&PostParams::default(), &run)
+            .await
+            .expect("taken");
+        let now = Timestamp::now();
+        let body = json!({
+            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+            "metadata": {"name": run.name_any()},
+            "status": {"phase": "Succeeded", "startedAt": now, "finishedAt": now, "progress": 100},
+        });
+        let params = PatchParams::apply("windlass-runner").force();
+        let body = Patch::Apply(&body);
+        let written = runs.patch_status(&run.name_any(), &params, &body).await;
+        written.expect("taken");
+    }
+}
+
 async fn create(client: &Client, clusters: u32, hosts: u32) {
     let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
     let params = PostParams::default();
@@ -97,7 +143,7 @@ async fn create(client: &Client, clusters: u32, hosts: u32) {
                 "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
                 "metadata": {"name": format!("host-{host}")},
                 "spec": {"type": kind, "inventory": {
-                    "ansible_host": format!("10.{number}.{}.{}", host / 200, host % 200 + 1),
+                    "ansible_host": format!("10.{}.{}.{}", number % 250, host / 200, host % 200 + 1),
                 }},
             });
             serde_json::from_value(object).expect("a ClusterNode")
@@ -153,6 +199,31 @@ async fn ready(client: &Client, wanted: u32) {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+async fn kept(client: &Client, wanted: u32) {
+    let clusters = Api::<Cluster>::all(client.clone());
+    let is_kept = |cluster: &Cluster| {
+        let status = cluster.status.as_ref();
+        status.is_some_and(|status| status.state == Some(ClusterState::Created))
+    };
+    loop {
+        let listed = clusters.list(&ListParams::default()).await;
+        let listed = listed.expect("a list").items;
+        if listed.iter().filter(|cluster| is_kept(cluster)).count() >= wanted as usize {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn revision(client: &Client) -> String {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let listed = namespaces
+        .list_metadata(&ListParams::default().limit(1))
+        .await;
+    let revision = listed.expect("a list").metadata.resource_version;
+    revision.expect("a list has one")
 }
 
 /// Writes until then; gives how often.
