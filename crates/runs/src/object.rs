@@ -115,7 +115,8 @@ pub fn age(run: &Run) -> (u32, Option<Time>, String) {
     (number(&name), run.creation_timestamp(), name)
 }
 
-/// Whether a run belongs to this very object, not to an earlier one of the same name.
+/// Whether a run belongs to this very object, not to an earlier one of the same name. One that is a step of another run belongs to
+/// that: what it does to its subject is between its parent and the Lease.
 pub fn is_of<K: Resource>(run: &Run, object: &K) -> bool {
     let uid = object.meta().uid.as_deref().unwrap_or_default();
     run.owner_references().iter().any(|owner| owner.uid == uid)
