@@ -249,3 +249,19 @@ async fn playbooks_that_cannot_scale_are_named() {
     assert!(message.contains("take the ClusterNodes back"), "{message}");
     assert_eq!(cluster.status.unwrap().state, Some(ClusterState::Created));
 }
+
+/// Its host is a node already, under the name that it had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_was_renamed_is_not_made_a_node_twice() {
+    let world = World::start().await;
+    world.built().await;
+    world.delete::<ClusterNode>("worker-1").await;
+    world.not_carried_out().await;
+    world.node("renamed", "worker", "10.0.0.2").await;
+    let stalled = |cluster: &Cluster| is(cluster, "Stalled", "InvalidSpec");
+    let cluster = world.until("first", "sees it", stalled).await;
+    let message = condition(&cluster, "Stalled").unwrap().2;
+    assert!(message.contains("worker-1"), "{message}");
+    assert!(message.contains("same address"), "{message}");
+    assert_eq!(world.run_until(1).await.len(), 1);
+}
