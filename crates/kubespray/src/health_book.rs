@@ -8,7 +8,7 @@ use std::{
 
 use api::{Cluster, node::Health};
 use controller::{Key, WakeUps, backoff::jittered, kubeconfig::Foreign};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Client, ResourceExt};
 
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 const HEALTHY: Duration = Duration::from_mins(5);
 /// How often another one is.
 const UNHEALTHY: Duration = Duration::from_secs(20);
+
+/// How long hosts may lag behind while nothing that was found changes.
+const HOSTS_TOLD: SignedDuration = SignedDuration::from_hours(1);
 
 /// The longest wait between two tries to read a kubeconfig Secret; all waits together are twice that.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -43,23 +46,42 @@ impl Checked {
 #[derive(Default)]
 struct Entry {
     latest: Option<Arc<Checked>>,
+    /// When the hosts were told last.
+    told: Option<Timestamp>,
     next: Option<Instant>,
     running: bool,
+}
+
+impl Entry {
+    /// Notes what was found. Whether the hosts are to be told: it is something else than before, or they heard of it long ago.
+    fn take(&mut self, checked: Checked) -> bool {
+        let same = |latest: &Arc<Checked>| latest.report == checked.report;
+        let is_recent = |told: Timestamp| checked.at.duration_since(told) < HOSTS_TOLD;
+        let known = self.latest.as_ref().is_some_and(same) && self.told.is_some_and(is_recent);
+        if !known {
+            self.told = Some(checked.at);
+        }
+        self.latest = Some(Arc::new(checked));
+        !known
+    }
 }
 
 /// The health of every built cluster.
 pub struct HealthBook {
     client: Client,
     entries: Arc<Mutex<HashMap<Key, Entry>>>,
+    probed: WakeUps,
     changed: WakeUps,
 }
 
 impl HealthBook {
-    /// A book that wakes every cluster that was probed.
-    pub fn new(client: Client, changed: WakeUps) -> Self {
+    /// A book that tells of every cluster that was probed, and of every one of which something else was found than before, or long
+    /// ago.
+    pub fn new(client: Client, probed: WakeUps, changed: WakeUps) -> Self {
         Self {
             client,
             entries: Arc::default(),
+            probed,
             changed,
         }
     }
@@ -69,10 +91,11 @@ impl HealthBook {
         lock(&self.entries).get(&key(cluster))?.latest.clone()
     }
 
-    /// How long until the next probes are due.
+    /// How long until the next probes are due. The end of those that are under way is told.
     pub fn interval(&self, cluster: &Cluster) -> Duration {
         lock(&self.entries)
             .get(&key(cluster))
+            .filter(|entry| !entry.running)
             .and_then(|entry| entry.next)
             .map_or(UNHEALTHY, |next| {
                 next.saturating_duration_since(Instant::now())
@@ -94,7 +117,7 @@ impl HealthBook {
         }
         let client = self.client.clone();
         let entries = Arc::clone(&self.entries);
-        let changed = self.changed.clone();
+        let (probed, changed) = (self.probed.clone(), self.changed.clone());
         tokio::spawn(async move {
             let report = probe(&client, &key, &expected).await;
             let checked = Checked {
@@ -107,10 +130,12 @@ impl HealthBook {
             };
             if let Some(entry) = lock(&entries).get_mut(&key) {
                 entry.next = Some(Instant::now() + jittered(wait));
-                entry.latest = Some(Arc::new(checked));
                 entry.running = false;
+                if entry.take(checked) {
+                    changed.wake(&key);
+                }
             }
-            changed.wake(&key);
+            probed.wake(&key);
         });
     }
 
@@ -172,4 +197,30 @@ fn key(cluster: &Cluster) -> Key {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_of_what_is_new_and_once_an_hour() {
+        let at = |minutes: i64, found: &str| Checked {
+            at: Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes),
+            report: Err(found.to_owned()),
+        };
+        let mut entry = Entry::default();
+        let told = [
+            at(0, "it is away"),
+            at(5, "it is away"),
+            at(10, "it is slow"),
+            at(15, "it is slow"),
+            at(69, "it is slow"),
+            at(70, "it is slow"),
+            at(75, "it is slow"),
+        ]
+        .map(|checked| entry.take(checked));
+        assert_eq!(told, [true, false, true, false, false, true, false]);
+        assert_eq!(entry.latest.unwrap().at, at(75, "").at);
+    }
 }

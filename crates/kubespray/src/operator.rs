@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use ansible::source::Sources;
 use api::{Cluster, ClusterNode, Run};
-use controller::{Events, Manager, WakeUps, reads};
+use controller::{Events, Key, Manager, WakeUps, reads};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::operator::Place;
 
@@ -39,7 +39,8 @@ pub fn operate(manager: &mut Manager, options: Options) {
     let clusters = manager.watch::<Cluster>();
     let nodes = manager.watch::<ClusterNode>();
     let runs = manager.watch::<Run>();
-    let wake_ups = WakeUps::default();
+    // What hosts need not hear of wakes clusters alone: there may be thousands of hosts to each.
+    let (wake_ups, of_clusters) = (WakeUps::default(), WakeUps::default());
     let client = manager.client().clone();
     let context = Arc::new(Context {
         client: client.clone(),
@@ -51,9 +52,9 @@ pub fn operate(manager: &mut Manager, options: Options) {
         },
         playbooks: PlaybookCache::new(
             Sources::new(layout.sources(), options.sources),
-            wake_ups.clone(),
+            of_clusters.clone(),
         ),
-        health: HealthBook::new(client.clone(), wake_ups.clone()),
+        health: HealthBook::new(client.clone(), of_clusters.clone(), wake_ups.clone()),
         pods: options.runners.template(),
         events: Events::new(client, "cluster"),
     });
@@ -67,9 +68,8 @@ pub fn operate(manager: &mut Manager, options: Options) {
         .controller(&clusters, reads::wish)
         .woken_by(&nodes, reads::wish, clusters.in_namespace_of())
         .woken_by(&runs, cluster::observe::of_run, subject)
-        .woken_on(&wake_ups, |(namespace, name)| {
-            [ObjectRef::new(&name).within(&namespace)]
-        })
+        .woken_on(&wake_ups, named)
+        .woken_on(&of_clusters, named)
         .reconcile(
             cluster::reconcile,
             Arc::new(Passes {
@@ -94,6 +94,10 @@ pub fn operate(manager: &mut Manager, options: Options) {
         runs.store(),
         namespace,
     ));
+}
+
+fn named((namespace, name): Key) -> [ObjectRef<DeserializeGuard<Cluster>>; 1] {
+    [ObjectRef::new(&name).within(&namespace)]
 }
 
 /// The Cluster that a run is of.
