@@ -143,7 +143,7 @@ async fn create(client: &Client, clusters: u32, hosts: u32) {
                 "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
                 "metadata": {"name": format!("host-{host}")},
                 "spec": {"type": kind, "inventory": {
-                    "ansible_host": format!("10.{}.{}.{}", number % 250, host / 200, host % 200 + 1),
+                    "ansible_host": format!("10.{}.{}.{}", number % 200, host / 200, host % 200 + 1),
                 }},
             });
             serde_json::from_value(object).expect("a ClusterNode")

@@ -21,6 +21,8 @@ pub struct Situation<'a> {
     pub wanted: Result<&'a Resolved, &'a [Problem]>,
     /// What there is.
     pub observed: &'a Observed,
+    /// The cluster as it was built, if it is, and the wish can be held against it.
+    pub built: Option<&'a Built>,
 }
 
 /// What to do.

@@ -32,10 +32,13 @@ pub fn plan(
     wanted: Result<&Resolved, &[Problem]>,
     observed: &Observed,
 ) -> Decision {
+    let built = wanted.ok();
+    let built = built.and_then(|resolved| as_built(cluster, observed, resolved));
     let situation = Situation {
         cluster,
         wanted,
         observed,
+        built: built.as_ref(),
     };
     if let Some(decision) = at_work(&situation) {
         return decision;
@@ -50,10 +53,6 @@ fn at_work(situation: &Situation<'_>) -> Option<Decision> {
     if situation.cluster.meta().deletion_timestamp.is_some() {
         return None;
     }
-    let built = as_built(
-        situation.cluster,
-        situation.observed,
-        situation.wanted.ok()?,
-    )?;
+    let built = situation.built?.clone();
     Some(Decision::Maintain(Box::new(built), Box::new(run.clone())))
 }

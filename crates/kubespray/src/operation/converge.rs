@@ -17,7 +17,7 @@ use runs::{is_active, phase};
 use super::CONVERGE;
 use crate::{
     cluster::{
-        built::{Built, as_built, built_by, differing_sources, is_built, of_built},
+        built::{Built, built_by, differing_sources, is_built, of_built},
         compile,
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
@@ -32,11 +32,12 @@ use crate::{
 /// Has the say about a cluster that is built.
 pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let Situation {
-        cluster, observed, ..
+        cluster,
+        wanted,
+        observed,
+        built,
     } = *situation;
-    let resolved = situation.wanted.ok()?;
-    let built = as_built(cluster, observed, resolved)?;
-    Some(maintain(cluster, built, resolved, observed))
+    Some(maintain(cluster, built?, wanted.ok()?, observed))
 }
 
 /// How much of a request is remembered.
@@ -49,7 +50,12 @@ pub fn request(cluster: &Cluster) -> Option<String> {
 }
 
 /// What to do about a cluster that is built.
-fn maintain(cluster: &Cluster, built: Built, resolved: &Resolved, observed: &Observed) -> Decision {
+fn maintain(
+    cluster: &Cluster,
+    built: &Built,
+    resolved: &Resolved,
+    observed: &Observed,
+) -> Decision {
     let carried_out = |request: &String| observed.runs.iter().any(|run| is_for(run, request));
     let open = open(cluster).filter(|request| !carried_out(request));
     if let Some(request) = open.filter(|_| built.beyond_converge.is_empty()) {
@@ -58,9 +64,9 @@ fn maintain(cluster: &Cluster, built: Built, resolved: &Resolved, observed: &Obs
     match of_built(observed) {
         // A failed one of another operation was for what nobody asks for any more.
         Some(run) if phase(run) == RunPhase::Failed && run.spec.operation == CONVERGE.name => {
-            Decision::Maintain(Box::new(built), Box::new(run.clone()))
+            Decision::Maintain(Box::new(built.clone()), Box::new(run.clone()))
         }
-        _ => Decision::Keep(Box::new(built)),
+        _ => Decision::Keep(Box::new(built.clone())),
     }
 }
 

@@ -27,6 +27,7 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
         cluster,
         wanted,
         observed,
+        ..
     } = *situation;
     let deleted = cluster.meta().deletion_timestamp.is_some();
     deleted.then(|| deletion(cluster, wanted, observed))

@@ -4,7 +4,7 @@
 //! operations, which are told of it as before.
 
 use api::{
-    Cluster, HostName,
+    HostName,
     cluster::Approval,
     run::{Plan, RunPhase},
 };
@@ -13,10 +13,9 @@ use runs::phase;
 use super::SCALE;
 use crate::{
     cluster::{
-        built::{Built, as_built, of_built},
+        built::{Built, of_built},
         compile,
         decision::{Decision, Situation, checkout, new_run},
-        observe::Observed,
         resolve::Resolved,
     },
     inputs::{Host, Inputs},
@@ -29,19 +28,26 @@ const NAMED: usize = 5;
 
 /// Has the say about a built cluster with hosts that can join it.
 pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
-    let Situation {
-        cluster, observed, ..
-    } = *situation;
+    let built = situation.built?;
     let resolved = situation.wanted.ok()?;
-    let built = as_built(cluster, observed, resolved)?;
-    let new = joining(built.inputs.as_ref()?, &resolved.inputs);
+    let before = built.inputs.as_ref()?;
+    let new = joining(before, &resolved.inputs);
     if new.is_empty() {
         return None;
     }
-    match of_built(observed) {
+    match of_built(situation.observed) {
         // What another operation has left broken waits for a person, and this one for that.
         Some(run) if phase(run) == RunPhase::Failed && run.spec.operation != SCALE.name => None,
-        _ => scale(cluster, built, &new, resolved, observed),
+        _ => {
+            let checkout = match checkout(situation.observed) {
+                Ok(checkout) => checkout,
+                Err(decision) => return Some(decision),
+            };
+            match compiled(before, &new, resolved, checkout) {
+                Ok(plan) => scale(situation, built, plan),
+                Err(problem) => Some(Decision::Stall(vec![problem])),
+            }
+        }
     }
 }
 
@@ -57,35 +63,23 @@ pub fn joining<'a>(built: &Inputs, wanted: &'a Inputs) -> Vec<&'a Host> {
         .collect()
 }
 
-fn scale(
-    cluster: &Cluster,
-    built: Built,
-    new: &[&Host],
-    resolved: &Resolved,
-    observed: &Observed,
-) -> Option<Decision> {
-    let checkout = match checkout(observed) {
-        Ok(checkout) => checkout,
-        Err(decision) => return Some(decision),
-    };
-    let plan = built
-        .inputs
-        .as_ref()
-        .map(|before| compiled(before, new, resolved, checkout))?;
-    let plan = match plan {
-        Ok(plan) => plan,
-        Err(problem) => return Some(Decision::Stall(vec![problem])),
-    };
+/// What becomes of this plan.
+fn scale(situation: &Situation<'_>, built: &Built, plan: Plan) -> Option<Decision> {
+    let Situation {
+        cluster, observed, ..
+    } = *situation;
     let last = of_built(observed).filter(|run| run.spec.plan.digest == plan.digest);
     match last.map(|run| (run, phase(run))) {
         Some((run, RunPhase::Failed)) => {
-            Some(Decision::Maintain(Box::new(built), Box::new(run.clone())))
+            let (built, run) = (built.clone(), run.clone());
+            Some(Decision::Maintain(Box::new(built), Box::new(run)))
         }
         // It is not begun anew by itself: somebody did not want it.
         Some((_, RunPhase::Cancelled)) => None,
-        _ => Some(Decision::Start(Box::new(new_run(
-            cluster, observed, &SCALE, plan,
-        )))),
+        _ => {
+            let new = new_run(cluster, observed, &SCALE, plan);
+            Some(Decision::Start(Box::new(new)))
+        }
     }
 }
 
