@@ -350,8 +350,7 @@ impl Lab {
             .keep();
         let hosts = declare(options, &dir)?;
         // The owner holds the lock by its standard output, so the lock tells for certain whether it lives.
-        let lock = File::create(dir.join(sweep::LOCK)).context("make the lab's lock")?;
-        lock.lock().context("lock the lab")?;
+        let lock = sweep::lock(&dir)?;
         let addresses = |presence| {
             let chosen = hosts.iter().filter(|host| host.presence == presence);
             chosen

@@ -4,7 +4,7 @@
 //! end. This process holds the other end, so however this one ends, the owner does too, and the kernel kills what runs
 //! in its namespace. It holds a lock, by which a later start knows a dead owner's directory.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,8 +30,7 @@ impl Owner {
         sweep::dead(&area)?;
         fs::create_dir_all(&area).with_context(|| format!("make {}", area.display()))?;
         let dir = tempfile::Builder::new().prefix("env-").tempdir_in(&area)?;
-        let lock = File::create(dir.path().join(sweep::LOCK)).context("make the lock")?;
-        lock.lock().context("lock the directory")?;
+        let lock = sweep::lock(dir.path())?;
         let mut unshare = Command::new("unshare")
             .args(["--pid", "--mount-proc", "--fork", "--kill-child"])
             .args(["sh", "-c", "while read -r _; do :; done"])

@@ -10,6 +10,15 @@ use crate::cache;
 /// The file in a directory that its owner holds locked.
 pub(crate) const LOCK: &str = "lock";
 
+/// Locks a new directory. Its lock is there only when it is held: another start would take the directory for one of the dead.
+pub(crate) fn lock(directory: &Path) -> Result<File> {
+    let new = directory.join("lock.new");
+    let lock = File::create(&new).context("make the lock")?;
+    lock.lock().context("take the lock")?;
+    fs::rename(&new, directory.join(LOCK)).context("show the lock")?;
+    Ok(lock)
+}
+
 /// Removes the labs below `labs` whose owner is gone. One that is alive holds its lock.
 pub(crate) fn dead(labs: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(labs) else {
@@ -80,5 +89,39 @@ fn remove_group(group: &Path) {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_being_made_is_none_of_a_dead_lab() {
+        let labs = tempfile::tempdir().unwrap();
+        let done = AtomicBool::new(false);
+        let mut locks = Vec::new();
+        let kept = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    dead(labs.path()).unwrap();
+                }
+            });
+            let kept = (0..500).all(|number| {
+                let directory = labs.path().join(format!("lab-{number}"));
+                let made = fs::create_dir(&directory).context("make a directory");
+                let held = made.and_then(|()| lock(&directory));
+                locks.extend(held);
+                directory.join(LOCK).exists()
+            });
+            done.store(true, Ordering::Relaxed);
+            kept
+        });
+        assert!(kept, "one was removed: {}", locks.len());
+        locks.clear();
+        dead(labs.path()).unwrap();
+        assert_eq!(fs::read_dir(labs.path()).unwrap().count(), 0);
     }
 }
