@@ -24,7 +24,7 @@ impl Extent {
         "the oldest Kubernetes: conformance, `tests/lab`, the operator of one namespace",
         "kubectl 1.29 to 1.33: the embedded API, conformance, the plugin",
         "eight seeds of random requests instead of one",
-        "a Job's runner is killed at each edge of its journal, instead of at one of each run",
+        "runners in Jobs are killed at five edges of their journals instead of two",
     ];
 
     /// The extent of this run, as [`Extent::VARIABLE`] says.

@@ -50,7 +50,8 @@ pub(super) fn come_to_their_end(node: &Node, images: &Path) {
     }
 }
 
-/// Each edge of each step that is executed in a Job; usually one of each run, for each takes the half minute of a Lease.
+/// Edges of steps that are executed in Jobs; usually one of each run, for each takes the half minute of a Lease. While one of the
+/// two side by side stands still with its work done, the other one comes to its end.
 fn stops() -> Vec<Stop> {
     let at = |step: &str, edge| {
         let step = step.to_owned();
@@ -59,10 +60,13 @@ fn stops() -> Vec<Stop> {
     let [bend, cut] = SHAPING;
     match Extent::of_this_run() {
         Extent::Usual => vec![at(cut, Edge::Worked), at(SPRAYING, Edge::Worked)],
-        Extent::Full => [bend, cut, SPRAYING]
-            .into_iter()
-            .flat_map(|step| [at(step, Edge::Started), at(step, Edge::Worked)])
-            .collect(),
+        Extent::Full => vec![
+            at(bend, Edge::Started),
+            at(cut, Edge::Started),
+            at(cut, Edge::Worked),
+            at(SPRAYING, Edge::Started),
+            at(SPRAYING, Edge::Worked),
+        ],
     }
 }
 
