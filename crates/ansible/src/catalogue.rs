@@ -3,15 +3,18 @@
 //! The table of [`releases`] is compiled in, because it must answer before anything is fetched: which Python to look for,
 //! which version is the default. What a checkout can install is read from the checkout itself ([`installable`]): its
 //! checksums file is what kubespray downloads by, so a version that is not in it cannot be installed whatever a table says.
+//! So is what it demands of its variables ([`contract`](fn@contract)).
 //! Reads files below the given checkout and nothing else.
 
 use std::fmt;
 
 use api::{KubernetesVersion, KubesprayVersion};
 
+mod contract;
 mod installable;
 mod releases;
 
+pub use contract::{Assertion, Contract, Known, Test, contract};
 pub use installable::{Installable, InstallableError, VersionError, check_version, installable};
 
 /// One kubespray release and what it needs.

@@ -24,6 +24,7 @@ mod interpreter;
 mod secret;
 mod variables;
 
+pub(crate) use check::is_magic;
 pub use check::{InventoryError, Level, appends, overrides, refused_as_secret};
 pub use configuration::{Configuration, ConfigurationError, ansible_cfg, forks};
 pub use files::InventoryFiles;

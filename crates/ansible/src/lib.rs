@@ -16,6 +16,7 @@ pub mod sandbox;
 pub mod slice;
 pub mod source;
 pub mod ssh;
+pub mod template;
 
 pub use file::{
     CHANCE_PREFIX, FileError, chance_directory, recorded_directory, remove_recorded, write_private,

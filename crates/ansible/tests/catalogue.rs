@@ -18,11 +18,13 @@ use std::{
 
 use ansible::{
     catalogue::{
-        Installable, InstallableError, VersionError, check_version, installable, releases,
+        Contract, Installable, InstallableError, Known, VersionError, check_version, contract,
+        installable, releases,
     },
     slice::Playbook,
 };
 use api::KubernetesVersion;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn version(text: &str) -> KubernetesVersion {
@@ -75,6 +77,44 @@ mod kubespray_clone {
                 "{}: {} versions of Kubernetes",
                 release.version,
                 found.versions.len()
+            );
+        }
+    }
+
+    #[test]
+    #[ignore = "it needs a clone of kubespray: WINDLASS_KUBESPRAY_GIT"]
+    fn what_a_release_demands_is_read_of_every_tag() {
+        for release in releases() {
+            let checkout = extract(&format!("v{}", release.version));
+            let found = contract(checkout.path());
+            let reliable = release.version >= api::KubesprayVersion::new(2, 24, 0);
+            assert_eq!(found.release, reliable.then_some(release.version));
+            assert_eq!(
+                found.listed_only,
+                release.version >= api::KubesprayVersion::new(2, 31, 0)
+            );
+            assert_eq!(refused(&found, &json!({})), [""; 0], "{}", release.version);
+            for (variable, wrong) in [
+                ("kube_network_plugin", "flanel"),
+                ("container_manager", "podman"),
+                ("dns_mode", "kubedns"),
+                ("etcd_deployment_type", "docker"),
+                ("kube_proxy_mode", "userspace"),
+                ("resolvconf_mode", "yes"),
+            ] {
+                let refused = refused(&found, &json!({variable: wrong}));
+                assert_eq!(refused.len(), 1, "{}: {variable}", release.version);
+            }
+            let names = found.names.unwrap();
+            for name in ["kube_version", "etcd_access_addresses", "kube_pods_subnet"] {
+                assert!(names.contains(name), "{}: {name}", release.version);
+            }
+            eprintln!(
+                "{}: {} assertions, {} names, removed: {:?}",
+                release.version,
+                found.assertions.len(),
+                names.len(),
+                found.removed
             );
         }
     }
@@ -243,6 +283,100 @@ fn a_checkout_says_what_it_installs() {
         found.versions,
         BTreeSet::from([version("1.29.4"), version("1.30.1")])
     );
+}
+
+/// The assertions that these variables break, with the release's own values for all others.
+fn refused(contract: &Contract, variables: &Value) -> Vec<String> {
+    let known = |name: &str| match variables.get(name).or(contract.defaults.get(name)) {
+        Some(Value::String(text)) if text.contains("{{") => Known::Hidden,
+        Some(value) => Known::Value(value),
+        None => Known::Unset,
+    };
+    let assertions = contract.assertions.iter();
+    assertions
+        .filter(|assertion| assertion.holds(known) == Some(false))
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn a_checkout_says_what_it_demands() {
+    let tasks = "---
+- name: Fail if removed variables are used
+  vars: {removed_vars: [kubelet_static_pod_path, 7]}
+  assert: {that: \"{{ query('varnames', removed_vars) | length == 0 }}\"}
+- block:
+    - ansible.builtin.assert:
+        that:
+          - kube_network_plugin in ['calico', 'flannel']
+          - groups.get('etcd') | length > 0
+          - etcd_deployment_type in ['host'] or container_manager == 'docker'
+      when: not ignore_assert_errors
+- assert: {that: item.value is boolean}
+  loop: [1, 2]
+- assert: {that: 'kube_version in kubelet_checksums[image_arch]'}
+- debug: {msg: 'no assertion'}
+  register: the_answer
+";
+    let defaults =
+        "etcd_deployment_type: host\ncontainer_manager: containerd\nignore_assert_errors: false\n";
+    let checkout = checkout(
+        ("roles/validate_inventory/tasks/main.yml", tasks),
+        ("roles/kubespray_defaults/defaults/main/main.yml", defaults),
+    );
+    let galaxy = "namespace: kubernetes_sigs\nname: kubespray\nversion: 2.31.0\n";
+    fs::write(checkout.path().join("galaxy.yml"), galaxy).unwrap();
+    let found = contract(checkout.path());
+    assert_eq!(found.release.unwrap().to_string(), "2.31.0");
+    assert!(found.listed_only);
+    assert_eq!(
+        found.removed,
+        BTreeSet::from(["kubelet_static_pod_path".to_owned()])
+    );
+    assert_eq!(found.assertions.len(), 2);
+    assert_eq!(
+        refused(
+            &found,
+            &json!({"kube_network_plugin": "flanel", "etcd_deployment_type": "docker"})
+        ),
+        [
+            "kube_network_plugin is one of calico, flannel",
+            "etcd_deployment_type is host or container_manager is docker"
+        ]
+    );
+    let ignored = json!({"kube_network_plugin": "flanel", "ignore_assert_errors": true});
+    assert_eq!(refused(&found, &ignored), [""; 0]);
+    let names = found.names.unwrap();
+    for name in ["container_manager", "the_answer", "removed_vars"] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+    assert!(!names.contains("kubelet_static_pod_path"));
+}
+
+#[test]
+fn what_a_checkout_does_not_say_is_no_check() {
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(contract(empty.path()), Contract::default());
+    let large = format!("galaxy: {}\n", "x".repeat(2 << 20));
+    let broken = checkout(
+        ("roles/validate_inventory/tasks/main.yml", "- assert: [\n"),
+        ("roles/large/defaults/main.yml", &large),
+    );
+    for galaxy in [
+        "version: 2.31.0",
+        "name: kubespray\nversion: 2.23.0",
+        "name: mine\nversion: 2.31.0",
+        "name: kubespray\nversion: [2]",
+    ] {
+        fs::write(broken.path().join("galaxy.yml"), galaxy).unwrap();
+        assert_eq!(contract(broken.path()), Contract::default(), "{galaxy}");
+    }
+    // A link leads nowhere.
+    let defaults = broken.path().join("roles/large/defaults");
+    fs::remove_file(defaults.join("main.yml")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", broken.path().join("roles/link.yml")).unwrap();
+    let names = contract(broken.path()).names.unwrap();
+    assert_eq!(names, BTreeSet::from(["assert".to_owned()]));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, fs};
 
 use ansible::{
+    catalogue,
     event::{self, Tally},
     slice::{Playbook, parse_listed_tasks, resolve, select},
+    template,
 };
 use api::HostName;
 use serde_json::json;
@@ -78,6 +80,45 @@ fn playbooks_survive_fuzzing() {
             }
         },
     );
+}
+
+#[test]
+fn what_a_checkout_demands_survives_fuzzing() {
+    let assertions = "---
+- vars: {removed_vars: [gone]}
+  assert: {that: removed_vars_found | length == 0}
+- assert:
+    that:
+      - kube_network_plugin | d('calico') in ['calico', \"flannel\"] or container_manager != 'docker'
+      - not kata_containers_enabled
+  when: [not ignore_assert_errors, cloud_provider, x is defined]
+- block: [{assert: {that: 'kube_version in kubelet_checksums[image_arch]'}}]
+";
+    let directory = tempfile::tempdir().expect("a directory");
+    let tasks = directory.path().join("roles/validate_inventory/tasks");
+    fs::create_dir_all(&tasks).expect("the role");
+    fuzz::bytes("contract", &[assertions.as_bytes()], |bytes| {
+        fs::write(tasks.join("main.yml"), bytes).expect("the assertions");
+        fs::write(directory.path().join("galaxy.yml"), bytes).expect("the metadata");
+        let contract = catalogue::contract(directory.path());
+        for assertion in &contract.assertions {
+            assert!(!assertion.any().is_empty() && !assertion.variables().is_empty());
+            assert_eq!(assertion.holds(|_| catalogue::Known::Hidden), None);
+        }
+    });
+}
+
+#[test]
+fn templates_survive_fuzzing() {
+    let corpus = [
+        "{{ a.b['c'] | d(e=f) is not g }}/{{ lookup('pipe', h) ~ \"}}\" }}",
+        "{# {{ no }} #}{{ {'a': {b: 1.5}} }}{% if c %}{{ d }}{% endif %}",
+    ];
+    fuzz::text("templates", &corpus, |text| {
+        for name in template::needs(text) {
+            assert!(text.contains(&name), "{name}");
+        }
+    });
 }
 
 #[test]

@@ -325,6 +325,11 @@ pub fn refused_as_secret(level: Level, path: &str, name: &str) -> Option<Invento
     data::steering(path, name, &Value::Null).or_else(|| settings::variable_name(path, name))
 }
 
+/// Whether Ansible itself sets a variable.
+pub(crate) fn is_magic(name: &str) -> bool {
+    MAGIC.iter().any(|(magic, _)| *magic == name)
+}
+
 /// The hosts of a role.
 fn with_role(hosts: &[Host], role: Role) -> impl Iterator<Item = &Host> {
     hosts.iter().filter(move |host| host.roles.contains(&role))

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{InventoryError, is_user};
-use crate::inventory::PythonPath;
+use crate::{inventory::PythonPath, template::is_template};
 
 /// Refuses templates in a value, however deep.
 pub(super) fn templates(path: &str, value: &Value, errors: &mut Vec<InventoryError>) {
@@ -39,15 +39,6 @@ pub(super) fn templates(path: &str, value: &Value, errors: &mut Vec<InventoryErr
         }
         _ => {}
     }
-}
-
-/// Whether Ansible would take a text for a template.
-///
-/// # Source
-/// Jinja's delimiters of expressions, statements and comments, which Ansible leaves as they are. The header `#jinja2:` of a
-/// template changes them for files only, and not for variables.
-pub(super) fn is_template(text: &str) -> bool {
-    ["{{", "{%", "{#"].iter().any(|open| text.contains(open))
 }
 
 /// A variable that steers Ansible itself, unless it is one of the harmless ones with a harmless value.
