@@ -8,7 +8,7 @@ use std::{
 };
 
 use ansible::{
-    catalogue::{self, Installable},
+    catalogue::{self, Contract, Installable},
     slice::Playbook,
     source::{SourceRequest, Sources},
 };
@@ -179,6 +179,8 @@ pub struct Checkout {
     pub directory: PathBuf,
     /// The Kubernetes versions that they install.
     pub installable: Installable,
+    /// What they demand of the variables that they are given.
+    pub contract: Contract,
     /// The plays of cluster.yml.
     pub create: Playbook,
     /// The plays of scale.yml, which playbooks of somebody's own may lack.

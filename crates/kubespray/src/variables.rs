@@ -7,7 +7,7 @@
 //! pods and moves along, one more secret to keep. The price is that a label put on a Secret counts as a change of it. The
 //! revision is no part of a plan's own digest, so that a new password supersedes no run that is at work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ansible::inventory::{Level, refused_as_secret};
 use api::{Cluster, ClusterNode, cluster::SecretKeyRef};
@@ -62,6 +62,8 @@ pub enum Found {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sight {
     found: Vec<(Referred, Found)>,
+    /// Whether nothing is known of some Secret.
+    is_partial: bool,
     /// The revision of each Secret that is there, by name.
     pub revisions: BTreeMap<String, String>,
 }
@@ -71,6 +73,17 @@ impl Sight {
     pub fn is_usable(&self) -> bool {
         let mut found = self.found.iter();
         found.all(|(referred, found)| wrong(referred, found).is_empty())
+    }
+
+    /// The names of all variables that Secrets hold. None: not every Secret was seen and can be used.
+    pub fn names(&self) -> Option<BTreeSet<&str>> {
+        let names = self.found.iter().map(|(_, found)| match found {
+            Found::Usable(names) => Some(names.iter().map(String::as_str)),
+            _ => None,
+        });
+        let names: Option<Vec<_>> = names.collect();
+        let names = names.filter(|_| !self.is_partial)?;
+        Some(names.into_iter().flatten().collect())
     }
 }
 
@@ -107,7 +120,10 @@ pub fn judge<'a>(
     let mut sight = Sight::default();
     for referred in referred {
         let name = referred.reference.name.clone();
-        let Some(known) = secret(&name) else { continue };
+        let Some(known) = secret(&name) else {
+            sight.is_partial = true;
+            continue;
+        };
         if let Some(secret) = known
             && let (Some(uid), Some(version)) = (secret.uid(), secret.resource_version())
         {

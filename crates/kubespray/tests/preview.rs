@@ -473,3 +473,339 @@ mod external_etcd {
         assert_eq!(plan.parallelism, Some(2));
     }
 }
+
+/// What a release would refuse some minutes into a run is refused before.
+mod demands {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// As releases write it: the bundle itself takes one word of each.
+    const ASSERTIONS: &str = "
+- name: Fail if removed variables are used
+  vars: {removed_vars: [kubelet_static_pod_path]}
+  assert: {that: removed_vars_found | length == 0}
+- name: Stop if unsupported options selected
+  assert:
+    that:
+      - kube_network_plugin in ['bridge', 'calico', 'flannel', 'none']
+      - etcd_deployment_type in ['host', 'docker', 'kubeadm']
+      - etcd_deployment_type in ['host', 'kubeadm'] or container_manager == 'docker'
+      - container_manager in ['docker', 'crio', 'containerd']
+    msg: The selected choice is not supported
+  run_once: true
+- name: Stop if gvisor_enabled is enabled when container_manager is not containerd
+  assert:
+    that: container_manager == 'containerd'
+  when: gvisor_enabled
+- name: Check external_cloud_provider value
+  assert:
+    that: external_cloud_provider in ['openstack', 'vsphere']
+  when:
+    - cloud_provider == 'external'
+    - not ignore_assert_errors
+";
+
+    struct Release {
+        checkout: tempfile::TempDir,
+    }
+
+    impl Release {
+        /// The bundle with demands of kubespray's form.
+        fn new() -> Self {
+            let checkout = tempfile::tempdir().unwrap();
+            let copied = std::process::Command::new("cp")
+                .args(["-r", &format!("{BUNDLE}/.")])
+                .arg(checkout.path())
+                .status();
+            assert!(copied.unwrap().success());
+            let release = Self { checkout };
+            release.write("roles/validate_inventory/tasks/main.yml", ASSERTIONS);
+            release
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            fs::write(self.path().join(file), text).unwrap();
+        }
+
+        fn path(&self) -> &Path {
+            self.checkout.path()
+        }
+
+        fn world(&self, spec: &str, variables: &str) -> World {
+            let mut spec: serde_json::Value = serde_saphyr::from_str(spec).unwrap();
+            let variables: serde_json::Value = serde_saphyr::from_str(variables).unwrap();
+            spec["nodes"]["all"]["deploy"]["extraVars"] = variables;
+            spec["kubespray"]["source"] = serde_json::json!({"path": self.path()});
+            World::new(&spec.to_string(), &THREE)
+        }
+    }
+
+    const VARIABLES: &str = "Cluster spec.nodes.all.deploy.extraVars";
+
+    #[tokio::test]
+    async fn each_is_told_with_field_value_rule_and_remedy() {
+        let release = Release::new();
+        for (name, spec, variables, expected) in [
+            (
+                "a choice that is none",
+                "{}",
+                "kube_network_plugin: flanel",
+                [
+                    "extraVars.kube_network_plugin",
+                    "\"flanel\"",
+                    "these playbooks take bridge, calico, flannel, none",
+                    "did you mean flannel?",
+                ],
+            ),
+            (
+                "a choice far from any",
+                "{}",
+                "container_manager: podman",
+                [
+                    "extraVars.container_manager",
+                    "\"podman\"",
+                    "take docker, crio, containerd",
+                    "write one of these",
+                ],
+            ),
+            (
+                "choices that do not go together",
+                "{}",
+                "etcd_deployment_type: docker",
+                [
+                    "extraVars.etcd_deployment_type",
+                    "\"docker\"",
+                    "container_manager is docker, and container_manager is containerd",
+                    "change etcd_deployment_type or container_manager",
+                ],
+            ),
+            (
+                "a switch that does not go with a choice",
+                "{}",
+                "{gvisor_enabled: true, container_manager: crio}",
+                [
+                    "extraVars.container_manager",
+                    "\"crio\"",
+                    "container_manager is containerd, and gvisor_enabled is true",
+                    "change container_manager or gvisor_enabled",
+                ],
+            ),
+            (
+                "a choice that is asked for by another",
+                "{}",
+                "{cloud_provider: external, external_cloud_provider: openstck}",
+                [
+                    "extraVars.external_cloud_provider",
+                    "\"openstck\"",
+                    "take openstack, vsphere",
+                    "did you mean openstack?",
+                ],
+            ),
+            (
+                "a variable that is gone",
+                "{}",
+                "kubelet_static_pod_path: /etc/pods",
+                [
+                    "extraVars.kubelet_static_pod_path",
+                    "/etc/pods",
+                    "had this variable once",
+                    "leave it out",
+                ],
+            ),
+            (
+                "a template of what nobody defines",
+                "{}",
+                "{files_repo: 'http://10.0.0.1', mirror: {urls: ['{{ file_repo }}/{{ kube_version }}']}}",
+                [
+                    "extraVars.mirror.urls[0]",
+                    "{{ file_repo }}/{{ kube_version }}",
+                    "the variable file_repo is defined nowhere",
+                    "did you mean files_repo?",
+                ],
+            ),
+            (
+                "playbooks of another release",
+                "kubespray: {version: 2.29.1}",
+                "{}",
+                [
+                    "Cluster spec.kubespray.version",
+                    "2.29.1",
+                    "holds kubespray 2.30.0",
+                    "write 2.30.0, or name the playbooks of 2.29.1",
+                ],
+            ),
+        ] {
+            let told = release.world(spec, variables).problems().await;
+            for part in expected {
+                assert!(told.contains(part), "{name}: {part:?} is not in: {told}");
+            }
+            assert_eq!(told.matches("Cluster spec.").count(), 1, "{name}: {told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn all_are_told_at_once() {
+        let release = Release::new();
+        let world = release.world(
+            "{kubespray: {version: 2.31.0}, kubernetesVersion: 1.99.0}",
+            "{kube_network_plugin: flanel, a: '{{ b }}', kubelet_static_pod_path: x, kube_pods_subnet: x}",
+        );
+        let told = world.problems().await;
+        for field in [
+            "Cluster spec.kubespray.version",
+            "Cluster spec.kubernetesVersion",
+            &format!("{VARIABLES}.kube_network_plugin"),
+            &format!("{VARIABLES}.a"),
+            &format!("{VARIABLES}.kubelet_static_pod_path"),
+            &format!("{VARIABLES}.kube_pods_subnet"),
+        ] {
+            assert!(told.contains(field), "{field} is not in: {told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_known_is_left_to_the_playbooks() {
+        let release = Release::new();
+        for (name, spec, variables) in [
+            ("nothing", "{}", "{}"),
+            (
+                "good choices",
+                "{}",
+                "{kube_network_plugin: flannel, etcd_deployment_type: kubeadm}",
+            ),
+            (
+                "a template",
+                "{}",
+                "kube_network_plugin: '{{ plugin }}'\nplugin: flanel",
+            ),
+            (
+                "a choice that nobody asks for",
+                "{}",
+                "external_cloud_provider: mine",
+            ),
+            (
+                "assertions ignored",
+                "{}",
+                "{ignore_assert_errors: true, cloud_provider: external, external_cloud_provider: mine}",
+            ),
+            ("a default", "{}", "a: '{{ b | default(c) }}'"),
+            (
+                "defined by Ansible and the playbooks",
+                "{}",
+                "a: '{{ ansible_facts.os_family }}{{ inventory_hostname }}{{ main_ip }}{{ item }}'",
+            ),
+            (
+                "a Secret that nobody sees",
+                "nodes: {all: {deploy: {extraVarsSecretRef: {name: hidden}}}}",
+                "a: '{{ b }}'",
+            ),
+            (
+                "the release that it is",
+                "kubespray: {version: 2.30.0}",
+                "{}",
+            ),
+        ] {
+            let outcome = release.world(spec, variables).outcome("first").await;
+            assert!(
+                matches!(outcome, PreviewOutcome::Plan(_)),
+                "{name}: {outcome:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn playbooks_that_demand_nothing_are_taken_as_they_are() {
+        let release = Release::new();
+        let spec = "kubespray: {version: 2.29.0}";
+        let variables = "{kube_network_plugin: flanel, container_manager: podman}";
+        for (galaxy, tasks) in [
+            ("version: none", "[]"),
+            ("name: [", "- assert: ["),
+            (
+                "name: kubespray\nversion: 2.32.0",
+                "- assert: {that: 'kube_network_plugin | length > 2'}",
+            ),
+        ] {
+            release.write("galaxy.yml", galaxy);
+            release.write("roles/validate_inventory/tasks/main.yml", tasks);
+            let outcome = release.world(spec, variables).outcome("first").await;
+            assert!(
+                matches!(outcome, PreviewOutcome::Plan(_)),
+                "{galaxy}: {outcome:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_release_that_spells_versions_otherwise_must_be_named() {
+        let release = Release::new();
+        release.write("galaxy.yml", "name: kubespray\nversion: 2.27.0\n");
+        let told = release.world("{}", "{}").problems().await;
+        for part in ["spec.kubespray.version", "2.31.0", "write 2.27.0"] {
+            assert!(told.contains(part), "{part:?} is not in: {told}");
+        }
+        release.write("galaxy.yml", "name: kubespray\nversion: 2.29.0\n");
+        let outcome = release.world("{}", "{}").outcome("first").await;
+        assert!(matches!(outcome, PreviewOutcome::Plan(_)), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn checksums_of_ones_own_help_as_far_as_the_playbooks_take_them() {
+        let all =
+            "{kubelet_binary_checksum: a, kubeadm_binary_checksum: b, kubectl_binary_checksum: c}";
+        let tables = "{kubelet_checksums: {amd64: {1.34.9: a}}, kubeadm_checksums: {amd64: {1.34.9: b}}, kubectl_checksums: '{{ kubelet_checksums }}'}";
+        let listed = "- assert: {that: 'kube_version in kubelet_checksums[image_arch]'}";
+        let spec = |version: &str| format!("kubernetesVersion: {version}");
+        let release = Release::new();
+        for (tasks, version, variables, expected) in [
+            ("[]", "1.34.9", all, None),
+            ("[]", "1.34.9", tables, None),
+            (listed, "1.34.9", tables, None),
+            (
+                "[]",
+                "1.34.9",
+                "kubelet_binary_checksum: a",
+                Some("kubeadm_binary_checksum, kubectl_binary_checksum too"),
+            ),
+            (
+                listed,
+                "1.34.9",
+                all,
+                Some("kubelet_checksums, kubeadm_checksums, kubectl_checksums too"),
+            ),
+            (
+                "[]",
+                "1.35.0",
+                all,
+                Some("write a version that the release can install"),
+            ),
+            (
+                "[]",
+                "1.33.0",
+                tables,
+                Some("write a version that the release can install"),
+            ),
+            (
+                "[]",
+                "1.34.9",
+                "{}",
+                Some("write a version that the release can install"),
+            ),
+        ] {
+            release.write("roles/validate_inventory/tasks/main.yml", tasks);
+            let world = release.world(&spec(version), variables);
+            match (world.outcome("first").await, expected) {
+                (PreviewOutcome::Plan(_), None) => {}
+                (PreviewOutcome::Problems(problems), Some(expected)) => {
+                    let told = kubespray::problem::text(&problems);
+                    assert!(
+                        told.contains(version) && told.contains(expected),
+                        "{expected} is not in: {told}"
+                    );
+                }
+                (outcome, _) => panic!("{tasks} {version} {variables}: {outcome:?}"),
+            }
+        }
+    }
+}

@@ -13,6 +13,7 @@ use api::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use self::contract::Given;
 use crate::{
     cluster::observe::{self, Observed},
     host_keys,
@@ -23,6 +24,8 @@ use crate::{
     request::START_AGAIN,
     secret, subjects, variables as secret_variables,
 };
+
+mod contract;
 
 /// How long a host may take to answer, unless told otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_seconds(5);
@@ -103,7 +106,12 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     ));
     problems.extend(subjects::problems(spec, observed.pods.as_deref()));
     let hosts = hosts(&observed.nodes);
-    let kubernetes = kubernetes(cluster, release, observed, &mut problems);
+    let written = variables(spec);
+    let given = Given::new(&written, &observed.variables, &hosts);
+    let kubernetes = kubernetes(cluster, release, observed, &given, &mut problems);
+    if let Playbooks::Ready(checkout) = &observed.playbooks {
+        problems.extend(contract::problems(cluster, release, checkout, &given));
+    }
     let mut inputs = Inputs {
         kubespray: release,
         kubernetes,
@@ -116,7 +124,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             .as_ref()
             .and_then(|runner| runner.ansible.clone())
             .unwrap_or_default(),
-        variables: variables(spec),
+        variables: written,
         extra_vars_secret_ref: deploy(spec).and_then(|deploy| deploy.extra_vars_secret_ref.clone()),
         operation_secret_ref: spec
             .operations
@@ -267,6 +275,7 @@ fn kubernetes(
     cluster: &Cluster,
     release: KubesprayVersion,
     observed: &Observed,
+    given: &Given<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<KubernetesVersion> {
     let field = "Cluster spec.kubernetesVersion";
@@ -279,14 +288,14 @@ fn kubernetes(
         // What is built stays, where the spec does not say.
         let wanted = wanted.or(built).unwrap_or(checkout.installable.default);
         let mut installable = checkout.installable.clone();
-        // The release downloads by this checksum where it is given, whatever its own list says.
-        if variables(&cluster.spec).contains_key("kubelet_binary_checksum")
-            && wanted >= installable.minimum
-        {
+        let missing = contract::has_checksums(given)
+            .then(|| contract::missing_checksums(wanted, checkout, given))
+            .flatten();
+        if missing.as_ref().is_some_and(Vec::is_empty) {
             installable.versions.insert(wanted);
         }
         if let Err(error) = catalogue::check_version(wanted, &installable, built) {
-            let remedy = version_remedy(&error);
+            let remedy = version_remedy(&error, missing.as_deref());
             problems.push(Problem::new(field, wanted, error.to_string(), remedy));
         }
         return Some(wanted);
@@ -308,18 +317,25 @@ fn kubernetes(
     wanted
 }
 
-fn version_remedy(error: &VersionError) -> String {
-    match error {
-        VersionError::NotInstallable { .. } => {
+/// `missing` names the checksums that a version of one's own lacks.
+fn version_remedy(error: &VersionError, missing: Option<&[String]>) -> String {
+    match (error, missing) {
+        (VersionError::NotInstallable { .. }, Some(missing)) => format!(
+            "write a version that the release can install, or give checksums of this one in {} too",
+            missing.join(", ")
+        ),
+        (VersionError::NotInstallable { .. }, _) => {
             "write a version that the release can install, or name another kubespray release"
                 .to_owned()
         }
-        VersionError::SkippedMinor { wanted, installed } => format!(
+        (VersionError::SkippedMinor { wanted, installed }, _) => format!(
             "write a version of {}.{}; once the cluster runs it, ask for {wanted}",
             installed.major,
             installed.minor.saturating_add(1)
         ),
-        VersionError::Downgrade { installed, .. } => format!("write {installed}, or a newer one"),
+        (VersionError::Downgrade { installed, .. }, _) => {
+            format!("write {installed}, or a newer one")
+        }
     }
 }
 

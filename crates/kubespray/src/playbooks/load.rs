@@ -106,6 +106,7 @@ fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, L
         create: read("cluster")?,
         scale,
         reset: read("reset")?,
+        contract: catalogue::contract(&directory),
         source,
         directory,
         installable,
