@@ -22,7 +22,7 @@ use crate::{
     cluster::apply,
     context::{Context, Error},
     host_keys::KNOWN_HOSTS,
-    names::{CLUSTER_MANAGER, FINALIZER, NODE_MANAGER, host_keys_name, lease_name},
+    names::{CLUSTER_MANAGER, FINALIZER, NODE_FINALIZER, NODE_MANAGER, host_keys_name, lease_name},
     operation::{Leaves, Operation},
     secret::kubeconfig_name,
     variables,
@@ -45,7 +45,6 @@ pub fn domain(data: Option<Layout>) -> Domain {
     let cluster = Root {
         noun: "cluster",
         spared: "host",
-        finalizer: Some(FINALIZER),
         lease: Some(RootLease {
             name: lease_name,
             is_gone,
@@ -55,11 +54,13 @@ pub fn domain(data: Option<Layout>) -> Domain {
     Domain {
         name: "kubespray",
         kinds: vec![
-            Kind::acted_on::<Cluster>(CLUSTER_MANAGER).root(cluster),
-            Kind::acted_on::<ClusterNode>(NODE_MANAGER),
+            Kind::acted_on::<Cluster>(CLUSTER_MANAGER)
+                .held_by(FINALIZER)
+                .root(cluster),
+            Kind::acted_on::<ClusterNode>(NODE_MANAGER).held_by(NODE_FINALIZER),
             Kind::acted_on::<Run>(runs::runner::FIELD_MANAGER),
         ],
-        field_managers: &[CLUSTER_MANAGER],
+        field_managers: &[CLUSTER_MANAGER, NODE_MANAGER],
         selected: Vec::new(),
         hooks: Box::new(Clusters { data }),
     }

@@ -7,6 +7,9 @@ pub const NODE_MANAGER: &str = "windlass-node";
 /// What keeps a Cluster until its deletion policy is carried out.
 pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
 
+/// What keeps a ClusterNode until its host is no part of the cluster any more.
+pub const NODE_FINALIZER: &str = "kubespray.k8s.io/node";
+
 /// The Lease of a cluster.
 pub fn lease_name(cluster: &str) -> String {
     runs::lease_name("Cluster", cluster)

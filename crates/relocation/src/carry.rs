@@ -211,6 +211,12 @@ pub(crate) async fn delete(this: &Move<'_>, graph: &Graph) -> Result<Vec<String>
     for item in items.filter(|item| !item.kind.is_root()) {
         if was_copied(this, item).await? {
             this.source.delete(item).await?;
+            if item.kind.finalizer.is_some()
+                && let Some(held) = this.source.get(&item.kind, &item.name()).await?
+                && held.object.uid() == item.object.uid()
+            {
+                unhold(this.source, &held).await?;
+            }
         } else {
             left.push(format!(
                 "{} came after the copy: it was not moved and stays",
@@ -266,21 +272,21 @@ async fn delete_root(this: &Move<'_>, root: &Item) -> Result<()> {
     }
 }
 
-async fn unhold(source: &Side, root: &Item) -> Result<()> {
-    let own = root.kind.root.as_ref().and_then(|root| root.finalizer);
-    let finalizers = root.object.finalizers().iter().map(String::as_str);
+async fn unhold(source: &Side, held: &Item) -> Result<()> {
+    let own = held.kind.finalizer;
+    let finalizers = held.object.finalizers().iter().map(String::as_str);
     let rest: Vec<_> = finalizers.filter(|name| Some(*name) != own).collect();
     ensure(rest.is_empty(), || {
         format!(
             "{} metadata.finalizers: {} keeps the object here; remove it, then start the same command again",
-            root.shown(),
+            held.shown(),
             rest.join(", ")
         )
     })?;
     let metadata = json!({
-        "finalizers": [], "resourceVersion": root.object.resource_version(),
+        "finalizers": [], "resourceVersion": held.object.resource_version(),
     });
-    match source.patch_metadata(root, metadata).await {
+    match source.patch_metadata(held, metadata).await {
         // The operator was faster.
         Err(error) if error.has_code(&[404, 409]) => Ok(()),
         patched => patched,

@@ -10,6 +10,8 @@ pub struct Kind {
     /// Who writes the status: the copy of a status belongs to nobody else, or fields that it gives up would stay. None: it
     /// has none, and nobody acts on it.
     pub(crate) status_manager: Option<&'static str>,
+    /// The finalizer with which its operator holds an object, if it does.
+    pub(crate) finalizer: Option<&'static str>,
     pub(crate) root: Option<Root>,
 }
 
@@ -23,9 +25,6 @@ pub struct Root {
     pub noun: &'static str,
     /// What of the world it is about, which a move does not touch, for messages; such as `host`.
     pub spared: &'static str,
-    /// The finalizer with which its operator holds it. The operator lets go of a marked root that is deleted, and puts files
-    /// of its own aside as it does; where none is at work the finalizer is taken away.
-    pub finalizer: Option<&'static str>,
     /// The Lease of who works on it. None: those who work on it are asked for by [`crate::Hooks::at_work`].
     pub lease: Option<RootLease>,
     /// The types of the conditions that its operator writes while it is marked: they are not compared.
@@ -53,6 +52,14 @@ impl Kind {
         }
     }
 
+    /// The finalizer with which its operator holds an object. The operator lets go of a marked root that is deleted, and puts files
+    /// of its own aside as it does; where none is at work, and from other objects, the finalizer is taken away.
+    #[must_use]
+    pub const fn held_by(mut self, finalizer: &'static str) -> Self {
+        self.finalizer = Some(finalizer);
+        self
+    }
+
     /// The kind of a root.
     #[must_use]
     pub fn root(mut self, root: Root) -> Self {
@@ -67,6 +74,7 @@ impl Kind {
         Self {
             resource: ApiResource::erase::<K>(&()),
             status_manager: None,
+            finalizer: None,
             root: None,
         }
     }

@@ -87,7 +87,6 @@ fn garden() -> Domain {
     let orchard = Root {
         noun: "orchard",
         spared: "tree",
-        finalizer: Some(FINALIZER),
         lease: None,
         told_meanwhile: &[],
     };
@@ -95,7 +94,9 @@ fn garden() -> Domain {
     Domain {
         name: "garden",
         kinds: vec![
-            Kind::acted_on::<Orchard>(ORCHARDS).root(orchard),
+            Kind::acted_on::<Orchard>(ORCHARDS)
+                .held_by(FINALIZER)
+                .root(orchard),
             Kind::acted_on::<Tree>(TREES),
         ],
         field_managers: &[ORCHARDS, TREES],
@@ -135,7 +136,6 @@ fn ponds() -> Domain {
     let pond = Root {
         noun: "pond",
         spared: "fish",
-        finalizer: None,
         lease: None,
         told_meanwhile: &[],
     };
