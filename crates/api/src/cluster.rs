@@ -338,6 +338,25 @@ pub struct Operations {
     /// Making new workers part of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
+    /// Removing workers from the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remove: Option<Remove>,
+}
+
+/// How removing workers from the cluster behaves.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remove {
+    /// How long the pods of all hosts that leave may take to go elsewhere. Default: 10m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Duration>,
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
 }
 
 /// How making new workers part of the cluster behaves.
@@ -521,6 +540,8 @@ pub enum ClusterState {
     Converging,
     /// New hosts are being made part of it.
     Scaling,
+    /// Hosts are being removed from it.
+    Removing,
     /// Being deleted.
     Deleting,
     /// Its last operation failed and waits for a person.
@@ -548,7 +569,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Scale, Converge or Reset.
+    /// What it does: Create, Scale, Remove, Converge or Reset.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

@@ -18,6 +18,12 @@ pub const SANDBOX: &str = "prepare/sandbox";
 pub const PROBE: &str = "prepare/probe";
 /// The play that gathers the facts that later plays read from the cache.
 pub const FACTS: &str = "bootstrap/facts";
+/// The step that asks the hosts that leave whether they answer.
+pub const LEAVING: &str = "drain/probe";
+/// The step that asks which pods cannot go elsewhere.
+pub const BUDGETS: &str = "drain/budgets";
+/// The step that has pods go elsewhere.
+pub const DRAIN: &str = "drain/pods";
 /// The step that stores the kubeconfig.
 pub const KUBECONFIG: &str = "kubeconfig/store";
 /// The step that waits until the cluster is healthy.
@@ -37,6 +43,22 @@ pub enum Action {
     Kubeconfig(Kubeconfig),
     /// Waits until the cluster is healthy: its API server, etcd, nodes and certificates.
     Health,
+    /// Asks which pods of the nodes of its hosts cannot go elsewhere, because a PodDisruptionBudget never lets them.
+    Budgets {
+        /// The hosts whose pods are not asked about.
+        forced: Vec<HostName>,
+    },
+    /// Cordons the nodes of its hosts and has their pods go elsewhere.
+    Drain {
+        /// The hosts whose pods are deleted, whatever their budgets say.
+        forced: Vec<HostName>,
+    },
+    /// Deletes the nodes of its hosts. One that was not reset, because its host did not answer, must not be Ready: its kubelet
+    /// would make it anew.
+    ForgetNodes {
+        /// The hosts of which that is not asked.
+        forced: Vec<HostName>,
+    },
 }
 
 /// One play of a playbook.
@@ -79,7 +101,14 @@ pub enum ActionError {
 
 impl From<Action> for RunAction {
     fn from(action: Action) -> Self {
+        let forced = |hosts: Vec<HostName>| {
+            let hosts: Vec<Value> = hosts.iter().map(|host| host.as_str().into()).collect();
+            named([("forced", hosts.into())])
+        };
         let (action, parameters) = match action {
+            Action::Budgets { forced: hosts } => ("Budgets", forced(hosts)),
+            Action::Drain { forced: hosts } => ("Drain", forced(hosts)),
+            Action::ForgetNodes { forced: hosts } => ("ForgetNodes", forced(hosts)),
             Action::Sandbox => ("Sandbox", Map::new()),
             Action::Probe => ("Probe", Map::new()),
             Action::Health => ("Health", Map::new()),
@@ -187,6 +216,11 @@ mod tests {
             Action::AnsiblePlay(play),
             Action::Kubeconfig(Kubeconfig { secret }),
             Action::Health,
+            Action::Budgets { forced: Vec::new() },
+            Action::Drain {
+                forced: vec!["a".parse().unwrap()],
+            },
+            Action::ForgetNodes { forced: Vec::new() },
         ] {
             let RunAction::Engine(stored) = RunAction::from(action.clone()) else {
                 panic!("{action:?} is no action of the engine");

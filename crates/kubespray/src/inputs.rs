@@ -30,6 +30,9 @@ pub struct Inputs {
     pub source: SourceInput,
     /// The hosts, in inventory order.
     pub hosts: Vec<Host>,
+    /// Those of them that the operation removes from the cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<HostName>,
     /// The order that is state, and the pinned names of etcd members.
     #[serde(default)]
     pub inventory: InventoryStatus,
@@ -141,6 +144,32 @@ impl Inputs {
         Inputs::deserialize(map)
     }
 
+    /// The same cluster, whose hosts are reached as another wish says.
+    #[must_use]
+    pub fn reached_as(&self, wanted: &Self) -> Self {
+        Self {
+            source: wanted.source.clone(),
+            ssh: wanted.ssh.clone(),
+            forks: wanted.forks,
+            ansible: wanted.ansible.clone(),
+            renew: wanted.renew,
+            ..self.clone()
+        }
+    }
+
+    /// What the cluster is made of once the operation succeeded.
+    #[must_use]
+    pub fn left(mut self) -> Self {
+        if !self.leaving.is_empty() {
+            let leaving = std::mem::take(&mut self.leaving);
+            let leaves = |host: &Host| leaving.iter().any(|name| name.as_str() == host.name);
+            self.hosts.retain(|host| !leaves(host));
+            // They name the hosts that left.
+            self.operation_variables.clear();
+        }
+        self
+    }
+
     /// Whether the inputs of a plan have a host of that name: each host asks it of each plan, so nothing else is read.
     pub fn has_host(map: &Map<String, Value>, name: &str) -> bool {
         let hosts = map.get("hosts").and_then(Value::as_array);
@@ -148,6 +177,12 @@ impl Inputs {
             .into_iter()
             .flatten()
             .any(|host| host["name"] == *name)
+    }
+
+    /// Whether the operation of a plan with these inputs removes a host of that name.
+    pub fn removes(map: &Map<String, Value>, name: &str) -> bool {
+        let leaving = map.get("leaving").and_then(Value::as_array);
+        leaving.into_iter().flatten().any(|host| *host == *name)
     }
 
     /// What the inventory is compiled from: nothing that holds a secret. `excluded` names hosts to leave out.
@@ -239,7 +274,7 @@ impl Inputs {
         self.inventory.order.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The hosts that become nodes of the cluster.
+    /// The hosts that are nodes of the cluster once the operation succeeded.
     pub fn members(&self) -> Vec<HostName> {
         self.hosts
             .iter()
@@ -249,6 +284,7 @@ impl Inputs {
                     .any(|role| matches!(role, Role::ControlPlane | Role::Worker))
             })
             .filter_map(|host| host.name.parse().ok())
+            .filter(|name| !self.leaving.contains(name))
             .collect()
     }
 }

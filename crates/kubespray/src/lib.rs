@@ -27,6 +27,7 @@ pub mod secret;
 pub mod subjects;
 pub mod sweep;
 pub mod variables;
+pub mod workload;
 
 mod operator;
 mod sandbox_users;

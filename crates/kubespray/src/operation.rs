@@ -5,13 +5,14 @@
 
 pub mod converge;
 pub mod create;
+pub mod remove;
 pub mod reset;
 pub mod scale;
 
 use api::{Run, cluster::ClusterState};
 
 /// The operations.
-pub const ALL: [&Operation; 4] = [&RESET, &SCALE, &CONVERGE, &CREATE];
+pub const ALL: [&Operation; 5] = [&RESET, &REMOVE, &SCALE, &CONVERGE, &CREATE];
 
 /// Removes Kubernetes from the hosts.
 pub const RESET: Operation = Operation {
@@ -21,6 +22,16 @@ pub const RESET: Operation = Operation {
     leaves: Leaves::Nothing,
     orders: false,
     of_built: false,
+};
+
+/// Removes workers from a built cluster.
+pub const REMOVE: Operation = Operation {
+    name: "Remove",
+    state: ClusterState::Removing,
+    reason: "Removing",
+    leaves: Leaves::Cluster,
+    orders: true,
+    of_built: true,
 };
 
 /// Makes new workers part of a built cluster.
@@ -64,7 +75,7 @@ pub struct Operation {
     pub reason: &'static str,
     /// What one that succeeded leaves on the hosts.
     pub leaves: Leaves,
-    /// Its plan may put hosts at the end of the order of the inventory.
+    /// Its plan may put hosts at the end of the order of the inventory, or take hosts out of it.
     pub orders: bool,
     /// It is of clusters only that are built.
     pub of_built: bool,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use ansible::source::Sources;
 use api::{Cluster, ClusterNode, Run};
 use controller::{Events, Key, Manager, WakeUps, reads};
-use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
+use kube::{Resource, ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::operator::Place;
 
 use crate::{
@@ -64,6 +64,9 @@ pub fn operate(manager: &mut Manager, options: Options) {
     clusters.gone_wakes(&clusters, &wake_ups);
     nodes.gone_wakes(&clusters, &wake_ups);
     runs.gone_wakes(&clusters, &wake_ups);
+    // What was held for a cluster is let go.
+    let of_nodes = WakeUps::default();
+    clusters.gone_wakes(&nodes, &of_nodes);
     manager
         .controller(&clusters, reads::wish)
         .woken_by(&nodes, reads::wish, clusters.in_namespace_of())
@@ -82,6 +85,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
         .controller(&nodes, reads::wish)
         .woken_by(&runs, node_view, nodes.in_namespace_of())
         .woken_by(&clusters, reads::existence, nodes.in_namespace_of())
+        .woken_on(&of_nodes, named)
         .woken_on(&wake_ups, move |(namespace, _)| {
             of_a_cluster.in_namespace(Some(&namespace))
         })
@@ -96,7 +100,10 @@ pub fn operate(manager: &mut Manager, options: Options) {
     ));
 }
 
-fn named((namespace, name): Key) -> [ObjectRef<DeserializeGuard<Cluster>>; 1] {
+fn named<K>((namespace, name): Key) -> [ObjectRef<DeserializeGuard<K>>; 1]
+where
+    DeserializeGuard<K>: Resource<DynamicType = ()>,
+{
     [ObjectRef::new(&name).within(&namespace)]
 }
 

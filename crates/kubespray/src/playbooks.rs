@@ -185,6 +185,8 @@ pub struct Checkout {
     pub create: Playbook,
     /// The plays of scale.yml, which playbooks of somebody's own may lack.
     pub scale: Option<Playbook>,
+    /// The plays of remove-node.yml, which they may lack too.
+    pub remove: Option<Playbook>,
     /// The plays of reset.yml.
     pub reset: Playbook,
 }

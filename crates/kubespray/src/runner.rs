@@ -14,6 +14,7 @@ use crate::{
 
 mod carried;
 mod dispatch;
+mod drain;
 mod executor;
 mod plays;
 mod prepare;

@@ -91,6 +91,9 @@ pub(crate) enum Command {
     Skip(Skip),
     /// Run the playbooks over a built cluster once more: brings hosts back to the spec and carries out changed variables
     Converge(Converge),
+    /// Remove hosts from a built cluster, or take that back
+    #[command(subcommand)]
+    Node(Node),
     /// Carry the Cluster of a namespace, and all that belongs to it, to another API
     Move(Move),
     /// Print the kubeconfig of a cluster that Windlass raised
@@ -524,6 +527,39 @@ pub(crate) struct Converge {
     /// The format of --dry-run
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
+}
+
+/// Options of `node`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Node {
+    /// Remove hosts: their pods go elsewhere, they are reset if they answer, and their ClusterNodes go
+    Remove(RemoveNode),
+    /// Keep a host whose ClusterNode is being deleted
+    Keep(KeepNode),
+}
+
+/// Options of `node remove`.
+#[derive(Args, Debug)]
+pub(crate) struct RemoveNode {
+    /// The ClusterNodes
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Delete pods whatever their PodDisruptionBudgets say, and forget a host that runs but does not answer
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Show what would be done, in which order, on which hosts and why; nothing is touched
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The format of --dry-run
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `node keep`.
+#[derive(Args, Debug)]
+pub(crate) struct KeepNode {
+    /// The ClusterNode
+    pub(crate) name: String,
 }
 
 /// Options of `move`.

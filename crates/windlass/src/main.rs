@@ -15,6 +15,7 @@ mod kubeconfig;
 mod leader;
 mod logs;
 mod manifest;
+mod node;
 mod paths;
 mod plan;
 mod relocate;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
             | Command::Runner(_)
             | Command::Plan(_)
             | Command::Converge(_)
+            | Command::Node(_)
             | Command::Move(_)
     ) {
         // They write into the data directory, which is nobody else's.
@@ -101,6 +103,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Approve(options) => control::approve(global, &options).await?,
         Command::Skip(options) => control::skip(global, &options).await?,
         Command::Converge(options) => converge::converge(global, &options).await?,
+        Command::Node(command) => node::node(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,
         Command::Sandbox(options) => sandbox::sandbox(global, options).await?,

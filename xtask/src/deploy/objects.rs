@@ -40,7 +40,8 @@ fn operator_rules() -> Vec<Value> {
     let kinds = "kubespray.k8s.io";
     vec![
         rule(kinds, &["clusters"], &["get", "list", "watch", "patch"]),
-        rule(kinds, &["clusternodes"], &["list", "watch"]),
+        // To hold them while their hosts are part of a cluster.
+        rule(kinds, &["clusternodes"], &["list", "watch", "patch"]),
         rule(
             kinds,
             &["clusters/status", "clusternodes/status"],

@@ -55,14 +55,15 @@ pub fn as_built(cluster: &Cluster, observed: &Observed, resolved: &Resolved) -> 
 }
 
 fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
-    let before = run.and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok());
+    let before = run.and_then(built_with);
     let inputs = before.as_ref().unwrap_or(&resolved.inputs);
-    let mut not_carried_out = beyond_converge(&cluster.name_any(), inputs, &resolved.inputs);
+    let mut not_carried_out = beyond_converge(&cluster.name_any(), inputs, resolved);
     let mut beyond_converge = not_carried_out.clone();
-    let built_with = before.as_ref().map(|before| before.kubespray);
+    not_carried_out.extend(resolved.kept.iter().map(ToString::to_string));
+    let release = before.as_ref().map(|before| before.kubespray);
     let status = cluster.status.as_ref();
     beyond_converge.extend(another_release(
-        built_with.or_else(|| status.and_then(|status| status.kubespray_version)),
+        release.or_else(|| status.and_then(|status| status.kubespray_version)),
         resolved.inputs.kubespray,
     ));
     if inputs.variables != resolved.inputs.variables {
@@ -102,8 +103,15 @@ pub fn built_by<'a>(
     newest.find(|run| phase(run) == RunPhase::Succeeded)
 }
 
+/// What the cluster is made of since that run.
+pub fn built_with(run: &Run) -> Option<Inputs> {
+    let inputs = Inputs::from_map(&run.spec.plan.inputs).ok()?;
+    Some(inputs.left())
+}
+
 /// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
-fn beyond_converge(cluster: &str, built: &Inputs, wanted: &Inputs) -> Vec<String> {
+fn beyond_converge(cluster: &str, built: &Inputs, resolved: &Resolved) -> Vec<String> {
+    let (wanted, leaving) = (&resolved.inputs, &resolved.removal.leaving);
     let mut differences = Vec::new();
     if let (Some(before), Some(after)) = (built.kubernetes, wanted.kubernetes)
         && before != after
@@ -120,9 +128,17 @@ fn beyond_converge(cluster: &str, built: &Inputs, wanted: &Inputs) -> Vec<String
         differences.push(why_no_part(cluster, host, built, wanted));
     }
     for name in before.iter().filter(|name| !after.contains(name)) {
-        differences.push(format!(
-            "the removal of host {name}: it is still part of the cluster, removing hosts is not carried out yet"
-        ));
+        let removed = leaving.iter().any(|leaves| leaves.as_str() == name);
+        differences.push(if removed {
+            format!(
+                "the removal of host {name}: it is still part of the cluster, the run that removes it was cancelled; to start it \
+                 anew: kubectl annotate cluster {cluster} {START_AGAIN}=1; to take it back: windlass node keep {name}"
+            )
+        } else {
+            format!(
+                "host {name}: it is part of the cluster, and has no ClusterNode; declare it again, and delete it then to have it removed"
+            )
+        });
     }
     differences
 }

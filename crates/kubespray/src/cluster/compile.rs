@@ -11,8 +11,10 @@ use api::{
 
 mod beside;
 mod joining;
+mod leaving;
 
 pub(crate) use joining::joining;
+pub(crate) use leaving::{draining, leaving, of_nodes};
 
 use crate::{
     action::{self, APPROVE, Action, AnsiblePlay, HEALTH, KUBECONFIG, Kubeconfig, PROBE, SANDBOX},
@@ -28,6 +30,8 @@ use crate::{
 const LARGEST: usize = 1024 * 1024;
 /// How many hosts a cluster may have: as many as Kubernetes is made for.
 const HOSTS: usize = 5000;
+/// How many hosts a reason names.
+const NAMED: usize = 5;
 /// How much of a request counts, in characters.
 const REQUEST: usize = 256;
 /// How long a new cluster may take to become healthy: static pods restart once more after the last play.
@@ -54,7 +58,7 @@ pub(crate) fn building(
     let inputs = &resolved.inputs;
     let conduct = &resolved.creation.conduct;
     let inventory = compiled(inputs)?;
-    let mut steps = beginning(conduct, &inventory);
+    let mut steps = beginning(conduct, inventory.hosts().cloned().collect());
     plays(&checkout.create, conduct, &inventory, &mut steps)?;
     let first = inputs.group("kube_control_plane").iter().take(1);
     let kubeconfig = Step {
@@ -118,8 +122,8 @@ pub(crate) fn approval(question: String) -> Placed {
     }
 }
 
-/// What comes before the first play.
-pub(crate) fn beginning(conduct: &Conduct, inventory: &Inventory) -> Vec<Placed> {
+/// What comes before the first play; these hosts must answer.
+pub(crate) fn beginning(conduct: &Conduct, hosts: Vec<HostName>) -> Vec<Placed> {
     let mut steps = Vec::new();
     let sandbox = Step {
         timeout: Some(SANDBOX_TIMEOUT),
@@ -138,11 +142,19 @@ pub(crate) fn beginning(conduct: &Conduct, inventory: &Inventory) -> Vec<Placed>
         gate: Some(gate(conduct)),
         ..step(PROBE, "Ask every host whether it answers", Action::Probe)
     };
-    steps.push(Placed {
-        step: probe,
-        hosts: inventory.hosts().cloned().collect(),
-    });
+    steps.push(Placed { step: probe, hosts });
     steps
+}
+
+/// Hosts by name, so far as a person reads.
+pub(crate) fn listed(hosts: &[HostName]) -> String {
+    let names: Vec<_> = hosts.iter().map(HostName::as_str).collect();
+    match names.split_at_checked(NAMED) {
+        Some((first, rest)) if !rest.is_empty() => {
+            format!("{} and {} more hosts", first.join(", "), rest.len())
+        }
+        _ => names.join(", "),
+    }
 }
 
 /// A step for each play that has something to work on. Nothing is decided between plays, so they share one batch.

@@ -77,7 +77,7 @@ struct Basis {
     status: Remembered,
     older_cluster: Option<String>,
     /// In the order in which they joined.
-    nodes: Vec<(Option<String>, Option<i64>)>,
+    nodes: Vec<(Option<String>, Option<i64>, bool)>,
     unreadable: Vec<Unreadable>,
     /// How those stand that are at no work any more: their plans do not change.
     runs: Vec<(Option<String>, Option<RunPhase>)>,
@@ -147,7 +147,10 @@ impl Basis {
             older_cluster: older_cluster.clone(),
             nodes: nodes
                 .iter()
-                .map(|node| (node.uid(), node.meta().generation))
+                .map(|node| {
+                    let leaves = node.meta().deletion_timestamp.is_some();
+                    (node.uid(), node.meta().generation, leaves)
+                })
                 .collect(),
             unreadable: unreadable.clone(),
             runs: runs.iter().map(|run| (run.uid(), ended(run))).collect(),

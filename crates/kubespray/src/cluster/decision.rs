@@ -1,12 +1,19 @@
 //! What can be decided about a cluster, and from what.
 
-use api::{Cluster, Run, run::Plan};
+use api::{
+    Cluster, Run,
+    run::{Plan, RunPhase},
+};
 use jiff::SignedDuration;
 use kube::{Resource, ResourceExt};
-use runs::object;
+use runs::{object, phase};
 
 use crate::{
-    cluster::{built::Built, observe::Observed, resolve::Resolved},
+    cluster::{
+        built::{Built, of_built},
+        observe::Observed,
+        resolve::Resolved,
+    },
     operation::Operation,
     playbooks::{Checkout, Playbooks},
     problem::Problem,
@@ -100,5 +107,30 @@ pub fn new_run(
         generation: relocation::mark::generation(cluster.meta()),
         plan,
         request: None,
+    }
+}
+
+/// What becomes of a plan that the wish asks for, on a cluster that is built: it is carried out once.
+pub fn once(
+    situation: &Situation<'_>,
+    built: &Built,
+    operation: &'static Operation,
+    plan: Plan,
+) -> Option<Decision> {
+    let Situation {
+        cluster, observed, ..
+    } = *situation;
+    let last = of_built(observed).filter(|run| run.spec.plan.digest == plan.digest);
+    match last.map(|run| (run, phase(run))) {
+        Some((run, RunPhase::Failed)) => {
+            let (built, run) = (built.clone(), run.clone());
+            Some(Decision::Maintain(Box::new(built), Box::new(run)))
+        }
+        // It is not begun anew by itself: somebody did not want it.
+        Some((_, RunPhase::Cancelled)) => None,
+        _ => {
+            let new = new_run(cluster, observed, operation, plan);
+            Some(Decision::Start(Box::new(new)))
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         observe::Observed,
         resolve::Resolved,
     },
-    operation::{converge, create, reset, scale},
+    operation::{converge, create, remove, reset, scale},
     problem::Problem,
 };
 
@@ -19,8 +19,9 @@ use crate::{
 type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-const SAY: [Decide; 4] = [
+const SAY: [Decide; 5] = [
     reset::decide,
+    remove::decide,
     scale::decide,
     converge::decide,
     create::decide,

@@ -5,7 +5,7 @@ use ansible::{
     inventory::{self, Directories, InventoryError},
 };
 use api::{
-    Cluster, ClusterNode, Duration, KubernetesVersion, KubesprayVersion, Threshold,
+    Cluster, ClusterNode, Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold,
     cluster::{Approval, ClusterSpec, DeletionPolicy, InventoryStatus},
     node::{NodeType, Role},
     run::OnBreach,
@@ -13,7 +13,7 @@ use api::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use self::contract::Given;
+use self::{contract::Given, leaving::Wished};
 use crate::{
     cluster::observe::{self, Observed},
     host_keys,
@@ -26,9 +26,14 @@ use crate::{
 };
 
 mod contract;
+mod leaving;
+
+pub use leaving::Kept;
 
 /// How long a host may take to answer, unless told otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_seconds(5);
+/// How long the pods of hosts that leave may take to go elsewhere, unless told otherwise.
+const DRAIN_TIMEOUT: Duration = Duration::from_seconds(600);
 /// How long before their end certificates count as about to end, unless told otherwise: 30 days.
 const RENEW: Duration = Duration::from_seconds(30 * 86_400);
 
@@ -41,6 +46,10 @@ pub struct Resolved {
     pub creation: Creation,
     /// How making new workers part of the cluster behaves.
     pub scale: Conduct,
+    /// How removing workers from the cluster behaves.
+    pub removal: Removal,
+    /// The hosts whose ClusterNodes are being deleted, and which stay part of the cluster all the same.
+    pub kept: Vec<Kept>,
     /// What the start conditions still ask for, for people.
     pub missing: Vec<String>,
     /// What deletion does.
@@ -62,6 +71,19 @@ pub struct Creation {
     pub nodes: usize,
     /// How long no host may have been added.
     pub last_node_creation: Duration,
+    /// As every operation.
+    pub conduct: Conduct,
+}
+
+/// How removing workers from the cluster behaves.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Removal {
+    /// The hosts that are to be removed, if they are part of the cluster.
+    pub leaving: Vec<HostName>,
+    /// How long pods may take to go elsewhere.
+    pub drain_timeout: Duration,
+    /// The hosts that a person wants gone whatever is lost.
+    pub forced: Vec<HostName>,
     /// As every operation.
     pub conduct: Conduct,
 }
@@ -99,13 +121,18 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     let (reference, _) = observe::references(cluster);
     problems.extend(secret::problem(reference, &observed.key));
     problems.extend(host_keys::problems(spec.ssh.as_ref(), &observed.host_keys));
+    let Wished {
+        nodes,
+        kept,
+        leaving,
+    } = leaving::wished(cluster, observed);
     problems.extend(secret_variables::problems(
         cluster,
-        &observed.nodes,
+        &nodes,
         &observed.variables,
     ));
     problems.extend(subjects::problems(spec, observed.pods.as_deref()));
-    let hosts = hosts(&observed.nodes);
+    let hosts = hosts(&nodes);
     let written = variables(spec);
     let given = Given::new(&written, &observed.variables, &hosts);
     let kubernetes = kubernetes(cluster, release, observed, &given, &mut problems);
@@ -134,6 +161,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         operation_variables: serde_json::Map::new(),
         renew: renew(spec),
         hosts,
+        leaving: Vec::new(),
     };
     problems.extend(
         inventory::overrides(&inputs.ansible)
@@ -156,12 +184,13 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         Ok(Resolved {
             inputs,
             scale: scale(spec, creation.conduct),
+            removal: removal(spec, creation.conduct, leaving, &observed.nodes),
+            kept,
             creation,
             missing,
             deletion: spec.deletion_policy.unwrap_or_default(),
             again: cluster.annotations().get(START_AGAIN).cloned(),
-            newest_node: observed
-                .nodes
+            newest_node: nodes
                 .iter()
                 .filter_map(|node| relocation::mark::created(&node.metadata))
                 .map(|time| time.0)
@@ -234,6 +263,32 @@ fn scale(spec: &ClusterSpec, creation: Conduct) -> Conduct {
         on_breach: thresholds.on_breach.unwrap_or(creation.on_breach),
         max_retries: scale.max_retries.unwrap_or(creation.max_retries),
         approval: scale.approval.unwrap_or_default(),
+    }
+}
+
+/// As creation, where it says nothing of its own. That a host does not answer is no reason to keep it.
+fn removal(
+    spec: &ClusterSpec,
+    creation: Conduct,
+    leaving: Vec<HostName>,
+    nodes: &[ClusterNode],
+) -> Removal {
+    let operations = spec.operations.as_ref();
+    let remove = operations.and_then(|operations| operations.remove.clone());
+    let remove = remove.unwrap_or_default();
+    Removal {
+        leaving,
+        drain_timeout: remove.drain_timeout.unwrap_or(DRAIN_TIMEOUT),
+        forced: nodes
+            .iter()
+            .filter(|node| leaving::is_forced(node))
+            .filter_map(|node| node.name_any().parse().ok())
+            .collect(),
+        conduct: Conduct {
+            max_retries: remove.max_retries.unwrap_or(creation.max_retries),
+            approval: remove.approval.unwrap_or_default(),
+            ..creation
+        },
     }
 }
 

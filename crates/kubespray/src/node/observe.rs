@@ -4,9 +4,18 @@ use std::sync::Arc;
 
 use api::{ClusterNode, Run};
 use kube::{ResourceExt, core::DeserializeGuard};
-use runs::object::{age, is_of};
+use runs::{
+    is_active,
+    object::{age, is_of},
+    phase,
+};
 
-use crate::{cluster::built::built_by, context::Context, health_book::Checked, inputs::Inputs};
+use crate::{
+    cluster::built::{built_by, is_built},
+    context::Context,
+    health_book::Checked,
+    inputs::Inputs,
+};
 
 /// What is known of a host.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +25,8 @@ pub struct Observed {
     run: Option<Arc<DeserializeGuard<Run>>>,
     /// Whether the host is part of the cluster as it was built.
     pub built: bool,
+    /// Whether the cluster stands, and nobody knows what it was built with.
+    unknown: bool,
     /// What the last health probes of the cluster found.
     pub health: Option<Arc<Checked>>,
 }
@@ -24,6 +35,11 @@ impl Observed {
     /// The cluster's last run, if the host is part of its plan.
     pub fn run(&self) -> Option<&Run> {
         self.run.as_ref()?.0.as_ref().ok()
+    }
+
+    /// Whether the host is part of a cluster, or is about to be.
+    pub fn is_needed(&self) -> bool {
+        self.built || self.unknown || self.run().is_some_and(|run| is_active(phase(run)))
     }
 }
 
@@ -47,10 +63,13 @@ pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
     runs.sort_by_cached_key(|(_, run)| age(run));
     let name = node.name_any();
     let has = |run: &Run| Inputs::has_host(&run.spec.plan.inputs, &name);
+    let keeps = |run: &Run| has(run) && !Inputs::removes(&run.spec.plan.inputs, &name);
+    let builder = built_by(runs.iter().map(|(_, run)| *run));
     let last = runs.last().filter(|(_, run)| has(run));
     Observed {
         run: last.map(|(seen, _)| Arc::clone(seen)),
-        built: built_by(runs.iter().map(|(_, run)| *run)).is_some_and(has),
+        built: builder.is_some_and(keeps),
+        unknown: builder.is_none() && is_built(cluster),
         health: context.health.latest(cluster),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     action::PROBE,
     context::{Context, Error, write_status},
     health::Member,
+    inputs::Inputs,
     names::NODE_MANAGER,
     operation::{Leaves, Operation},
 };
@@ -105,7 +106,8 @@ fn state(observed: &Observed, name: &str) -> NodeState {
     if is_excluded(run, name) {
         return NodeState::Excluded;
     }
-    let removing = Operation::leaves(run, Leaves::Nothing);
+    let removing =
+        Operation::leaves(run, Leaves::Nothing) || Inputs::removes(&run.spec.plan.inputs, name);
     match phase(run) {
         RunPhase::Succeeded if removing => NodeState::Waiting,
         RunPhase::Succeeded => NodeState::Joined,

@@ -17,13 +17,12 @@ use runs::{is_active, phase};
 use super::CONVERGE;
 use crate::{
     cluster::{
-        built::{Built, built_by, differing_sources, is_built, of_built},
+        built::{Built, built_by, built_with, differing_sources, is_built, of_built},
         compile,
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
     },
-    inputs::Inputs,
     playbooks::Checkout,
     problem::Problem,
     request, variables,
@@ -159,8 +158,7 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
 /// What the playbooks would be given that is not what the cluster was built with, if that is known. Names only: values may be
 /// secret.
 pub fn changes(runs: &[Run], resolved: &Resolved) -> Vec<String> {
-    let Some(before) = built_by(runs).and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok())
-    else {
+    let Some(before) = built_by(runs).and_then(built_with) else {
         return Vec::new();
     };
     let wanted = &resolved.inputs;

@@ -117,7 +117,7 @@ fn compiled(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
     ]);
     let inventory = compile::compiled(&inputs)?;
     let conduct = &resolved.creation.conduct;
-    let mut steps = compile::beginning(conduct, &inventory);
+    let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
     compile::plays(&checkout.reset, conduct, &inventory, &mut steps)?;
     let reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
     compile::finish(&RESET, resolved.again.as_deref(), &inputs, reason, steps)

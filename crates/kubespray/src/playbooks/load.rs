@@ -98,13 +98,14 @@ fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, L
     let installable =
         catalogue::installable(&directory).map_err(|error| unusable(&origin, &error))?;
     let read = |name| Playbook::read(&directory, name).map_err(|error| unusable(&origin, &error));
-    let scale = match Playbook::read(&directory, "scale") {
-        Err(slice::Error::NoPlaybook { .. }) => None,
-        scale => Some(scale.map_err(|error| unusable(&origin, &error))?),
+    let optional = |name| match Playbook::read(&directory, name) {
+        Err(slice::Error::NoPlaybook { .. }) => Ok(None),
+        read => read.map(Some).map_err(|error| unusable(&origin, &error)),
     };
     Ok(Checkout {
         create: read("cluster")?,
-        scale,
+        scale: optional("scale")?,
+        remove: optional("remove-node")?,
         reset: read("reset")?,
         contract: catalogue::contract(&directory),
         source,

@@ -4,6 +4,7 @@ use api::run::{FailureClass, Step};
 use workflow::{Executor, StepContext, StepOutcome};
 
 use super::{
+    drain,
     executor::{KubesprayExecutor, failed},
     plays, prepare,
     steps::{health, kubeconfig},
@@ -45,6 +46,11 @@ async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext
         Ok(Some(Action::Sandbox)) => prepare::sandbox(executor, step, context).await,
         Ok(Some(Action::Probe)) => prepare::probe(executor, step, context).await,
         Ok(Some(Action::Kubeconfig(wanted))) => kubeconfig(executor, &wanted.secret).await,
+        Ok(Some(Action::Budgets { forced })) => drain::budgets(executor, step, &forced).await,
+        Ok(Some(Action::Drain { forced })) => drain::drain(executor, step, context, &forced).await,
+        Ok(Some(Action::ForgetNodes { forced })) => {
+            drain::forget(executor, step, context, &forced).await
+        }
         Ok(Some(Action::Health)) => health(executor, step, context).await,
         Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
             "step {} stands where no such step is expected",

@@ -20,7 +20,7 @@ use api::run::{Failure, FailureClass, Step};
 use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{
-    executor::{KubesprayExecutor, failed},
+    executor::{KubesprayExecutor, failed, succeeded},
     prepare,
     work::{ClusterWork, EVENTS, FORMER_EVENTS},
     workspace::{disk, failure},
@@ -41,6 +41,10 @@ const MOST_EVENTS: u64 = 64 * 1024 * 1024;
 /// Executes plays that follow each other in one process.
 pub(crate) async fn execute(executor: &KubesprayExecutor, steps: Vec<Step>, context: StepContext) {
     let Some(first) = steps.first() else { return };
+    if is_limited(first) && nobody_left(executor, &steps, &context) {
+        pass_over(&steps, &context).await;
+        return;
+    }
     if let Err(failure) = earlier::end(executor, first, &context).await {
         finish(&context, first, failed(failure)).await;
         return;
@@ -117,6 +121,27 @@ struct Prepared {
 /// Whether a play works on the hosts of its step alone. Such plays share a process with their like.
 fn is_limited(step: &Step) -> bool {
     action::play_of(step).is_some_and(|play| play.limited)
+}
+
+/// Whether each host of these steps was left out of the run.
+fn nobody_left(executor: &KubesprayExecutor, steps: &[Step], context: &StepContext) -> bool {
+    let left_out = action::hosts_left_out(&context.excluded);
+    let plan = executor.work.plan.plan();
+    let mut hosts = steps.iter().flat_map(|step| action::hosts_of(plan, step));
+    hosts.all(|host| left_out.contains(&host))
+}
+
+/// Ends steps that have nothing to work on.
+async fn pass_over(steps: &[Step], context: &StepContext) {
+    for step in steps {
+        if context.reporter.started(&step.id).await.is_err() {
+            return;
+        }
+        let outcome = succeeded(Some("nothing was done: its hosts do not answer".to_owned()));
+        if context.reporter.finished(&step.id, outcome).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn prepare_process(

@@ -10,6 +10,7 @@ mod converge;
 mod faults;
 mod foreign;
 mod refusals;
+mod remove;
 mod scale;
 mod world;
 

@@ -14,7 +14,7 @@ pub(super) const LEADER: &[&str] = &[
 /// Of the operator, wherever it works: what it does, and what it gives its runners.
 pub(super) const OPERATOR: &[&str] = &[
     "clusternodes.kubespray.k8s.io/status: patch",
-    "clusternodes.kubespray.k8s.io: list watch",
+    "clusternodes.kubespray.k8s.io: list patch watch",
     "clusters.kubespray.k8s.io/finalizers: update",
     "clusters.kubespray.k8s.io/status: patch",
     "clusters.kubespray.k8s.io: get list patch watch",

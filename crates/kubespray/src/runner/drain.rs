@@ -1,0 +1,351 @@
+//! Steps that take nodes out of a cluster through its API: their pods go elsewhere, then the nodes go.
+//!
+//! As `kubectl drain --force --ignore-daemonsets --delete-emptydir-data` does it: pods of DaemonSets and mirrors of static pods
+//! stay, every other pod is evicted, and an eviction that a PodDisruptionBudget refuses is asked for again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::{
+    HostName,
+    run::{FailureClass, Step},
+    text::plain,
+};
+use k8s_openapi::{
+    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kube::{
+    ResourceExt,
+    core::{Selector, SelectorExt},
+};
+use tokio::time::Instant;
+use workflow::{StepContext, StepOutcome, StepProgress};
+
+use super::{
+    executor::{KubesprayExecutor, failed, hold, succeeded},
+    work::ClusterWork,
+    workspace::failure,
+};
+use crate::{
+    action, secret,
+    workload::{Workload, is_ready},
+};
+
+/// How often is asked again.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long a step may take that says nothing.
+const DEADLINE: Duration = Duration::from_mins(10);
+/// How many of what is named a message holds.
+const NAMED: usize = 5;
+
+/// Tells which pods cannot go elsewhere, before one was asked to.
+pub(crate) async fn budgets(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    forced: &[HostName],
+) -> StepOutcome {
+    let looked = async {
+        let cluster = connect(&executor.work).await?;
+        let budgets = cluster.budgets().await?;
+        let (mut held, mut going, mut alone) = (Vec::new(), 0_usize, Vec::new());
+        for host in action::hosts_of(executor.work.plan.plan(), step) {
+            for pod in cluster.pods(&host).await? {
+                going = going.saturating_add(1);
+                if pod.owner_references().is_empty() {
+                    alone.push(named(&pod));
+                }
+                if forced.contains(&host) {
+                    continue;
+                }
+                let holds = |budget: &&PodDisruptionBudget| never(budget) && covers(budget, &pod);
+                held.extend(
+                    budgets.iter().find(holds).map(|budget| {
+                        format!("{} on {host}, held by {}", named(&pod), named(budget))
+                    }),
+                );
+            }
+        }
+        Ok::<_, String>((held, going, alone))
+    };
+    match looked.await {
+        Err(error) => failed(unanswered(error)),
+        Ok((held, ..)) if !held.is_empty() => failed(failure(
+            FailureClass::Config,
+            "BudgetForbids",
+            format!(
+                "no PodDisruptionBudget lets these pods go, now or later: {}",
+                first(&held)
+            ),
+            Some(
+                "give their workloads more replicas, or the budget a disruption that it allows, then retry the run; or give the \
+                 pods up: windlass node remove NAME --force",
+            ),
+        )),
+        Ok((_, going, alone)) if alone.is_empty() => {
+            succeeded(Some(format!("{going} pods go elsewhere")))
+        }
+        Ok((_, going, alone)) => succeeded(Some(format!(
+            "{going} pods go; without a controller, and lost: {}",
+            first(&alone)
+        ))),
+    }
+}
+
+/// Cordons the nodes, and has their pods go elsewhere.
+pub(crate) async fn drain(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+    forced: &[HostName],
+) -> StepOutcome {
+    let hosts = action::hosts_of(executor.work.plan.plan(), step);
+    let limit = step.timeout.map_or(DEADLINE, Duration::from);
+    // Ends before the step's timeout does, to say what is left rather than that time is up.
+    let deadline = Instant::now() + limit.mul_f64(0.95);
+    loop {
+        if let Some(outcome) = hold(step, context).await {
+            return outcome;
+        }
+        let left = match connect(&executor.work).await {
+            Ok(cluster) => round(&cluster, &hosts, forced).await,
+            Err(error) => Err(error),
+        };
+        let trouble = match left {
+            Ok(left) if left.is_empty() => {
+                return succeeded(Some("no pod is left but those of DaemonSets".to_owned()));
+            }
+            Ok(left) => format!("{} pods left: {}", left.len(), first(&left)),
+            Err(error) => error,
+        };
+        if Instant::now() >= deadline {
+            return failed(failure(
+                FailureClass::Transient,
+                "DrainBlocked",
+                format!("after {} s there are {trouble}", limit.as_secs()),
+                Some(
+                    "let them go, then retry the run; or give them up: windlass node remove NAME --force; or keep the host: \
+                     windlass node keep NAME",
+                ),
+            ));
+        }
+        let progress = StepProgress {
+            activity: Some(trouble),
+            ..StepProgress::default()
+        };
+        if context.reporter.progress(&step.id, progress).await.is_err() {
+            return StepOutcome::Interrupted { detail: None };
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Asks each pod that is still there to go, and says what is left.
+async fn round(
+    cluster: &Workload,
+    hosts: &[HostName],
+    forced: &[HostName],
+) -> Result<Vec<String>, String> {
+    let mut silent = BTreeMap::new();
+    // All of them first: what leaves one does not come to the next.
+    for host in hosts {
+        if let Some(node) = cluster.node(host).await? {
+            cluster.cordon(&node).await?;
+            silent.insert(host, !is_ready(&node));
+        }
+    }
+    let mut left = Vec::new();
+    for (host, silent) in silent {
+        for pod in cluster.pods(host).await? {
+            let answer = match pod.metadata.deletion_timestamp {
+                // Nobody is there to end it: it goes with the node.
+                Some(_) if silent => None,
+                Some(_) => Some("is ending".to_owned()),
+                None => cluster.end(&pod, forced.contains(host)).await?,
+            };
+            left.extend(answer.map(|answer| format!("{} on {host} {answer}", named(&pod))));
+        }
+    }
+    Ok(left)
+}
+
+/// Deletes the nodes.
+pub(crate) async fn forget(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+    forced: &[HostName],
+) -> StepOutcome {
+    let hosts = action::hosts_of(executor.work.plan.plan(), step);
+    let left_out = action::hosts_left_out(&context.excluded);
+    let limit = step.timeout.map_or(DEADLINE, Duration::from);
+    let deadline = Instant::now() + limit.mul_f64(0.95);
+    loop {
+        if let Some(outcome) = hold(step, context).await {
+            return outcome;
+        }
+        let (class, code, trouble) = match forgotten(executor, &hosts, &left_out, forced).await {
+            Ok(running) if running.is_empty() => {
+                let not_reset: Vec<_> = hosts
+                    .iter()
+                    .filter(|host| left_out.contains(host))
+                    .collect();
+                return succeeded((!not_reset.is_empty()).then(|| {
+                    let names: Vec<_> = not_reset.iter().map(ToString::to_string).collect();
+                    format!(
+                        "not reset, because they did not answer: {}; reset them before they are switched on again, or they come back as nodes",
+                        first(&names)
+                    )
+                }));
+            }
+            Ok(running) => (
+                FailureClass::External,
+                "StillRunning",
+                format!(
+                    "they do not answer, so they were not reset, and they are Ready nodes of the cluster: {}",
+                    first(&running)
+                ),
+            ),
+            Err(error) => (FailureClass::Transient, "APIServerUnreachable", error),
+        };
+        if Instant::now() >= deadline {
+            return failed(failure(
+                class,
+                code,
+                trouble,
+                Some(
+                    "have them answer ssh, or switch them off, then retry the run; or remove them as they are: windlass node remove \
+                     NAME --force",
+                ),
+            ));
+        }
+        let progress = StepProgress {
+            activity: Some(trouble),
+            ..StepProgress::default()
+        };
+        if context.reporter.progress(&step.id, progress).await.is_err() {
+            return StepOutcome::Interrupted { detail: None };
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Deletes the nodes that may be deleted, and says which may not.
+async fn forgotten(
+    executor: &KubesprayExecutor,
+    hosts: &[HostName],
+    left_out: &[HostName],
+    forced: &[HostName],
+) -> Result<Vec<String>, String> {
+    let cluster = connect(&executor.work).await?;
+    let mut running = Vec::new();
+    for host in hosts {
+        let Some(node) = cluster.node(host).await? else {
+            continue;
+        };
+        if left_out.contains(host) && is_ready(&node) && !forced.contains(host) {
+            running.push(host.to_string());
+        } else {
+            cluster.delete(&node).await?;
+        }
+    }
+    Ok(running)
+}
+
+/// The cluster that the run is of.
+async fn connect(work: &ClusterWork) -> Result<Workload, String> {
+    let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
+        .await
+        .map_err(|error| crate::chain(&error))?
+        .ok_or("the kubeconfig Secret is not there")?;
+    Workload::connect(&kubeconfig).await
+}
+
+fn unanswered(error: String) -> api::run::Failure {
+    failure(
+        FailureClass::Transient,
+        "APIServerUnreachable",
+        error,
+        Some("see to the control plane, then retry the run"),
+    )
+}
+
+/// Whether a budget lets none of its pods go, however well they are.
+fn never(budget: &PodDisruptionBudget) -> bool {
+    budget.status.as_ref().is_some_and(|status| {
+        status.expected_pods > 0 && status.desired_healthy >= status.expected_pods
+    })
+}
+
+fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
+    budget.namespace() == pod.namespace()
+        && selector.is_some_and(|selector: LabelSelector| {
+            Selector::try_from(selector).is_ok_and(|selector| selector.matches(pod.labels()))
+        })
+}
+
+/// What a tenant named, for people.
+fn named(object: &impl ResourceExt) -> String {
+    let name = format!(
+        "{}/{}",
+        object.namespace().unwrap_or_default(),
+        object.name_any()
+    );
+    plain(&name, 128)
+}
+
+fn first(all: &[String]) -> String {
+    let more = all.len().saturating_sub(NAMED);
+    let shown = all[..all.len() - more].join(", ");
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn pod(metadata: &Value, phase: &str) -> Pod {
+        from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+    }
+
+    #[test]
+    fn a_budget_forbids_for_ever_what_it_will_never_allow() {
+        let budget = |expected: i32, desired: i32, selector: Value| -> PodDisruptionBudget {
+            from_value(json!({
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"selector": selector},
+                "status": {"expectedPods": expected, "desiredHealthy": desired, "currentHealthy": 0, "disruptionsAllowed": 0},
+            }))
+            .unwrap()
+        };
+        let web = json!({"matchLabels": {"app": "web"}});
+        let pod = pod(
+            &json!({"name": "a", "namespace": "shop", "labels": {"app": "web"}}),
+            "Running",
+        );
+        for (expected, desired, forbids) in
+            [(2, 2, true), (1, 1, true), (2, 1, false), (0, 0, false)]
+        {
+            assert_eq!(never(&budget(expected, desired, web.clone())), forbids);
+        }
+        assert!(covers(&budget(2, 2, web), &pod));
+        assert!(covers(&budget(2, 2, json!({})), &pod));
+        let others =
+            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]});
+        assert!(!covers(&budget(2, 2, others), &pod));
+        let elsewhere = Pod {
+            metadata: kube::api::ObjectMeta {
+                namespace: Some("other".to_owned()),
+                ..pod.metadata.clone()
+            },
+            ..pod
+        };
+        assert!(!covers(&budget(2, 2, json!({})), &elsewhere));
+    }
+}

@@ -1,0 +1,229 @@
+//! The nodes and the pods of a built cluster, through its own API.
+
+use std::time::Duration;
+
+use api::{HostName, text::plain};
+use controller::kubeconfig::Foreign;
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+/// How long one answer of the cluster's API may take.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The annotation of a node that says why it is cordoned.
+const CORDONED_BY: &str = "windlass.dev/cordoned-by";
+
+/// A cluster, through its own API.
+pub struct Workload(Client);
+
+impl Workload {
+    /// The cluster that a kubeconfig leads to.
+    ///
+    /// # Errors
+    ///
+    /// Its address cannot be resolved or may not be used, or the kubeconfig holds what cannot be.
+    pub async fn connect(kubeconfig: &Foreign) -> Result<Self, String> {
+        let addresses = tokio::time::timeout(ANSWER, kubeconfig.addresses());
+        let addresses = addresses
+            .await
+            .map_err(|_| "nobody said within 10 s where the API server is")?
+            .map_err(|error| crate::chain(&error))?;
+        let client = kubeconfig.client(addresses, ANSWER);
+        client.map(Self).map_err(|error| crate::chain(&error))
+    }
+
+    /// The node of a host, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn node(&self, host: &HostName) -> Result<Option<Node>, String> {
+        let nodes = Api::<Node>::all(self.0.clone());
+        answered(nodes.get_opt(host.as_str())).await
+    }
+
+    /// Has no new pods come to a node.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn cordon(&self, node: &Node) -> Result<(), String> {
+        if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": {"annotations": {CORDONED_BY: "remove"}},
+            "spec": {"unschedulable": true},
+        });
+        let nodes = Api::<Node>::all(self.0.clone());
+        let (name, parameters) = (node.name_any(), PatchParams::default());
+        answered(nodes.patch(&name, &parameters, &Patch::Merge(&patch)))
+            .await
+            .map(drop)
+    }
+
+    /// Lets pods come to a node again that [`Workload::cordon`] has cordoned; whether it had.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn uncordon(&self, host: &HostName) -> Result<bool, String> {
+        let ours = |node: &Node| node.annotations().contains_key(CORDONED_BY);
+        let Some(node) = self.node(host).await?.filter(ours) else {
+            return Ok(false);
+        };
+        let patch = json!({
+            "metadata": {"annotations": {CORDONED_BY: null}}, "spec": {"unschedulable": null},
+        });
+        let nodes = Api::<Node>::all(self.0.clone());
+        let (name, parameters) = (node.name_any(), PatchParams::default());
+        answered(nodes.patch(&name, &parameters, &Patch::Merge(&patch)))
+            .await
+            .map(|_| true)
+    }
+
+    /// Deletes a node.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn delete(&self, node: &Node) -> Result<(), String> {
+        let nodes = Api::<Node>::all(self.0.clone());
+        match nodes
+            .delete(&node.name_any(), &DeleteParams::default())
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            result => result.map(drop).map_err(|error| crate::chain(&error)),
+        }
+    }
+
+    /// The pods of a node that must go elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn pods(&self, host: &HostName) -> Result<Vec<Pod>, String> {
+        let pods = Api::<Pod>::all(self.0.clone());
+        let on_it = ListParams::default().fields(&format!("spec.nodeName={host}"));
+        let mut found = answered(pods.list(&on_it)).await?.items;
+        found.retain(goes);
+        Ok(found)
+    }
+
+    /// The PodDisruptionBudgets of all namespaces.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, String> {
+        let budgets = Api::<PodDisruptionBudget>::all(self.0.clone());
+        let found = answered(budgets.list(&ListParams::default())).await?;
+        Ok(found.items)
+    }
+
+    /// Asks a pod to go. Some: it does not yet, and why.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses for another reason than a budget, or does not answer.
+    pub async fn end(&self, pod: &Pod, forced: bool) -> Result<Option<String>, String> {
+        let pods = Api::<Pod>::namespaced(self.0.clone(), &pod.namespace().unwrap_or_default());
+        let name = pod.name_any();
+        let asked = if forced {
+            pods.delete(&name, &DeleteParams::default()).await.map(drop)
+        } else {
+            pods.evict(&name, &EvictParams::default()).await.map(drop)
+        };
+        match asked {
+            Ok(()) => Ok(Some("is ending".to_owned())),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(kube::Error::Api(status)) if status.code == 429 => {
+                Ok(Some(format!("must stay: {}", plain(&status.message, 256))))
+            }
+            Err(error) => Err(crate::chain(&error)),
+        }
+    }
+}
+
+async fn answered<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    match tokio::time::timeout(ANSWER, asked).await {
+        Ok(answer) => answer.map_err(|error| plain(&crate::chain(&error), 512)),
+        Err(_) => Err("the API server does not answer within 10 s".to_owned()),
+    }
+}
+
+/// Whether a pod must go before its node does.
+///
+/// # Source
+/// kubectl `pkg/drain/filters.go`.
+fn goes(pod: &Pod) -> bool {
+    let mirror = pod
+        .annotations()
+        .contains_key("kubernetes.io/config.mirror");
+    let owners = pod.owner_references().iter();
+    let of_daemons = owners
+        .filter(|owner| owner.controller == Some(true))
+        .any(|owner| owner.kind == "DaemonSet");
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    !mirror && !of_daemons && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether a node is Ready.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value};
+
+    use super::*;
+
+    fn pod(metadata: &Value, phase: &str) -> Pod {
+        from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+    }
+
+    #[test]
+    fn what_ends_with_its_node_need_not_go_before_it() {
+        let owner = |kind: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "a", "uid": "u", "controller": true}]);
+        let mirror = json!({"kubernetes.io/config.mirror": "x"});
+        for (metadata, phase, expected) in [
+            (json!({"name": "a"}), "Running", true),
+            (json!({"name": "a"}), "Pending", true),
+            (
+                json!({"name": "a", "ownerReferences": owner("ReplicaSet")}),
+                "Running",
+                true,
+            ),
+            (
+                json!({"name": "a", "ownerReferences": owner("DaemonSet")}),
+                "Running",
+                false,
+            ),
+            (
+                json!({"name": "a", "annotations": mirror}),
+                "Running",
+                false,
+            ),
+            (json!({"name": "a"}), "Succeeded", false),
+            (json!({"name": "a"}), "Failed", false),
+        ] {
+            assert_eq!(goes(&pod(&metadata, phase)), expected, "{metadata} {phase}");
+        }
+    }
+}
