@@ -93,10 +93,25 @@ fn a_dead_worker_is_named_and_left_out() {
     stage.ready_nodes(2).unwrap();
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
+
+    // It leaves as it came: without an answer.
+    stage
+        .says(&["node", "remove", "worker-2"], "is held until")
+        .unwrap();
+    stage
+        .until_gone("clusternode", "worker-2", stage.patience())
+        .unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
+    assert_eq!(run["metadata"]["name"], "first-remove-2");
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    let played = run["status"]["steps"].as_array().unwrap().iter();
+    let mut played = played.filter(|step| step["id"] == "remove/reset");
+    let results = &played.next().unwrap()["results"];
+    assert!(results["changed"].as_u64().unwrap_or(0) == 0, "{results:#}");
 }
 
 #[test]
-fn a_host_of_etcd_is_made_ready_beside_the_others_and_a_worker_joins_later() {
+fn a_host_of_etcd_is_made_ready_beside_the_others_and_a_worker_joins_and_leaves() {
     let mut stage = stage(3, 0);
     stage.up().unwrap();
     stage.apply(&with_etcd_apart(&stage)).unwrap();
@@ -128,6 +143,7 @@ fn a_host_of_etcd_is_made_ready_beside_the_others_and_a_worker_joins_later() {
     assert!(said.contains("did nothing on a host"), "{said}");
 
     a_worker_joins(&stage);
+    the_worker_leaves(&stage);
 }
 
 /// The third host becomes part of the cluster that stands. The runner dies while it does, and the other hosts are left alone.
@@ -177,6 +193,105 @@ fn a_worker_joins(stage: &Stage) {
     }
     let node = stage.object("clusternodes", "worker-1").unwrap();
     assert_eq!(node["status"]["state"], "Joined", "{node:#}");
+}
+
+/// The third host leaves again: not while a budget holds what it runs, and though the runner dies while it is reset.
+fn the_worker_leaves(stage: &Stage) {
+    let kubeconfig = stage.kubeconfig().unwrap();
+    let held = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "held", "namespace": "default", "labels": {"app": "held"}},
+            "spec": {
+                "nodeName": "worker-1", "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "sleep", "image": "registry.k8s.io/busybox:1", "imagePullPolicy": "IfNotPresent",
+                    "command": ["sleep", "3600"],
+                }],
+            },
+        },
+        {
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "holds", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}},
+        },
+    ]});
+    let file = stage.data().join("held.json");
+    std::fs::write(&file, held.to_string()).unwrap();
+    let kubectl = |arguments: &[&str]| {
+        let mut kubectl = stage.kubectl_by(&kubeconfig, arguments);
+        let answer = kubectl.output().unwrap();
+        assert!(answer.status.success(), "{arguments:?}: {answer:?}");
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    kubectl(&["apply", "-f", file.to_str().unwrap()]);
+    let (ready, counted) = (
+        "--for=condition=Ready",
+        "--for=jsonpath={.status.expectedPods}=1",
+    );
+    kubectl(&["wait", ready, "pod/held", "--timeout=120s"]);
+    kubectl(&["wait", counted, "pdb/holds", "--timeout=120s"]);
+
+    let remove = ["node", "remove", "worker-1"];
+    stage
+        .says(&[&remove[..], &["--dry-run"]].concat(), "drain/pods")
+        .unwrap();
+    let needed = ["node", "remove", "master-1", "--dry-run"];
+    stage
+        .says(&needed, "only host of the control plane")
+        .unwrap();
+    stage.says(&remove, "is held until").unwrap();
+    let run = wait_until("the budget to forbid it", stage.patience(), || {
+        let run = stage.run()?;
+        let is_failed = run["spec"]["operation"] == "Remove" && run["status"]["phase"] == "Failed";
+        Ok(is_failed.then_some(run))
+    })
+    .unwrap();
+    let failure = &run["status"]["failure"];
+    assert_eq!(failure["code"], "BudgetForbids", "{run:#}");
+    let message = failure["message"].as_str().unwrap();
+    assert!(
+        message.contains("default/held on worker-1, held by default/holds"),
+        "{message}"
+    );
+    let cordoned = kubectl(&[
+        "get",
+        "node",
+        "worker-1",
+        "-o",
+        "jsonpath={.spec.unschedulable}",
+    ]);
+    assert_eq!(cordoned, "", "nothing has begun");
+    let keep = ["node", "keep", "worker-1"];
+    stage.says(&keep, "clusternode worker-1 stays").unwrap();
+    wait_until("the host to count as part", stage.patience(), || {
+        let node = stage.object("clusternodes", "worker-1")?;
+        Ok((node["status"]["state"] == "Joined").then_some(()))
+    })
+    .unwrap();
+    stage.says(&remove, "is held until").unwrap();
+
+    kubectl(&["delete", "pdb", "holds"]);
+    stage.says(&["retry"], "first-remove-3").unwrap();
+    let runner = wait_until("the host to be reset", stage.patience(), || {
+        let running = running(stage)?.filter(|(step, _)| step == "remove/reset");
+        Ok(running.map(|(_, runner)| runner))
+    })
+    .unwrap();
+    stage.kill_inside(runner).unwrap();
+    stage
+        .until_gone("clusternode", "worker-1", stage.patience())
+        .unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
+    assert_eq!(run["metadata"]["name"], "first-remove-3");
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert_ne!(process(&run), Some(runner), "{run:#}");
+    assert_each_step_succeeded_once(&run);
+    stage.ready_nodes(1).unwrap();
+    let host = &stage.lab.hosts()[2].name;
+    let left = "ls /etc/kubernetes/kubelet.conf; pgrep -x kubelet";
+    let left = stage.lab.ssh(host, left).unwrap();
+    assert!(left.stdout.is_empty(), "{left:?}");
 }
 
 /// A control plane that is a worker too, and etcd on a host of its own.
