@@ -25,7 +25,9 @@ mod secret;
 mod variables;
 
 pub(crate) use check::is_magic;
-pub use check::{InventoryError, Level, appends, overrides, refused_as_secret};
+pub use check::{
+    InventoryError, Level, appends, is_of_the_whole_cluster, overrides, refused, refused_as_secret,
+};
 pub use configuration::{Configuration, ConfigurationError, ansible_cfg, forks};
 pub use files::InventoryFiles;
 pub use interpreter::{InvalidPythonPath, PythonPath};

@@ -114,6 +114,13 @@ fn a_person_may_ask_for_what_is_off() {
 }
 
 #[test]
+fn what_kubespray_itself_writes_as_a_text_may_be_one() {
+    let text = json!({"docker_iptables_enabled": "false"});
+    let inventory = compile(&with(|input| input.settings.extra_vars = variables(text))).unwrap();
+    assert_eq!(inventory.extra_vars()["docker_iptables_enabled"], "false");
+}
+
+#[test]
 fn new_hosts_stand_behind_the_persisted_ones() {
     let first = compile(&three()).unwrap();
     let input = with(|input| {

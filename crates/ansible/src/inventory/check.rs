@@ -178,25 +178,44 @@ fn addresses(host: &Host, errors: &mut Vec<InventoryError>) {
 fn variables(host: &Host, errors: &mut Vec<InventoryError>) {
     for (name, value) in &host.variables.other {
         let path = field(host, &format!("spec.inventory.{name}"));
-        if let Some((_, remedy)) = RESERVED_ON_HOSTS
-            .iter()
-            .chain(MAGIC)
-            .find(|(reserved, _)| reserved == name)
-        {
-            errors.push(InventoryError::new(
-                path,
-                value,
-                "the variable is reserved: a value of your own would break the run",
-                *remedy,
-            ));
-            continue;
-        }
-        errors.extend(settings::variable_name(&path, name));
-        errors.extend(settings::port(&path, name, value));
-        errors.extend(data::steering(&path, name, value));
-        data::templates(&path, value, errors);
-        unknown_types(&path, value, errors);
+        errors.extend(refused(Level::Host, &path, name, value));
     }
+}
+
+/// Why a variable with this value is refused, whatever else there is. `path` is where it is named.
+pub fn refused(level: Level, path: &str, name: &str, value: &Value) -> Vec<InventoryError> {
+    if let Some((_, remedy)) = reserved(level, name) {
+        let rule = "the variable is reserved: a value of your own would break the run";
+        return vec![InventoryError::new(path, value, rule, remedy)];
+    }
+    let mut errors = Vec::new();
+    errors.extend(settings::variable_name(path, name));
+    errors.extend(settings::port(path, name, value));
+    errors.extend(data::steering(path, name, value));
+    match level {
+        Level::Cluster => errors.extend(settings::switch(path, name, value)),
+        Level::Host => {
+            data::templates(path, value, &mut errors);
+            unknown_types(path, value, &mut errors);
+        }
+    }
+    errors
+}
+
+/// Whether Windlass itself reads the variable, as one that all hosts have in common.
+pub fn is_of_the_whole_cluster(name: &str) -> bool {
+    // How many pods a node may run is each node's own; it is only held against the room that all have.
+    settings::READ.contains(&name) && name != "kubelet_max_pods"
+}
+
+/// A variable of a level that is Windlass' or Ansible's own, with what to do instead.
+fn reserved(level: Level, name: &str) -> Option<(&'static str, &'static str)> {
+    let own = match level {
+        Level::Cluster => settings::RESERVED,
+        Level::Host => RESERVED_ON_HOSTS,
+    };
+    let mut all = own.iter().chain(MAGIC);
+    all.find(|(reserved, _)| *reserved == name).copied()
 }
 
 /// Null and floats have no meaning that YAML, JSON and Ansible agree on.
@@ -300,18 +319,14 @@ pub enum Level {
 /// Why a variable may not have its value from a Secret, if it may not: as one of a spec, and where Windlass itself must read
 /// the value to make a plan. `path` is where the variable is named.
 pub fn refused_as_secret(level: Level, path: &str, name: &str) -> Option<InventoryError> {
-    let (reserved, read) = match level {
-        Level::Cluster => (settings::RESERVED, settings::READ),
-        Level::Host => (RESERVED_ON_HOSTS, READ_ON_HOSTS),
-    };
-    if let Some((_, remedy)) = reserved
-        .iter()
-        .chain(MAGIC)
-        .find(|(reserved, _)| *reserved == name)
-    {
+    if let Some((_, remedy)) = reserved(level, name) {
         let rule = "the variable is reserved: a value of your own would break the run";
-        return Some(InventoryError::new(path, name, rule, *remedy));
+        return Some(InventoryError::new(path, name, rule, remedy));
     }
+    let read = match level {
+        Level::Cluster => settings::READ,
+        Level::Host => READ_ON_HOSTS,
+    };
     if read.contains(&name) {
         let rule =
             "the variable decides what is done and is checked before, so it cannot be a secret";

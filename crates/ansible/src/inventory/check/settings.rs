@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::{
-    InventoryError, InventoryInput, MAGIC, PORT_REMEDY, PORT_RULE, data, field, is_address,
-    is_user, kubernetes_address,
+    InventoryError, InventoryInput, Level, PORT_REMEDY, PORT_RULE, field, is_address, is_user,
+    kubernetes_address, refused,
 };
 use crate::inventory::{ExtraVars, K8S_CLUSTER};
 
@@ -81,29 +81,7 @@ fn names_and_types(input: &InventoryInput) -> Vec<InventoryError> {
     errors.extend(logins(input));
     for (name, value) in &input.settings.extra_vars {
         let path = format!("Cluster spec.nodes.all.deploy.extraVars.{name}");
-        let reserved = RESERVED
-            .iter()
-            .chain(MAGIC)
-            .find(|(reserved, _)| reserved == name);
-        if let Some((_, remedy)) = reserved {
-            let rule = "the variable is reserved: a value of your own would break the run";
-            errors.push(InventoryError::new(path, value, rule, *remedy));
-            continue;
-        }
-        errors.extend(variable_name(&path, name));
-        errors.extend(port(&path, name, value));
-        errors.extend(boolean(&path, name, value));
-        errors.extend(data::steering(&path, name, value));
-        if value == &Value::Bool(true)
-            && let Some((_, why)) = MUST_BE_FALSE.iter().find(|(n, _)| n == name)
-        {
-            errors.push(InventoryError::new(
-                path,
-                value,
-                *why,
-                "write false, or leave it out",
-            ));
-        }
+        errors.extend(refused(Level::Cluster, &path, name, value));
     }
     errors
 }
@@ -167,9 +145,21 @@ pub(super) fn port(path: &str, name: &str, value: &Value) -> Option<InventoryErr
     (called && wrong).then(|| InventoryError::new(path, value, PORT_RULE, PORT_REMEDY))
 }
 
+/// A switch with a value that a run cannot work with.
+pub(super) fn switch(path: &str, name: &str, value: &Value) -> Vec<InventoryError> {
+    let mut errors: Vec<_> = boolean(path, name, value).into_iter().collect();
+    if value == &Value::Bool(true)
+        && let Some((_, why)) = MUST_BE_FALSE.iter().find(|(n, _)| *n == name)
+    {
+        let remedy = "write false, or leave it out";
+        errors.push(InventoryError::new(path, value, *why, remedy));
+    }
+    errors
+}
+
 /// A switch that is written as a text: kubespray refuses some, and takes "false" for true in others.
 fn boolean(path: &str, name: &str, value: &Value) -> Option<InventoryError> {
-    let switch = name.ends_with("_enabled") || SWITCHES.contains(&name);
+    let switch = name.ends_with("_enabled") && name != TEXT || SWITCHES.contains(&name);
     let text = value.as_str()?;
     let looks = matches!(
         text.to_ascii_lowercase().as_str(),
@@ -443,6 +433,9 @@ const MUST_BE_FALSE: &[(&str, &str)] = &[
     ("upgrade_node_post_upgrade_confirm", WAITS),
     ("unsafe_show_logs", "would write credentials into logs"),
 ];
+
+/// Part of a command line: kubespray's samples write it as a text.
+const TEXT: &str = "docker_iptables_enabled";
 
 /// Switches whose names do not end in `_enabled`.
 const SWITCHES: &[&str] = &[
