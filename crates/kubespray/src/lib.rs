@@ -5,6 +5,7 @@
 //! Decisions are pure functions in `resolve` and `plan`; reading is in `observe`, writing in `apply` and `report`.
 
 pub mod action;
+pub mod adopt;
 pub mod cluster;
 pub mod context;
 pub mod health;

@@ -15,6 +15,7 @@ use crate::{
     },
     context::Error,
     host_keys::{self, HostKeys},
+    inputs::Inputs,
     layout::Layout,
     operation::converge,
     playbooks::{self, LoadError, Playbooks, Wish},
@@ -193,6 +194,18 @@ async fn observed_in(
         // Only the operator knows.
         pods: None,
     })
+}
+
+/// What a plan for a cluster would be made from, before its playbooks are known. The hosts are taken in the order in which an
+/// API would have them.
+///
+/// # Errors
+///
+/// Everything that must be changed first.
+pub fn inputs(cluster: &Cluster, objects: &Objects) -> Result<Inputs, Vec<Problem>> {
+    let mut observed = observed(cluster, objects, Playbooks::Unwanted);
+    observed.nodes.sort_by_key(observe::joined);
+    resolve::resolve(cluster, &observed).map(|wanted| wanted.inputs)
 }
 
 async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> PreviewOutcome {

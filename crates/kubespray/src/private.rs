@@ -215,8 +215,8 @@ impl Place {
 /// What leads there, in the run's directory.
 const RECORD: &str = "private";
 
-/// A directory that is memory.
-fn memory() -> Option<PathBuf> {
+/// A directory that is memory, if there is one.
+pub fn memory() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     [Some(PathBuf::from("/dev/shm")), runtime]
         .into_iter()

@@ -1,7 +1,11 @@
 //! What people and machines write that a cluster's runs read, damaged: it is read or refused, and nothing else happens.
 
-use api::cluster::Ssh;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ansible::{inventory::Directories, listing::Listing};
+use api::{KubesprayVersion, cluster::Ssh};
 use kubespray::{
+    adopt::{Existing, Wish, adopt, proof},
     host_keys::{HostKeys, problems},
     inputs::Inputs,
 };
@@ -44,6 +48,35 @@ fn names_of_holders_survive_fuzzing() {
         }
         if let Ok(identity) = text.parse::<Identity>() {
             assert_eq!(identity.to_string().parse(), Ok(identity));
+        }
+    });
+}
+
+#[test]
+fn inventories_that_are_adopted_survive_fuzzing() {
+    let whole = r#"{"_meta": {"hostvars": {
+            "one": {"ansible_host": "10.0.0.1", "ip": "10.0.0.1", "kube_version": "v1.34.3", "a": [1, {"b": "{{ c }}"}]},
+            "two": {"ansible_host": "10.0.0.2", "ansible_port": 22, "p": {"__ansible_vault": "x"}, "u": {"__ansible_unsafe": "{{ d }}"}}}},
+        "all": {"children": ["ungrouped", "etcd", "k8s_cluster"]}, "k8s_cluster": {"children": ["kube_control_plane", "kube_node"]},
+        "kube_control_plane": {"hosts": ["one"]}, "etcd": {"hosts": ["one"]}, "kube_node": {"hosts": ["one", "two"]}}"#;
+    let wish = Wish {
+        namespace: "default".to_owned(),
+        name: "first".to_owned(),
+        kubespray: KubesprayVersion::new(2, 30, 0),
+        source: None,
+        kubernetes: None,
+        user: None,
+    };
+    fuzz::bytes("adopted", &[whole.as_bytes()], |bytes| {
+        let Ok(serde_json::Value::Object(map)) = serde_json::from_slice(bytes) else {
+            return;
+        };
+        let listing = Listing::of(map);
+        let vaulted = BTreeSet::from(["a".to_owned()]);
+        let existing = Existing::new(listing.clone(), &listing, &vaulted, &BTreeMap::new());
+        // What comes of it is what a plan can be made of.
+        if let Ok(adopted) = adopt(&existing, &wish) {
+            assert!(proof::inventory(&adopted, Directories::default()).is_ok());
         }
     });
 }

@@ -18,7 +18,8 @@ pub const MOVING: &str = "windlass.dev/moving";
 pub const MOVED: &str = "windlass.dev/moved-to";
 /// The annotation of a copy that says which object it was copied from.
 pub const MOVED_FROM: &str = "windlass.dev/moved-from";
-/// The annotation of a copy with the time at which its first original was created.
+/// The annotation of a copy with the time at which its first original was created. Hosts of an inventory that was adopted have it
+/// too, with times that keep their order.
 pub const CREATED: &str = "windlass.dev/created";
 /// The annotation of a copied root with what is to be added to its generation, so that what is planned from it next is not
 /// older than what the side planned that it came from.

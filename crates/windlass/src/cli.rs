@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use ansible::source::{Policy, Protocol, Room};
+use api::{KubernetesVersion, KubesprayVersion};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Status(Status),
     /// Show what would be done, in which order, on which hosts and why; nothing is touched
     Plan(Plan),
+    /// Turn an inventory that kubespray was run with into a Cluster and its ClusterNodes; no host is touched
+    Adopt(Adopt),
     /// List the steps of a playbook: id, hosts and number of tasks
     Steps(Steps),
     /// Print what a run's steps wrote
@@ -438,6 +441,39 @@ pub(crate) struct Plan {
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
+}
+
+/// Options of `adopt`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("release").required(true).multiple(false))]
+pub(crate) struct Adopt {
+    /// The inventory: a directory with one hosts file, or the hosts files that ansible-playbook is given with -i
+    #[arg(required = true, value_name = "INVENTORY")]
+    pub(crate) inventory: Vec<PathBuf>,
+    /// The kubespray release that built the cluster
+    #[arg(long, group = "release", value_name = "VERSION")]
+    pub(crate) kubespray_version: Option<KubesprayVersion>,
+    /// The kubespray checkout that built the cluster, which is also used from now on
+    #[arg(long, group = "release", value_name = "DIR")]
+    pub(crate) checkout: Option<PathBuf>,
+    /// The Kubernetes version that the cluster has [default: what kube_version says]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kubernetes_version: Option<KubernetesVersion>,
+    /// The name of the Cluster [default: the name of the directory]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The user to log in as [default: what ansible_user says]
+    #[arg(long, value_name = "USER")]
+    pub(crate) ssh_user: Option<String>,
+    /// A file with the password of what is vaulted; may be given several times [default: asked for, where it is needed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) vault_password_file: Vec<PathBuf>,
+    /// Write the objects into a new directory instead: cluster.yaml, nodes.yaml, and secrets.yaml with what was vaulted
+    #[arg(short, long, value_name = "NEW")]
+    pub(crate) output: Option<PathBuf>,
+    /// Fail if a host would get a variable that differs from what the inventory gives it
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// Options of `steps`.

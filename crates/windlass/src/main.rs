@@ -2,6 +2,7 @@
 //!
 //! This crate is the command line and the wiring, nothing else: what a command does lives in the crates below.
 
+mod adopt;
 mod apply;
 mod cli;
 mod client;
@@ -42,10 +43,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(
         cli.command,
-        Command::Up(_) | Command::Controller(_) | Command::Runner(_) | Command::Apply(_)
+        Command::Up(_)
+            | Command::Controller(_)
+            | Command::Runner(_)
+            | Command::Apply(_)
+            | Command::Adopt(_)
     ) {
-        // `windlass steps | head` ends quietly. What works for long must outlive the one who reads it, and an API that
-        // refuses a large object closes the connection while it is still being sent.
+        // `windlass steps | head` ends quietly. What works for long must outlive the one who reads it, an API that
+        // refuses a large object closes the connection while it is still being sent, and what holds secrets tidies up.
         sigpipe::reset();
     }
     if matches!(
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
         Command::Up(_)
             | Command::Controller(_)
             | Command::Runner(_)
+            | Command::Adopt(_)
             | Command::Plan(_)
             | Command::Converge(_)
             | Command::Node(_)
@@ -94,6 +100,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Get(options) => get::get(global, &options).await?,
         Command::Status(options) => return status::status(global, &options).await,
         Command::Plan(options) => plan::plan(global, options).await?,
+        Command::Adopt(options) => return adopt::adopt(global, options).await,
         Command::Steps(options) => steps::steps(global, &options).await?,
         Command::Logs(options) => logs::logs(global, &options).await?,
         Command::Pause(options) => control::pause(global, &options).await?,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ansible::{
-    catalogue,
+    catalogue::{self, Release},
     sandbox::{self, Packages, Request, Sandbox as Made},
 };
 use anyhow::Context;
@@ -34,6 +34,24 @@ pub(crate) async fn sandbox(global: &Global, options: Sandbox) -> anyhow::Result
 /// Makes the environment of a checkout, unless it is there.
 pub(crate) async fn ensure(global: &Global, checkout: &Path) -> anyhow::Result<Made> {
     let release = catalogue::release(version(checkout)?)?;
+    made(global, release, checkout)
+        .await
+        .with_context(|| format!("failed to make the environment of {}", checkout.display()))
+}
+
+/// Makes an environment with the ansible-core of a release and nothing more, unless it is there.
+pub(crate) async fn core_alone(global: &Global, version: KubesprayVersion) -> anyhow::Result<Made> {
+    let release = catalogue::release(version)?;
+    let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
+    let requirements = format!("ansible-core{}\nnetaddr\n", release.ansible_core);
+    std::fs::write(directory.path().join("requirements.txt"), requirements)
+        .context("failed to write requirements")?;
+    made(global, release, directory.path())
+        .await
+        .with_context(|| format!("failed to make an environment for kubespray {version}"))
+}
+
+async fn made(global: &Global, release: &Release, checkout: &Path) -> anyhow::Result<Made> {
     let layout = Layout::new(global.data_directory()?);
     let request = Request {
         checkout: checkout.to_owned(),
@@ -41,13 +59,12 @@ pub(crate) async fn ensure(global: &Global, checkout: &Path) -> anyhow::Result<M
         core: release.ansible_core,
         packages: Packages::OfTheIndex,
     };
-    sandbox::ensure(&request, &layout.sandboxes(), &|doing| eprintln!("{doing}"))
-        .await
-        .with_context(|| format!("failed to make the environment of {}", checkout.display()))
+    let made = sandbox::ensure(&request, &layout.sandboxes(), &|doing| eprintln!("{doing}")).await;
+    Ok(made?)
 }
 
 /// The release that a checkout says it is, in its `galaxy.yml`.
-fn version(checkout: &Path) -> anyhow::Result<KubesprayVersion> {
+pub(crate) fn version(checkout: &Path) -> anyhow::Result<KubesprayVersion> {
     #[derive(Deserialize)]
     struct Galaxy {
         version: KubesprayVersion,

@@ -1,0 +1,296 @@
+//! `windlass adopt`: real inventories, read by a real Ansible.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// A data directory whose Python environments are built once per machine.
+fn data() -> PathBuf {
+    std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("windlass")
+}
+
+fn windlass(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.arg("--data-dir").arg(data()).args(arguments);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn bundle() -> PathBuf {
+    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundle");
+    fs::canonicalize(bundle).unwrap()
+}
+
+/// Encrypts a text as a person does.
+fn encrypted(text: &str, password: &Path) -> String {
+    let made = windlass(&["sandbox", "--output", "json"])
+        .arg(bundle())
+        .output()
+        .unwrap();
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let program = Path::new(made["path"].as_str().unwrap()).join("bin/ansible-vault");
+    let mut child = Command::new(program)
+        .args(["encrypt", "--output", "-", "--vault-password-file"])
+        .arg(password)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// An inventory as kubespray's documentation has it, with all that must not run or be shown.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        place.write("password", "opens\n");
+        place.write("wrong", "does not\n");
+        let vault = encrypted(
+            "vault_token: hidden-one\nvault_number: 7\n",
+            &place.at("password"),
+        );
+        let inline = encrypted("hidden-two", &place.at("password")).replace('\n', "\n          ");
+        place.write(
+            "mycluster/inventory.ini",
+            "[all:vars]\nansible_user=ubuntu\n\n\
+             [kube_control_plane]\n\
+             node-2 ansible_host=192.0.2.12 ip=10.3.0.12 etcd_member_name=etcd1\n\
+             node-1 ansible_host=192.0.2.11 ip=10.3.0.11 etcd_member_name=etcd2\n\
+             node-10 ansible_host=192.0.2.20 ip=10.3.0.20 etcd_member_name=etcd3\n\n\
+             [etcd:children]\nkube_control_plane\n\n\
+             [kube_node]\nnode-3 ansible_host=192.0.2.13 ip=10.3.0.13 ansible_port=2222\n\n\
+             [gpu]\nnode-3\n\n[k8s_cluster:children]\nkube_control_plane\nkube_node\n",
+        );
+        place.write(
+            "mycluster/group_vars/all/all.yml",
+            "files_repo: http://{{ registry }}\nregistry: 192.0.2.1\n",
+        );
+        place.write("mycluster/group_vars/all/vault.yml", &vault);
+        place.write(
+            "mycluster/group_vars/k8s_cluster.yml",
+            &format!(
+                "kube_version: v1.34.4\nkube_network_plugin: bridge\ncluster_name: \"{{{{ 'a' }}}}.local\"\n\
+                 containerd_registry_auth:\n  - registry: \"{{{{ registry }}}}\"\n    password: !vault |\n          {inline}\n"
+            ),
+        );
+        place.write(
+            "mycluster/group_vars/gpu/gpu.yml",
+            "node_labels:\n  gpu: \"yes\"\n",
+        );
+        place.write("mycluster/host_vars/node-1.yml", "kubelet_max_pods: 50\n");
+        // What would run, were it not left alone.
+        let run = place.at("ran").display().to_string();
+        place.program(
+            "mycluster/dynamic.py",
+            &format!("#!/bin/sh\ntouch {run}\necho '{{}}'\n"),
+        );
+        place.write(
+            "mycluster/cloud.yaml",
+            "plugin: ansible.builtin.generator\n",
+        );
+        place.write(
+            "mycluster/ansible.cfg",
+            &format!(
+                "[defaults]\nvault_password_file = {run}\nvars_plugins = {}\n",
+                place.at("plugins").display()
+            ),
+        );
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.at(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        self.write(name, text);
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn adopt(&self, options: &[&str]) -> Output {
+        windlass(&["-n", "prod", "adopt", "--checkout"])
+            .arg(bundle())
+            .arg(self.at("mycluster"))
+            .args(options)
+            .env("ANSIBLE_CONFIG", self.at("mycluster/ansible.cfg"))
+            .env("ANSIBLE_INVENTORY_ENABLED", "script")
+            .current_dir(self.at("mycluster"))
+            .output()
+            .unwrap()
+    }
+
+    fn password(&self) -> String {
+        self.at("password").display().to_string()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_inventory_becomes_objects_that_can_be_planned_and_nothing_in_it_runs() {
+    let place = Place::new();
+    let password = place.password();
+    let objects = place.at("objects");
+    let out = objects.display().to_string();
+    let output = place.adopt(&[
+        "--vault-password-file",
+        &password,
+        "--check",
+        "--output",
+        &out,
+    ]);
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("Every host gets what the inventory gave it."),
+        "{said}"
+    );
+    for word in [
+        "dynamic.py: left out",
+        "cloud.yaml: left out",
+        "group gpu: ",
+        "Secret mycluster-vault: ",
+        "kube_version on all hosts: \"v1.34.4\" -> \"1.34.4\"",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(
+        !place.at("ran").exists(),
+        "a program of the inventory was run"
+    );
+    // What was encrypted is in one file, for its owner.
+    let read = |name: &str| fs::read_to_string(objects.join(name)).unwrap();
+    let open = [read("cluster.yaml"), read("nodes.yaml"), said].concat();
+    assert!(!open.contains("hidden-"), "{open}");
+    let secrets = read("secrets.yaml");
+    assert!(secrets.contains("hidden-one") && secrets.contains("hidden-two"));
+    let mode = objects
+        .join("secrets.yaml")
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The order of the inventory, which is not that of the names.
+    let nodes = read("nodes.yaml");
+    let at = |name: &str| nodes.find(&format!("\n  name: {name}\n")).unwrap();
+    assert!(
+        at("node-2") < at("node-1") && at("node-1") < at("node-10") && at("node-10") < at("node-3")
+    );
+    let plan = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .arg("--data-dir")
+        .arg(place.at("data"))
+        .args(["plan", "--output", "json", "--filename", &out])
+        .output()
+        .unwrap();
+    let plans: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert!(plan.status.success(), "{plans:#}");
+    let order = &plans[0]["plan"]["inputs"]["inventory"]["order"];
+    let expected = serde_json::json!(["node-2", "node-1", "node-10"]);
+    assert_eq!(
+        (&order["etcd"], &order["kube_control_plane"]),
+        (&expected, &expected)
+    );
+    // A directory in use is left alone.
+    let again = place.adopt(&["--vault-password-file", &password, "--output", &out]);
+    assert!(!again.status.success());
+}
+
+#[test]
+fn a_difference_fails_a_check_and_is_shown_by_host_name_and_value() {
+    let place = Place::new();
+    place.write("mycluster/group_vars/gpu/more.yml", "pools: \"{{ a }}\"\n");
+    let password = place.password();
+    let output = place.adopt(&["--vault-password-file", &password, "--check"]);
+    assert!(!output.status.success());
+    let said = said(&output);
+    assert!(
+        said.contains("pools on node-3: \"{{ a }}\" -> unset"),
+        "{said}"
+    );
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        printed.contains("kind: ClusterNode") && !printed.contains("hidden-"),
+        "{printed}"
+    );
+    let output = place.adopt(&["--vault-password-file", &password]);
+    assert!(output.status.success());
+}
+
+#[test]
+fn without_the_right_password_nothing_is_printed() {
+    let place = Place::new();
+    let wrong = place.at("wrong").display().to_string();
+    for (name, options, word) in [
+        (
+            "wrong",
+            &["--vault-password-file", &wrong][..],
+            "no password that was given fits",
+        ),
+        ("none, and nobody to ask", &[], "--vault-password-file"),
+        (
+            "missing",
+            &["--vault-password-file", "/nowhere"],
+            "/nowhere",
+        ),
+    ] {
+        let output = place.adopt(options);
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{name}"
+        );
+        assert!(said(&output).contains(word), "{name}: {}", said(&output));
+    }
+    // A wrong one for a value alone.
+    fs::remove_file(place.at("mycluster/group_vars/all/vault.yml")).unwrap();
+    let output = place.adopt(&["--vault-password-file", &wrong]);
+    assert!(!output.status.success());
+    assert!(
+        said(&output).contains("no password that was given fits"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn what_ansible_cannot_read_is_an_error() {
+    let place = Place::new();
+    place.write("mycluster/inventory.ini", "[kube_node\nnode-1\n");
+    let password = place.password();
+    let output = place.adopt(&["--vault-password-file", &password]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(
+        said(&output).contains("have Ansible read the inventory"),
+        "{}",
+        said(&output)
+    );
+}
