@@ -638,6 +638,11 @@ async fn a_tenant_loses_what_they_used_longest_ago_and_nobody_else_does() {
             share: 2 << 20,
             reserve: 0,
         },
+        // A disk that is nearly full makes room for the largest tree that may come, and it does so first.
+        bounds: Bounds {
+            bytes: 1 << 20,
+            ..Bounds::default()
+        },
         ..Policy::person()
     };
     let sources = Sources::new(&cache, policy);
