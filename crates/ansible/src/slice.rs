@@ -21,11 +21,13 @@ use serde_json::Value;
 mod cut;
 mod facts;
 mod identity;
+mod interrupted;
 mod pattern;
 mod tasks;
 mod view;
 
 pub use facts::{ADDED, KEEP_TOGETHER};
+pub use interrupted::FOUNDING;
 pub use pattern::{PatternError, Targets, resolve, select};
 pub use tasks::{ListedPlay, ListedTask, list_tasks, parse_listed_tasks};
 pub use view::SliceFile;
@@ -295,6 +297,12 @@ impl Slice {
     /// The play as written.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The role with kubespray's defaults, as the release spells it, if the play has it.
+    fn defaults(&self) -> Option<&str> {
+        let mut roles = self.roles.iter().map(String::as_str);
+        roles.find(|role| role.replace('_', "-") == "kubespray-defaults")
     }
 }
 

@@ -164,9 +164,9 @@ impl Inputs {
             let leaving = std::mem::take(&mut self.leaving);
             let leaves = |host: &Host| leaving.iter().any(|name| name.as_str() == host.name);
             self.hosts.retain(|host| !leaves(host));
-            // They name the hosts that left.
-            self.operation_variables.clear();
         }
+        // They were of that operation, and the next one has its own.
+        self.operation_variables.clear();
         self
     }
 

@@ -251,6 +251,33 @@ impl Stage {
         Ok(())
     }
 
+    /// The process of the playbook of a run that was started last, by its number inside the lab.
+    ///
+    /// # Errors
+    ///
+    /// None was started, or its record cannot be read.
+    pub fn playbook(&self, run: &str) -> anyhow::Result<i64> {
+        let work = self
+            .data()
+            .join("runs")
+            .join(NAMESPACE)
+            .join(run)
+            .join("work");
+        let mut records = Vec::new();
+        for entry in fs::read_dir(&work)? {
+            let record = entry?.path().join("process.json");
+            if let Ok(metadata) = record.metadata() {
+                records.push((metadata.modified()?, record));
+            }
+        }
+        let (_, newest) = records
+            .into_iter()
+            .max()
+            .context("no playbook was started")?;
+        let record: Value = serde_json::from_slice(&fs::read(newest)?)?;
+        record["pid"].as_i64().context("the record has no process")
+    }
+
     /// Applies an example as it is in the repository.
     ///
     /// # Errors

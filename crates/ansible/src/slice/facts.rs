@@ -61,10 +61,7 @@ fn tasks_file(checkout: &Path) -> Option<String> {
 /// A play that computes the facts again for the hosts of a play that reads them.
 pub(super) fn play(checkout: &Path, slice: &Slice) -> Option<String> {
     let tasks = tasks_file(checkout)?;
-    let defaults = slice
-        .roles
-        .iter()
-        .find(|role| role.replace('_', "-") == "kubespray-defaults")?;
+    let defaults = slice.defaults()?;
     let hosts = serde_json::to_string(&slice.hosts).ok()?;
     Some(format!(
         r#"- name: "{ADDED}facts for {id}"

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Error, Playbook, Slice, cut, facts};
+use super::{Error, Playbook, Slice, cut, facts, interrupted};
 use crate::file;
 
 /// A file of one or more plays, for one `ansible-playbook` process.
@@ -120,15 +120,17 @@ impl Playbook {
             let sets = slice.roles.iter().any(|role| role == facts::SETTER);
             let wanted =
                 slice.needs_facts && !covered.iter().any(|hosts| covers(hosts, &slice.hosts));
-            let added = facts::play(checkout, slice).filter(|_| wanted);
-            if added.is_some() || sets {
+            let facts = facts::play(checkout, slice).filter(|_| wanted);
+            if facts.is_some() || sets {
                 covered.push(&slice.hosts);
             }
-            if added.is_some() {
-                plays.push(None);
-            }
+            let added: Vec<String> = [interrupted::play(slice), facts]
+                .into_iter()
+                .flatten()
+                .collect();
+            plays.extend(added.iter().map(|_| None));
             plays.push(Some(slice.index));
-            let path = self.write_play(directory, slice, added)?;
+            let path = self.write_play(directory, slice, &added)?;
             let _ = writeln!(entries, "- import_playbook: {}", path.display());
         }
         let (Some(first), Some(last)) = (slices.first(), slices.last()) else {
@@ -158,7 +160,7 @@ impl Playbook {
         &self,
         directory: &Path,
         slice: &Slice,
-        added: Option<String>,
+        added: &[String],
     ) -> Result<PathBuf, Error> {
         let parent = slice.file.parent().unwrap_or(Path::new(""));
         let stem = format!("{PREFIX}{}-{:03}", self.name, slice.index);
@@ -177,9 +179,9 @@ impl Playbook {
             name = format!("{stem}-import-{level}.yml");
             put(&directory.join(parent).join(&name), &format!("---\n{text}"))?;
         }
-        if let Some(added) = added {
-            let inner = std::mem::replace(&mut name, format!("{stem}-with-facts.yml"));
-            let text = format!("---\n{added}\n- import_playbook: {inner}\n");
+        if !added.is_empty() {
+            let inner = std::mem::replace(&mut name, format!("{stem}-with-added.yml"));
+            let text = format!("---\n{}\n- import_playbook: {inner}\n", added.join("\n"));
             put(&directory.join(parent).join(&name), &text)?;
         }
         Ok(parent.join(name))

@@ -1,5 +1,6 @@
 //! Create: builds a cluster that does not exist yet, once its hosts are there and no new one came for a while. Pure.
 
+use ansible::slice::FOUNDING;
 use api::{
     Cluster,
     cluster::Approval,
@@ -90,7 +91,10 @@ fn quiet_time_left(resolved: &Resolved, observed: &Observed) -> Option<SignedDur
 
 /// The plan that builds a cluster.
 fn compiled(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
-    let inputs = &resolved.inputs;
+    let mut inputs = resolved.inputs.clone();
+    inputs
+        .operation_variables
+        .insert(FOUNDING.to_owned(), true.into());
     let mut steps = compile::founding(cluster, resolved, checkout)?;
     if resolved.creation.conduct.approval == Approval::Manual {
         let question = format!("build the cluster on {} hosts", inputs.hosts.len());
@@ -99,8 +103,8 @@ fn compiled(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<P
     let reason = format!(
         "the cluster does not exist yet: kubespray {} builds it{} on {} hosts",
         inputs.kubespray,
-        compile::with_kubernetes(inputs),
+        compile::with_kubernetes(&inputs),
         inputs.hosts.len(),
     );
-    compile::finish(&CREATE, resolved.again.as_deref(), inputs, reason, steps)
+    compile::finish(&CREATE, resolved.again.as_deref(), &inputs, reason, steps)
 }

@@ -10,7 +10,10 @@ use super::{
     InventoryError, InventoryInput, Level, PORT_REMEDY, PORT_RULE, field, is_address, is_user,
     kubernetes_address, refused,
 };
-use crate::inventory::{ExtraVars, K8S_CLUSTER};
+use crate::{
+    inventory::{ExtraVars, K8S_CLUSTER},
+    slice::FOUNDING,
+};
 
 /// Checks them.
 pub(in crate::inventory) fn settings(
@@ -397,6 +400,7 @@ pub(super) const RESERVED: &[(&str, &str)] = &[
     ("reset_nodes", OPERATION_REMEDY),
     ("reset_confirmation", OPERATION_REMEDY),
     ("skip_confirmation", OPERATION_REMEDY),
+    (FOUNDING, OPERATION_REMEDY),
     (
         "any_errors_fatal",
         "use spec.operations.creation.thresholds: Ansible ignores the variable",
