@@ -9,14 +9,16 @@
 
 mod reader;
 mod tally;
+mod why;
 
 use std::collections::BTreeMap;
 
-use api::text::{lines, plain};
+use api::text::plain;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use reader::{Error, Follower, read};
 pub use tally::{Counts, CurrentTask, HostFailure, PlayTally, Tally, TaskTally};
+pub use why::{Asked, Missing, Why};
 
 /// The callback plugin, for ansible-core 2.12 to 2.19.
 pub const PLUGIN: &str = include_str!("../plugins/windlass_events.py");
@@ -222,67 +224,6 @@ pub enum Kind {
     Unknown,
 }
 
-/// Why a task failed, trimmed to what a person needs.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Why {
-    /// The module's message.
-    #[serde(
-        default,
-        deserialize_with = "text",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub message: String,
-    /// The last lines of what it wrote as errors.
-    #[serde(
-        default,
-        deserialize_with = "some_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub stderr: Option<String>,
-    /// The last lines of what it wrote.
-    #[serde(
-        default,
-        deserialize_with = "some_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub stdout: Option<String>,
-    /// The last lines of its traceback.
-    #[serde(
-        default,
-        deserialize_with = "some_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub exception: Option<String>,
-    /// The exit code of the command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rc: Option<i64>,
-    /// Whether the task says `no_log`, so that nothing of it is told.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hidden: bool,
-}
-
-impl Why {
-    /// The one text that says most: message, else errors, else output. A message that says nothing but that a command
-    /// failed is followed by the command's last words.
-    pub fn text(&self) -> String {
-        let output = [&self.stderr, &self.stdout]
-            .into_iter()
-            .flatten()
-            .find(|text| !text.is_empty());
-        let says_nothing = matches!(
-            self.message.trim(),
-            "" | "non-zero return code" | "MODULE FAILURE"
-        ) || self
-            .message
-            .contains("See stdout/stderr for the exact error");
-        match output {
-            Some(output) if self.message.is_empty() => output.clone(),
-            Some(output) if says_nothing => format!("{}: {output}", self.message.trim()),
-            _ => self.message.clone(),
-        }
-    }
-}
-
 /// How one item of a loop went.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -306,9 +247,8 @@ pub struct Stats {
     pub unreachable: u32,
 }
 
-/// The longest name or label that is kept of an event, and the longest text: the plugin sends less.
+/// The longest name or label that is kept of an event: the plugin sends less.
 const LINE_LIMIT: usize = 1024;
-const TEXT_LIMIT: usize = 64 * 1024;
 
 /// What a playbook calls things, and what a host answers, is text of others: it passes the gate where it comes in.
 fn line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -318,15 +258,6 @@ fn line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 fn some_line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let said = Option::<String>::deserialize(deserializer)?;
     Ok(said.map(|said| plain(&said, LINE_LIMIT)))
-}
-
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    String::deserialize(deserializer).map(|said| lines(&said, TEXT_LIMIT))
-}
-
-fn some_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let said = Option::<String>::deserialize(deserializer)?;
-    Ok(said.map(|said| lines(&said, TEXT_LIMIT)))
 }
 
 #[expect(

@@ -51,6 +51,9 @@ pub struct PlaybookRun {
     pub vars: Vec<PathBuf>,
     /// The texts that are masked in events and output, as [`crate::mask::Mask::save`] writes them.
     pub mask: Option<PathBuf>,
+    /// The names of secret variables, as [`crate::inventory::SecretInventory::write`] writes them: a failure tells no value of
+    /// these, nor of what is made of them. If the file cannot be read it tells none at all.
+    pub secret_names: Option<PathBuf>,
     /// Where Ansible makes what it sends to hosts, variables and filled templates among it. Default: below `home`.
     pub temporary: Option<PathBuf>,
     /// The ansible.cfg. Default: none, and that of the directory is not read.

@@ -22,6 +22,7 @@ use ansible::{
     mask::{MASK, Mask},
     playbook::{Adopted, End, Handle, Leave, Outcome, PlaybookRun, Verdict, failure, judge},
 };
+use api::run::Failure;
 use nix::{
     errno::Errno,
     sys::signal::{Signal, kill, killpg},
@@ -405,6 +406,180 @@ async fn what_is_hidden_stays_hidden() {
             .collect::<Vec<_>>(),
         [0, 4, 4, 0]
     );
+}
+
+/// What the release, the Cluster and a Secret would set.
+const VARIABLES: &str = "
+- hosts: all
+  gather_facts: false
+  vars:
+    cni: flanel
+    members: [a, b]
+    conf: {mode: x}
+    top: '{{ middle }}-x'
+    middle: '{{ bottom }}'
+    db_password: sesame-1
+    url: 'http://u:{{ db_password }}@h'
+    looked_up: \"{{ lookup('pipe', 'echo sesame-2') }}\"
+    file: '{{ pin }}'
+  tasks:
+";
+
+/// What the failures of tasks, each on a host of its own, are told as, and all events. The tasks of a case are one block.
+async fn told_of(cases: &[&str]) -> (Vec<Failure>, String) {
+    let mut hosts = "[all]\none\ntwo\n".to_owned();
+    let mut playbook = VARIABLES.to_owned();
+    for (number, tasks) in cases.iter().enumerate() {
+        hosts.push_str(&format!("case-{number}\n"));
+        playbook.push_str(&format!(
+            "    - {{when: inventory_hostname == 'case-{number}', block: [{tasks}]}}\n"
+        ));
+    }
+    hosts.push_str("[all:vars]\nansible_connection=local\n");
+    let mut place = Place::with(&hosts, &playbook).await;
+    let names = place.at("names.json");
+    fs::write(&names, r#"["pin"]"#).expect("the names");
+    fs::write(place.at("vars.json"), r#"{"pin": 7}"#).expect("the variables");
+    fs::write(place.at("filled.j2"), "{{ nowhere | basename }}").expect("the template");
+    place.run.secret_names = Some(names);
+    let outcome = place.outcome().await;
+    let events = fs::read_to_string(&place.run.events).expect("events");
+    let Verdict::Failed { failures, .. } = verdict(&outcome) else {
+        panic!("{outcome:?}");
+    };
+    let told = (0..cases.len()).map(|number| {
+        let host = format!("case-{number}");
+        let of_host = failures.iter().find(|failure| failure.host == host);
+        let only = Verdict::Failed {
+            failures: vec![of_host.expect("it fails").clone()],
+            unreachable: BTreeMap::new(),
+        };
+        failure(&only).expect("a failure")
+    });
+    (told.collect(), events)
+}
+
+/// The message without the host and the line.
+fn said(told: &Failure) -> &str {
+    let (_, message) = told.message.split_once(": ").expect("the host");
+    let (message, place) = message.rsplit_once(" (").expect("the place");
+    assert!(place.starts_with("play.yml:"), "{place}");
+    message
+}
+
+#[tokio::test]
+async fn what_the_playbook_refuses_is_told_by_name_and_value() {
+    let cases = [
+        (
+            "{name: One, assert: {that: \"cni in ['calico', 'flannel']\", msg: The selected choice is not supported}}",
+            "One: cni is \"flanel\"; the playbook wants cni in ['calico', 'flannel']: The selected choice is not supported",
+            "Correct cni in spec.nodes.all.deploy.extraVars",
+        ),
+        (
+            "{name: Two, assert: {that: [\"conf.mode == 'x'\", \"members | length > 2 or conf.mode == 'y'\"]}}",
+            "Two: members is [\"a\", \"b\"], conf.mode is \"x\"; the playbook wants members | length > 2 or conf.mode == 'y'",
+            "Correct conf.mode, members in",
+        ),
+        (
+            "{name: None, assert: {that: 1 == 2}}",
+            "None: the playbook wants 1 == 2",
+            "The playbook refuses what was asked for",
+        ),
+        (
+            "{name: Filled, assert: {that: '{{ members | length > 3 }}'}}",
+            "Filled: members is [\"a\", \"b\"]; the playbook wants members | length > 3",
+            "Correct members in",
+        ),
+        (
+            "{name: Hosts, assert: {that: \"group_names | length > 5 and foo is defined\"}}",
+            "Hosts: group_names is [\"ungrouped\"], foo is not set; the playbook wants group_names | length > 5 and foo is defined",
+            "correct the ClusterNodes and their roles",
+        ),
+        (
+            "{name: Loop, assert: {that: item == cni}, loop: [flanel, calico]}",
+            "Loop: item is \"calico\", cni is \"flanel\"; the playbook wants item == cni",
+            "Correct cni, item in",
+        ),
+    ];
+    let (told, _) = told_of(&cases.map(|(tasks, ..)| tasks)).await;
+    for ((_, message, remedy), told) in cases.iter().zip(told) {
+        assert_eq!(told.code, "AssertionFailed", "{told:?}");
+        assert_eq!(said(&told), *message);
+        let given = told.remedy.expect("a remedy");
+        assert!(given.contains(remedy), "{given}");
+    }
+}
+
+#[tokio::test]
+async fn an_undefined_variable_is_told_by_name() {
+    let nowhere = "nowhere is undefined";
+    let cases = [
+        ("{name: A template, command: 'echo {{ nowhere }}'}", nowhere),
+        (
+            "{name: A chain, command: 'echo {{ top }}'}",
+            "bottom is undefined: top is made of middle, middle of bottom",
+        ),
+        (
+            "{name: A key, command: 'echo {{ conf.nope }}'}",
+            "conf.nope is undefined",
+        ),
+        (
+            "{name: Another host, command: \"echo {{ hostvars['two'].nope }}\"}",
+            "hostvars.two.nope is undefined",
+        ),
+        (
+            "{name: A condition, command: 'true', when: nowhere == 3}",
+            nowhere,
+        ),
+        (
+            "{name: A loop, command: 'true', loop: '{{ nowhere }}'}",
+            nowhere,
+        ),
+        (
+            "{name: An assertion, assert: {that: nowhere == 3}}",
+            nowhere,
+        ),
+        // Ansible says that it expected a text, and names nothing.
+        (
+            "{name: Nameless, command: \"echo {{ spare | default('x') }} {{ nowhere | basename }}\"}",
+            nowhere,
+        ),
+        (
+            "{name: A file, template: {src: filled.j2, dest: /dev/null}}",
+            nowhere,
+        ),
+        (
+            "{name: Any host, command: 'echo {{ hostvars[inventory_hostname].nope }}'}",
+            "'ansible.vars.hostvars.HostVarsVars object' has no attribute 'nope'",
+        ),
+    ];
+    let (told, _) = told_of(&cases.map(|(tasks, _)| tasks)).await;
+    for ((_, message), told) in cases.iter().zip(told) {
+        assert_eq!(told.code, "UndefinedVariable", "{told:?}");
+        let (_, words) = said(&told).split_once(": ").expect("the task");
+        assert_eq!(words, *message);
+        let remedy = told.remedy.expect("a remedy");
+        assert!(
+            remedy.contains("spec.nodes.all.deploy.extraVars"),
+            "{remedy}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_failure_tells_the_value_of_what_may_be_secret() {
+    let asks = "{name: Say, command: echo sesame-3, no_log: true, register: said}, \
+                {name: Keep, set_fact: {kept: '{{ said.stdout }}'}}, \
+                {name: Ask, assert: {that: \"false and (url == looked_up or file == db_password or said.stdout == kept)\"}}";
+    let quiet = "{name: Quiet, assert: {that: cni == 'calico'}, no_log: true}";
+    let (told, events) = told_of(&[asks, quiet]).await;
+    let told = <[Failure; 2]>::try_from(told).expect("two failures");
+    let names = "url is hidden, looked_up is hidden, file is hidden, db_password is hidden, said.stdout is hidden, kept is hidden";
+    assert!(said(&told[0]).contains(names), "{told:?}");
+    assert!(told[1].message.contains("no_log"), "{told:?}");
+    for secret in ["sesame-", "\"7\"", "flanel", "calico"] {
+        assert!(!events.contains(secret), "{secret}: {events}");
+    }
 }
 
 #[tokio::test]

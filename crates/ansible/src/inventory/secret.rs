@@ -4,7 +4,7 @@
 //! may write a Secret need not be who may have Ansible compute something.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +14,7 @@ use crate::{FileError, file::write_private};
 
 const VARS: &str = "vars.yml";
 const HOSTS: &str = "hosts.yml";
+const NAMES: &str = "names.json";
 
 /// A value, some of which may be secret.
 #[derive(Clone, PartialEq)]
@@ -44,21 +45,23 @@ pub struct SecretFiles {
     pub vars: Option<PathBuf>,
     /// The variables of hosts, for a further `-i`; none: there are none.
     pub hosts: Option<PathBuf>,
+    /// The names of all of them, for [`crate::playbook::PlaybookRun::secret_names`].
+    pub names: Option<PathBuf>,
 }
 
 impl SecretFiles {
     /// What an earlier [`SecretInventory::write`] wrote.
     pub fn found(directory: &Path) -> Self {
         let there = |name| Some(directory.join(name)).filter(|path| path.exists());
-        Self {
-            vars: there(VARS),
-            hosts: there(HOSTS),
-        }
+        let (vars, hosts) = (there(VARS), there(HOSTS));
+        // Named even where an earlier release did not write it: then no value of any variable is told.
+        let names = (vars.is_some() || hosts.is_some()).then(|| directory.join(NAMES));
+        Self { vars, hosts, names }
     }
 }
 
 impl SecretInventory {
-    /// Writes `vars.yml` and `hosts.yml`, readable by the owner alone. The directory should lie in memory.
+    /// Writes `vars.yml`, `hosts.yml` and `names.json`, readable by the owner alone. The directory should lie in memory.
     ///
     /// # Errors
     ///
@@ -83,6 +86,7 @@ impl SecretInventory {
                 (!self.everywhere.is_empty()).then(|| document(&self.everywhere)),
             )?,
             hosts: write(HOSTS, self.hosts_document())?,
+            names: write(NAMES, self.names_document())?,
         })
     }
 
@@ -94,6 +98,12 @@ impl SecretInventory {
             secret_texts(value, &mut texts);
         }
         texts
+    }
+
+    fn names_document(&self) -> Option<String> {
+        let of_hosts = self.hosts.values().flat_map(BTreeMap::keys);
+        let names: BTreeSet<&String> = self.everywhere.keys().chain(of_hosts).collect();
+        (!names.is_empty()).then(|| serde_json::json!(names).to_string())
     }
 
     fn hosts_document(&self) -> Option<String> {

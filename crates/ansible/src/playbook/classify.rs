@@ -5,100 +5,13 @@ use api::{
     run::{Failure, FailureClass},
     text::lines,
 };
-use regex::RegexSet;
 
 use super::Verdict;
 use crate::event::HostFailure;
+use known::known;
 
-/// A kind of failure that is known by its words.
-struct Known {
-    pattern: &'static str,
-    class: FailureClass,
-    code: &'static str,
-    remedy: &'static str,
-}
-
-/// The first that fits wins: what is more particular stands first.
-const KNOWN: [Known; 13] = [
-    Known {
-        pattern: r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed",
-        class: FailureClass::External,
-        code: "HostKeyChanged",
-        remedy: "If the host was made anew, remove its line from the cluster's known_hosts; otherwise find out who answers at its address.",
-    },
-    Known {
-        pattern: r"Permission denied \((publickey|password|keyboard|gssapi)|Too many authentication failures",
-        class: FailureClass::Config,
-        code: "Authentication",
-        remedy: "Put the cluster's public key into authorized_keys of the ssh user on the host, or correct ssh.user and ssh.privateKeySecretRef.",
-    },
-    Known {
-        pattern: r"(?i)could not get lock|unable to (acquire|lock)[^\n]*(dpkg|apt)|Failed to lock apt|dpkg frontend lock|another app is currently holding the (yum|dnf) lock|waiting for process with pid \d+ to finish",
-        class: FailureClass::Transient,
-        code: "PackageManagerLocked",
-        remedy: "Another program installs packages on the host; it is tried again.",
-    },
-    Known {
-        pattern: r"(?i)no space left on device|disk quota exceeded|you don't have enough free space|at least \d+\S* more space needed",
-        class: FailureClass::External,
-        code: "DiskFull",
-        remedy: "Free space on the disk, then retry the step.",
-    },
-    Known {
-        pattern: r"(?i)missing sudo password|sudo: a password is required|is not in the sudoers file|incorrect sudo password",
-        class: FailureClass::Config,
-        code: "Sudo",
-        remedy: "Let the ssh user run sudo without a password on the host.",
-    },
-    Known {
-        pattern: r"(?i)read-only file system",
-        class: FailureClass::External,
-        code: "ReadOnlyFileSystem",
-        remedy: "Mount the file system writable, then retry the step.",
-    },
-    Known {
-        pattern: r"(?i)syntax error|unexpected parameter type in action|couldn't resolve module/action|is not a valid attribute for a|the playbook: \S+ could not be found|conflicting action statements|no module/action detected",
-        class: FailureClass::Config,
-        code: "PlaybookSyntax",
-        remedy: "The playbook source is broken: compare it with the release, or choose another source.",
-    },
-    Known {
-        pattern: r"(?i)is undefined|has no attribute|undefined variable|AnsibleUndefined",
-        class: FailureClass::Config,
-        code: "UndefinedVariable",
-        remedy: "Set the variable in nodes.all.deploy.extraVars, or in the ClusterNode's inventory.",
-    },
-    Known {
-        pattern: r"(?i)temporary failure in name resolution|could not resolve host|name or service not known|failed to fetch|connection timed out|connection refused|network is unreachable|request failed|TLS handshake timeout|\b50[234]\b[^\n]*(gateway|unavailable)|i/o timeout",
-        class: FailureClass::Transient,
-        code: "Network",
-        remedy: "The host could not reach something that it needs; it is tried again. Check the host's network, proxy and mirrors.",
-    },
-    Known {
-        pattern: r"(?i)checksum (mismatch|did not match)|destination checksum",
-        class: FailureClass::External,
-        code: "ChecksumMismatch",
-        remedy: "A download is not what the release expects: check the mirror.",
-    },
-    Known {
-        pattern: r"(?i)permission denied|operation not permitted",
-        class: FailureClass::External,
-        code: "PermissionDenied",
-        remedy: "Give the ssh user, or the files that the message names, the rights that the task needs.",
-    },
-    Known {
-        pattern: r"(?i)MODULE FAILURE|python[^\n]*(not found|no such file)|requires python|future feature annotations is not defined",
-        class: FailureClass::External,
-        code: "Python",
-        remedy: "Install a Python that the kubespray release supports on the host.",
-    },
-    Known {
-        pattern: r"(?i)assertion failed|assert(ion)? that|Evaluated to false",
-        class: FailureClass::Config,
-        code: "AssertionFailed",
-        remedy: "The playbook refuses what was asked for: correct what the message names.",
-    },
-];
+mod known;
+mod variables;
 
 /// The failure that a verdict means; `None` if it means none. An interruption that was asked for is none.
 pub fn failure(verdict: &Verdict) -> Option<Failure> {
@@ -158,7 +71,7 @@ fn of_hosts(failures: &[HostFailure]) -> Failure {
     let Some(first) = failures.first() else {
         return failure_of_text("");
     };
-    let mut failure = failure_of_text(&words(first));
+    let mut failure = of_host(first);
     let more = match failures.len() {
         1 => String::new(),
         all => format!(" (and on {} more)", all - 1),
@@ -167,6 +80,32 @@ fn of_hosts(failures: &[HostFailure]) -> Failure {
     failure.message = lines(&told, 4000) + &more;
     failure.targets = names(failures.iter().map(|failure| &failure.host));
     failure
+}
+
+/// What a failure on one host is: what is known of variables goes before words.
+fn of_host(failure: &HostFailure) -> Failure {
+    let why = &failure.why;
+    let of_variables = |code: &str, remedy| Failure {
+        class: FailureClass::Config,
+        code: code.to_owned(),
+        message: String::new(),
+        remedy: Some(remedy),
+        targets: Vec::new(),
+    };
+    if why.assertion.is_some() {
+        return of_variables("AssertionFailed", variables::to_correct(&why.values));
+    }
+    if why.path.is_some() {
+        return of_variables("UndefinedVariable", variables::to_set(&why.undefined));
+    }
+    let mut told = failure_of_text(&words(failure));
+    if why.hidden {
+        told.remedy = Some(
+            "The task deals with secrets and hides what it says: look on the host at what its name says, then retry the step."
+                .to_owned(),
+        );
+    }
+    told
 }
 
 fn not_reached(failures: &[HostFailure]) -> Failure {
@@ -212,13 +151,6 @@ fn crash(reason: &str) -> Failure {
     failure
 }
 
-fn known(text: &str) -> Option<&'static Known> {
-    static PATTERNS: std::sync::LazyLock<Option<RegexSet>> =
-        std::sync::LazyLock::new(|| RegexSet::new(KNOWN.iter().map(|known| known.pattern)).ok());
-    let first = PATTERNS.as_ref()?.matches(text).iter().next()?;
-    KNOWN.get(first)
-}
-
 fn words(failure: &HostFailure) -> String {
     let why = &failure.why;
     [
@@ -254,29 +186,6 @@ fn list<S: AsRef<str>>(hosts: impl IntoIterator<Item = S>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_compile_and_tell_kinds_apart() {
-        RegexSet::new(KNOWN.iter().map(|known| known.pattern)).expect("patterns");
-        for (text, code) in [
-            (
-                "Failed to lock apt for exclusive operation: E:Could not get lock /var/lib/dpkg/lock",
-                "PackageManagerLocked",
-            ),
-            ("[Errno 28] No space left on device", "DiskFull"),
-            (
-                "root@10.0.0.1: Permission denied (publickey).",
-                "Authentication",
-            ),
-            ("Permission denied: '/etc/shadow'", "PermissionDenied"),
-            ("'foo' is undefined", "UndefinedVariable"),
-            ("ERROR! Syntax Error while loading YAML.", "PlaybookSyntax"),
-            ("Missing sudo password", "Sudo"),
-            ("something else", "TaskFailed"),
-        ] {
-            assert_eq!(failure_of_text(text).code, code, "{text}");
-        }
-    }
 
     #[test]
     fn a_kill_is_told_from_a_crash() {

@@ -300,6 +300,11 @@ fn environment(command: &mut Command, run: &PlaybookRun) {
         .env("WINDLASS_CONTROL", run.control())
         .env("WINDLASS_DOORBELL", doorbell(run))
         .envs(run.mask.iter().map(|mask| ("WINDLASS_MASK", mask)))
+        .envs(
+            run.secret_names
+                .iter()
+                .map(|names| ("WINDLASS_SECRET_NAMES", names)),
+        )
         .envs(&run.environment);
     if let Some(leave) = &run.leave {
         command.env("WINDLASS_LEAVE", leave);

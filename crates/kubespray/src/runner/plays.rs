@@ -206,6 +206,7 @@ async fn prepare_process(
             .flatten()
             .collect(),
         mask: Some(workspace.mask_file()).filter(|file| file.exists()),
+        secret_names: secrets.names,
         temporary: Some(workspace.temporary()),
         config: Some(config),
         limit,
