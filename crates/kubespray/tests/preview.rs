@@ -6,6 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "preview/examples.rs"]
+mod examples;
+
 use api::run::{Action, Plan};
 use kube::Client;
 use kubespray::{

@@ -225,6 +225,27 @@ fn an_inventory_becomes_objects_that_can_be_planned_and_nothing_in_it_runs() {
     assert!(!again.status.success());
 }
 
+/// What is shown to people as an example is what they would get.
+#[test]
+fn the_example_is_what_adopt_makes_of_it() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/adopted");
+    let place = tempfile::tempdir().unwrap();
+    let made = place.path().join("objects");
+    let output = windlass(&["-n", "adopted", "adopt", "--name", "mycluster"])
+        .args(["--kubespray-version", "2.30.0", "--check", "--output"])
+        .arg(&made)
+        .arg(example.join("inventory"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    for file in ["cluster.yaml", "nodes.yaml"] {
+        let read = |directory: &Path| fs::read_to_string(directory.join(file)).unwrap();
+        // The command that writes it anew stands in the inventory's first lines.
+        assert_eq!(read(&example.join("objects")), read(&made), "{file}");
+    }
+    assert_eq!(fs::read_dir(&made).unwrap().count(), 2);
+}
+
 #[test]
 fn a_difference_fails_a_check_and_is_shown_by_host_name_and_value() {
     let place = Place::new();
