@@ -285,10 +285,13 @@ const KUBE_VERSION: &str = "kube_version";
 /// # Errors
 ///
 /// An object cannot be written as JSON.
-pub fn documents(adopted: &Adopted) -> Result<(Value, Vec<Value>), serde_json::Error> {
-    let nodes = adopted.nodes.iter().map(serde_json::to_value);
+pub fn documents(
+    cluster: &Cluster,
+    nodes: &[ClusterNode],
+) -> Result<(Value, Vec<Value>), serde_json::Error> {
+    let nodes = nodes.iter().map(serde_json::to_value);
     Ok((
-        without_nulls(serde_json::to_value(&adopted.cluster)?),
+        without_nulls(serde_json::to_value(cluster)?),
         nodes
             .map(|node| node.map(without_nulls))
             .collect::<Result<_, _>>()?,

@@ -11,6 +11,7 @@ pub mod context;
 pub mod health;
 pub mod health_book;
 pub mod host_keys;
+pub mod init;
 pub mod inputs;
 pub mod layout;
 pub mod metrics;

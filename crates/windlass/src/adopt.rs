@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{IsTerminal as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -24,6 +23,7 @@ use tempfile::TempDir;
 
 use crate::{
     cli::{Adopt, Global},
+    objects::{create, refuse_used, yaml},
     sandbox,
     terminal::text,
 };
@@ -77,16 +77,6 @@ async fn adopt_in(
     } else {
         ExitCode::SUCCESS
     })
-}
-
-fn refuse_used(directory: &Path) -> anyhow::Result<()> {
-    let mut entries = fs::read_dir(directory).into_iter().flatten();
-    anyhow::ensure!(
-        entries.next().is_none(),
-        "{} is not empty: name a directory that is not there yet",
-        directory.display()
-    );
-    Ok(())
 }
 
 fn wish(global: &Global, options: &Adopt) -> anyhow::Result<Wish> {
@@ -235,7 +225,8 @@ async fn prove(
 }
 
 fn print(adopted: &Adopted) -> anyhow::Result<()> {
-    let (cluster, nodes) = conversion::documents(adopted).context("failed to print")?;
+    let (cluster, nodes) =
+        conversion::documents(&adopted.cluster, &adopted.nodes).context("failed to print")?;
     let mut documents = vec![cluster];
     documents.extend(nodes);
     std::io::stdout()
@@ -244,36 +235,17 @@ fn print(adopted: &Adopted) -> anyhow::Result<()> {
 }
 
 fn write(adopted: &Adopted, directory: &Path) -> anyhow::Result<()> {
-    let (cluster, nodes) = conversion::documents(adopted).context("failed to print")?;
+    let (cluster, nodes) =
+        conversion::documents(&adopted.cluster, &adopted.nodes).context("failed to print")?;
     fs::create_dir_all(directory)
         .with_context(|| format!("failed to make {}", directory.display()))?;
-    file(&directory.join("cluster.yaml"), &[cluster], 0o644)?;
-    file(&directory.join("nodes.yaml"), &nodes, 0o644)?;
+    create(&directory.join("cluster.yaml"), &yaml(&[cluster])?, 0o644)?;
+    create(&directory.join("nodes.yaml"), &yaml(&nodes)?, 0o644)?;
     if let Some(secret) = &adopted.secret {
         let secret = serde_json::to_value(secret).context("failed to print")?;
-        file(&directory.join("secrets.yaml"), &[secret], 0o600)?;
+        create(&directory.join("secrets.yaml"), &yaml(&[secret])?, 0o600)?;
     }
     Ok(())
-}
-
-fn file(path: &Path, documents: &[Value], mode: u32) -> anyhow::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .with_context(|| format!("failed to create {}", path.display()))?;
-    file.write_all(yaml(documents)?.as_bytes())
-        .with_context(|| format!("failed to write {}", path.display()))
-}
-
-fn yaml(documents: &[Value]) -> anyhow::Result<String> {
-    let mut all = Vec::new();
-    for document in documents {
-        all.push(serde_saphyr::to_string(document).context("failed to print")?);
-    }
-    Ok(all.join("---\n"))
 }
 
 /// Says on standard error what a person should know.

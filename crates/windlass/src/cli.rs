@@ -6,6 +6,7 @@ use ansible::source::{Policy, Protocol, Room};
 use api::{KubernetesVersion, KubesprayVersion};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
+use kubespray::init::Machine;
 
 /// One operator for the whole life of Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Status(Status),
     /// Show what would be done, in which order, on which hosts and why; nothing is touched
     Plan(Plan),
+    /// Ask for hosts and write a first Cluster and its ClusterNodes; no host is touched
+    Init(Init),
     /// Turn an inventory that kubespray was run with into a Cluster and its ClusterNodes; no host is touched
     Adopt(Adopt),
     /// List the steps of a playbook: id, hosts and number of tasks
@@ -441,6 +444,38 @@ pub(crate) struct Plan {
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
+}
+
+/// Options of `init`.
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    /// The directory to write into, one that is not there yet: cluster.yaml and nodes.yaml
+    #[arg(value_name = "NEW")]
+    pub(crate) directory: PathBuf,
+    /// The name of the Cluster [default: the name of the directory]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The control planes, with commas between them: one, three or five [default: asked for, with all that is not given]
+    #[arg(long, value_delimiter = ',', value_name = "[NAME=]ADDRESS")]
+    pub(crate) control_plane: Vec<Machine>,
+    /// The workers, with commas between them [default: the control planes run pods as well]
+    #[arg(long, value_delimiter = ',', value_name = "[NAME=]ADDRESS")]
+    pub(crate) worker: Vec<Machine>,
+    /// The hosts for etcd alone, with commas between them: three or five [default: the control planes are its members]
+    #[arg(long, value_delimiter = ',', value_name = "[NAME=]ADDRESS")]
+    pub(crate) etcd: Vec<Machine>,
+    /// The user to log in as [default: root]
+    #[arg(long, value_name = "USER")]
+    pub(crate) ssh_user: Option<String>,
+    /// The kubespray release [default: the newest that Windlass knows]
+    #[arg(long, value_name = "VERSION", conflicts_with = "checkout")]
+    pub(crate) kubespray_version: Option<KubesprayVersion>,
+    /// A kubespray checkout to be used instead of the release's tag
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkout: Option<PathBuf>,
+    /// The Kubernetes version [default: the release's own]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kubernetes_version: Option<KubernetesVersion>,
 }
 
 /// Options of `adopt`.

@@ -11,12 +11,14 @@ mod controller;
 mod converge;
 mod crds;
 mod get;
+mod init;
 mod install;
 mod kubeconfig;
 mod leader;
 mod logs;
 mod manifest;
 mod node;
+mod objects;
 mod paths;
 mod plan;
 mod relocate;
@@ -101,6 +103,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(options) => return status::status(global, &options).await,
         Command::Plan(options) => plan::plan(global, options).await?,
         Command::Adopt(options) => return adopt::adopt(global, options).await,
+        Command::Init(options) => init::init(global, &options)?,
         Command::Steps(options) => steps::steps(global, &options).await?,
         Command::Logs(options) => logs::logs(global, &options).await?,
         Command::Pause(options) => control::pause(global, &options).await?,

@@ -162,7 +162,7 @@ fn a_common_inventory_becomes_objects_that_give_every_host_the_same() {
     let inventory = inventory.without("w1", "kubelet_max_pods");
     let adopted = inventory.adopt();
     assert_eq!(inventory.open(), []);
-    let (cluster, nodes) = documents(&adopted).unwrap();
+    let (cluster, nodes) = documents(&adopted.cluster, &adopted.nodes).unwrap();
     insta::assert_json_snapshot!("adopted", json!({"cluster": cluster, "nodes": nodes}));
 }
 
@@ -442,7 +442,7 @@ fn what_was_encrypted_stands_in_a_secret_alone_and_compares_equal() {
         .set(&HOSTS, "plain", json!({UNSAFE: "text"}));
     let adopted = inventory.adopt();
     assert_eq!(inventory.open(), []);
-    let (cluster, nodes) = documents(&adopted).unwrap();
+    let (cluster, nodes) = documents(&adopted.cluster, &adopted.nodes).unwrap();
     let differences = inventory.differences();
     let shown = format!("{cluster} {nodes:?} {:?} {differences:?}", adopted.notes);
     assert!(!shown.contains("hidden"), "{shown}");
