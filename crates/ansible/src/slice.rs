@@ -216,6 +216,29 @@ impl Playbook {
         })
     }
 
+    /// Cuts a text that is of no checkout. Its plays run in a view of one, as if the text stood at the root, so that they find its
+    /// roles; an import is refused.
+    ///
+    /// # Errors
+    ///
+    /// The text is no playbook, has no plays, or imports one.
+    pub fn of_text(name: &str, text: &str) -> Result<Self, Error> {
+        let file = PathBuf::from(format!("{name}.yml"));
+        let mut slices = cut::plays(&file, text)?;
+        if slices.is_empty() {
+            return Err(Error::Empty {
+                name: name.to_owned(),
+                file,
+            });
+        }
+        identity::name(name, &mut slices);
+        Ok(Self {
+            name: name.to_owned(),
+            file,
+            slices,
+        })
+    }
+
     /// The name it was read by.
     pub fn name(&self) -> &str {
         &self.name

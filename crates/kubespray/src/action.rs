@@ -24,6 +24,8 @@ pub const LEAVING: &str = "drain/probe";
 pub const BUDGETS: &str = "drain/budgets";
 /// The step that has pods go elsewhere.
 pub const DRAIN: &str = "drain/pods";
+/// The step that saves a snapshot of etcd.
+pub const SNAPSHOT: &str = "etcd/snapshot";
 /// The step that stores the kubeconfig.
 pub const KUBECONFIG: &str = "kubeconfig/store";
 /// The step that waits until the cluster is healthy.
@@ -72,6 +74,10 @@ pub struct AnsiblePlay {
     /// Whether it works on the hosts of its step alone, and not on all that its pattern names.
     #[serde(default)]
     pub limited: bool,
+    /// The digest of the playbook's text, where it is one of Windlass' own; none: it is of the checkout. A run executes what it was
+    /// planned with or nothing, whichever Windlass its runner is.
+    #[serde(default)]
+    pub own: Option<String>,
 }
 
 /// Where a kubeconfig is stored.
@@ -116,10 +122,14 @@ impl From<Action> for RunAction {
                 playbook,
                 play,
                 limited,
+                own,
             }) => {
                 let mut parameters = named([("playbook", playbook.into()), ("play", play.into())]);
                 if limited {
                     parameters.insert("limited".to_owned(), true.into());
+                }
+                if let Some(digest) = own {
+                    parameters.insert("own".to_owned(), digest.into());
                 }
                 ("AnsiblePlay", parameters)
             }
@@ -204,6 +214,7 @@ mod tests {
             playbook: "cluster".into(),
             play: 3,
             limited: false,
+            own: None,
         };
         let secret = "kubeconfig-a".into();
         for action in [
@@ -211,6 +222,7 @@ mod tests {
             Action::Probe,
             Action::AnsiblePlay(AnsiblePlay {
                 limited: true,
+                own: Some("d".into()),
                 ..play.clone()
             }),
             Action::AnsiblePlay(play),

@@ -21,8 +21,10 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{inputs::SourceInput, problem::Problem};
 
 mod load;
+mod own;
 
 pub use load::{LoadError, load};
+pub use own::Own;
 
 /// How long until playbooks that could not be had are asked for again.
 pub const RETRY: Duration = Duration::from_mins(1);

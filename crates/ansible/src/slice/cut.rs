@@ -20,6 +20,16 @@ pub(super) fn flatten(checkout: &Path, file: &Path) -> Result<Vec<Slice>, Error>
     Ok(slices)
 }
 
+/// The plays of a text, in order, none of them imported. Ids are not yet set.
+pub(super) fn plays(file: &Path, source: &str) -> Result<Vec<Slice>, Error> {
+    let items = cut(source, file)?.into_iter().enumerate();
+    let plays = items.map(|(index, item)| {
+        let slice = item.into_slice(file, &[])?;
+        Ok(Slice { index, ..slice })
+    });
+    plays.collect()
+}
+
 fn follow(
     checkout: &Path,
     file: &Path,

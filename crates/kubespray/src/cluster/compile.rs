@@ -12,9 +12,11 @@ use api::{
 mod beside;
 mod joining;
 mod leaving;
+mod own;
 
 pub(crate) use joining::joining;
 pub(crate) use leaving::{draining, leaving, of_nodes};
+pub(crate) use own::{own, snapshot};
 
 use crate::{
     action::{self, APPROVE, Action, AnsiblePlay, HEALTH, KUBECONFIG, Kubeconfig, PROBE, SANDBOX},
@@ -189,6 +191,7 @@ fn play(playbook: &Playbook, slice: &Slice, conduct: &Conduct, hosts: Vec<HostNa
                 playbook: playbook.name().to_owned(),
                 play: u32::try_from(slice.index).unwrap_or(u32::MAX),
                 limited: false,
+                own: None,
             }),
         )
     };

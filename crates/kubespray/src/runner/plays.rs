@@ -25,7 +25,10 @@ use super::{
     work::{ClusterWork, EVENTS, FORMER_EVENTS},
     workspace::{disk, failure},
 };
-use crate::action::{self, AnsiblePlay, FACTS};
+use crate::{
+    action::{self, AnsiblePlay, FACTS},
+    playbooks::Own,
+};
 use runs::small_log;
 
 mod earlier;
@@ -275,8 +278,12 @@ fn slices(
         .iter()
         .filter_map(|step| Some((step, action::play_of(step)?)))
         .collect();
-    let name = plays.first().map_or("", |(_, play)| play.playbook.as_str());
-    let playbook = Playbook::read(checkout, name).map_err(|error| broken(&error))?;
+    let first = plays.first().map(|(_, play)| play);
+    let name = first.map_or("", |play| play.playbook.as_str());
+    let playbook = match first.and_then(|play| play.own.as_deref()) {
+        Some(planned) => own(checkout, name, planned)?,
+        None => Playbook::read(checkout, name).map_err(|error| broken(&error))?,
+    };
     let mut group: Vec<usize> = plays
         .iter()
         .filter_map(|(_, play)| usize::try_from(play.play).ok())
@@ -312,6 +319,25 @@ fn slices(
     };
     let steps = file.plays.iter().map(|index| step_of((*index)?)).collect();
     Ok((file.path, steps))
+}
+
+/// The playbook of Windlass' own that a run was planned with, if this Windlass has the same.
+fn own(checkout: &Path, name: &str, planned: &str) -> Result<Playbook, Failure> {
+    let own = Own::named(name).filter(|own| own.digest() == planned);
+    let own = own.ok_or_else(|| {
+        failure(
+            FailureClass::Permanent,
+            "OtherPlaybook",
+            format!(
+                "the run was planned by another Windlass, whose playbook {name} has the digest {planned}"
+            ),
+            Some("cancel the run: what it was for is planned anew by this Windlass"),
+        )
+    })?;
+    own.playbook(checkout).map_err(|error| {
+        let text = crate::chain(&error);
+        failure(FailureClass::Permanent, "PlaybooksUnusable", text, None)
+    })
 }
 
 /// Follows a process to its end and reports its steps.
