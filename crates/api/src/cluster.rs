@@ -308,7 +308,8 @@ pub struct AllNodes {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Certificates {
-    /// How long before their end.
+    /// How long before their end those of the control plane are renewed by themselves; less than the year that they live. Default:
+    /// they are not, and 30 days before the cluster says that they end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew: Option<Duration>,
 }
@@ -341,6 +342,25 @@ pub struct Operations {
     /// Removing workers from the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remove: Option<Remove>,
+    /// Renewing the certificates of the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew: Option<Renew>,
+}
+
+/// How renewing the certificates of the control plane behaves. When it begins by itself is said by `nodes.all.certificates`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Renew {
+    /// How many hosts of the control plane may be missing, and what happens when it is more. Default: none, and the run fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<Thresholds>,
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
 }
 
 /// How removing workers from the cluster behaves.
@@ -507,9 +527,30 @@ pub struct ClusterStatus {
     /// The last request to converge, by the annotation `kubespray.k8s.io/converge`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converge: Option<ConvergeRequest>,
+    /// The last request to renew certificates, by the annotation `kubespray.k8s.io/renew-certificates`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew: Option<ConvergeRequest>,
+    /// The certificate that ends first, of those that the control plane and etcd work with and that can be seen from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_certificate: Option<FirstCertificate>,
 }
 
-/// A request to converge that was answered. Each value of the annotation is answered once.
+/// The certificate of a cluster that ends first.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FirstCertificate {
+    /// What shows it: kube-apiserver, etcd, or kubeconfig, which is the administrator's own.
+    #[schemars(length(max = 64))]
+    pub name: String,
+    /// The host of it, where it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub node: Option<String>,
+    /// When it ends.
+    pub not_after: Time,
+}
+
+/// A request to converge, or to renew certificates, that was answered. Each value of the annotation is answered once.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConvergeRequest {
@@ -542,6 +583,8 @@ pub enum ClusterState {
     Scaling,
     /// Hosts are being removed from it.
     Removing,
+    /// Its certificates are being renewed.
+    Renewing,
     /// Being deleted.
     Deleting,
     /// Its last operation failed and waits for a person.
@@ -569,7 +612,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Scale, Remove, Converge or Reset.
+    /// What it does: Create, Scale, Remove, Renew, Converge or Reset.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

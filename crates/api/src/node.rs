@@ -160,6 +160,10 @@ pub struct ClusterNodeStatus {
     /// The versions of what runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<NodeVersions>,
+    /// The certificates that its servers show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub certificates: Vec<CertificateStatus>,
     /// What is wrong with it, if anything is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -230,6 +234,17 @@ pub struct NodeFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub python: Option<String>,
+}
+
+/// A certificate of a host.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateStatus {
+    /// What shows it: kube-apiserver, etcd or kubelet.
+    #[schemars(length(max = 64))]
+    pub name: String,
+    /// When it ends.
+    pub not_after: Time,
 }
 
 /// The versions of what runs on a host.

@@ -1,14 +1,15 @@
 //! What a monitoring system asks of an operator, in the text format that Prometheus reads.
 //!
 //! Objects are counted when somebody asks, from what the watches keep anyway; passes of the reconcilers are counted as they
-//! end. There is no label with an object's name: the number of series does not grow with the number of objects.
+//! end. There is no label with an object's name, so that the number of series does not grow with the number of objects, but where
+//! somebody must be told which one it is: a time of each object, as the end of a certificate.
 //!
 //! # Source
 //! Prometheus exposition formats, text-based format 0.0.4.
 
 use std::{
     collections::BTreeMap,
-    fmt::{Debug, Write as _},
+    fmt::{Debug, Display, Write as _},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -28,6 +29,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct Inner {
     gauges: Mutex<Vec<(Gauge, Arc<dyn Watched>)>>,
+    times: Mutex<Vec<(Gauge, Times)>>,
     passes: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
@@ -49,6 +51,9 @@ pub struct Gauge {
     /// The label by whose values objects are told apart.
     pub label: &'static str,
 }
+
+/// Seconds since 1970 by namespace and name.
+type Times = Arc<dyn Fn() -> BTreeMap<(String, String), i64> + Send + Sync>;
 
 /// Objects that a watch keeps.
 trait Watched: Send + Sync {
@@ -97,6 +102,33 @@ impl Metrics {
         if gauges.iter().all(|(known, _)| known.name != gauge.name) {
             gauges.push((gauge, Arc::new(Objects { store, value })));
         }
+    }
+
+    /// Tells a time of each object of a store that has one, in seconds since 1970, by its namespace and by its name under the label
+    /// of the gauge. As with [`Metrics::gauge`] the first of a name counts.
+    pub fn time<K>(
+        &self,
+        gauge: Gauge,
+        store: Store<DeserializeGuard<K>>,
+        value: impl Fn(&K) -> Option<i64> + Send + Sync + 'static,
+    ) where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    {
+        let mut times = lock(&self.inner.times);
+        if times.iter().any(|(known, _)| known.name == gauge.name) {
+            return;
+        }
+        let told = move || {
+            let objects = store.state();
+            let objects = objects.iter().filter_map(|object| object.0.as_ref().ok());
+            let told = objects.filter_map(|object| {
+                let meta = object.meta();
+                let name = (meta.namespace.clone()?, meta.name.clone()?);
+                Some((name, value(object)?))
+            });
+            told.collect()
+        };
+        times.push((gauge, Arc::new(told)));
     }
 
     /// Counts what a controller of `kind` reports.
@@ -152,6 +184,15 @@ impl Metrics {
                 .map(|(value, count)| (format!("{label}=\"{value}\""), count));
             family(&mut text, name, "gauge", help, series);
         }
+        for (Gauge { name, help, label }, times) in lock(&self.inner.times).iter() {
+            let series = times().into_iter().map(|((namespace, object), time)| {
+                (
+                    format!("namespace=\"{namespace}\",{label}=\"{object}\""),
+                    time,
+                )
+            });
+            family(&mut text, name, "gauge", help, series);
+        }
         text
     }
 }
@@ -193,7 +234,7 @@ fn family(
     name: &str,
     kind: &str,
     help: &str,
-    series: impl Iterator<Item = (String, u64)>,
+    series: impl Iterator<Item = (String, impl Display)>,
 ) {
     // Writing into a String cannot fail.
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");

@@ -1,7 +1,8 @@
 //! The health of a built cluster, from real probes through its kubeconfig.
 //!
 //! Reads only: `/readyz?verbose` for the API server and, through it, etcd; the nodes and their versions; the end of the API
-//! server's and the administrator's certificates. Nothing here goes to the hosts by ssh.
+//! server's and the administrator's certificates, and of those that servers of hosts were seen to show. Nothing here goes to the
+//! hosts by ssh.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -14,6 +15,8 @@ use controller::kubeconfig::{ConnectError, Foreign};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use crate::certificates::{Place, Served};
 
 /// How long one probe may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,6 +78,8 @@ pub struct Report {
     pub nodes: Check,
     /// Whether certificates are valid for long enough.
     pub certificates: Check,
+    /// The end of the administrator's own.
+    pub own_end: Option<Timestamp>,
     /// The nodes by name.
     pub members: BTreeMap<String, Member>,
     /// The oldest kubelet's version, without the leading `v`.
@@ -119,15 +124,23 @@ pub struct Expected {
     pub nodes: Vec<HostName>,
     /// How long before their end certificates count as about to end.
     pub renew: Duration,
+    /// The servers whose certificates are looked at.
+    pub places: Vec<Place>,
+    /// Since when a look counts: they may have been renewed then.
+    pub since: Option<Timestamp>,
 }
 
-/// Probes the cluster that `kubeconfig` leads to.
+/// Probes the cluster that `kubeconfig` leads to. What servers showed is judged with it.
 ///
 /// # Errors
 ///
 /// Its API cannot be connected to: the address cannot be resolved or may not be used, or the kubeconfig holds what cannot be.
 /// That it does not answer is no error, but in the report.
-pub async fn probe(kubeconfig: &Foreign, expected: &Expected) -> Result<Report, Error> {
+pub async fn probe(
+    kubeconfig: &Foreign,
+    expected: &Expected,
+    served: &Served,
+) -> Result<Report, Error> {
     let addresses = tokio::time::timeout(TIMEOUT, kubeconfig.addresses())
         .await
         .map_err(|_| Error::Resolve)??;
@@ -141,7 +154,11 @@ pub async fn probe(kubeconfig: &Foreign, expected: &Expected) -> Result<Report, 
     Ok(report(
         &readiness,
         nodes,
-        [serving, own],
+        &Ends {
+            serving,
+            own,
+            served,
+        },
         expected,
         Timestamp::now(),
     ))
@@ -215,16 +232,27 @@ fn own_certificate(kubeconfig: &Foreign) -> Option<Timestamp> {
     not_after(&pem.contents)
 }
 
-fn not_after(der: &[u8]) -> Option<Timestamp> {
+/// When a certificate ends.
+pub(crate) fn not_after(der: &[u8]) -> Option<Timestamp> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
+/// When certificates end.
+struct Ends<'a> {
+    /// What the server of the kubeconfig shows.
+    serving: Option<Timestamp>,
+    /// The administrator's.
+    own: Option<Timestamp>,
+    /// What the servers of hosts showed.
+    served: &'a Served,
 }
 
 /// Judges what was read. Pure.
 fn report(
     readiness: &Readiness,
     nodes: Result<Vec<Node>, String>,
-    certificates: [Option<Timestamp>; 2],
+    ends: &Ends<'_>,
     expected: &Expected,
     now: Timestamp,
 ) -> Report {
@@ -242,7 +270,8 @@ fn report(
         api_server,
         etcd,
         nodes: judge_nodes(nodes.err(), &members, &expected.nodes),
-        certificates: judge_certificates(certificates, expected.renew, now),
+        certificates: judge_certificates(ends, expected.renew, now),
+        own_end: ends.own,
         members,
         kubernetes,
     }
@@ -362,16 +391,24 @@ fn judge_nodes(
     }
 }
 
-fn judge_certificates(ends: [Option<Timestamp>; 2], renew: Duration, now: Timestamp) -> Check {
-    let Some(first) = ends.into_iter().flatten().min() else {
+fn judge_certificates(ends: &Ends<'_>, renew: Duration, now: Timestamp) -> Check {
+    let certificate = "a certificate".to_owned();
+    let served = ends.served.first().map(|(host, part, end)| {
+        let certificate = format!("the certificate of {} on {host}", part.name());
+        (end, certificate)
+    });
+    let known = [ends.serving, ends.own].into_iter().flatten();
+    let known = known.map(|end| (end, certificate.clone()));
+    let first = served.into_iter().chain(known).min_by_key(|(end, _)| *end);
+    let Some((first, certificate)) = first else {
         return Check::new(Health::Warn, "no certificate could be read");
     };
     let day = first.strftime("%Y-%m-%d");
     let renew = SignedDuration::try_from(renew).unwrap_or(SignedDuration::MAX);
     if first <= now {
-        Check::new(Health::Err, format!("a certificate ended on {day}"))
+        Check::new(Health::Err, format!("{certificate} ended on {day}"))
     } else if now.duration_until(first) < renew {
-        Check::new(Health::Warn, format!("a certificate ends on {day}"))
+        Check::new(Health::Warn, format!("{certificate} ends on {day}"))
     } else {
         Check::new(Health::Ok, format!("certificates are valid until {day}"))
     }
@@ -380,6 +417,7 @@ fn judge_certificates(ends: [Option<Timestamp>; 2], renew: Duration, now: Timest
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certificates::Part;
 
     const DAY: i64 = 86_400;
 
@@ -402,15 +440,15 @@ mod tests {
         let expected = Expected {
             nodes: vec!["a".parse().unwrap(), "b".parse().unwrap()],
             renew: Duration::from_hours(720),
+            places: Vec::new(),
+            since: None,
         };
-        let end = Timestamp::from_second(end).ok();
-        report(
-            readiness,
-            nodes,
-            [end, None],
-            &expected,
-            Timestamp::UNIX_EPOCH,
-        )
+        let ends = Ends {
+            serving: Timestamp::from_second(end).ok(),
+            own: None,
+            served: &Served::default(),
+        };
+        report(readiness, nodes, &ends, &expected, Timestamp::UNIX_EPOCH)
     }
 
     #[test]
@@ -475,6 +513,37 @@ mod tests {
                 "{name}: {}",
                 report.trouble()
             );
+        }
+    }
+
+    #[test]
+    fn the_certificate_that_ends_first_is_named_and_one_that_nobody_checks_is_not() {
+        let end = |days: i64| Timestamp::from_second(days * DAY).unwrap();
+        let served = |part, days| Served {
+            at: None,
+            ends: [(("a".to_owned(), part), end(days))].into(),
+        };
+        for (part, days, text) in [
+            (
+                Part::ApiServer,
+                3,
+                "the certificate of kube-apiserver on a ends on 1970-01-04",
+            ),
+            (
+                Part::Etcd,
+                3,
+                "the certificate of etcd on a ends on 1970-01-04",
+            ),
+            (Part::Etcd, 400, "certificates are valid until 1971-01-01"),
+            (Part::Kubelet, 3, "certificates are valid until 1971-01-01"),
+        ] {
+            let ends = Ends {
+                serving: Some(end(365)),
+                own: Some(end(365)),
+                served: &served(part, days),
+            };
+            let check = judge_certificates(&ends, Duration::from_hours(720), Timestamp::UNIX_EPOCH);
+            assert_eq!(check.message, text);
         }
     }
 

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Client, ResourceExt};
 
 use crate::{
+    certificates::{self, Served},
     health::{self, Expected, Report},
     secret::{self, KubeconfigError},
 };
@@ -24,6 +25,9 @@ const UNHEALTHY: Duration = Duration::from_secs(20);
 /// How long hosts may lag behind while nothing that was found changes.
 const HOSTS_TOLD: SignedDuration = SignedDuration::from_hours(1);
 
+/// How long what servers showed counts.
+const LOOKED: SignedDuration = SignedDuration::from_hours(1);
+
 /// The longest wait between two tries to read a kubeconfig Secret; all waits together are twice that.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
@@ -34,9 +38,16 @@ pub struct Checked {
     pub at: Timestamp,
     /// What, or why nothing could be probed.
     pub report: Result<Report, String>,
+    /// What the servers of hosts showed, now or a while ago.
+    pub served: Arc<Served>,
 }
 
 impl Checked {
+    /// When the administrator's certificate ends.
+    pub fn own_end(&self) -> Option<Timestamp> {
+        self.report.as_ref().ok()?.own_end
+    }
+
     /// The worst that was found.
     pub fn health(&self) -> Health {
         self.report.as_ref().map_or(Health::Err, Report::health)
@@ -55,7 +66,8 @@ struct Entry {
 impl Entry {
     /// Notes what was found. Whether the hosts are to be told: it is something else than before, or they heard of it long ago.
     fn take(&mut self, checked: Checked) -> bool {
-        let same = |latest: &Arc<Checked>| latest.report == checked.report;
+        let found = |checked: &Checked| (checked.report.clone(), checked.served.ends.clone());
+        let same = |latest: &Arc<Checked>| found(latest) == found(&checked);
         let is_recent = |told: Timestamp| checked.at.duration_since(told) < HOSTS_TOLD;
         let known = self.latest.as_ref().is_some_and(same) && self.told.is_some_and(is_recent);
         if !known {
@@ -106,11 +118,14 @@ impl HealthBook {
     /// Probes the cluster in the background if that is due.
     pub fn refresh(&self, cluster: &Cluster, expected: Expected) {
         let key = key(cluster);
+        let known;
         {
             let mut entries = lock(&self.entries);
             let entry = entries.entry(key.clone()).or_default();
+            let latest = entry.latest.as_ref();
+            known = latest.map_or_else(Arc::default, |latest| Arc::clone(&latest.served));
             let due = entry.next.is_none_or(|next| next <= Instant::now());
-            if entry.running || !due {
+            if entry.running || !(due || is_overtaken(&known, &expected)) {
                 return;
             }
             entry.running = true;
@@ -119,11 +134,7 @@ impl HealthBook {
         let entries = Arc::clone(&self.entries);
         let (probed, changed) = (self.probed.clone(), self.changed.clone());
         tokio::spawn(async move {
-            let report = probe(&client, &key, &expected).await;
-            let checked = Checked {
-                at: Timestamp::now(),
-                report,
-            };
+            let checked = probe(&client, &key, &expected, known).await;
             let wait = match checked.health() {
                 Health::Ok => HEALTHY,
                 Health::Warn | Health::Err => UNHEALTHY,
@@ -145,9 +156,42 @@ impl HealthBook {
     }
 }
 
-async fn probe(client: &Client, key: &Key, expected: &Expected) -> Result<Report, String> {
-    let (namespace, cluster) = key;
-    let kubeconfig = read_kubeconfig(client, namespace, cluster)
+/// Whether certificates may have been renewed since servers were looked at.
+fn is_overtaken(served: &Served, expected: &Expected) -> bool {
+    let since = expected.since;
+    served
+        .at
+        .is_some_and(|at| since.is_some_and(|since| at <= since))
+}
+
+/// Whether servers are to be looked at again: certificates seldom change, and a server may write a line about each look.
+fn is_old(served: &Served, expected: &Expected) -> bool {
+    let long = |at| Timestamp::now().duration_since(at) >= LOOKED;
+    served.at.is_none_or(long) || is_overtaken(served, expected)
+}
+
+async fn probe(client: &Client, key: &Key, expected: &Expected, known: Arc<Served>) -> Checked {
+    let mut served = Arc::default();
+    let report = async {
+        let kubeconfig = kubeconfig(client, key).await?;
+        served = known;
+        if is_old(&served, expected) {
+            served = certificates::look(&expected.places).await.into();
+        }
+        health::probe(&kubeconfig, expected, &served)
+            .await
+            .map_err(|error| format!("the kubeconfig cannot be used: {}", crate::chain(&error)))
+    };
+    let report = report.await;
+    Checked {
+        at: Timestamp::now(),
+        report,
+        served,
+    }
+}
+
+async fn kubeconfig(client: &Client, (namespace, cluster): &Key) -> Result<Foreign, String> {
+    read_kubeconfig(client, namespace, cluster)
         .await
         .map_err(|error| match &error {
             KubeconfigError::Api(kube::Error::Api(status)) => {
@@ -160,10 +204,7 @@ async fn probe(client: &Client, key: &Key, expected: &Expected) -> Result<Report
                 "Secret {} with the cluster's kubeconfig is not there",
                 secret::kubeconfig_name(cluster)
             )
-        })?;
-    health::probe(&kubeconfig, expected)
-        .await
-        .map_err(|error| format!("the kubeconfig cannot be used: {}", crate::chain(&error)))
+        })
 }
 
 /// Reads the Secret, a few times while the API is busy or away: that says nothing of the cluster's health.
@@ -208,6 +249,7 @@ mod tests {
         let at = |minutes: i64, found: &str| Checked {
             at: Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes),
             report: Err(found.to_owned()),
+            served: Arc::default(),
         };
         let mut entry = Entry::default();
         let told = [

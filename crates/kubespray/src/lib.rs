@@ -6,6 +6,7 @@
 
 pub mod action;
 pub mod adopt;
+pub mod certificates;
 pub mod cluster;
 pub mod context;
 pub mod health;

@@ -10,6 +10,7 @@ pub fn count(
     clusters: Store<DeserializeGuard<Cluster>>,
     nodes: Store<DeserializeGuard<ClusterNode>>,
 ) {
+    let of_certificates = clusters.clone();
     metrics.gauge(
         Gauge {
             name: "windlass_clusters",
@@ -27,6 +28,18 @@ pub fn count(
         },
         clusters,
         |cluster| Some(cluster.status.as_ref()?.cluster.as_ref()?.health),
+    );
+    metrics.time(
+        Gauge {
+            name: "windlass_cluster_certificate_end_timestamp_seconds",
+            help: "When the certificate of a cluster ends that ends first.",
+            label: "cluster",
+        },
+        of_certificates,
+        |cluster| {
+            let first = cluster.status.as_ref()?.first_certificate.as_ref()?;
+            Some(first.not_after.0.as_second())
+        },
     );
     metrics.gauge(
         Gauge {

@@ -6,13 +6,14 @@
 pub mod converge;
 pub mod create;
 pub mod remove;
+pub mod renew;
 pub mod reset;
 pub mod scale;
 
 use api::{Run, cluster::ClusterState};
 
 /// The operations.
-pub const ALL: [&Operation; 5] = [&RESET, &REMOVE, &SCALE, &CONVERGE, &CREATE];
+pub const ALL: [&Operation; 6] = [&RESET, &RENEW, &REMOVE, &SCALE, &CONVERGE, &CREATE];
 
 /// Removes Kubernetes from the hosts.
 pub const RESET: Operation = Operation {
@@ -22,6 +23,16 @@ pub const RESET: Operation = Operation {
     leaves: Leaves::Nothing,
     orders: false,
     of_built: false,
+};
+
+/// Renews the certificates of a built cluster's control plane.
+pub const RENEW: Operation = Operation {
+    name: "Renew",
+    state: ClusterState::Renewing,
+    reason: "Renewing",
+    leaves: Leaves::Cluster,
+    orders: false,
+    of_built: true,
 };
 
 /// Removes workers from a built cluster.

@@ -1,6 +1,8 @@
 //! What would be done: about objects of files alone (`windlass plan -f DIR`), about those of an API with files applied to them
 //! (`windlass plan --live`), or about a request to converge (`windlass converge --dry-run`). Nothing is touched.
 
+use std::sync::Arc;
+
 use ansible::source::{Policy, Sources};
 use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef, run::Plan};
 use jiff::Timestamp;
@@ -8,6 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use crate::{
+    certificates::Served,
     cluster::{
         decision::Decision,
         observe::{self, Observed},
@@ -17,10 +20,10 @@ use crate::{
     host_keys::{self, HostKeys},
     inputs::Inputs,
     layout::Layout,
-    operation::converge,
+    operation::{converge, renew},
     playbooks::{self, LoadError, Playbooks, Wish},
     problem::Problem,
-    request::CONVERGE,
+    request::{CONVERGE, RENEW},
     secret::{self, SshKey},
     variables::{self, Sight},
 };
@@ -116,28 +119,38 @@ pub async fn next(
     })
 }
 
-/// Says what a request to converge would come to now, for a cluster as an API holds it. Playbooks are brought into the data
-/// directory.
+/// Says what a request to converge or to renew certificates, by this annotation, would come to now, for a cluster as an API holds
+/// it. Playbooks are brought into the data directory.
 ///
 /// # Errors
 ///
 /// The API refuses or does not answer. A request that would be refused is no error.
-pub async fn converge(
+pub async fn asked(
     client: &Client,
     cluster: &Cluster,
+    annotation: &str,
     layout: &Layout,
 ) -> Result<Preview, Error> {
     let mut cluster = cluster.clone();
     let request = Timestamp::now().to_string();
-    cluster.annotations_mut().insert(CONVERGE.into(), request);
+    let annotations = cluster.annotations_mut();
+    // Another one that is still open would come first.
+    for other in [CONVERGE, RENEW] {
+        annotations.remove(other);
+    }
+    annotations.insert(annotation.to_owned(), request);
     let playbooks = playbooks(&cluster, layout).await;
     let observed = observed_in(client, &cluster, &[], playbooks).await?;
     let wanted = resolve::resolve(&cluster, &observed);
     let changes = wanted
         .as_ref()
+        .ok()
+        .filter(|_| annotation == CONVERGE)
         .map(|wanted| converge::changes(&observed.runs, wanted));
     let decision = plan::plan(&cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
-    let refused = converge::answer(&cluster, &decision).and_then(|answer| answer.refused);
+    let answer = converge::answer(&cluster, &decision);
+    let answer = answer.or_else(|| renew::answer(&cluster, &decision));
+    let refused = answer.and_then(|answer| answer.refused);
     let outcome = match (refused, decision) {
         (_, Decision::Stall(problems)) => PreviewOutcome::Problems(problems),
         (Some(why), _) => PreviewOutcome::Refused(why),
@@ -175,6 +188,8 @@ async fn observed_in(
         .collect();
     let (nodes, unreadable) = observe::nodes(&found);
     let variables = observe::variables(cluster, &nodes, client, &own).await?;
+    // As the operator told what it saw.
+    let served = Served::told(&nodes);
     let found = Api::<DeserializeGuard<Run>>::namespaced(client.clone(), &own)
         .list(&ListParams::default())
         .await
@@ -191,6 +206,7 @@ async fn observed_in(
         variables,
         playbooks,
         health: None,
+        served: served.into(),
         // Only the operator knows.
         pods: None,
     })
@@ -295,6 +311,7 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
         host_keys: host_keys(cluster, objects),
         playbooks,
         health: None,
+        served: Arc::default(),
         pods: None,
     }
 }

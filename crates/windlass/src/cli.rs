@@ -97,6 +97,8 @@ pub(crate) enum Command {
     Skip(Skip),
     /// Run the playbooks over a built cluster once more: brings hosts back to the spec and carries out changed variables
     Converge(Converge),
+    /// Renew the certificates of a built cluster's control plane, one host after the other, and its kubeconfig
+    Renew(Converge),
     /// Remove hosts from a built cluster, or take that back
     #[command(subcommand)]
     Node(Node),
@@ -587,7 +589,7 @@ pub(crate) struct Skip {
     pub(crate) reason: String,
 }
 
-/// Options of `converge`.
+/// Options of `converge` and `renew`.
 #[derive(Args, Debug)]
 pub(crate) struct Converge {
     /// The cluster [default: the only one of the namespace]
@@ -667,6 +669,15 @@ pub(crate) struct Kubeconfig {
     /// Write it to this file, readable by its owner only
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
+    /// Make one for this user instead, with a certificate that the cluster signs; it may what RBAC lets the user do
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// When that of the user ends, from 10m on
+    #[arg(long, default_value = "8h", value_name = "DURATION", requires = "user")]
+    pub(crate) expires: api::Duration,
+    /// A group that the user is in
+    #[arg(long, value_name = "NAME", requires = "user")]
+    pub(crate) group: Option<String>,
 }
 
 /// Options of `sandbox`.

@@ -1,4 +1,5 @@
-//! `windlass converge`: asks for the playbooks to run over a built cluster once more, or shows what would be done then.
+//! `windlass converge` and `windlass renew`: ask for the playbooks to run over a built cluster once more, or for its certificates to be
+//! renewed; or show what would be done then.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
     runtime::wait::await_condition,
 };
-use kubespray::{Layout, cluster::built::is_built, preview, request::CONVERGE};
+use kubespray::{Layout, cluster::built::is_built, preview, request::RENEW};
 use runs::{is_active, object::age, phase};
 use serde_json::json;
 
@@ -23,8 +24,12 @@ use crate::{
 /// How long an operator may take to answer: another one may have to become the leader first.
 const ANSWER: Duration = Duration::from_mins(1);
 
-/// Asks, and says what the operator answers.
-pub(crate) async fn converge(global: &Global, options: &Converge) -> anyhow::Result<()> {
+/// Asks by this annotation, and says what the operator answers.
+pub(crate) async fn ask(
+    global: &Global,
+    options: &Converge,
+    annotation: &str,
+) -> anyhow::Result<()> {
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
@@ -33,17 +38,22 @@ pub(crate) async fn converge(global: &Global, options: &Converge) -> anyhow::Res
     possible(&cluster, &runs).await?;
     if options.dry_run {
         let layout = Layout::new(global.private_data_directory()?);
-        let preview = preview::converge(&client, &cluster, &layout).await?;
+        let preview = preview::asked(&client, &cluster, annotation, &layout).await?;
         return plan::show(&[preview], options.output);
     }
     let request = Timestamp::now().to_string();
-    let patch = json!({"metadata": {"annotations": {CONVERGE: request}}});
+    let patch = json!({"metadata": {"annotations": {annotation: request}}});
     clusters
         .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
         .await
         .with_context(|| format!("failed to ask cluster {name}"))?;
     let answer = |cluster: Option<&Cluster>| {
-        let answer = cluster?.status.as_ref()?.converge.clone()?;
+        let status = cluster?.status.as_ref()?;
+        let answer = match annotation {
+            RENEW => &status.renew,
+            _ => &status.converge,
+        };
+        let answer = answer.clone()?;
         (answer.request == request).then_some(answer)
     };
     let answered = await_condition(clusters, &name, |cluster: Option<&Cluster>| {
@@ -69,7 +79,7 @@ async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
     let name = cluster.name_any();
     ensure!(
         is_built(cluster),
-        "cluster {name} is not built yet: its creation runs the same playbooks"
+        "cluster {name} is not built yet: its creation runs the same playbooks, and makes its certificates"
     );
     let runs = runs
         .list(&ListParams::default())

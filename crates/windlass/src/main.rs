@@ -33,6 +33,7 @@ mod up;
 use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
+use kubespray::request::{CONVERGE, RENEW};
 
 use crate::cli::{Cli, Command};
 
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
             | Command::Adopt(_)
             | Command::Plan(_)
             | Command::Converge(_)
+            | Command::Renew(_)
             | Command::Node(_)
             | Command::Move(_)
     ) {
@@ -112,7 +114,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Retry(options) => control::retry(global, &options).await?,
         Command::Approve(options) => control::approve(global, &options).await?,
         Command::Skip(options) => control::skip(global, &options).await?,
-        Command::Converge(options) => converge::converge(global, &options).await?,
+        Command::Converge(options) => converge::ask(global, &options, CONVERGE).await?,
+        Command::Renew(options) => converge::ask(global, &options, RENEW).await?,
         Command::Node(command) => node::node(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,

@@ -88,6 +88,13 @@ pub(super) fn rules(flavour: Flavour) -> Vec<Value> {
             "A cluster does not work: kubectl get clusters -A shows which.",
         ),
         alert(
+            "WindlassCertificateEnds",
+            "windlass_cluster_certificate_end_timestamp_seconds - time() < 14 * 86400",
+            "1h",
+            "warning",
+            "A certificate of a cluster ends within two weeks: windlass renew makes it anew.",
+        ),
+        alert(
             "WindlassClusterFailed",
             "sum(windlass_clusters{state=\"Failed\"}) > 0",
             "1m",

@@ -20,8 +20,7 @@ use crate::{
     context::{Context, Error},
     inputs::Inputs,
     names::{CLUSTER_MANAGER, FINALIZER},
-    playbooks, private,
-    request::CONVERGE,
+    playbooks, private, request,
 };
 
 /// What was done. Only [`apply`] makes it.
@@ -174,8 +173,8 @@ async fn persist_order(cluster: &Cluster, new: &NewRun, context: &Context) -> Re
 async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run, Error> {
     let (name, operation) = (new.name.clone(), new.operation.name);
     let mut run = object::of(cluster, name, operation, new.generation, new.plan.clone());
-    if let Some(request) = &new.request {
-        let answered = (CONVERGE.to_owned(), request.clone());
+    if let Some(asked) = &new.request {
+        let answered = (request::of(new.operation).to_owned(), asked.clone());
         run.annotations_mut().extend([answered]);
     }
     object::store(&context.client, CLUSTER_MANAGER, run)

@@ -5,10 +5,11 @@ use kube::ResourceExt;
 use runs::phase;
 
 use crate::{
+    certificates,
     cluster::{observe::Observed, resolve::Resolved},
     health::Expected,
     inputs::{Host, Inputs},
-    operation::{Leaves, Operation},
+    operation::{Leaves, Operation, renew},
     request::START_AGAIN,
     variables,
 };
@@ -80,10 +81,13 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         variables::changed(&inputs.revisions, &resolved.inputs.revisions)
             .map(|name| format!("a changed Secret {name}: windlass converge carries it out")),
     );
+    not_carried_out.extend(renew::beyond(inputs, resolved, observed));
     Built {
         expected: Expected {
             nodes: inputs.members(),
             renew: resolved.inputs.renew.into(),
+            places: certificates::places(inputs),
+            since: renew::last(&observed.runs).map(|(_, ended)| ended),
         },
         kubernetes: inputs.kubernetes,
         kubespray: inputs.kubespray,

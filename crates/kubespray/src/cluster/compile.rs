@@ -62,6 +62,13 @@ pub(crate) fn building(
     let inventory = compiled(inputs)?;
     let mut steps = beginning(conduct, inventory.hosts().cloned().collect());
     plays(&checkout.create, conduct, &inventory, &mut steps)?;
+    steps.push(kubeconfig(cluster, conduct, inputs));
+    steps.push(healthy(conduct, inputs));
+    Ok(steps)
+}
+
+/// The step that stores the kubeconfig which the playbooks left.
+pub(crate) fn kubeconfig(cluster: &str, conduct: &Conduct, inputs: &Inputs) -> Placed {
     let first = inputs.group("kube_control_plane").iter().take(1);
     let kubeconfig = Step {
         timeout: Some(Duration::from_seconds(120)),
@@ -75,25 +82,33 @@ pub(crate) fn building(
             }),
         )
     };
-    steps.push(Placed {
+    Placed {
         step: kubeconfig,
         hosts: first.cloned().collect(),
-    });
-    steps.push(healthy(conduct, inputs));
-    Ok(steps)
+    }
 }
 
 /// The step that ends when the cluster is healthy.
 pub(crate) fn healthy(conduct: &Conduct, inputs: &Inputs) -> Placed {
+    let words = (HEALTH, "Wait until the cluster is healthy");
+    healthy_nodes(conduct, words, inputs.members())
+}
+
+/// A step that ends when the cluster's API and etcd are healthy, and these of its nodes.
+pub(crate) fn healthy_nodes(
+    conduct: &Conduct,
+    (id, title): (&str, &str),
+    nodes: Vec<HostName>,
+) -> Placed {
     let health = Step {
         timeout: Some(HEALTH_TIMEOUT),
         weight: Some(10),
         retry: retry(conduct),
-        ..step(HEALTH, "Wait until the cluster is healthy", Action::Health)
+        ..step(id, title, Action::Health)
     };
     Placed {
         step: health,
-        hosts: inputs.members(),
+        hosts: nodes,
     }
 }
 

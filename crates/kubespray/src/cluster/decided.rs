@@ -95,6 +95,7 @@ struct Remembered {
     kubespray: Option<KubesprayVersion>,
     kubeconfig_secret: Option<String>,
     converge: Option<ConvergeRequest>,
+    renew: Option<ConvergeRequest>,
 }
 
 /// Playbooks, the same as others only if they were cut together.
@@ -121,7 +122,9 @@ impl Basis {
             host_keys,
             variables,
             playbooks,
+            // Of built clusters only, whose runs are not followed.
             health: _,
+            served: _,
             pods: _,
         } = observed;
         let Playbooks::Ready(checkout) = playbooks else {
@@ -143,6 +146,7 @@ impl Basis {
                 kubespray: status.kubespray_version,
                 kubeconfig_secret: status.kubeconfig_secret,
                 converge: status.converge,
+                renew: status.renew,
             }),
             older_cluster: older_cluster.clone(),
             nodes: nodes
@@ -216,6 +220,7 @@ mod tests {
                 variables: Sight::default(),
                 playbooks: Playbooks::Ready(Arc::new(checkout)),
                 health: None,
+                served: Arc::default(),
                 pods: None,
             };
             Self {

@@ -73,7 +73,7 @@ pub struct NewRun {
     pub generation: i64,
     /// Its plan.
     pub plan: Plan,
-    /// The request to converge that it answers.
+    /// The request that it answers, by the annotation of its operation.
     pub request: Option<String>,
 }
 

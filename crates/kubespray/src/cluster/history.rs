@@ -48,6 +48,7 @@ fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
     let named = [
         status.and_then(|status| status.last_operation.as_ref()?.run.clone()),
         status.and_then(|status| status.converge.as_ref()?.run.clone()),
+        status.and_then(|status| status.renew.as_ref()?.run.clone()),
     ];
     let of_runs = of_runs.into_iter().flatten().map(ResourceExt::name_any);
     of_runs.chain(named.into_iter().flatten()).collect()
@@ -92,6 +93,7 @@ mod tests {
             playbooks: Playbooks::Unwanted,
             variables: crate::variables::Sight::default(),
             health: None,
+            served: std::sync::Arc::default(),
             pods: None,
         };
         let names = surplus(&cluster, &observed).into_iter();
@@ -176,6 +178,7 @@ mod tests {
             playbooks: Playbooks::Unwanted,
             variables: crate::variables::Sight::default(),
             health: None,
+            served: std::sync::Arc::default(),
             pods: None,
         };
         assert_eq!(surplus(&cluster, &observed).len(), 0);

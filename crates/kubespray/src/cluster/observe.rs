@@ -10,6 +10,7 @@ use runs::{control::open_requests, job::Template, object, reconciler::report::ob
 
 use crate::{
     action,
+    certificates::Served,
     context::{Context, Error},
     health_book::Checked,
     host_keys::{self, HostKeys},
@@ -50,6 +51,8 @@ pub struct Observed {
     pub playbooks: Playbooks,
     /// What the last health probes found.
     pub health: Option<Arc<Checked>>,
+    /// What the servers of hosts showed of their certificates.
+    pub served: Arc<Served>,
     /// What runner pods are made after, where runners are pods.
     pub pods: Option<Arc<Template>>,
 }
@@ -78,6 +81,8 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         Ok(wish) => context.playbooks.get(cluster, wish),
         Err(_) => Playbooks::Unwanted,
     };
+    let health = context.health.latest(cluster);
+    let served = health.as_ref().map(|checked| Arc::clone(&checked.served));
     Ok(Observed {
         now: Timestamp::now(),
         older_cluster: older(context, cluster, &namespace),
@@ -88,7 +93,8 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         host_keys,
         variables,
         playbooks,
-        health: context.health.latest(cluster),
+        health,
+        served: served.unwrap_or_default(),
         pods: context.pods.clone(),
     })
 }

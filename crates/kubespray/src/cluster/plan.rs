@@ -11,7 +11,7 @@ use crate::{
         observe::Observed,
         resolve::Resolved,
     },
-    operation::{converge, create, remove, reset, scale},
+    operation::{converge, create, remove, renew, reset, scale},
     problem::Problem,
 };
 
@@ -19,10 +19,12 @@ use crate::{
 type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-const SAY: [Decide; 5] = [
+const SAY: [Decide; 7] = [
     reset::decide,
+    renew::decide,
     remove::decide,
     scale::decide,
+    renew::failed,
     converge::decide,
     create::decide,
 ];

@@ -6,7 +6,7 @@
 
 use api::{
     Cluster, ClusterStatus, Run,
-    cluster::{ClusterHealth, ClusterState, LastOperation, NodeCounts},
+    cluster::{ClusterHealth, ClusterState, FirstCertificate, LastOperation, NodeCounts},
     node::Health,
     run::RunPhase,
     text::lines,
@@ -25,7 +25,7 @@ use crate::{
     health_book::Checked,
     inputs::Inputs,
     names::CLUSTER_MANAGER,
-    operation::{Operation, converge},
+    operation::{Operation, converge, renew},
     problem,
     request::START_AGAIN,
     secret,
@@ -192,10 +192,14 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
         if let Some(checked) = view.health {
             health_conditions(&mut conditions, checked);
             status.cluster = Some(health(status.cluster.as_ref(), checked));
+            status.first_certificate = first_certificate(checked).or(status.first_certificate);
         }
     }
     if let Some(answer) = converge::answer(cluster, view.decision) {
         status.converge = Some(answer);
+    }
+    if let Some(answer) = renew::answer(cluster, view.decision) {
+        status.renew = Some(answer);
     }
     status.nodes = Some(counts(view));
     status.state = Some(state(cluster, view));
@@ -543,6 +547,25 @@ fn health(before: Option<&ClusterHealth>, checked: &Checked) -> ClusterHealth {
             previous_health: before.map(|before| before.health),
         },
     }
+}
+
+/// The first to end of what was seen.
+fn first_certificate(checked: &Checked) -> Option<FirstCertificate> {
+    let served = checked
+        .served
+        .first()
+        .map(|(host, part, end)| FirstCertificate {
+            name: part.name().to_owned(),
+            node: Some(host.to_owned()),
+            not_after: Time(end),
+        });
+    let own = checked.own_end().map(|end| FirstCertificate {
+        name: "kubeconfig".to_owned(),
+        node: None,
+        not_after: Time(end),
+    });
+    let known = served.into_iter().chain(own);
+    known.min_by_key(|certificate| certificate.not_after.0)
 }
 
 fn counts(view: &View<'_>) -> NodeCounts {

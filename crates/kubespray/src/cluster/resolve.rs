@@ -27,8 +27,10 @@ use crate::{
 
 mod contract;
 mod leaving;
+mod renewal;
 
 pub use leaving::Kept;
+pub use renewal::Renewal;
 
 /// How long a host may take to answer, unless told otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_seconds(5);
@@ -48,6 +50,8 @@ pub struct Resolved {
     pub scale: Conduct,
     /// How removing workers from the cluster behaves.
     pub removal: Removal,
+    /// When certificates are renewed, and how that behaves.
+    pub renewal: Renewal,
     /// The hosts whose ClusterNodes are being deleted, and which stay part of the cluster all the same.
     pub kept: Vec<Kept>,
     /// What the start conditions still ask for, for people.
@@ -132,6 +136,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         &observed.variables,
     ));
     problems.extend(subjects::problems(spec, observed.pods.as_deref()));
+    problems.extend(renewal::problems(spec, &nodes));
     let hosts = hosts(&nodes);
     let written = variables(spec);
     let given = Given::new(&written, &observed.variables, &hosts);
@@ -185,6 +190,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             inputs,
             scale: scale(spec, creation.conduct),
             removal: removal(spec, creation.conduct, leaving, &observed.nodes),
+            renewal: renewal::renewal(spec, creation.conduct, &nodes),
             kept,
             creation,
             missing,
@@ -496,12 +502,7 @@ fn variables(spec: &ClusterSpec) -> serde_json::Map<String, serde_json::Value> {
 }
 
 fn renew(spec: &ClusterSpec) -> Duration {
-    spec.nodes
-        .as_ref()
-        .and_then(|nodes| nodes.all.as_ref())
-        .and_then(|all| all.certificates.as_ref())
-        .and_then(|certificates| certificates.renew)
-        .unwrap_or(RENEW)
+    renewal::of_all(spec).unwrap_or(RENEW)
 }
 
 /// Whether a mistake is about how many hosts there are.

@@ -53,6 +53,8 @@ pub fn status(node: &ClusterNode, observed: &Observed, now: Timestamp) -> Cluste
         .health
         .as_ref()
         .and_then(|checked| checked.report.as_ref().ok()?.members.get(&name).cloned());
+    let served = observed.health.as_ref().map(|checked| &checked.served);
+    let certificates = served.map_or_else(Vec::new, |served| served.of(&name));
     let failure = failure(observed, &name);
     let state = state(observed, &name);
     let health = match (state, &member) {
@@ -83,6 +85,11 @@ pub fn status(node: &ClusterNode, observed: &Observed, now: Timestamp) -> Cluste
             .map(|member| member.facts.clone())
             .or(before.facts),
         versions: member.map(|member| member.versions).or(before.versions),
+        certificates: if certificates.is_empty() {
+            before.certificates
+        } else {
+            certificates
+        },
         failure,
     }
 }

@@ -118,7 +118,9 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
         }
     };
     match decision {
-        Decision::Start(new) if new.request.as_ref() == Some(&request) => {
+        Decision::Start(new)
+            if new.operation.name == CONVERGE.name && new.request.as_ref() == Some(&request) =>
+        {
             Some(run(new.name.clone()))
         }
         Decision::Maintain(_, at_work) if is_for(at_work, &request) => {

@@ -20,6 +20,8 @@ use super::{
     workspace::{disk, failure},
 };
 use crate::{
+    action,
+    certificates::Served,
     health::{self, Expected, Report},
     secret::{self, KUBECONFIG_KEY},
 };
@@ -191,7 +193,7 @@ async fn store(
     controller::apply::apply(&api, "windlass-runner", &secret, None).await
 }
 
-/// Waits until the cluster is healthy, without the hosts that were left out.
+/// Waits until the cluster is healthy, and those of its nodes that the step names, without the hosts that were left out.
 pub(crate) async fn health(
     executor: &KubesprayExecutor,
     step: &Step,
@@ -204,14 +206,12 @@ pub(crate) async fn health(
             .iter()
             .any(|left_out| left_out.target == *name)
     };
+    let nodes = action::hosts_of(work.plan.plan(), step).into_iter();
     let expected = Expected {
-        nodes: work
-            .inputs
-            .members()
-            .into_iter()
-            .filter(|name| !left_out(name))
-            .collect(),
+        nodes: nodes.filter(|name| !left_out(name)).collect(),
         renew: work.inputs.renew.into(),
+        places: Vec::new(),
+        since: None,
     };
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is not healthy rather than that time is up.
@@ -265,7 +265,7 @@ async fn look(work: &ClusterWork, expected: &Expected) -> Result<Report, String>
         .await
         .map_err(|error| crate::chain(&error))?
         .ok_or("the kubeconfig Secret is not there")?;
-    health::probe(&kubeconfig, expected)
+    health::probe(&kubeconfig, expected, &Served::default())
         .await
         .map_err(|error| crate::chain(&error))
 }

@@ -170,7 +170,7 @@ async fn what_a_request_would_come_to_is_shown_and_nothing_is_touched() {
     let data = tempfile::tempdir().unwrap();
     let preview = async || {
         let cluster = world.all::<Cluster>().get("first").await.unwrap();
-        preview::converge(&world.client, &cluster, &Layout::new(data.path()))
+        preview::asked(&world.client, &cluster, CONVERGE, &Layout::new(data.path()))
             .await
             .unwrap()
     };

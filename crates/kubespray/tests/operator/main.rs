@@ -11,6 +11,7 @@ mod faults;
 mod foreign;
 mod refusals;
 mod remove;
+mod renew;
 mod scale;
 mod world;
 

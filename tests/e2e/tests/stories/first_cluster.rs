@@ -73,6 +73,7 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
         objects.iter().any(|event| event["reason"] == "Created"),
         "{objects:#?}"
     );
+    certificates_are_renewed(&stage);
     assert_reset_leaves_nothing(&stage);
 }
 
@@ -102,6 +103,58 @@ fn ansible_dies_in_kubeadm_init(stage: &Stage) {
     };
     wait_until("kubeadm to configure the kubelet", stage.patience(), begun).unwrap();
     stage.kill_inside(stage.playbook(name).unwrap()).unwrap();
+}
+
+/// What the API server shows and what the Secret holds are others afterwards, though the runner dies while it is done.
+fn certificates_are_renewed(stage: &Stage) {
+    let master = &stage.lab.hosts()[0];
+    let shown = || {
+        let command = "openssl s_client -connect 127.0.0.1:6443 </dev/null 2>/dev/null | openssl x509 -noout -serial";
+        let shown = stage.lab.ssh(&master.name, command).unwrap();
+        assert!(shown.status.success(), "{shown:?}");
+        String::from_utf8(shown.stdout).unwrap()
+    };
+    let stored = || stage.object("secret", "first-kubeconfig").unwrap()["data"].clone();
+    let (serial, secret) = (shown(), stored());
+    stage
+        .says(
+            &["renew", "--dry-run"],
+            "Renew the certificates of master-1",
+        )
+        .unwrap();
+    stage.says(&["renew"], "first-renew-2").unwrap();
+    let runner = wait_until("certificates to be renewed", stage.patience(), || {
+        let running = running(stage)?.filter(|(step, _)| step == "renew/1");
+        Ok(running.map(|(_, runner)| runner))
+    })
+    .unwrap();
+    stage.kill_inside(runner).unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
+    assert_eq!(run["metadata"]["name"], "first-renew-2");
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert_ne!(process(&run), Some(runner), "{run:#}");
+    assert_each_step_succeeded_once(&run);
+    assert_ne!(shown(), serial, "the API server shows the same certificate");
+    assert_ne!(stored(), secret, "the Secret holds the same kubeconfig");
+    stage.ready_nodes(3).unwrap();
+    // The file that people on the host use works again, too.
+    let own = stage
+        .lab
+        .ssh(&master.name, "/usr/local/bin/kubectl get --raw=/readyz")
+        .unwrap();
+    assert_eq!(own.stdout, b"ok", "{own:?}");
+    // Their ends are told, those of a host by its own object.
+    wait_until("the ends to be told", stage.patience(), || {
+        let node = stage.object("clusternodes", "master-1")?;
+        let told = node["status"]["certificates"].as_array().cloned();
+        let told = told.unwrap_or_default();
+        let names: Vec<_> = told
+            .iter()
+            .filter_map(|told| told["name"].as_str())
+            .collect();
+        Ok((names == ["kube-apiserver", "etcd", "kubelet"]).then_some(()))
+    })
+    .unwrap();
 }
 
 #[test]

@@ -44,11 +44,16 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
             happened(severity, &reason, message);
         }
     }
-    if let Some(answer) = &status.converge
-        && before.converge.as_ref() != Some(answer)
-        && let Some(why) = &answer.refused
-    {
-        happened(Severity::Warning, "ConvergeRefused", why.clone());
+    for (reason, was, is) in [
+        ("ConvergeRefused", &before.converge, &status.converge),
+        ("RenewRefused", &before.renew, &status.renew),
+    ] {
+        if let Some(answer) = is
+            && was.as_ref() != Some(answer)
+            && let Some(why) = &answer.refused
+        {
+            happened(Severity::Warning, reason, why.clone());
+        }
     }
     if let (Some(was), Some(is)) = (&before.cluster, &status.cluster)
         && was.health != is.health

@@ -1,0 +1,361 @@
+//! Renew: makes the certificates of a built cluster's control plane anew, one host at a time. Pure.
+//!
+//! It is asked for by the annotation [`request::RENEW`], each value of which is answered once as of
+//! [`converge`](super::converge); or it begins by itself when a certificate that a server was seen to show ends sooner than the spec
+//! wants. What counts is what was seen after the last renewal: one that moved no end, or moved it less far than is wanted, is told
+//! of and not begun anew.
+
+use api::{
+    Cluster, Duration, HostName, Run,
+    cluster::{Approval, ConvergeRequest},
+    run::{Plan, RunPhase},
+};
+use jiff::{SignedDuration, Timestamp};
+use kube::{Resource, ResourceExt};
+use runs::{is_active, phase};
+
+use super::RENEW;
+use crate::{
+    action::HEALTH,
+    certificates::Part,
+    cluster::{
+        built::{is_built, of_built},
+        compile,
+        decision::{Decision, NewRun, Situation, checkout, new_run},
+        observe::Observed,
+        resolve::Resolved,
+    },
+    inputs::Inputs,
+    playbooks::Own,
+    problem::Problem,
+    request,
+};
+
+/// How much of a request is remembered.
+const LENGTH: usize = 128;
+
+/// Has the say about a built cluster whose certificates somebody wants renewed, or which end.
+pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
+    let Situation {
+        cluster, observed, ..
+    } = *situation;
+    let built = situation.built?;
+    let resolved = situation.wanted.ok()?;
+    let before = built.inputs.as_ref().unwrap_or(&resolved.inputs);
+    let carried_out = |request: &String| observed.runs.iter().any(|run| is_for(run, request));
+    let asked = open(cluster).filter(|request| !carried_out(request));
+    let wanted = match &asked {
+        Some(request) => Wanted {
+            hosts: before.group(CONTROL_PLANE).to_vec(),
+            why: "somebody asked for it".to_owned(),
+            mark: request.clone(),
+        },
+        None => by_itself(before, resolved, observed)?,
+    };
+    if let Err(decision) = checkout(observed) {
+        return Some(decision);
+    }
+    match compiled(&cluster.name_any(), resolved, before, &wanted) {
+        Ok(plan) => Some(Decision::Start(Box::new(NewRun {
+            request: asked,
+            ..new_run(cluster, observed, &RENEW, plan)
+        }))),
+        Err(problem) => Some(Decision::Stall(vec![problem])),
+    }
+}
+
+/// Has the say about a cluster whose last run failed to renew: that waits for a person, and what could not go on without stands
+/// before it.
+pub fn failed(situation: &Situation<'_>) -> Option<Decision> {
+    let built = situation.built?;
+    situation.wanted.ok()?;
+    let run = of_built(situation.observed)
+        .filter(|run| run.spec.operation == RENEW.name && phase(run) == RunPhase::Failed)?;
+    let (built, run) = (built.clone(), run.clone());
+    Some(Decision::Maintain(Box::new(built), Box::new(run)))
+}
+
+/// The group of the hosts that have what is renewed.
+const CONTROL_PLANE: &str = "kube_control_plane";
+
+/// What is to be renewed.
+struct Wanted {
+    hosts: Vec<HostName>,
+    why: String,
+    /// What tells this wish from others.
+    mark: String,
+}
+
+/// A certificate that ends sooner than the spec wants.
+struct Ending {
+    host: HostName,
+    what: &'static str,
+    end: Timestamp,
+    limit: Duration,
+}
+
+impl Ending {
+    /// Whether it ended sooner than is wanted then, too.
+    fn was_soon(&self, then: Timestamp) -> bool {
+        is_within(self.limit, then, self.end)
+    }
+}
+
+fn is_within(limit: Duration, now: Timestamp, end: Timestamp) -> bool {
+    let limit = SignedDuration::try_from(std::time::Duration::from(limit));
+    now.duration_until(end) < limit.unwrap_or(SignedDuration::MAX)
+}
+
+/// What is renewed because of its end. None: nothing is, or nothing is to be begun.
+fn by_itself(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Option<Wanted> {
+    if stopped(observed).is_some() {
+        return None;
+    }
+    let helped = last(&observed.runs).map(|(_, at)| at);
+    let mut ending = ending(before, resolved, observed);
+    ending.retain(|ending| helped.is_none_or(|at| !ending.was_soon(at)));
+    let first = ending.iter().min_by_key(|ending| ending.end)?;
+    let hosts = before.group(CONTROL_PLANE).iter();
+    let ends = |host: &&HostName| ending.iter().any(|ending| ending.host == **host);
+    let again = resolved.again.as_deref().unwrap_or_default();
+    Some(Wanted {
+        hosts: hosts.filter(ends).cloned().collect(),
+        why: format!(
+            "{} of {} ends on {}, and is renewed {} before",
+            first.what,
+            first.host,
+            day(first.end),
+            in_days(first.limit)
+        ),
+        mark: format!("{} {again}", first.end),
+    })
+}
+
+/// What the spec asks for, and no run brings.
+pub fn beyond(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Vec<String> {
+    let ending = ending(before, resolved, observed);
+    if ending.is_empty() {
+        return Vec::new();
+    }
+    if let Some(run) = stopped(observed).filter(|run| phase(run) == RunPhase::Cancelled) {
+        return vec![format!(
+            "certificates that are renewed before they end: run {} was cancelled; to renew them all the same: windlass renew",
+            run.name_any()
+        )];
+    }
+    let Some((run, at)) = last(&observed.runs) else {
+        return Vec::new();
+    };
+    let stuck = ending.iter().filter(|ending| ending.was_soon(at));
+    let told = stuck.map(|ending| {
+        let Ending {
+            host,
+            what,
+            end,
+            limit,
+        } = ending;
+        format!(
+            "{what} of {host} to be renewed {} before its end: run {run} renewed it and it ends on {} all the same; look at \
+             windlass logs {run}, or write a spec.nodes.all.certificates.renew that is shorter than certificates live",
+            in_days(*limit),
+            day(*end),
+            run = run.name_any()
+        )
+    });
+    told.collect()
+}
+
+/// The last run, if it was to renew and did not come to its end: what becomes of it is a person's word.
+fn stopped(observed: &Observed) -> Option<&Run> {
+    let stopped = |run: &&Run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled);
+    let last = observed.runs.last().filter(stopped);
+    last.filter(|run| run.spec.operation == RENEW.name)
+}
+
+/// The certificates that end sooner than the spec wants, as they were seen since the last renewal.
+fn ending(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Vec<Ending> {
+    let looked = observed.served.at;
+    let renewed = last(&observed.runs).map(|(_, at)| at);
+    if looked.is_none() || renewed.is_some_and(|at| looked <= Some(at)) {
+        return Vec::new();
+    }
+    let parts = if etcd_is_kubeadms(before) {
+        &[Part::ApiServer, Part::Etcd][..]
+    } else {
+        &[Part::ApiServer]
+    };
+    let hosts = before.group(CONTROL_PLANE);
+    let shown = hosts.iter().flat_map(|host| {
+        parts.iter().filter_map(move |part| {
+            Some(Ending {
+                host: host.clone(),
+                what: match part {
+                    Part::ApiServer => "the certificate of kube-apiserver",
+                    Part::Etcd => "the certificate of etcd",
+                    Part::Kubelet => return None,
+                },
+                end: observed.served.end(host.as_str(), *part)?,
+                limit: resolved.renewal.of(host.as_str())?,
+            })
+        })
+    });
+    let own = || {
+        Some(Ending {
+            host: hosts.first()?.clone(),
+            what: "the administrator's certificate",
+            end: observed.health.as_ref()?.own_end()?,
+            limit: resolved.renewal.before?,
+        })
+    };
+    let all = shown.chain(own());
+    all.filter(|ending| ending.was_soon(observed.now)).collect()
+}
+
+/// Whether kubeadm made etcd, and its certificates with those of the control plane.
+fn etcd_is_kubeadms(inputs: &Inputs) -> bool {
+    let kind = inputs.variables.get("etcd_deployment_type");
+    kind.is_some_and(|kind| kind == "kubeadm")
+}
+
+/// The last run that renewed, and when it ended.
+pub fn last(runs: &[Run]) -> Option<(&Run, Timestamp)> {
+    let renewed = runs
+        .iter()
+        .rev()
+        .find(|run| run.spec.operation == RENEW.name && phase(run) == RunPhase::Succeeded)?;
+    let ended = renewed.status.as_ref()?.finished_at.as_ref()?;
+    Some((renewed, ended.0))
+}
+
+/// As people write it: 60d, not 8w4d.
+fn in_days(limit: Duration) -> String {
+    match (limit.seconds() / 86_400, limit.seconds() % 86_400) {
+        (days, 0) => format!("{days}d"),
+        _ => limit.to_string(),
+    }
+}
+
+fn day(end: Timestamp) -> impl std::fmt::Display {
+    end.strftime("%Y-%m-%d")
+}
+
+/// The plan that renews the certificates of these hosts, one after the other.
+fn compiled(
+    cluster: &str,
+    resolved: &Resolved,
+    before: &Inputs,
+    wanted: &Wanted,
+) -> Result<Plan, Problem> {
+    let conduct = &resolved.renewal.conduct;
+    let inputs = before.reached_as(&resolved.inputs);
+    let control_plane = inputs.group(CONTROL_PLANE);
+    let mut steps = compile::beginning(conduct, wanted.hosts.clone());
+    if etcd_is_kubeadms(&inputs) {
+        // Its members are restarted too.
+        steps.push(compile::snapshot(conduct, &inputs));
+    }
+    for (at, host) in wanted.hosts.iter().enumerate() {
+        let number = at.saturating_add(1);
+        let (id, title) = (
+            format!("renew/{number}"),
+            format!("Renew the certificates of {host}, and restart what has read the old ones"),
+        );
+        let only = vec![host.clone()];
+        steps.push(compile::own(
+            Own::RenewCertificates,
+            conduct,
+            (&id, &title),
+            only,
+        ));
+        // At once: the one that is stored may have ended, and what asks for the cluster's health uses it.
+        if control_plane.first() == Some(host) {
+            steps.push(compile::kubeconfig(cluster, conduct, &inputs));
+        }
+        let health = if number == wanted.hosts.len() {
+            HEALTH.to_owned()
+        } else {
+            format!("health/{number}")
+        };
+        let words = (health.as_str(), "Wait until the control plane is healthy");
+        steps.push(compile::healthy_nodes(
+            conduct,
+            words,
+            control_plane.to_vec(),
+        ));
+    }
+    if conduct.approval == Approval::Manual {
+        let question = format!(
+            "renew the certificates of {}",
+            compile::listed(&wanted.hosts)
+        );
+        steps.insert(0, compile::approval(question));
+    }
+    let reason = format!(
+        "{}: the certificates of {} are made anew, one host after the other, and the kubeconfig of the administrator",
+        wanted.why,
+        compile::listed(&wanted.hosts),
+    );
+    compile::finish(&RENEW, Some(&wanted.mark), &inputs, reason, steps)
+}
+
+/// The answer to an open request, if the decision is one.
+pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest> {
+    let request = open(cluster)?;
+    let run = |name: String| ConvergeRequest {
+        request: request.clone(),
+        run: Some(name),
+        refused: None,
+    };
+    let refused = |why: String| ConvergeRequest {
+        request: request.clone(),
+        run: None,
+        refused: Some(api::text::lines(&why, 2048)),
+    };
+    match decision {
+        Decision::Start(new)
+            if new.operation.name == RENEW.name && new.request.as_ref() == Some(&request) =>
+        {
+            Some(run(new.name.clone()))
+        }
+        Decision::Maintain(_, at_work) if is_for(at_work, &request) => {
+            Some(run(at_work.name_any()))
+        }
+        Decision::Maintain(_, at_work) if is_active(phase(at_work)) => Some(refused(format!(
+            "run {} is under way: ask again when it has ended",
+            at_work.name_any()
+        ))),
+        Decision::Keep(built) | Decision::Maintain(built, _) => {
+            let last = built.run.as_ref().filter(|run| is_for(run, &request))?;
+            Some(run(last.name_any()))
+        }
+        Decision::Stall(_) => Some(refused(
+            "the spec must be corrected first: see the condition Stalled".to_owned(),
+        )),
+        // Of a cluster that is built and waits for its playbooks only.
+        Decision::AwaitPlaybooks(_) if is_built(cluster) => None,
+        Decision::Start(new) if new.operation.of_built => Some(refused(format!(
+            "run {} comes first: ask again when it has ended",
+            new.name
+        ))),
+        Decision::Cancel(_) | Decision::Forget => None,
+        _ if cluster.meta().deletion_timestamp.is_some() => None,
+        _ => Some(refused(
+            "the cluster is not built yet: its certificates are new then".to_owned(),
+        )),
+    }
+}
+
+/// The request that no answer is known to.
+fn open(cluster: &Cluster) -> Option<String> {
+    let value = cluster.annotations().get(request::RENEW)?;
+    let asked: String = value.chars().take(LENGTH).collect();
+    let status = cluster.status.as_ref();
+    let answered = status.and_then(|status| status.renew.as_ref());
+    answered
+        .is_none_or(|last| last.request != asked)
+        .then_some(asked)
+}
+
+fn is_for(run: &Run, request: &str) -> bool {
+    run.annotations().get(request::RENEW).map(String::as_str) == Some(request)
+}
