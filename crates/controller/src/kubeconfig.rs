@@ -106,6 +106,13 @@ impl Foreign {
         self
     }
 
+    /// The same server for somebody else, who has this certificate, in PEM, and its key.
+    #[must_use]
+    pub fn of(mut self, chain: String, key: SecretString) -> Self {
+        self.credentials = Credentials::Certificate { chain, key };
+        self
+    }
+
     /// Where its server is.
     pub const fn server(&self) -> &Server {
         &self.server

@@ -1,4 +1,4 @@
-//! `windlass kubeconfig`: the kubeconfig of a raised cluster.
+//! `windlass kubeconfig`: the kubeconfig of a raised cluster, or one of it for a user.
 
 use std::{io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -8,6 +8,8 @@ use controller::kubeconfig::Foreign;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
 use secrecy::ExposeSecret;
+
+mod user;
 
 use crate::{
     cli::{Global, Kubeconfig},
@@ -40,6 +42,10 @@ pub(crate) async fn kubeconfig(global: &Global, options: &Kubeconfig) -> anyhow:
         .with_context(|| format!("the Secret {secret} has no key `value`"))?;
     let config = Foreign::read(&value.0)
         .with_context(|| format!("the kubeconfig in the Secret {secret} is not to be used"))?;
+    let config = match &options.user {
+        Some(user) => user::of(&config, user, options.group.as_deref(), options.expires).await?,
+        None => config,
+    };
     let document = config.document();
     let content = document.expose_secret().as_bytes();
     match &options.write {
