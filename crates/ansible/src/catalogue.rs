@@ -12,10 +12,14 @@ use api::{KubernetesVersion, KubesprayVersion};
 
 mod contract;
 mod installable;
+mod moves;
 mod releases;
 
 pub use contract::{Assertion, Contract, Known, Test, contract};
-pub use installable::{Installable, InstallableError, VersionError, check_version, installable};
+pub use installable::{
+    Installable, InstallableError, VersionError, check_version, hops, installable,
+};
+pub use moves::{MoveError, bridge, check_move};
 
 /// One kubespray release and what it needs.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -19,7 +19,7 @@ use std::{
 use ansible::{
     catalogue::{
         Contract, Installable, InstallableError, Known, VersionError, check_version, contract,
-        installable, releases,
+        hops, installable, releases,
     },
     slice::Playbook,
 };
@@ -398,13 +398,31 @@ fn what_is_no_checkout_is_told() {
     ));
 }
 
-#[test]
-fn versions_move_by_one_minor_up() {
-    let installable = Installable {
+fn four_versions() -> Installable {
+    Installable {
         default: version("1.34.3"),
         minimum: version("1.32.0"),
         versions: ["1.32.0", "1.33.7", "1.34.2", "1.34.3"].map(version).into(),
-    };
+    }
+}
+
+#[test]
+fn the_way_to_a_version_goes_by_the_newest_of_each_minor() {
+    for (installed, wanted, expected) in [
+        ("1.32.0", "1.34.2", vec!["1.33.7", "1.34.2"]),
+        ("1.33.7", "1.34.3", vec!["1.34.3"]),
+        ("1.34.2", "1.34.3", vec!["1.34.3"]),
+        ("1.34.3", "1.34.3", vec![]),
+    ] {
+        let hops = hops(version(wanted), version(installed), &four_versions()).unwrap();
+        let expected: Vec<_> = expected.into_iter().map(version).collect();
+        assert_eq!(hops, expected, "{installed} to {wanted}");
+    }
+}
+
+#[test]
+fn versions_move_by_one_minor_up() {
+    let installable = four_versions();
     let check = |wanted: &str, installed: Option<&str>| {
         check_version(version(wanted), &installable, installed.map(version))
     };
@@ -418,8 +436,10 @@ fn versions_move_by_one_minor_up() {
         ("same", "1.34.2", Some("1.34.2"), Result::is_ok),
         ("patch", "1.34.3", Some("1.34.2"), Result::is_ok),
         ("minor", "1.33.7", Some("1.32.0"), Result::is_ok),
-        ("two minors", "1.34.3", Some("1.32.0"), |r| {
-            matches!(r, Err(VersionError::SkippedMinor { .. }))
+        ("bridged minors", "1.34.3", Some("1.32.0"), Result::is_ok),
+        ("two minors", "1.34.3", Some("1.31.0"), Result::is_ok),
+        ("a minor without a bridge", "1.34.3", Some("1.30.9"), |r| {
+            matches!(r, Err(VersionError::SkippedMinor { minor: 31, .. }))
         }),
         ("major", "2.0.0", Some("1.34.3"), |r| {
             matches!(r, Err(VersionError::SkippedMinor { .. }))

@@ -45,8 +45,36 @@ async fn slices_are_the_whole() {
     }
 }
 
+#[test]
+fn a_play_that_goes_host_by_host_says_so() {
+    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundle");
+    let playbook = Playbook::read(&bundle, "upgrade-cluster").unwrap();
+    assert_goes_host_by_host(&playbook);
+}
+
+fn assert_goes_host_by_host(playbook: &Playbook) {
+    let serial = |id: &str| playbook.slice(id).unwrap().serial.clone();
+    assert_eq!(serial("control-plane/upgrade"), Some(1.into()));
+    let template = "{{ serial | default('20%') }}";
+    assert_eq!(serial("workers/upgrade"), Some(template.into()));
+    for id in ["prepare/upgrade", "etcd/install", "apps/install"] {
+        assert_eq!(serial(id), None, "{id}");
+    }
+}
+
 mod kubespray_checkout {
     use super::*;
+
+    #[test]
+    #[ignore = "it needs a checkout of kubespray: WINDLASS_KUBESPRAY"]
+    fn a_play_that_goes_host_by_host_says_so() {
+        let checkout =
+            env::var_os("WINDLASS_KUBESPRAY").expect("WINDLASS_KUBESPRAY names a checkout");
+        let playbook = Playbook::read(Path::new(&checkout), "upgrade-cluster").unwrap();
+        assert_goes_host_by_host(&playbook);
+        let network = playbook.slice("network/upgrade").unwrap();
+        assert!(network.serial.is_some());
+    }
 
     #[tokio::test]
     #[ignore = "it needs a checkout of kubespray: WINDLASS_KUBESPRAY"]

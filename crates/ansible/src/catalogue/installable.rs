@@ -82,14 +82,17 @@ pub enum VersionError {
     },
     /// A minor version would be skipped.
     #[error(
-        "Kubernetes {wanted} is more than one minor version after the installed {installed}: upgrade to {}.{} first",
-        .installed.major, .installed.minor.saturating_add(1)
+        "Kubernetes {wanted} is more than one minor version after the installed {installed}, and this kubespray installs no \
+         {}.{minor} to go by",
+        .installed.major
     )]
     SkippedMinor {
         /// What was asked for.
         wanted: KubernetesVersion,
         /// What is installed.
         installed: KubernetesVersion,
+        /// The first minor version between them that cannot be installed.
+        minor: u16,
     },
     /// The version would go down.
     #[error(
@@ -143,7 +146,7 @@ pub fn installable(checkout: &Path) -> Result<Installable, InstallableError> {
 ///
 /// # Errors
 ///
-/// The checkout cannot install it, it is older than what is installed, or more than one minor version newer.
+/// The checkout cannot install it, it is older than what is installed, or a minor version between them cannot be installed.
 pub fn check_version(
     wanted: KubernetesVersion,
     installable: &Installable,
@@ -153,9 +156,7 @@ pub fn check_version(
         if wanted < installed {
             return Err(VersionError::Downgrade { wanted, installed });
         }
-        if wanted.major != installed.major || wanted.minor > installed.minor.saturating_add(1) {
-            return Err(VersionError::SkippedMinor { wanted, installed });
-        }
+        hops(wanted, installed, installable)?;
     }
     if installable.versions.contains(&wanted) || wanted == installable.default {
         return Ok(wanted);
@@ -177,6 +178,36 @@ pub fn check_version(
             .unwrap_or(installable.default),
         nearest: nearest(installable.versions.iter().copied(), distance),
     })
+}
+
+/// The versions that lead from what is installed to a newer one: the newest of each minor version between them, then the wanted
+/// one. Whether that itself can be installed is not asked.
+///
+/// # Errors
+///
+/// A minor version between them cannot be installed.
+pub fn hops(
+    wanted: KubernetesVersion,
+    installed: KubernetesVersion,
+    installable: &Installable,
+) -> Result<Vec<KubernetesVersion>, VersionError> {
+    let skipped = |minor| VersionError::SkippedMinor {
+        wanted,
+        installed,
+        minor,
+    };
+    let next = installed.minor.saturating_add(1);
+    if wanted.major != installed.major {
+        return Err(skipped(next));
+    }
+    let newest = |minor| {
+        let mut newest_first = installable.versions.iter().rev();
+        newest_first.find(|version| (version.major, version.minor) == (wanted.major, minor))
+    };
+    let between = (next..wanted.minor).map(|minor| newest(minor).copied().ok_or(skipped(minor)));
+    let mut hops = between.collect::<Result<Vec<_>, _>>()?;
+    hops.extend((wanted != installed).then_some(wanted));
+    Ok(hops)
 }
 
 /// The versions of the kubelet in the order of the file, and the file. One release has two files that look like it.

@@ -389,15 +389,33 @@ fn version_remedy(error: &VersionError, missing: Option<&[String]>) -> String {
             "write a version that the release can install, or name another kubespray release"
                 .to_owned()
         }
-        (VersionError::SkippedMinor { wanted, installed }, _) => format!(
-            "write a version of {}.{}; once the cluster runs it, ask for {wanted}",
-            installed.major,
-            installed.minor.saturating_add(1)
-        ),
+        (
+            VersionError::SkippedMinor {
+                wanted,
+                installed,
+                minor,
+            },
+            _,
+        ) => bridged(*wanted, *installed, *minor),
         (VersionError::Downgrade { installed, .. }, _) => {
             format!("write {installed}, or a newer one")
         }
     }
+}
+
+/// How a cluster comes to a version where the playbooks at hand lack a minor version on the way.
+fn bridged(wanted: KubernetesVersion, installed: KubernetesVersion, minor: u16) -> String {
+    let release = catalogue::bridge(minor).filter(|_| wanted.major == installed.major);
+    let by = release.map_or_else(String::new, |release| {
+        format!(
+            ", which kubespray {} installs (spec.kubespray.version)",
+            release.version
+        )
+    });
+    format!(
+        "write a version of {}.{minor}{by}; once the cluster runs it, ask for {wanted}",
+        installed.major
+    )
 }
 
 /// The order that is state. Where the status lost it, the newest run that builds the cluster tells it; where both have one,
