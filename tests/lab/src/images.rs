@@ -4,7 +4,7 @@
 //! kube-proxy needs iptables with its plugins *and what those link*, which are taken from the Debian root:
 //! without libm, say, a service works with one endpoint and is dead with two.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use crate::{Progress, cache, command};
 
 /// The directory with one tar per image, made where the cache does not have it.
 ///
-/// The images are those that kubeadm of this version asks for (kube-*, `pause:3.10.1`, `coredns/coredns`),
-/// `etcd:<version>-0` and `busybox:1`, all under `registry.k8s.io`.
+/// The images are those that kubeadm of this version asks for (kube-*, `pause`, `coredns/coredns`), `etcd:<version>-0`,
+/// `pause:3.10.1` for sandboxes, and `busybox:1`, all under `registry.k8s.io`.
 ///
 /// # Errors
 ///
@@ -74,11 +74,10 @@ fn make_all(
         .file("usr/local/bin/etcd", program("etcd"))
         .file("usr/local/bin/etcdctl", program("etcdctl"));
     image(&format!("etcd:{}-0", programs.etcd), "etcd", etcd)?;
-    image(
-        "pause:3.10.1",
-        "/pause",
-        Layer::new().file("pause", program("pause")),
-    )?;
+    for name in BTreeSet::from([SANDBOX.to_owned(), pause(programs)?]) {
+        let layer = Layer::new().file("pause", program("pause"));
+        image(&name, "/pause", layer)?;
+    }
     let coredns = Layer::new().file("coredns", program("coredns"));
     image(
         &format!("coredns/coredns:v{}", programs.coredns),
@@ -92,6 +91,20 @@ fn make_all(
         busybox = busybox.link(format!("usr/bin/{name}"), "busybox");
     }
     image("busybox:1", "sh", busybox)
+}
+
+/// The pause image that kubeadm of this version asks for.
+fn pause(programs: &Programs) -> Result<String> {
+    let mut kubeadm = Command::new(programs.dir.join("kubeadm"));
+    kubeadm.args(["config", "images", "list", "--kubernetes-version"]);
+    let listed = command::output(kubeadm.arg(format!("v{}", programs.version)))?;
+    let mut names = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("registry.k8s.io/"));
+    let pause = names.find(|name| name.starts_with("pause:"));
+    pause
+        .map(str::to_owned)
+        .context("kubeadm lists no pause image")
 }
 
 /// Debian's iptables with all its plugins and libraries.
@@ -304,6 +317,9 @@ fn digest(content: &[u8]) -> String {
 }
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// What the playbooks have containerd make sandboxes of.
+const SANDBOX: &str = "pause:3.10.1";
 
 /// This file: a changed recipe makes new images.
 const RECIPE: &str = include_str!("images.rs");

@@ -32,6 +32,8 @@ pub struct LabOptions {
     pub programs: Option<PathBuf>,
     /// Shown to every host at `/opt/windlass/images`, read-only.
     pub images: Option<PathBuf>,
+    /// Programs and images of another version, shown likewise below `/opt/windlass/older`.
+    pub older: Option<(PathBuf, PathBuf)>,
 }
 
 impl Default for LabOptions {
@@ -45,6 +47,7 @@ impl Default for LabOptions {
             base: Base::default(),
             programs: None,
             images: None,
+            older: None,
         }
     }
 }
@@ -59,6 +62,18 @@ impl LabOptions {
         let programs = programs::ensure(progress)?;
         self.images = Some(images::ensure(&programs, progress)?);
         self.programs = Some(programs.dir);
+        Ok(self)
+    }
+
+    /// With those of the oldest version that nodes are upgraded from, as well.
+    ///
+    /// # Errors
+    ///
+    /// What is missing cannot be built.
+    pub fn with_older_kubernetes(mut self, progress: &dyn Progress) -> Result<Self> {
+        let programs = programs::Kubernetes::Oldest.programs(progress)?;
+        let images = images::ensure(&programs, progress)?;
+        self.older = Some((programs.dir, images));
         Ok(self)
     }
 }
@@ -119,6 +134,8 @@ struct State {
     base: PathBuf,
     programs: Option<PathBuf>,
     images: Option<PathBuf>,
+    #[serde(default)]
+    older: Option<(PathBuf, PathBuf)>,
 }
 
 impl Lab {
@@ -390,6 +407,7 @@ impl Lab {
             base,
             programs: options.programs.clone(),
             images: options.images.clone(),
+            older: options.older.clone(),
         };
         let mut lab = Self {
             state,
@@ -446,6 +464,7 @@ impl Lab {
             .unwrap_or_default()
             .to_string_lossy();
         let shown = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
+        let (programs, images) = self.state.older.clone().unzip();
         command::output(
             self.script(BOOT)
                 .env("HOST", &host.name)
@@ -454,7 +473,9 @@ impl Lab {
                 .env("BASE", &self.state.base)
                 .env("CGROUP", sweep::control_group(&name))
                 .env("PROGRAMS", shown(&self.state.programs))
-                .env("IMAGES", shown(&self.state.images)),
+                .env("IMAGES", shown(&self.state.images))
+                .env("OLDER_PROGRAMS", shown(&programs))
+                .env("OLDER_IMAGES", shown(&images)),
         )
         .with_context(|| format!("boot {}", host.name))?;
         Ok(())

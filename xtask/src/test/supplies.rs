@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use lab::{Extent, Progress, base, images, programs};
+use lab::{Extent, Kubernetes, Progress, base, images, programs};
 
 use super::report::seconds;
 
@@ -60,12 +60,18 @@ fn gather(extent: Extent) -> Result<Ready> {
         let mut versions = extent.kubernetes().iter();
         versions.try_for_each(|version| version.servers(&progress).map(drop))
     })?;
+    timed("nodes of the Kubernetes that is upgraded from", &|| {
+        Kubernetes::Oldest.programs(&progress).map(drop)
+    })?;
     drop(compiled);
     timed("Debian of the hosts", &|| {
         base::ensure(base::Base::default(), &progress).map(drop)
     })?;
     timed("images of Kubernetes", &|| {
-        images::ensure(&programs::ensure(&progress)?, &progress).map(drop)
+        let mut versions = Kubernetes::ALL.into_iter();
+        versions.try_for_each(|version| {
+            images::ensure(&version.programs(&progress)?, &progress).map(drop)
+        })
     })?;
     timed("other versions of kubectl", &|| {
         extent.kubectls(&progress).map(drop)

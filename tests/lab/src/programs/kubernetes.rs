@@ -1,17 +1,21 @@
 //! The versions of Kubernetes whose API server can be had.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use super::{BuildCache, ensure, go, go_build, key, minimum, module, required, sources, stamp};
+use super::{
+    BuildCache, KUBERNETES, OWN, Programs, ensure, go, go_build, key, minimum, module, required,
+    sources, stamp,
+};
 use crate::{Progress, cache};
 
 /// The versions of Kubernetes that Windlass is tested with: the two ends of what it claims to work with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Kubernetes {
-    /// `testenv/oldest`: an API server and its controller manager, no nodes.
+    /// `testenv/oldest`: an API server and its controller manager, and those of nodes for who wants them.
     Oldest,
     /// `testenv`: everything.
     #[default]
@@ -54,6 +58,47 @@ impl Kubernetes {
         Ok(Servers { dir, version })
     }
 
+    /// All of its programs, built where the cache does not have them. etcd and CoreDNS are those of the newest.
+    ///
+    /// # Errors
+    ///
+    /// A module cannot be had or does not build.
+    pub fn programs(self, progress: &dyn Progress) -> Result<Programs> {
+        let newest = ensure(progress)?;
+        if self == Self::Newest {
+            return Ok(newest);
+        }
+        let sources = self.sources()?;
+        let servers = self.servers(progress)?;
+        let version = servers.version.clone();
+        let dir = cache::ensure("testenv-oldest-nodes", &key(&sources)?, |target| {
+            progress.begin(
+                &format!("node programs of Kubernetes {version}"),
+                "built from source, about 4 minutes on 2 cores, 0.3 GB",
+            );
+            let of_nodes = KUBERNETES.iter().filter(|name| !SERVERS.contains(*name));
+            let of_nodes: Vec<_> = of_nodes.copied().collect();
+            build(&sources, &version, &of_nodes, target, progress)?;
+            for (dir, names) in [
+                (&servers.dir, &SERVERS[..]),
+                (&newest.dir, OWN),
+                (&newest.dir, &["coredns"]),
+            ] {
+                for name in names {
+                    fs::hard_link(dir.join(name), target.join(name))
+                        .with_context(|| format!("link {name}"))?;
+                }
+            }
+            progress.end();
+            Ok(())
+        })?;
+        Ok(Programs {
+            dir,
+            version: servers.version,
+            ..newest
+        })
+    }
+
     fn sources(self) -> Result<PathBuf> {
         let sources = sources()?;
         Ok(match self {
@@ -82,20 +127,33 @@ impl FromStr for Kubernetes {
     }
 }
 
-/// The servers of the oldest version: nothing else of it is needed, and each program costs a minute.
+/// The servers of the oldest version: most need nothing else of it, and each program costs a minute.
 fn oldest(sources: &Path, version: &str, progress: &dyn Progress) -> Result<PathBuf> {
     cache::ensure("testenv-oldest", &key(sources)?, |target| {
         progress.begin(
             &format!("API server of Kubernetes {version}"),
             "built from source, about 4 minutes on 2 cores, 0.2 GB",
         );
-        let go = go(&minimum(&module(sources)?)?, progress)?;
-        let scratch = BuildCache::choose(&go)?;
-        let packages = SERVERS.map(|name| format!("k8s.io/kubernetes/cmd/{name}"));
-        go_build(&go, sources, &packages, &stamp(version), target, &scratch)?;
+        build(sources, version, &SERVERS, target, progress)?;
         progress.end();
         Ok(())
     })
+}
+
+fn build(
+    sources: &Path,
+    version: &str,
+    names: &[&str],
+    target: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let go = go(&minimum(&module(sources)?)?, progress)?;
+    let scratch = BuildCache::choose(&go)?;
+    let packages = names.iter();
+    let packages: Vec<_> = packages
+        .map(|name| format!("k8s.io/kubernetes/cmd/{name}"))
+        .collect();
+    go_build(&go, sources, &packages, &stamp(version), target, &scratch)
 }
 
 /// Those that make an API server with garbage collection and namespaces that go.

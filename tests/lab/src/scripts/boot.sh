@@ -5,6 +5,7 @@
 # BASE                the Debian root that the host's own disk lies over
 # CGROUP              name of the lab's control group
 # PROGRAMS, IMAGES    directories shown at /opt/windlass/{bin,images}; empty: none
+# OLDER_PROGRAMS, OLDER_IMAGES  likewise at /opt/windlass/older/{bin,images}
 set -eu
 disk=$LAB/hosts/$HOST
 mkdir -p "$disk"/{root,upper,work,containerd,kubelet,etcd}
@@ -69,6 +70,8 @@ binds=("--bind=$disk/containerd:/var/lib/containerd" "--bind=$disk/kubelet:/var/
 [ -e /dev/kmsg ] && binds+=(--bind=/dev/kmsg)
 [ -z "$PROGRAMS" ] || binds+=("--bind-ro=$PROGRAMS:/opt/windlass/bin")
 [ -z "$IMAGES" ] || binds+=("--bind-ro=$IMAGES:/opt/windlass/images")
+[ -z "$OLDER_PROGRAMS" ] || binds+=("--bind-ro=$OLDER_PROGRAMS:/opt/windlass/older/bin")
+[ -z "$OLDER_IMAGES" ] || binds+=("--bind-ro=$OLDER_IMAGES:/opt/windlass/older/images")
 (
   for group in "${groups[@]}"; do echo 0 > "$group/cgroup.procs"; done
   # Else what a host downloads to /tmp sits in the machine's memory.
