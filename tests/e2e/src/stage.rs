@@ -67,6 +67,22 @@ impl Stage {
         Self::build(options, &wanted, progress)
     }
 
+    /// [`Stage::set`] on hosts that have the oldest version of Kubernetes at hand too, in `/opt/windlass/older`.
+    ///
+    /// # Errors
+    ///
+    /// What the hosts need cannot be made, or they do not boot.
+    pub fn set_with_older(options: Options, progress: &dyn Progress) -> anyhow::Result<Self> {
+        let wanted = LabOptions {
+            hosts: options.hosts,
+            dead: options.dead,
+            ..LabOptions::default()
+        };
+        let wanted = wanted.with_kubernetes(progress)?;
+        let wanted = wanted.with_older_kubernetes(progress)?;
+        Self::build(options, &wanted, progress)
+    }
+
     /// [`Stage::set`], or [`Stage::set_for_kubespray`] where there is one.
     ///
     /// # Errors

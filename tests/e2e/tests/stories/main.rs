@@ -17,3 +17,4 @@ mod kubespray_checkout;
 mod plugin;
 mod relocation;
 mod self_managing;
+mod upgrade;
