@@ -345,6 +345,9 @@ pub struct Operations {
     /// Renewing the certificates of the control plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew: Option<Renew>,
+    /// Upgrading the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
 }
 
 /// How renewing the certificates of the control plane behaves. When it begins by itself is said by `nodes.all.certificates`.
@@ -361,6 +364,51 @@ pub struct Renew {
     /// Whether a person must approve the plan before it starts. Default: Automatic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+}
+
+/// How upgrading the cluster behaves. Control planes and hosts of etcd go one by one, then the workers in batches.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Upgrade {
+    /// How many workers are out of service at a time: a number, or a share of all, rounded down; at least one. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<Threshold>,
+    /// How many workers go first, after which a person must approve the others, 0 to 100. Default: 0, nobody is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub canary: Option<u8>,
+    /// How long the pods of one node may take to go elsewhere. Default: as of the playbooks, 6m of kubespray's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Duration>,
+    /// Pods that must be Ready before the first batch and after each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<PodGate>,
+    /// How long the cluster may take to be well again after a batch: its nodes Ready, etcd and API server healthy, no system pod in
+    /// a new crash loop, the pods of `gate` Ready. Default: 10m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_timeout: Option<Duration>,
+    /// How long it must be well without a break before the next batch. Default: 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soak: Option<Duration>,
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+}
+
+/// Pods of the cluster that must be Ready. That there are none is as bad as that one is not.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodGate {
+    /// Their namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// Their labels: a pod is meant that has all of these, for example `{app: shop}`.
+    #[schemars(schema_with = "crate::schema::labels")]
+    pub selector: BTreeMap<String, String>,
 }
 
 /// How removing workers from the cluster behaves.
@@ -585,6 +633,8 @@ pub enum ClusterState {
     Removing,
     /// Its certificates are being renewed.
     Renewing,
+    /// Being brought to another version, node by node.
+    Upgrading,
     /// Being deleted.
     Deleting,
     /// Its last operation failed and waits for a person.
@@ -612,7 +662,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Scale, Remove, Renew, Converge or Reset.
+    /// What it does: Create, Upgrade, Scale, Remove, Renew, Converge or Reset.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

@@ -22,6 +22,16 @@ pub(crate) fn variables(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Labels that select, at least one.
+pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 16,
+        "additionalProperties": {"type": "string", "maxLength": 63},
+    })
+}
+
 /// References to Secrets: a list with one entry a name.
 pub(crate) fn references(generator: &mut SchemaGenerator) -> Schema {
     let items = <crate::cluster::SecretRef as schemars::JsonSchema>::json_schema(generator);

@@ -1,10 +1,11 @@
 //! What the steps of a kubespray plan do, as a Run carries it.
 
 use api::{
-    HostName, Target,
+    Duration, HostName, KubernetesVersion, Target,
+    cluster::PodGate,
     run::{Action as RunAction, EngineAction, Exclusion, Plan, Step},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The name of this engine in the actions of a Run.
@@ -45,6 +46,8 @@ pub enum Action {
     Kubeconfig(Kubeconfig),
     /// Waits until the cluster is healthy: its API server, etcd, nodes and certificates.
     Health,
+    /// Waits until the cluster is well with the nodes of its hosts.
+    Gate(Gate),
     /// Asks which pods of the nodes of its hosts cannot go elsewhere, because a PodDisruptionBudget never lets them.
     Budgets {
         /// The hosts whose pods are not asked about.
@@ -80,6 +83,35 @@ pub struct AnsiblePlay {
     pub own: Option<String>,
 }
 
+/// When a cluster is well enough for the next hosts to be worked on, beside that its nodes are Ready, its API server and etcd are
+/// healthy, and no pod of the system is in a crash loop that it was not in before.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Gate {
+    /// The version that the nodes of its hosts must report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<KubernetesVersion>,
+    /// Pods that must be Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodGate>,
+    /// How long it must be well without a break.
+    pub soak: Duration,
+    /// Whether it is the first of its run, which notes what is not well and was not before either.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begins: bool,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            kubernetes: None,
+            pods: None,
+            soak: Duration::from_seconds(0),
+            begins: false,
+        }
+    }
+}
+
 /// Where a kubeconfig is stored.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -112,6 +144,7 @@ impl From<Action> for RunAction {
             named([("forced", hosts.into())])
         };
         let (action, parameters) = match action {
+            Action::Gate(gate) => ("Gate", fields(&gate)),
             Action::Budgets { forced: hosts } => ("Budgets", forced(hosts)),
             Action::Drain { forced: hosts } => ("Drain", forced(hosts)),
             Action::ForgetNodes { forced: hosts } => ("ForgetNodes", forced(hosts)),
@@ -142,6 +175,14 @@ impl From<Action> for RunAction {
             action: action.to_owned(),
             parameters,
         })
+    }
+}
+
+/// What a structure of plain values holds.
+fn fields(parameters: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(parameters) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
     }
 }
 
@@ -228,6 +269,16 @@ mod tests {
             Action::AnsiblePlay(play),
             Action::Kubeconfig(Kubeconfig { secret }),
             Action::Health,
+            Action::Gate(Gate::default()),
+            Action::Gate(Gate {
+                kubernetes: Some(KubernetesVersion::new(1, 34, 4)),
+                pods: Some(PodGate {
+                    namespace: "shop".into(),
+                    selector: [("app".into(), "web".into())].into(),
+                }),
+                soak: Duration::from_seconds(30),
+                begins: true,
+            }),
             Action::Budgets { forced: Vec::new() },
             Action::Drain {
                 forced: vec!["a".parse().unwrap()],

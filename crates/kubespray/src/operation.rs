@@ -9,11 +9,14 @@ pub mod remove;
 pub mod renew;
 pub mod reset;
 pub mod scale;
+pub mod upgrade;
 
 use api::{Run, cluster::ClusterState};
 
 /// The operations.
-pub const ALL: [&Operation; 6] = [&RESET, &RENEW, &REMOVE, &SCALE, &CONVERGE, &CREATE];
+pub const ALL: [&Operation; 7] = [
+    &RESET, &RENEW, &REMOVE, &UPGRADE, &SCALE, &CONVERGE, &CREATE,
+];
 
 /// Removes Kubernetes from the hosts.
 pub const RESET: Operation = Operation {
@@ -42,6 +45,16 @@ pub const REMOVE: Operation = Operation {
     reason: "Removing",
     leaves: Leaves::Cluster,
     orders: true,
+    of_built: true,
+};
+
+/// Brings a built cluster to another version.
+pub const UPGRADE: Operation = Operation {
+    name: "Upgrade",
+    state: ClusterState::Upgrading,
+    reason: "Upgrading",
+    leaves: Leaves::Cluster,
+    orders: false,
     of_built: true,
 };
 

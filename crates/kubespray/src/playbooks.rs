@@ -189,6 +189,8 @@ pub struct Checkout {
     pub scale: Option<Playbook>,
     /// The plays of remove-node.yml, which they may lack too.
     pub remove: Option<Playbook>,
+    /// The plays of upgrade-cluster.yml, likewise.
+    pub upgrade: Option<Playbook>,
     /// The plays of reset.yml.
     pub reset: Playbook,
 }

@@ -16,6 +16,7 @@ mod carried;
 mod dispatch;
 mod drain;
 mod executor;
+mod gate;
 mod plays;
 mod prepare;
 mod secrets;

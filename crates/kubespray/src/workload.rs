@@ -78,6 +78,15 @@ impl Workload {
         let Some(node) = self.node(host).await?.filter(ours) else {
             return Ok(false);
         };
+        self.let_in(&node).await.map(|()| true)
+    }
+
+    /// Lets pods come to a node, whoever has cordoned it.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn let_in(&self, node: &Node) -> Result<(), String> {
         let patch = json!({
             "metadata": {"annotations": {CORDONED_BY: null}}, "spec": {"unschedulable": null},
         });
@@ -85,7 +94,7 @@ impl Workload {
         let (name, parameters) = (node.name_any(), PatchParams::default());
         answered(nodes.patch(&name, &parameters, &Patch::Merge(&patch)))
             .await
-            .map(|_| true)
+            .map(drop)
     }
 
     /// Deletes a node.
@@ -114,6 +123,25 @@ impl Workload {
         let on_it = ListParams::default().fields(&format!("spec.nodeName={host}"));
         let mut found = answered(pods.list(&on_it)).await?.items;
         found.retain(goes);
+        Ok(found)
+    }
+
+    /// The pods of a namespace that have all of these labels and are not at their end.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn pods_in(
+        &self,
+        namespace: &str,
+        labels: &[(&String, &String)],
+    ) -> Result<Vec<Pod>, String> {
+        let pods = Api::<Pod>::namespaced(self.0.clone(), namespace);
+        let selector = labels.iter().map(|(name, value)| format!("{name}={value}"));
+        let selector: Vec<_> = selector.collect();
+        let having = ListParams::default().labels(&selector.join(","));
+        let mut found = answered(pods.list(&having)).await?.items;
+        found.retain(|pod| !is_over(pod) && pod.metadata.deletion_timestamp.is_none());
         Ok(found)
     }
 
@@ -171,11 +199,22 @@ fn goes(pod: &Pod) -> bool {
     let of_daemons = owners
         .filter(|owner| owner.controller == Some(true))
         .any(|owner| owner.kind == "DaemonSet");
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    !mirror && !of_daemons && !matches!(phase, Some("Succeeded" | "Failed"))
+    !mirror && !of_daemons && !is_over(pod)
+}
+
+/// Whether nothing of a pod runs any more, or ever will.
+fn is_over(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether a pod is Ready.
+pub fn is_ready_pod(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Whether a node is Ready.

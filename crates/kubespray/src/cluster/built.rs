@@ -9,7 +9,10 @@ use crate::{
     cluster::{observe::Observed, resolve::Resolved},
     health::Expected,
     inputs::{Host, Inputs},
-    operation::{Leaves, Operation, renew},
+    operation::{
+        Leaves, Operation, renew,
+        upgrade::{self, Begun, release_is_written},
+    },
     request::START_AGAIN,
     variables,
 };
@@ -58,15 +61,16 @@ pub fn as_built(cluster: &Cluster, observed: &Observed, resolved: &Resolved) -> 
 fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
     let before = run.and_then(built_with);
     let inputs = before.as_ref().unwrap_or(&resolved.inputs);
-    let mut not_carried_out = beyond_converge(&cluster.name_any(), inputs, resolved);
+    let begun = upgrade::begun(&observed.runs);
+    let (kubernetes, kubespray) = versions(cluster, before.as_ref());
+    let mut not_carried_out: Vec<_> = moves(cluster, before.as_ref(), resolved, begun.as_ref());
+    let name = cluster.name_any();
+    not_carried_out.extend(beyond_converge(&name, inputs, resolved, begun.as_ref()));
     let mut beyond_converge = not_carried_out.clone();
     not_carried_out.extend(resolved.kept.iter().map(ToString::to_string));
-    let release = before.as_ref().map(|before| before.kubespray);
-    let status = cluster.status.as_ref();
-    beyond_converge.extend(another_release(
-        release.or_else(|| status.and_then(|status| status.kubespray_version)),
-        resolved.inputs.kubespray,
-    ));
+    if !release_is_written(cluster) {
+        beyond_converge.extend(another_release(kubespray, resolved.inputs.kubespray));
+    }
     if inputs.variables != resolved.inputs.variables {
         not_carried_out.push(
             "changed variables (spec.nodes.all.deploy.extraVars): windlass converge carries them out"
@@ -89,8 +93,8 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
             places: certificates::places(inputs),
             since: renew::last(&observed.runs).map(|(_, ended)| ended),
         },
-        kubernetes: inputs.kubernetes,
-        kubespray: inputs.kubespray,
+        kubernetes: kubernetes.or(inputs.kubernetes),
+        kubespray: kubespray.unwrap_or(inputs.kubespray),
         run: observed.runs.last().cloned(),
         not_carried_out,
         beyond_converge,
@@ -113,23 +117,105 @@ pub fn built_with(run: &Run) -> Option<Inputs> {
     Some(inputs.left())
 }
 
-/// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
-fn beyond_converge(cluster: &str, built: &Inputs, resolved: &Resolved) -> Vec<String> {
-    let (wanted, leaving) = (&resolved.inputs, &resolved.removal.leaving);
-    let mut differences = Vec::new();
-    if let (Some(before), Some(after)) = (built.kubernetes, wanted.kubernetes)
-        && before != after
+/// The versions that the cluster was built with, as far as is known.
+fn versions(
+    cluster: &Cluster,
+    before: Option<&Inputs>,
+) -> (Option<KubernetesVersion>, Option<KubesprayVersion>) {
+    let status = cluster.status.as_ref();
+    (
+        before
+            .and_then(|before| before.kubernetes)
+            .or_else(|| status?.kubernetes_version),
+        before
+            .map(|before| before.kubespray)
+            .or_else(|| status?.kubespray_version),
+    )
+}
+
+/// Moves to other versions that are not carried out. One that can be is begun before anybody is told.
+fn moves(
+    cluster: &Cluster,
+    before: Option<&Inputs>,
+    resolved: &Resolved,
+    begun: Option<&Begun>,
+) -> Vec<String> {
+    let wanted = &resolved.inputs;
+    let (kubernetes, kubespray) = versions(cluster, before);
+    let written = release_is_written(cluster);
+    let mut moves = Vec::new();
+    if let (Some(from), Some(to)) = (kubernetes, wanted.kubernetes)
+        && from != to
     {
-        differences.push(format!(
-            "the move from Kubernetes {before} to {after}: upgrades are not carried out yet"
+        moves.push((
+            format!("Kubernetes {from} to {to}"),
+            "kubernetesVersion",
+            from.to_string(),
         ));
     }
+    if let Some(from) = kubespray.filter(|from| written && *from != wanted.kubespray) {
+        let what = format!("kubespray {from} to {}", wanted.kubespray);
+        moves.push((what, "kubespray.version", from.to_string()));
+    }
+    let name = cluster.name_any();
+    let why = |field: &str, from: &str| match (before, begun) {
+        (None, _) => format!(
+            "the runs that know what the cluster was built with are gone; write spec.{field}: {from}, and windlass converge makes \
+             it known again"
+        ),
+        (_, Some(begun)) => halfway(&name, begun),
+        _ => match another_release(kubespray, wanted.kubespray).filter(|_| !written) {
+            Some(release) => release,
+            None => format!(
+                "the run that upgrades was cancelled; to start it anew: kubectl annotate cluster {name} {START_AGAIN}=1; to take it \
+                 back: write spec.{field}: {from}"
+            ),
+        },
+    };
+    let moves = moves.into_iter();
+    moves
+        .map(|(what, field, from)| format!("the move from {what}: {}", why(field, &from)))
+        .collect()
+}
+
+/// What there is to say of an upgrade that somebody ended in the middle.
+fn halfway(cluster: &str, begun: &Begun) -> String {
+    let mut text = format!(
+        "run {} was ended in the middle, hosts run either version, and it cannot be taken back; to go on: kubectl annotate cluster \
+         {cluster} {START_AGAIN}=1",
+        begun.run
+    );
+    if !begun.halfway.is_empty() {
+        let names: Vec<_> = begun.halfway.iter().map(ToString::to_string).collect();
+        text.push_str(&format!(
+            "; until then these may take no pods (kubectl uncordon): {}",
+            names.join(", ")
+        ));
+    }
+    text
+}
+
+/// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
+fn beyond_converge(
+    cluster: &str,
+    built: &Inputs,
+    resolved: &Resolved,
+    begun: Option<&Begun>,
+) -> Vec<String> {
+    let (wanted, leaving) = (&resolved.inputs, &resolved.removal.leaving);
+    let mut differences = Vec::new();
     let names =
         |inputs: &Inputs| -> Vec<_> { inputs.hosts.iter().map(|host| host.name.clone()).collect() };
     let (before, after) = (names(built), names(wanted));
     let new = wanted.hosts.iter();
     for host in new.filter(|host| !before.contains(&host.name)) {
-        differences.push(why_no_part(cluster, host, built, wanted));
+        differences.push(match begun {
+            Some(begun) => format!(
+                "host {}, which cannot join before the upgrade that run {} has begun is done",
+                host.name, begun.run
+            ),
+            None => why_no_part(cluster, host, built, wanted),
+        });
     }
     for name in before.iter().filter(|name| !after.contains(name)) {
         let removed = leaving.iter().any(|leaves| leaves.as_str() == name);
@@ -168,7 +254,7 @@ fn why_no_part(cluster: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> S
 fn another_release(built: Option<KubesprayVersion>, wanted: KubesprayVersion) -> Option<String> {
     let built = built.filter(|built| *built != wanted)?;
     Some(format!(
-        "kubespray {wanted}, and {built} built the cluster: upgrades are not carried out yet, write spec.kubespray.version: {built}"
+        "kubespray {wanted}, and {built} built the cluster: write spec.kubespray.version: {built}, or {wanted} to have it upgraded"
     ))
 }
 

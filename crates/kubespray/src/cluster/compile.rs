@@ -13,10 +13,12 @@ mod beside;
 mod joining;
 mod leaving;
 mod own;
+mod upgrading;
 
 pub(crate) use joining::joining;
 pub(crate) use leaving::{draining, leaving, of_nodes};
 pub(crate) use own::{own, snapshot};
+pub(crate) use upgrading::{looking, upgrading};
 
 use crate::{
     action::{self, APPROVE, Action, AnsiblePlay, HEALTH, KUBECONFIG, Kubeconfig, PROBE, SANDBOX},
@@ -40,6 +42,8 @@ const REQUEST: usize = 256;
 const HEALTH_TIMEOUT: Duration = Duration::from_seconds(900);
 /// How long the Python environment may take: it downloads some hundred megabytes.
 const SANDBOX_TIMEOUT: Duration = Duration::from_seconds(1800);
+/// How long one look at the pods may take.
+const LOOK_TIMEOUT: Duration = Duration::from_seconds(120);
 /// How long one look at every host may take.
 const PROBE_TIMEOUT: Duration = Duration::from_seconds(600);
 

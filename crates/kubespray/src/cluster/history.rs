@@ -15,7 +15,7 @@ use runs::{
 
 use crate::{
     cluster::{built::built_by, observe::Observed},
-    operation::Operation,
+    operation::{Operation, upgrade},
 };
 
 /// The runs that are to go, oldest first.
@@ -43,7 +43,11 @@ fn limits(cluster: &Cluster) -> Limits {
 fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
     let orders = |run: &Run| Operation::of(run).is_some_and(|operation| operation.orders);
     let created = |run: &&Run| orders(run) && phase(run) == RunPhase::Succeeded;
-    let of_runs = [runs.iter().rev().find(created), built_by(runs)];
+    let of_runs = [
+        runs.iter().rev().find(created),
+        built_by(runs),
+        upgrade::newest(runs),
+    ];
     let status = cluster.status.as_ref();
     let named = [
         status.and_then(|status| status.last_operation.as_ref()?.run.clone()),

@@ -11,7 +11,7 @@ use crate::{
         observe::Observed,
         resolve::Resolved,
     },
-    operation::{converge, create, remove, renew, reset, scale},
+    operation::{converge, create, remove, renew, reset, scale, upgrade},
     problem::Problem,
 };
 
@@ -19,10 +19,11 @@ use crate::{
 type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-const SAY: [Decide; 7] = [
+const SAY: [Decide; 8] = [
     reset::decide,
     renew::decide,
     remove::decide,
+    upgrade::decide,
     scale::decide,
     renew::failed,
     converge::decide,

@@ -28,9 +28,11 @@ use crate::{
 mod contract;
 mod leaving;
 mod renewal;
+mod upgrading;
 
 pub use leaving::Kept;
 pub use renewal::Renewal;
+pub use upgrading::Upgrade;
 
 /// How long a host may take to answer, unless told otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_seconds(5);
@@ -52,6 +54,8 @@ pub struct Resolved {
     pub removal: Removal,
     /// When certificates are renewed, and how that behaves.
     pub renewal: Renewal,
+    /// How upgrading the cluster behaves.
+    pub upgrade: Upgrade,
     /// The hosts whose ClusterNodes are being deleted, and which stay part of the cluster all the same.
     pub kept: Vec<Kept>,
     /// What the start conditions still ask for, for people.
@@ -141,6 +145,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     let written = variables(spec);
     let given = Given::new(&written, &observed.variables, &hosts);
     let kubernetes = kubernetes(cluster, release, observed, &given, &mut problems);
+    problems.extend(upgrading::problems(cluster, release, kubernetes, observed));
     if let Playbooks::Ready(checkout) = &observed.playbooks {
         problems.extend(contract::problems(cluster, release, checkout, &given));
     }
@@ -191,6 +196,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             scale: scale(spec, creation.conduct),
             removal: removal(spec, creation.conduct, leaving, &observed.nodes),
             renewal: renewal::renewal(spec, creation.conduct, &nodes),
+            upgrade: upgrading::settings(spec, creation.conduct),
             kept,
             creation,
             missing,

@@ -10,7 +10,7 @@ use api::{
 };
 use runs::phase;
 
-use super::{CONVERGE, SCALE};
+use super::{CONVERGE, SCALE, upgrade};
 use crate::{
     cluster::{
         built::of_built,
@@ -30,6 +30,10 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let before = built.inputs.as_ref()?;
     let new = joining(before, &resolved.inputs);
     if new.is_empty() {
+        return None;
+    }
+    // A host that joins has one version, and the cluster has two.
+    if upgrade::begun(&situation.observed.runs).is_some() {
         return None;
     }
     match of_built(situation.observed) {

@@ -106,6 +106,7 @@ fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, L
         create: read("cluster")?,
         scale: optional("scale")?,
         remove: optional("remove-node")?,
+        upgrade: optional("upgrade-cluster")?,
         reset: read("reset")?,
         contract: catalogue::contract(&directory),
         source,

@@ -6,6 +6,7 @@ use workflow::{Executor, StepContext, StepOutcome};
 use super::{
     drain,
     executor::{KubesprayExecutor, failed},
+    gate::gate,
     plays, prepare,
     steps::{health, kubeconfig},
     workspace::failure,
@@ -51,6 +52,7 @@ async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext
         Ok(Some(Action::ForgetNodes { forced })) => {
             drain::forget(executor, step, context, &forced).await
         }
+        Ok(Some(Action::Gate(wanted))) => gate(executor, step, context, &wanted).await,
         Ok(Some(Action::Health)) => health(executor, step, context).await,
         Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
             "step {} stands where no such step is expected",

@@ -76,10 +76,13 @@ pub(crate) async fn budgets(
                 "no PodDisruptionBudget lets these pods go, now or later: {}",
                 first(&held)
             ),
-            Some(
+            Some(if executor.work.inputs.leaving.is_empty() {
+                "give their workloads more replicas, or the budget a disruption that it allows, then retry the run; no node has been \
+                 touched"
+            } else {
                 "give their workloads more replicas, or the budget a disruption that it allows, then retry the run; or give the \
-                 pods up: windlass node remove NAME --force",
-            ),
+                 pods up: windlass node remove NAME --force"
+            }),
         )),
         Ok((_, going, alone)) if alone.is_empty() => {
             succeeded(Some(format!("{going} pods go elsewhere")))
@@ -252,7 +255,7 @@ async fn forgotten(
 }
 
 /// The cluster that the run is of.
-async fn connect(work: &ClusterWork) -> Result<Workload, String> {
+pub(super) async fn connect(work: &ClusterWork) -> Result<Workload, String> {
     let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
         .await
         .map_err(|error| crate::chain(&error))?
@@ -285,7 +288,7 @@ fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
 }
 
 /// What a tenant named, for people.
-fn named(object: &impl ResourceExt) -> String {
+pub(super) fn named(object: &impl ResourceExt) -> String {
     let name = format!(
         "{}/{}",
         object.namespace().unwrap_or_default(),
@@ -294,7 +297,8 @@ fn named(object: &impl ResourceExt) -> String {
     plain(&name, 128)
 }
 
-fn first(all: &[String]) -> String {
+/// Some of it, and how much more there is.
+pub(super) fn first(all: &[String]) -> String {
     let more = all.len().saturating_sub(NAMED);
     let shown = all[..all.len() - more].join(", ");
     if more == 0 {

@@ -172,7 +172,10 @@ async fn prepare_process(
         )
     })?;
     write_private(&config, text.as_bytes()).map_err(|error| disk(&config, &error))?;
-    let view = work.directory.join("slices");
+    // One of Windlass' own stands at the root of the view, and a view holds the playbooks of one place.
+    let own = action::play_of(first).is_some_and(|play| play.own.is_some());
+    let view = if own { "slices-own" } else { "slices" };
+    let view = work.directory.join(view);
     let expected: Vec<String> = steps
         .iter()
         .flat_map(|step| action::hosts_of(work.plan.plan(), step))

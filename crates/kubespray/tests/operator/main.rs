@@ -13,6 +13,7 @@ mod refusals;
 mod remove;
 mod renew;
 mod scale;
+mod upgrade;
 mod world;
 
 use std::time::Duration;

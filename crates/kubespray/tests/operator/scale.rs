@@ -194,14 +194,14 @@ async fn what_scaling_cannot_do_is_said_and_not_begun() {
     world.state(ClusterState::Created).await;
     assert!(world.not_carried_out().await.contains("host reflector"));
 
-    let release = json!({"kubespray": {"version": "2.29.0"}, "kubernetesVersion": "1.33.5"});
+    // Nor by another release than the one that built the cluster.
+    let release = json!({"kubespray": {"version": "2.29.0"}, "kubernetesVersion": "1.34.4"});
     world.cluster("first", release).await;
     world.node("worker-4", "worker", "10.0.0.6").await;
-    world
-        .until("first", "says why", |cluster| {
-            condition(cluster, "Ready").is_some_and(|(_, _, why)| why.contains("worker-4"))
-        })
-        .await;
+    let refused = |cluster: &Cluster| {
+        condition(cluster, "Stalled").is_some_and(|(_, _, why)| why.contains("an older one"))
+    };
+    world.until("first", "says why", refused).await;
     assert_eq!(world.run_until(2).await.len(), 2);
 }
 

@@ -149,12 +149,13 @@ fn cluster(stage: &Stage, version: &str, newest: &str) -> Value {
 }
 
 fn upgrade() -> Value {
-    json!({"gate": {"namespace": "default", "selector": {"app": "web"}}, "maxRetries": 0})
+    json!({"gate": {"namespace": "default", "selector": {"app": "web"}}})
 }
 
 /// Two replicas behind a Service. One that ends answers until nobody is sent to it any more.
 fn deploy(stage: &Stage) {
-    let serve = "echo well > /tmp/index.html; exec httpd -f -p 8080 -h /tmp";
+    // The first process of a container is not ended by a signal that it does not ask for.
+    let serve = "trap 'exit 0' TERM; echo well > /tmp/index.html; httpd -f -p 8080 -h /tmp & wait";
     let replicas = json!({"apiVersion": "v1", "kind": "List", "items": [
         {
             "apiVersion": "apps/v1", "kind": "Deployment",

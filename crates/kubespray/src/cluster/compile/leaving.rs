@@ -9,15 +9,12 @@ use api::{
     run::{Gate, OnBreach, Step},
 };
 
-use super::{PROBE_TIMEOUT, Placed, gate, limit, pattern, play, retry, step};
+use super::{LOOK_TIMEOUT, PROBE_TIMEOUT, Placed, gate, limit, pattern, play, retry, step};
 use crate::{
     action::{Action, BUDGETS, DRAIN, LEAVING},
     cluster::resolve::Conduct,
     problem::Problem,
 };
-
-/// How long one look at the pods may take.
-const LOOK_TIMEOUT: Duration = Duration::from_seconds(120);
 
 /// The steps before the first play: which hosts answer, which budgets would hold pods, and the pods go.
 pub(crate) fn draining(
