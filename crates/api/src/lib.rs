@@ -7,6 +7,7 @@
 pub mod address;
 pub mod cluster;
 pub mod duration;
+pub mod maintenance;
 pub mod name;
 pub mod node;
 pub mod run;

@@ -4,7 +4,7 @@
 //! [`event`]s once an edge, [`apply`] objects and status without writing what is there already, wait with a per-object
 //! [`backoff`], register with one [`manager`] a process, which shares one watch a kind ([`stream`]), name things for good by what they are ([`digest`](mod@digest)), say what
 //! is wrong with what a person wrote ([`problem`]), hold a [`lease`] on what only one process may touch, count for monitoring
-//! systems ([`metrics`]), and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no
+//! systems ([`metrics`]), keep to maintenance windows ([`window`]), and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no
 //! domain.
 
 pub mod apply;
@@ -23,6 +23,7 @@ pub mod shutdown;
 pub mod stream;
 pub mod wake;
 pub mod watch;
+pub mod window;
 
 pub use backoff::BackOff;
 pub use conditions::{Conditions, Standing, Status, Summary};
@@ -35,3 +36,4 @@ pub use problem::{Problem, chain};
 pub use shutdown::Shutdown;
 pub use wake::{Key, WakeUps};
 pub use watch::Watch;
+pub use window::Windows;
