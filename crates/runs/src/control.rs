@@ -6,10 +6,17 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use workflow::Steering;
+use workflow::{Rest, Steering};
 
 /// The annotation that names the plan that replaces a run; its runner ends at the next step where it may.
 pub const SUPERSEDED_BY: &str = "windlass.dev/superseded-by";
+
+/// The annotation with which an operator has a run rest: the step after which it does, a space, and why. People's own control stays as
+/// it is: what they paused stays paused when it is gone.
+pub const RESTS_AFTER: &str = "windlass.dev/rests-after";
+
+/// How much of why a run rests is told.
+const WHY: usize = 1024;
 
 /// As many requests as a Run may hold, by its schema.
 const MOST_REQUESTS: usize = 128;
@@ -158,6 +165,15 @@ pub fn open_requests(run: &Run) -> Vec<&Request> {
         .collect()
 }
 
+/// Where a run is to rest, if it is.
+pub fn rest(run: &Run) -> Option<Rest> {
+    let (after, why) = run.annotations().get(RESTS_AFTER)?.split_once(' ')?;
+    Some(Rest {
+        after: after.to_owned(),
+        why: api::text::lines(why, WHY),
+    })
+}
+
 /// The steering that a Run asks for.
 pub fn steering(run: &Run) -> Steering {
     let superseded = run
@@ -168,6 +184,7 @@ pub fn steering(run: &Run) -> Steering {
         control: run.spec.control.clone().unwrap_or_default(),
         superseded,
         held: None,
+        rest: rest(run),
         left: relocation::mark::of(&run.metadata).map(str::to_owned),
     }
 }

@@ -1,5 +1,7 @@
 //! Runs as a domain makes them of a plan, ends them for a newer one, and knows them again.
 
+use std::collections::BTreeMap;
+
 use api::{
     Run,
     run::{DesiredState, Plan, RunSpec, Subject},
@@ -10,9 +12,10 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
+use workflow::Rest;
 
 use crate::{
-    control::{self, Change, SUPERSEDED_BY},
+    control::{self, Change, RESTS_AFTER, SUPERSEDED_BY},
     number,
 };
 
@@ -80,6 +83,31 @@ pub async fn supersede(client: &Client, run: &Run, digest: &str) -> Result<(), k
         return Ok(());
     }
     let patch = json!({"metadata": {"annotations": {SUPERSEDED_BY: digest}}});
+    let parameters = PatchParams::default();
+    api(client, run)
+        .patch(&run.name_any(), &parameters, &Patch::Merge(&patch))
+        .await
+        .map(drop)
+}
+
+/// Has a run rest after a step, with these words, or rest no more; and marks it so.
+///
+/// # Errors
+///
+/// The API refused, or did not answer.
+pub async fn rest(
+    client: &Client,
+    run: &Run,
+    rest: Option<&Rest>,
+    marks: impl IntoIterator<Item = (String, String)>,
+) -> Result<(), kube::Error> {
+    let rest = rest.map(|Rest { after, why }| format!("{after} {why}"));
+    let mut annotations: BTreeMap<_, _> = marks
+        .into_iter()
+        .map(|(mark, value)| (mark, Some(value)))
+        .collect();
+    annotations.insert(RESTS_AFTER.to_owned(), rest);
+    let patch = json!({"metadata": {"annotations": annotations}});
     let parameters = PatchParams::default();
     api(client, run)
         .patch(&run.name_any(), &parameters, &Patch::Merge(&patch))

@@ -1,6 +1,6 @@
 //! What people want of a run, and the answer to each of their requests. Pure.
 //!
-//! `control.state`, `control.runUntil`, supersession and the engine's own hold are levels: the run follows them for as
+//! `control.state`, `control.runUntil`, supersession, a rest and the engine's own hold are levels: the run follows them for as
 //! long as they stand.
 //! Requests are edges: each is carried out once, by its id, and answered by one record, between steps. A run that a
 //! gate paused goes on by a `Retry` (or `Skip`) of the step, for its `state` was Running all the time.
@@ -23,8 +23,27 @@ pub struct Steering {
     pub superseded: Option<String>,
     /// Why the run is held for now, whatever people want, if it is: the engine lacks what it needs to go on.
     pub held: Option<String>,
+    /// Where the run rests for a while, if it is to.
+    pub rest: Option<Rest>,
     /// Why this runner is to leave the run, paused as it is then, to another one, if it is.
     pub left: Option<String>,
+}
+
+/// A place where a run pauses until it is said no more.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Rest {
+    /// The step after which it does.
+    pub after: String,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl Steering {
+    /// Why the run pauses, where no person paused it.
+    pub(crate) fn why_paused(&self) -> Option<String> {
+        let rest = self.rest.as_ref().map(|rest| rest.why.clone());
+        self.held.clone().or(rest)
+    }
 }
 
 /// What the levels ask for now, the strongest first.
@@ -38,17 +57,22 @@ pub(crate) enum Intent {
 }
 
 pub(crate) fn intent(plan: &CheckedPlan, state: &State, steering: &Steering) -> Intent {
-    let until = steering.control.run_until.as_deref();
-    let reached = until
-        .and_then(|id| state.step(plan, id))
-        .is_some_and(crate::state::StepState::is_done);
+    let is_done = |id: &str| {
+        let step = state.step(plan, id);
+        step.is_some_and(crate::state::StepState::is_done)
+    };
+    let reached = steering.control.run_until.as_deref().is_some_and(is_done);
+    let rests = steering
+        .rest
+        .as_ref()
+        .is_some_and(|rest| is_done(&rest.after));
     match steering.control.state.unwrap_or_default() {
         DesiredState::Cancelled => Intent::Cancel,
         _ if steering.superseded.is_some() => Intent::Supersede,
         _ if steering.left.is_some() => Intent::Leave,
         DesiredState::Paused => Intent::Pause,
         DesiredState::Running if steering.held.is_some() => Intent::Pause,
-        DesiredState::Running if reached => Intent::Pause,
+        DesiredState::Running if reached || rests => Intent::Pause,
         DesiredState::Running => Intent::Go,
     }
 }

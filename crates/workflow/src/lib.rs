@@ -27,7 +27,7 @@ pub mod state;
 pub mod status;
 
 pub use clock::{Clock, SystemClock};
-pub use control::Steering;
+pub use control::{Rest, Steering};
 pub use executor::{Executor, Reporter, Signal, StepContext, StepOutcome, StepProgress};
 pub use journal::{FileJournal, JournalStore, MemoryJournal};
 pub use plan::CheckedPlan;

@@ -280,7 +280,7 @@ impl<J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'_, J, E, C, O> 
                 ..record(RecordEvent::RunPaused)
             }),
             Intent::Pause => self.pause(Record {
-                detail: steering.held.clone(),
+                detail: steering.why_paused(),
                 ..record(RecordEvent::RunPaused)
             }),
             _ => self.proceed(),

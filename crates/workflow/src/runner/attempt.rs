@@ -186,7 +186,7 @@ impl<'a, J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'a, J, E, C,
             return Ok(());
         };
         let step = first.running(&self.ledger).map(|(_, step)| step.id.clone());
-        let detail = self.controls.borrow().held.clone();
+        let detail = self.controls.borrow().why_paused();
         self.ledger.append(api::run::Record {
             step,
             detail,
@@ -368,7 +368,10 @@ fn batch<J, C, O>(
     at: usize,
 ) -> Vec<(usize, Step)> {
     let mut batch: Vec<(usize, Step)> = Vec::new();
-    let until = steering.control.run_until.as_deref();
+    let until = [
+        steering.control.run_until.as_deref(),
+        steering.rest.as_ref().map(|rest| rest.after.as_str()),
+    ];
     let (plan, state) = (ledger.plan, &ledger.state);
     let rest = plan.steps().iter().zip(state.steps()).enumerate().skip(at);
     for (place, (step, now)) in rest {
@@ -384,7 +387,7 @@ fn batch<J, C, O>(
                 && plain
                 && last.batch.is_some()
                 && last.batch == step.batch
-                && until != Some(&last.id)
+                && !until.contains(&Some(&last.id))
                 && step.depends_on.iter().all(comes_before)
         });
         if !shares {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use api::run::{Control, DesiredState, FailureClass, RecordEvent, RequestAction};
-use workflow::{MemoryJournal, Outcome, Steering};
+use workflow::{MemoryJournal, Outcome, Rest, Steering};
 
 use crate::world::{Act, Mortal, Person, World, asking, life, plan_beside, request, wanting};
 
@@ -13,6 +13,17 @@ struct Steps(u8, &'static str);
 impl From<&'static str> for Steps {
     fn from(steps: &'static str) -> Self {
         Self(1, steps)
+    }
+}
+
+/// A run that rests after a step.
+fn resting(after: &str) -> Steering {
+    Steering {
+        rest: Some(Rest {
+            after: after.to_owned(),
+            why: "the maintenance window has closed".to_owned(),
+        }),
+        ..Steering::default()
     }
 }
 
@@ -109,6 +120,8 @@ stories! {
     run_until: r#"[{"id":"a"},{"id":"b"}]"#, World::default(),
         Steering { control: Control { run_until: Some("a".into()), ..Control::default() }, ..Steering::default() },
         vec![(RecordEvent::RunPaused, Steering::default())];
+    rest_after_the_step_at_work_and_go_on: r#"[{"id":"a","batch":"x"},{"id":"b","batch":"x"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
+        vec![(RecordEvent::StepStarted, resting("a")), (RecordEvent::RunPaused, Steering::default())];
     approve: r#"[{"id":"ok","action":{"approve":{"question":"go on?"}}},{"id":"b","dependsOn":["ok"]}]"#, World::default(), Steering::default(),
         vec![(RecordEvent::StepWaiting, asking(vec![request("1", RequestAction::Approve, None, None)]))];
     skip_and_refusals: r#"[{"id":"a"},{"id":"b"}]"#, World::default(),
