@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, node::Health, run::OnBreach,
+    Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, maintenance::Maintenance,
+    node::Health, run::OnBreach,
 };
 
 /// What a cluster should be. One cluster a namespace, so that its Events stay together; its hosts are the ClusterNodes
@@ -100,6 +101,10 @@ pub struct ClusterSpec {
     /// How each operation behaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<Operations>,
+
+    /// When operations may start that start by themselves. Default: at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<Maintenance>,
 
     /// What deleting this object does to the hosts. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -572,6 +577,14 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub kubeconfig_secret: Option<String>,
+    /// What the spec asks for and does not run now, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub pending: Vec<Pending>,
+    /// The last request to let start what waits for a maintenance window, by the annotation `kubespray.k8s.io/maintain-now`, and
+    /// what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintain: Option<MaintainRequest>,
     /// The last request to converge, by the annotation `kubespray.k8s.io/converge`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converge: Option<ConvergeRequest>,
@@ -581,6 +594,43 @@ pub struct ClusterStatus {
     /// The certificate that ends first, of those that the control plane and etcd work with and that can be seen from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_certificate: Option<FirstCertificate>,
+}
+
+/// What the spec asks for, and why it does not run now.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pending {
+    /// What would be done: Scale, Remove and so on.
+    #[schemars(length(max = 64))]
+    pub operation: String,
+    /// For what it waits, in one word: BehindRun, WaitingForWindow, WaitingForApproval, WaitingForPlaybooks, Paused, RunFailed,
+    /// RunCancelled, NotRequested, InvalidSpec or Refused.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+    /// The same for people, with what they can do about it.
+    #[schemars(length(max = 2048))]
+    pub message: String,
+    /// The hosts that it is about, the first hundred; none: all of the cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub hosts: Vec<HostName>,
+}
+
+/// A request to let start what waits for a maintenance window that was answered. Each value of the annotation is answered once.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MaintainRequest {
+    /// The first 128 characters of the annotation's value.
+    #[schemars(length(max = 512))]
+    pub request: String,
+    /// The Run that started by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub run: Option<String>,
+    /// Why nothing started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4096))]
+    pub refused: Option<String>,
 }
 
 /// The certificate of a cluster that ends first.

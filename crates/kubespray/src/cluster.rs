@@ -10,7 +10,7 @@ use controller::{Outcome, backoff::jittered};
 use kube::{Resource, core::DeserializeGuard, runtime::controller::Action};
 
 use crate::{
-    cluster::decided::Decided,
+    cluster::{decided::Decided, decision::Planned},
     context::{Context, Error, UNTIL_READ},
 };
 
@@ -20,7 +20,9 @@ pub mod compile;
 pub mod decided;
 pub mod decision;
 pub mod history;
+pub mod maintain;
 pub mod observe;
+pub mod pending;
 pub mod plan;
 pub mod report;
 pub mod resolve;
@@ -70,11 +72,16 @@ pub async fn reconcile(
 async fn pass(cluster: &Cluster, passes: &Passes) -> Result<Outcome<apply::Applied>, Error> {
     let context = &passes.context;
     let observed = observe::observe(cluster, context).await?;
+    let mut planned = None;
     let decision = passes.decided.or(cluster, &observed, || {
         let wanted = resolve::resolve(cluster, &observed);
-        plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed)
+        let wanted = wanted.as_ref().map_err(Vec::as_slice);
+        let new = planned.insert(plan::planned(cluster, wanted, &observed));
+        new.decision.clone()
     });
-    let outcome = apply::apply(cluster, decision, context).await?;
+    // While a run is followed that was at work before, nothing else is asked for: it builds the cluster.
+    let planned = planned.unwrap_or_else(|| Planned::of(decision));
+    let outcome = apply::apply(cluster, planned, context).await?;
     runs::history::prune(&context.client, &history::surplus(cluster, &observed))
         .await
         .map_err(|source| Error::api("remove a run that was kept long enough", source))?;

@@ -26,6 +26,7 @@ pub const RESET: Operation = Operation {
     leaves: Leaves::Nothing,
     orders: false,
     of_built: false,
+    disruptive: true,
 };
 
 /// Renews the certificates of a built cluster's control plane.
@@ -36,6 +37,7 @@ pub const RENEW: Operation = Operation {
     leaves: Leaves::Cluster,
     orders: false,
     of_built: true,
+    disruptive: true,
 };
 
 /// Removes workers from a built cluster.
@@ -46,6 +48,7 @@ pub const REMOVE: Operation = Operation {
     leaves: Leaves::Cluster,
     orders: true,
     of_built: true,
+    disruptive: true,
 };
 
 /// Brings a built cluster to another version.
@@ -56,6 +59,7 @@ pub const UPGRADE: Operation = Operation {
     leaves: Leaves::Cluster,
     orders: false,
     of_built: true,
+    disruptive: true,
 };
 
 /// Makes new workers part of a built cluster.
@@ -66,6 +70,7 @@ pub const SCALE: Operation = Operation {
     leaves: Leaves::Cluster,
     orders: true,
     of_built: true,
+    disruptive: false,
 };
 
 /// Runs the playbooks once more over a built cluster.
@@ -76,6 +81,7 @@ pub const CONVERGE: Operation = Operation {
     leaves: Leaves::Cluster,
     orders: false,
     of_built: true,
+    disruptive: true,
 };
 
 /// Builds a cluster.
@@ -86,6 +92,7 @@ pub const CREATE: Operation = Operation {
     leaves: Leaves::Cluster,
     orders: true,
     of_built: false,
+    disruptive: false,
 };
 
 /// One operation.
@@ -103,6 +110,8 @@ pub struct Operation {
     pub orders: bool,
     /// It is of clusters only that are built.
     pub of_built: bool,
+    /// It moves pods, or restarts what they rely on: it keeps to maintenance windows, unless a person asks for it.
+    pub disruptive: bool,
 }
 
 /// What an operation leaves on the hosts when it succeeded.

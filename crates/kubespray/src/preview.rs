@@ -4,7 +4,11 @@
 use std::sync::Arc;
 
 use ansible::source::{Policy, Sources};
-use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef, run::Plan};
+use api::{
+    Cluster, ClusterNode, Run,
+    cluster::{Pending, SecretKeyRef},
+    run::Plan,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
@@ -12,7 +16,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 use crate::{
     certificates::Served,
     cluster::{
-        decision::Decision,
+        decision::{Decision, Planned},
         observe::{self, Observed},
         plan, resolve,
     },
@@ -61,6 +65,41 @@ pub struct Preview {
     pub outcome: PreviewOutcome,
     /// What a built cluster was not built with, and would be given.
     pub changes: Vec<String>,
+    /// What the plan waits for, if it does not start at once.
+    pub waits: Option<String>,
+    /// What else the spec asks for, in its order.
+    pub pending: Vec<Pending>,
+}
+
+impl Preview {
+    fn new(cluster: &Cluster, planned: Planned) -> Self {
+        let Planned {
+            decision,
+            mut pending,
+            rest: _,
+            recheck: _,
+        } = planned;
+        let waiting = match &decision {
+            Decision::Keep(built) => built.waiting.clone(),
+            _ => None,
+        };
+        let outcome = match &waiting {
+            Some(waiting) => {
+                let shown = waiting.new.operation.name;
+                pending.retain(|pending| pending.operation != shown);
+                PreviewOutcome::Plan(Box::new(waiting.new.plan.clone()))
+            }
+            None => shown(decision),
+        };
+        Self {
+            namespace: namespace(cluster),
+            cluster: cluster.name_any(),
+            outcome,
+            changes: Vec::new(),
+            waits: waiting.map(|waiting| waiting.told()),
+            pending,
+        }
+    }
 }
 
 /// What would be done.
@@ -84,12 +123,10 @@ pub enum PreviewOutcome {
 pub async fn preview(objects: &Objects, layout: &Layout) -> Vec<Preview> {
     let mut previews = Vec::new();
     for cluster in &objects.clusters {
-        previews.push(Preview {
-            namespace: namespace(cluster),
-            cluster: cluster.name_any(),
-            outcome: outcome(cluster, objects, layout).await,
-            changes: Vec::new(),
-        });
+        previews.push(Preview::new(
+            cluster,
+            outcome(cluster, objects, layout).await,
+        ));
     }
     previews.sort_by(|a, b| (&a.namespace, &a.cluster).cmp(&(&b.namespace, &b.cluster)));
     previews
@@ -110,13 +147,8 @@ pub async fn next(
     let playbooks = playbooks(cluster, layout).await;
     let observed = observed_in(client, cluster, nodes, playbooks).await?;
     let wanted = resolve::resolve(cluster, &observed);
-    let decision = plan::plan(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
-    Ok(Preview {
-        namespace: namespace(cluster),
-        cluster: cluster.name_any(),
-        outcome: shown(decision),
-        changes: Vec::new(),
-    })
+    let planned = plan::planned(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
+    Ok(Preview::new(cluster, planned))
 }
 
 /// Says what a request to converge or to renew certificates, by this annotation, would come to now, for a cluster as an API holds
@@ -161,6 +193,8 @@ pub async fn asked(
         cluster: cluster.name_any(),
         outcome,
         changes: changes.unwrap_or_default(),
+        waits: None,
+        pending: Vec::new(),
     })
 }
 
@@ -224,14 +258,10 @@ pub fn inputs(cluster: &Cluster, objects: &Objects) -> Result<Inputs, Vec<Proble
     resolve::resolve(cluster, &observed).map(|wanted| wanted.inputs)
 }
 
-async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> PreviewOutcome {
+async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> Planned {
     let observed = observed(cluster, objects, playbooks(cluster, layout).await);
     let wanted = resolve::resolve(cluster, &observed);
-    shown(plan::plan(
-        cluster,
-        wanted.as_ref().map_err(Vec::as_slice),
-        &observed,
-    ))
+    plan::planned(cluster, wanted.as_ref().map_err(Vec::as_slice), &observed)
 }
 
 async fn playbooks(cluster: &Cluster, layout: &Layout) -> Playbooks {

@@ -99,6 +99,8 @@ pub(crate) enum Command {
     Converge(Converge),
     /// Renew the certificates of a built cluster's control plane, one host after the other, and its kubeconfig
     Renew(Converge),
+    /// Let start now what waits for a maintenance window
+    Maintain(Maintain),
     /// Remove hosts from a built cluster, or take that back
     #[command(subcommand)]
     Node(Node),
@@ -600,6 +602,13 @@ pub(crate) struct Converge {
     /// The format of --dry-run
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
+}
+
+/// Options of `maintain`.
+#[derive(Args, Debug)]
+pub(crate) struct Maintain {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
 }
 
 /// Options of `node`.

@@ -16,6 +16,7 @@ mod install;
 mod kubeconfig;
 mod leader;
 mod logs;
+mod maintain;
 mod manifest;
 mod node;
 mod objects;
@@ -116,6 +117,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Skip(options) => control::skip(global, &options).await?,
         Command::Converge(options) => converge::ask(global, &options, CONVERGE).await?,
         Command::Renew(options) => converge::ask(global, &options, RENEW).await?,
+        Command::Maintain(options) => maintain::maintain(global, &options).await?,
         Command::Node(command) => node::node(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,

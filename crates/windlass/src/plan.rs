@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 use anyhow::Context;
 use api::{
     Cluster, ClusterNode,
+    cluster::Pending,
     run::{Gate, OnBreach, Plan as Steps, Step},
 };
 use comfy_table::{Table, presets};
@@ -16,6 +17,7 @@ use kube::{
 };
 use kubespray::{
     Layout,
+    cluster::pending::named,
     preview::{self, Objects, Preview, PreviewOutcome},
 };
 use serde::de::DeserializeOwned;
@@ -165,6 +167,32 @@ fn print(preview: &Preview) {
         PreviewOutcome::Refused(why) => println!("  it would be refused: {}", text(why)),
         PreviewOutcome::Nothing(why) => println!("  nothing: {}", text(why)),
     }
+    for line in afterwards(preview) {
+        println!("  {}", text(&line));
+    }
+}
+
+/// What the plan waits for, and what comes after it.
+fn afterwards(preview: &Preview) -> Vec<String> {
+    let waits = preview.waits.iter().map(|waits| {
+        format!(
+            "{waits}; to start it now: windlass maintain {}",
+            preview.cluster
+        )
+    });
+    let pending = preview.pending.iter().map(then);
+    waits.chain(pending).collect()
+}
+
+/// One operation that waits, as people read it.
+pub(crate) fn then(pending: &Pending) -> String {
+    let Pending {
+        operation,
+        reason: _,
+        message,
+        hosts,
+    } = pending;
+    format!("then: {}: {message}", named(operation, hosts))
 }
 
 fn print_plan(plan: &Steps) {
@@ -243,6 +271,12 @@ fn documents(previews: &[Preview]) -> Value {
             json!({"namespace": preview.namespace, "cluster": preview.cluster, key: value});
         if !preview.changes.is_empty() {
             document["changes"] = json!(preview.changes);
+        }
+        if let Some(waits) = &preview.waits {
+            document["waits"] = json!(waits);
+        }
+        if !preview.pending.is_empty() {
+            document["pending"] = json!(preview.pending);
         }
         document
     };

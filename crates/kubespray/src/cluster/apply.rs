@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use ansible::inventory::Directories;
-use api::{Cluster, Run};
+use api::{Cluster, Run, cluster::Pending};
 use controller::{Outcome, Until};
 use kube::{
     Api, Resource, ResourceExt,
@@ -16,7 +16,7 @@ use runs::object;
 use serde_json::json;
 
 use crate::{
-    cluster::decision::{Decision, NewRun},
+    cluster::decision::{Decision, NewRun, Planned},
     context::{Context, Error},
     inputs::Inputs,
     names::{CLUSTER_MANAGER, FINALIZER},
@@ -27,6 +27,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Applied {
     decision: Decision,
+    pending: Vec<Pending>,
     run: Option<Run>,
     forgotten: bool,
 }
@@ -35,6 +36,11 @@ impl Applied {
     /// The decision that was carried out.
     pub const fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// What else is asked for and waits.
+    pub fn pending(&self) -> &[Pending] {
+        &self.pending
     }
 
     /// The run that stands for it, as stored.
@@ -48,22 +54,39 @@ impl Applied {
     }
 }
 
-/// Carries out `decision`.
+/// Carries out the decision.
 ///
 /// # Errors
 ///
 /// The API refuses or does not answer; what was written before stands, and the next pass goes on from there.
 pub async fn apply(
     cluster: &Cluster,
-    decision: Decision,
+    planned: Planned,
     context: &Context,
 ) -> Result<Outcome<Applied>, Error> {
     if cluster.meta().deletion_timestamp.is_none() {
         keep(cluster, context).await?;
     }
+    let Planned {
+        decision,
+        pending,
+        rest,
+        recheck,
+    } = planned;
+    let recheck = recheck.and_then(|left| std::time::Duration::try_from(left).ok());
     let mut run = None;
     let mut forgotten = false;
     let mut until = None;
+    if let Some(change) = &rest {
+        object::rest(
+            &context.client,
+            &change.run,
+            change.to.as_ref(),
+            change.marks(),
+        )
+        .await
+        .map_err(|source| Error::api("have the run keep to its maintenance window", source))?;
+    }
     match &decision {
         Decision::Start(new) => {
             persist_order(cluster, new, context).await?;
@@ -118,12 +141,18 @@ pub async fn apply(
     }
     let applied = Applied {
         decision,
+        pending,
         run,
         forgotten,
     };
-    Ok(match until {
+    let outcome = match until {
         Some(until) => Outcome::Waiting { applied, until },
         None => Outcome::Applied(applied),
+    };
+    // Nothing tells that a window opens or closes.
+    Ok(match recheck {
+        Some(recheck) => outcome.within(recheck),
+        None => outcome,
     })
 }
 
@@ -173,9 +202,12 @@ async fn persist_order(cluster: &Cluster, new: &NewRun, context: &Context) -> Re
 async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run, Error> {
     let (name, operation) = (new.name.clone(), new.operation.name);
     let mut run = object::of(cluster, name, operation, new.generation, new.plan.clone());
-    if let Some(asked) = &new.request {
-        let answered = (request::of(new.operation).to_owned(), asked.clone());
-        run.annotations_mut().extend([answered]);
+    for (annotation, asked) in [
+        (request::of(new.operation), &new.request),
+        (request::MAINTAIN, &new.maintain),
+    ] {
+        let answered = asked.clone().map(|value| (annotation.to_owned(), value));
+        run.annotations_mut().extend(answered);
     }
     object::store(&context.client, CLUSTER_MANAGER, run)
         .await

@@ -6,7 +6,7 @@ use runs::phase;
 
 use crate::{
     certificates,
-    cluster::{observe::Observed, resolve::Resolved},
+    cluster::{maintain::Waiting, observe::Observed, resolve::Resolved},
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
@@ -34,6 +34,8 @@ pub struct Built {
     pub not_carried_out: Vec<String>,
     /// What of it, and what else, must be taken back before the cluster can converge.
     pub beyond_converge: Vec<String>,
+    /// What would start now, did it not wait for a maintenance window.
+    pub waiting: Option<Box<Waiting>>,
 }
 
 /// Whether the status knows of a cluster that stands.
@@ -99,6 +101,7 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         not_carried_out,
         beyond_converge,
         inputs: before,
+        waiting: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use api::{
     Cluster, Run,
+    cluster::Pending,
     run::{Plan, RunPhase},
 };
 use jiff::SignedDuration;
@@ -11,6 +12,7 @@ use runs::{object, phase};
 use crate::{
     cluster::{
         built::{Built, of_built},
+        maintain::RestChange,
         observe::Observed,
         resolve::Resolved,
     },
@@ -75,6 +77,33 @@ pub struct NewRun {
     pub plan: Plan,
     /// The request that it answers, by the annotation of its operation.
     pub request: Option<String>,
+    /// The request to start outside of a maintenance window that it answers.
+    pub maintain: Option<String>,
+}
+
+/// What is decided, and what else is asked for.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What to do.
+    pub decision: Decision,
+    /// What the wish asks for and does not run now, in its order.
+    pub pending: Vec<Pending>,
+    /// What changes of where the run at work rests.
+    pub rest: Option<RestChange>,
+    /// When a maintenance window opens or closes.
+    pub recheck: Option<SignedDuration>,
+}
+
+impl Planned {
+    /// The decision alone.
+    pub const fn of(decision: Decision) -> Self {
+        Self {
+            decision,
+            pending: Vec::new(),
+            rest: None,
+            recheck: None,
+        }
+    }
 }
 
 /// The playbooks, or what is to be done without them.
@@ -107,6 +136,7 @@ pub fn new_run(
         generation: relocation::mark::generation(cluster.meta()),
         plan,
         request: None,
+        maintain: None,
     }
 }
 

@@ -6,28 +6,30 @@ use runs::{is_active, phase};
 
 use crate::{
     cluster::{
-        built::{as_built, of_built},
-        decision::{Decision, Situation},
+        built::{Built, as_built, of_built},
+        decision::{Decision, Planned, Situation},
+        maintain::{self, Waiting},
         observe::Observed,
+        pending,
         resolve::Resolved,
     },
-    operation::{converge, create, remove, renew, reset, scale, upgrade},
+    operation::{self, Operation, converge, create, remove, renew, reset, scale, upgrade},
     problem::Problem,
 };
 
 /// What an operation decides about a cluster. None: another one has the say.
-type Decide = fn(&Situation<'_>) -> Option<Decision>;
+pub(super) type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-const SAY: [Decide; 8] = [
-    reset::decide,
-    renew::decide,
-    remove::decide,
-    upgrade::decide,
-    scale::decide,
-    renew::failed,
-    converge::decide,
-    create::decide,
+pub(super) const SAY: [(&Operation, Decide); 8] = [
+    (&operation::RESET, reset::decide),
+    (&operation::RENEW, renew::decide),
+    (&operation::REMOVE, remove::decide),
+    (&operation::UPGRADE, upgrade::decide),
+    (&operation::SCALE, scale::decide),
+    (&operation::RENEW, renew::failed),
+    (&operation::CONVERGE, converge::decide),
+    (&operation::CREATE, create::decide),
 ];
 
 /// Decides.
@@ -36,19 +38,78 @@ pub fn plan(
     wanted: Result<&Resolved, &[Problem]>,
     observed: &Observed,
 ) -> Decision {
+    with(cluster, wanted, observed, decide)
+}
+
+/// Decides, and says what else the wish asks for.
+pub fn planned(
+    cluster: &Cluster,
+    wanted: Result<&Resolved, &[Problem]>,
+    observed: &Observed,
+) -> Planned {
+    with(cluster, wanted, observed, |situation| {
+        let decision = decide(situation);
+        let keeping = situation.wanted.ok().map(|wanted| &wanted.maintenance);
+        Planned {
+            pending: pending::pending(situation, &decision),
+            rest: maintain::rest(situation, &decision),
+            recheck: keeping.and_then(|keeping| keeping.left(observed.now)),
+            decision,
+        }
+    })
+}
+
+fn with<T>(
+    cluster: &Cluster,
+    wanted: Result<&Resolved, &[Problem]>,
+    observed: &Observed,
+    judge: impl FnOnce(&Situation<'_>) -> T,
+) -> T {
     let built = wanted.ok();
     let built = built.and_then(|resolved| as_built(cluster, observed, resolved));
-    let situation = Situation {
+    judge(&Situation {
         cluster,
         wanted,
         observed,
         built: built.as_ref(),
-    };
-    if let Some(decision) = at_work(&situation) {
-        return decision;
+    })
+}
+
+fn decide(situation: &Situation<'_>) -> Decision {
+    let decision = at_work(situation).or_else(|| match situation.built {
+        Some(built) => of_windows(situation, built),
+        None => SAY.iter().find_map(|(_, decide)| decide(situation)),
+    });
+    decision.unwrap_or_else(|| Decision::Stall(situation.wanted.err().unwrap_or_default().to_vec()))
+}
+
+/// The first decision. What waits for a maintenance window holds up nothing that does not: the next one is asked, and has the say if
+/// a run or a person's word comes of it.
+fn of_windows(situation: &Situation<'_>, built: &Built) -> Option<Decision> {
+    let mut waiting: Option<Box<Waiting>> = None;
+    for (operation, decide) in SAY {
+        // There is a cluster already.
+        if waiting.is_some() && !operation.of_built {
+            continue;
+        }
+        match decide(situation) {
+            Some(Decision::Start(new)) => match maintain::admitted(situation, built, *new) {
+                Ok(new) => return Some(Decision::Start(Box::new(new))),
+                Err(waits) => {
+                    waiting.get_or_insert(waits);
+                }
+            },
+            Some(Decision::Keep(_) | Decision::Stall(_)) if waiting.is_some() => {}
+            Some(decision) => return Some(decision),
+            None => {}
+        }
     }
-    let decision = SAY.iter().find_map(|decide| decide(&situation));
-    decision.unwrap_or_else(|| Decision::Stall(wanted.err().unwrap_or_default().to_vec()))
+    waiting.map(|waiting| {
+        Decision::Keep(Box::new(Built {
+            waiting: Some(waiting),
+            ..built.clone()
+        }))
+    })
 }
 
 /// An operation on a cluster that is built comes to its end, or a person's word, before another one is begun.

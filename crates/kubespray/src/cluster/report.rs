@@ -6,7 +6,7 @@
 
 use api::{
     Cluster, ClusterStatus, Run,
-    cluster::{ClusterHealth, ClusterState, FirstCertificate, LastOperation, NodeCounts},
+    cluster::{ClusterHealth, ClusterState, FirstCertificate, LastOperation, NodeCounts, Pending},
     node::Health,
     run::RunPhase,
     text::lines,
@@ -19,7 +19,13 @@ use runs::reconciler::report::obstacle;
 use serde_json::json;
 
 use crate::{
-    cluster::{apply::Applied, built::Built, decision::Decision},
+    cluster::{
+        apply::Applied,
+        built::Built,
+        decision::Decision,
+        maintain,
+        pending::{WAITING_FOR_WINDOW, named, rest_of},
+    },
     context::{Context, Error, write_status},
     health::Check,
     health_book::Checked,
@@ -36,6 +42,9 @@ mod refusal;
 
 use refusal::{REFUSED, refusal};
 
+/// Something waits for a maintenance window. Present only while true.
+pub const AWAITING_WINDOW: &str = "AwaitingWindow";
+
 /// How long `lastChecked` may lag behind while nothing changes.
 const LAST_CHECKED: SignedDuration = SignedDuration::from_hours(1);
 
@@ -44,6 +53,8 @@ const LAST_CHECKED: SignedDuration = SignedDuration::from_hours(1);
 pub struct View<'a> {
     /// What was decided and carried out.
     pub decision: &'a Decision,
+    /// What else is asked for and waits.
+    pub pending: &'a [Pending],
     /// The run that stands for it.
     pub run: Option<&'a Run>,
     /// What the last probes found.
@@ -74,6 +85,7 @@ pub async fn publish(
             let namespace = cluster.namespace().unwrap_or_default();
             let view = View {
                 decision: applied.decision(),
+                pending: applied.pending(),
                 run: applied.run(),
                 health: health.as_deref(),
                 nodes: controller::stream::in_namespace(&context.stores.nodes, &namespace).len(),
@@ -201,6 +213,14 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     if let Some(answer) = renew::answer(cluster, view.decision) {
         status.renew = Some(answer);
     }
+    if let Some(answer) = maintain::answer(cluster, view.decision) {
+        status.maintain = Some(answer);
+    }
+    // Who takes over has to bring the playbooks again, which changes nothing of what waits.
+    if !matches!(view.decision, Decision::AwaitPlaybooks(None)) {
+        waiting(&mut conditions, view.pending);
+        status.pending = view.pending.to_vec();
+    }
     status.nodes = Some(counts(view));
     status.state = Some(state(cluster, view));
     status.conditions = conditions.into_vec();
@@ -327,6 +347,11 @@ fn followed(run: &Run) -> (Standing, &'static str, String) {
             format!("run {name} waits for its runner"),
         ),
         RunPhase::Running | RunPhase::Succeeded => (Standing::AtWork, reason(run), message),
+        RunPhase::Paused if rest_of(run).is_some() => (
+            Standing::AtWork,
+            WAITING_FOR_WINDOW,
+            rest_of(run).unwrap_or_default(),
+        ),
         RunPhase::Paused => (
             Standing::AtWork,
             "Paused",
@@ -370,6 +395,10 @@ fn failure(run: &Run, message: &str) -> String {
 }
 
 fn kept(built: &Built, checked: Option<&Checked>) -> (Standing, &'static str, String) {
+    if let Some(waiting) = &built.waiting {
+        let (standing, reason, message) = healthy(built, checked);
+        return (standing, reason, format!("{message}; {}", waiting.told()));
+    }
     if !built.not_carried_out.is_empty() {
         return (
             Standing::Stalled,
@@ -380,6 +409,10 @@ fn kept(built: &Built, checked: Option<&Checked>) -> (Standing, &'static str, St
             ),
         );
     }
+    healthy(built, checked)
+}
+
+fn healthy(built: &Built, checked: Option<&Checked>) -> (Standing, &'static str, String) {
     match checked {
         None => (
             Standing::AtWork,
@@ -491,6 +524,28 @@ fn reachable(conditions: &mut Conditions, run: &Run) {
         );
     } else if step.is_some_and(|step| step.phase == api::run::StepPhase::Succeeded) {
         conditions.set("Reachable", Status::True, "Answered", "every host answers");
+    }
+}
+
+/// What waits for a maintenance window.
+fn waiting(conditions: &mut Conditions, pending: &[Pending]) {
+    let waits = |pending: &&Pending| pending.reason == WAITING_FOR_WINDOW;
+    let waiting: Vec<_> = pending
+        .iter()
+        .filter(waits)
+        .map(|waits| {
+            format!(
+                "{}: {}",
+                named(&waits.operation, &waits.hosts),
+                waits.message
+            )
+        })
+        .collect();
+    if waiting.is_empty() {
+        conditions.remove(AWAITING_WINDOW);
+    } else {
+        let message = waiting.join("; ");
+        conditions.set(AWAITING_WINDOW, Status::True, WAITING_FOR_WINDOW, message);
     }
 }
 

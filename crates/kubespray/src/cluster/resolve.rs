@@ -27,10 +27,12 @@ use crate::{
 
 mod contract;
 mod leaving;
+mod maintenance;
 mod renewal;
 mod upgrading;
 
 pub use leaving::Kept;
+pub use maintenance::Keeping;
 pub use renewal::Renewal;
 pub use upgrading::Upgrade;
 
@@ -60,6 +62,8 @@ pub struct Resolved {
     pub kept: Vec<Kept>,
     /// What the start conditions still ask for, for people.
     pub missing: Vec<String>,
+    /// When operations may start.
+    pub maintenance: Keeping,
     /// What deletion does.
     pub deletion: DeletionPolicy,
     /// The mark with which a person asks for a new start.
@@ -178,6 +182,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             .into_iter()
             .map(problem::of_inventory),
     );
+    let maintenance = maintenance::keeping(spec, &mut problems);
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);
     match inventory::compile(&inputs.to_inventory(Directories::default(), None, &[])) {
@@ -200,6 +205,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             kept,
             creation,
             missing,
+            maintenance,
             deletion: spec.deletion_policy.unwrap_or_default(),
             again: cluster.annotations().get(START_AGAIN).cloned(),
             newest_node: nodes

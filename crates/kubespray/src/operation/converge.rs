@@ -130,6 +130,10 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
             "run {} is under way: ask again when it has ended",
             at_work.name_any()
         ))),
+        Decision::Keep(built) if comes_first(built).is_some() => Some(refused(format!(
+            "{}; ask again when that has ended, or let it start now: windlass maintain",
+            comes_first(built).unwrap_or_default()
+        ))),
         Decision::Keep(built) | Decision::Maintain(built, _) => {
             match built.run.as_ref().filter(|run| is_for(run, &request)) {
                 Some(last) => Some(run(last.name_any())),
@@ -155,6 +159,12 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest>
             "the cluster is not built yet: its creation runs the same playbooks".to_owned(),
         )),
     }
+}
+
+/// What a request to converge waits for, and that for a maintenance window.
+fn comes_first(built: &Built) -> Option<String> {
+    let waiting = built.waiting.as_ref()?;
+    (!built.beyond_converge.is_empty()).then(|| waiting.told())
 }
 
 /// What the playbooks would be given that is not what the cluster was built with, if that is known. Names only: values may be

@@ -14,6 +14,7 @@ mod remove;
 mod renew;
 mod scale;
 mod upgrade;
+mod windows;
 mod world;
 
 use std::time::Duration;

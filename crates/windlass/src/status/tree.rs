@@ -8,6 +8,7 @@ use api::{
 use kube::ResourceExt;
 
 use super::View;
+use crate::plan::then;
 
 /// The lines of the tree, none longer than the width.
 pub(super) fn render(view: &View, width: usize) -> Vec<String> {
@@ -33,6 +34,8 @@ pub(super) fn render(view: &View, width: usize) -> Vec<String> {
             );
         }
     }
+    let status = view.cluster.as_ref().and_then(|c| c.status.as_ref());
+    lines.extend(status.iter().flat_map(|status| &status.pending).map(then));
     lines.push("hosts".into());
     lines.extend(view.nodes.iter().map(node_line));
     lines
@@ -219,7 +222,8 @@ mod tests {
         });
         let cluster = json!({
             "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "demo"}, "spec": {},
-            "status": {"state": "Creating", "cluster": {"health": "HEALTH_WARN"}}
+            "status": {"state": "Creating", "cluster": {"health": "HEALTH_WARN"}, "pending": [
+                {"operation": "Remove", "reason": "BehindRun", "message": "run r comes first, and is at work", "hosts": ["b"]}]}
         });
         let node = json!({
             "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode", "metadata": {"name": "b"},
@@ -242,6 +246,7 @@ mod tests {
           + prepare/probe                         2 hosts  1m05s
           > etcd/install                           1 host  2 of 21 tasks done  etcd : Install the service  attempt 2
           . health/check
+        then: Remove of b: run r comes first, and is at work
         hosts
           b                        10.0.0.2         Excluded  HEALTH_ERR  connection timed out
         ");

@@ -5,6 +5,8 @@ use controller::{Occurrence, Severity, conditions};
 
 use runs::obstacle::Kind;
 
+use super::{AWAITING_WINDOW, WAITING_FOR_WINDOW};
+
 /// What happened between the status that was and the one that is. Pure.
 pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) -> Vec<Occurrence> {
     let before = before.cloned().unwrap_or_default();
@@ -55,6 +57,17 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
             happened(Severity::Warning, reason, why.clone());
         }
     }
+    if let Some(answer) = &status.maintain
+        && before.maintain.as_ref() != Some(answer)
+        && let Some(why) = &answer.refused
+    {
+        happened(Severity::Warning, "MaintainRefused", why.clone());
+    }
+    if let Some(note) = awaits(status)
+        && awaits(&before).as_ref() != Some(&note)
+    {
+        happened(Severity::Normal, WAITING_FOR_WINDOW, note);
+    }
     if let (Some(was), Some(is)) = (&before.cluster, &status.cluster)
         && was.health != is.health
     {
@@ -72,6 +85,13 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
         happened(severity, "HealthChanged", note);
     }
     occurrences
+}
+
+/// What waits for a maintenance window, and for which.
+fn awaits(status: &ClusterStatus) -> Option<String> {
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|condition| condition.type_ == AWAITING_WINDOW);
+    found.map(|condition| condition.message.clone())
 }
 
 fn is_of_a_runner(reason: &str) -> bool {
@@ -101,8 +121,9 @@ fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String
     let message = ready(status)
         .filter(|condition| tells(&condition.reason))
         .map(|condition| condition.message);
+    let awaits = awaits(status);
     format!(
-        "{:?} {:?} {run:?} {changed:?} {message:?}",
+        "{:?} {:?} {run:?} {changed:?} {message:?} {awaits:?}",
         was.as_ref().map(|was| &was.reason),
         was.as_ref().map(|was| &was.last_transition_time),
     )

@@ -1,0 +1,325 @@
+//! What the wish asks for and does not run now, in its order, each with the reason for which it waits. Pure.
+//!
+//! Every operation is asked, as if it were the first to be: what it would start, or cannot, is pending unless it is what was decided.
+
+use api::{
+    Cluster, HostName, Run,
+    cluster::Pending,
+    run::Plan,
+    run::{DesiredState, RunPhase},
+    text::lines,
+};
+use kube::{Resource, ResourceExt};
+use runs::{control, is_active, phase};
+
+use crate::{
+    cluster::{
+        built::Built,
+        compile,
+        decision::{Decision, NewRun, Situation},
+        plan::SAY,
+    },
+    inputs::Inputs,
+    operation::{CONVERGE, Operation, REMOVE, converge},
+    problem,
+    request::START_AGAIN,
+};
+
+/// What waits for a maintenance window.
+pub const WAITING_FOR_WINDOW: &str = "WaitingForWindow";
+
+/// The most that are told, by the schema of the status.
+const MOST: usize = 16;
+/// The most hosts of each, by the same.
+const MOST_HOSTS: usize = 100;
+
+/// An operation and its hosts, as a sentence begins with them.
+pub fn named(operation: &str, hosts: &[HostName]) -> String {
+    if hosts.is_empty() {
+        operation.to_owned()
+    } else {
+        format!("{operation} of {}", compile::listed(hosts))
+    }
+}
+
+/// The hosts that a plan makes part of a built cluster, or takes out of it. None: it is about all of it.
+pub(super) fn hosts(built: &Built, plan: &Plan) -> Vec<HostName> {
+    let Ok(inputs) = Inputs::from_map(&plan.inputs) else {
+        return Vec::new();
+    };
+    if !inputs.leaving.is_empty() {
+        return inputs.leaving;
+    }
+    let Some(before) = &built.inputs else {
+        return Vec::new();
+    };
+    let is_part = |name: &str| before.hosts.iter().any(|host| host.name == name);
+    let new = inputs.hosts.iter().filter(|host| !is_part(&host.name));
+    new.filter_map(|host| host.name.parse().ok()).collect()
+}
+
+/// What waits, given what was decided.
+pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pending> {
+    let Some(built) = situation.built else {
+        return Vec::new();
+    };
+    if situation.cluster.meta().deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let mut list = List {
+        cluster: situation.cluster,
+        ahead: Ahead::of(decision),
+        built,
+        pending: Vec::new(),
+    };
+    list.standing();
+    for (operation, decide) in SAY.iter().filter(|(operation, _)| operation.of_built) {
+        list.asked(situation, operation, decide(situation));
+    }
+    list.not_removed(situation);
+    list.cancelled(situation);
+    list.not_requested(situation);
+    list.pending.truncate(MOST);
+    list.pending
+}
+
+/// What comes before everything else.
+enum Ahead<'a> {
+    /// Nothing.
+    Nothing,
+    /// A run that starts now.
+    Starts(&'a NewRun),
+    /// A run at work.
+    AtWork(&'a Run),
+    /// A run that failed, and what a person does about it.
+    Failed(&'a Run),
+    /// What a person must correct.
+    Stalled,
+}
+
+impl<'a> Ahead<'a> {
+    fn of(decision: &'a Decision) -> Self {
+        match decision {
+            Decision::Start(new) => Self::Starts(new),
+            Decision::Maintain(_, run) if is_active(phase(run)) => Self::AtWork(run),
+            Decision::Maintain(_, run) => Self::Failed(run),
+            Decision::Stall(_) => Self::Stalled,
+            _ => Self::Nothing,
+        }
+    }
+
+    /// Why what would start waits for it.
+    fn reason(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Nothing => None,
+            Self::Stalled => Some((
+                "InvalidSpec",
+                "something must be corrected first: see the condition Stalled".to_owned(),
+            )),
+            Self::Starts(new) => Some(("BehindRun", format!("run {} comes first", new.name))),
+            Self::AtWork(run) => Some((
+                "BehindRun",
+                format!("run {} comes first, and is at work", run.name_any()),
+            )),
+            Self::Failed(run) => Some((
+                "RunFailed",
+                format!(
+                    "run {} comes first, and failed: windlass retry {0}, or take back what it was for",
+                    run.name_any()
+                ),
+            )),
+        }
+    }
+}
+
+/// What is said of a run that rests until a window opens, and that nobody paused.
+pub(super) fn rest_of(run: &Run) -> Option<String> {
+    let rest = control::rest(run)?;
+    let control = run.spec.control.as_ref();
+    let state = control
+        .and_then(|control| control.state)
+        .unwrap_or_default();
+    (state == DesiredState::Running).then(|| {
+        format!(
+            "run {} rests after {}: {}, and it goes on by itself then; to have it go on now: windlass maintain {}",
+            run.name_any(),
+            rest.after,
+            rest.why,
+            run.spec.subject.name
+        )
+    })
+}
+
+struct List<'a> {
+    cluster: &'a Cluster,
+    built: &'a Built,
+    ahead: Ahead<'a>,
+    pending: Vec<Pending>,
+}
+
+impl List<'_> {
+    fn add(&mut self, operation: &str, reason: &str, message: &str, mut hosts: Vec<HostName>) {
+        let known = |known: &Pending| known.operation == operation && known.hosts == hosts;
+        if self.pending.iter().any(known) {
+            return;
+        }
+        hosts.truncate(MOST_HOSTS);
+        self.pending.push(Pending {
+            operation: operation.to_owned(),
+            reason: reason.to_owned(),
+            message: lines(message, 2048),
+            hosts,
+        });
+    }
+
+    /// A run that is there and does not go on by itself.
+    fn standing(&mut self) {
+        let (Ahead::AtWork(run) | Ahead::Failed(run)) = self.ahead else {
+            return;
+        };
+        let name = run.name_any();
+        let rest = rest_of(run);
+        let (reason, message) = match phase(run) {
+            RunPhase::Paused if rest.is_some() => (WAITING_FOR_WINDOW, rest.unwrap_or_default()),
+            RunPhase::Waiting => (
+                "WaitingForApproval",
+                format!("run {name} waits for a person: windlass approve {name}"),
+            ),
+            RunPhase::Paused => (
+                "Paused",
+                format!("run {name} is paused: windlass resume {name}"),
+            ),
+            RunPhase::Failed => (
+                "RunFailed",
+                format!(
+                    "run {name} failed: windlass status says why, windlass retry {name} goes on"
+                ),
+            ),
+            _ => return,
+        };
+        let hosts = hosts(self.built, &run.spec.plan);
+        self.add(&run.spec.operation, reason, &message, hosts);
+    }
+
+    /// What an operation answers.
+    fn asked(
+        &mut self,
+        situation: &Situation<'_>,
+        operation: &Operation,
+        answer: Option<Decision>,
+    ) {
+        match answer {
+            Some(Decision::Start(new)) => self.would_start(situation, &new),
+            Some(Decision::Stall(problems)) => {
+                let message = problem::text(&problems);
+                self.add(operation.name, "Refused", &message, Vec::new());
+            }
+            Some(Decision::AwaitPlaybooks(why)) => {
+                let why = why.unwrap_or_else(|| "they are being brought".to_owned());
+                let message = format!("it waits for the playbooks: {why}");
+                self.add(operation.name, "WaitingForPlaybooks", &message, Vec::new());
+            }
+            _ => {}
+        }
+    }
+
+    fn would_start(&mut self, situation: &Situation<'_>, new: &NewRun) {
+        let mut hosts = hosts(self.built, &new.plan);
+        let (same, its) = match self.ahead {
+            Ahead::Starts(first) => (
+                first.operation.name == new.operation.name,
+                Some(&first.plan),
+            ),
+            Ahead::AtWork(run) => (
+                run.spec.operation == new.operation.name,
+                Some(&run.spec.plan),
+            ),
+            Ahead::Failed(_) | Ahead::Stalled | Ahead::Nothing => (false, None),
+        };
+        if let Some(its) = its.filter(|_| same) {
+            // What is at work is not asked for once more: only what was declared since.
+            let at_work = self::hosts(self.built, its);
+            let all = hosts.is_empty();
+            hosts.retain(|host| !at_work.contains(host));
+            if its.digest == new.plan.digest || all || hosts.is_empty() {
+                return;
+            }
+        }
+        let (reason, message) = match self.ahead.reason() {
+            Some(ahead) => ahead,
+            None => match self.window(situation, new) {
+                Some(message) => (WAITING_FOR_WINDOW, message),
+                None => return,
+            },
+        };
+        self.add(new.operation.name, reason, &message, hosts);
+    }
+
+    fn window(&self, situation: &Situation<'_>, new: &NewRun) -> Option<String> {
+        let keeping = &situation.wanted.ok()?.maintenance;
+        let opens = keeping.waits(new.operation, situation.observed.now)?;
+        Some(format!(
+            "the maintenance window opens at {opens}; to start it now: windlass maintain {}",
+            self.cluster.name_any()
+        ))
+    }
+
+    /// Hosts whose ClusterNodes are being deleted, and which stay.
+    fn not_removed(&mut self, situation: &Situation<'_>) {
+        let kept = situation.wanted.ok().map(|wanted| wanted.kept.clone());
+        for kept in kept.unwrap_or_default() {
+            let message = format!(
+                "{}; to take it back: windlass node keep {}",
+                kept.why, kept.name
+            );
+            let host = kept.name.parse().ok();
+            self.add(REMOVE.name, "Refused", &message, host.into_iter().collect());
+        }
+    }
+
+    /// What was cancelled, and is asked for still.
+    fn cancelled(&mut self, situation: &Situation<'_>) {
+        let last = situation.observed.runs.last();
+        let Some(run) = last.filter(|run| phase(run) == RunPhase::Cancelled) else {
+            return;
+        };
+        let Ok(wanted) = situation.wanted else { return };
+        let mut hosts = hosts(self.built, &run.spec.plan);
+        let leaves = |host: &HostName| wanted.removal.leaving.contains(host);
+        let comes = |host: &HostName| {
+            let mut hosts = wanted.inputs.hosts.iter();
+            hosts.any(|wanted| wanted.name == host.as_str())
+        };
+        let removes = run.spec.operation == REMOVE.name;
+        hosts.retain(|host| if removes { leaves(host) } else { comes(host) });
+        let told = |known: &Pending| known.operation == run.spec.operation;
+        if hosts.is_empty() || self.pending.iter().any(told) {
+            return;
+        }
+        let message = format!(
+            "run {} was cancelled; to start it anew: kubectl annotate cluster {} {START_AGAIN}=1",
+            run.name_any(),
+            self.cluster.name_any()
+        );
+        self.add(&run.spec.operation, "RunCancelled", &message, hosts);
+    }
+
+    /// Changes that only converging carries out.
+    fn not_requested(&mut self, situation: &Situation<'_>) {
+        let converges = match self.ahead {
+            Ahead::Starts(new) => new.operation.name == CONVERGE.name,
+            Ahead::AtWork(run) => run.spec.operation == CONVERGE.name,
+            _ => false,
+        };
+        let Ok(wanted) = situation.wanted else { return };
+        let changes = converge::changes(&situation.observed.runs, wanted);
+        if converges || changes.is_empty() {
+            return;
+        }
+        let message = format!(
+            "it is carried out when somebody asks for it (windlass converge): {}",
+            changes.join(", ")
+        );
+        self.add(CONVERGE.name, "NotRequested", &message, Vec::new());
+    }
+}

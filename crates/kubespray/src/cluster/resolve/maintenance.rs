@@ -1,0 +1,76 @@
+//! When operations may start that start by themselves. Pure.
+
+use api::{
+    cluster::ClusterSpec,
+    maintenance::{Confine, OnWindowEnd},
+};
+use controller::{
+    Windows,
+    window::{Moment, Now},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{operation::Operation, problem::Problem};
+
+/// Where the windows stand.
+const FIELD: &str = "Cluster spec.maintenance.windows";
+
+/// When operations may start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Keeping {
+    /// The windows.
+    pub windows: Windows,
+    /// What keeps to them.
+    pub confine: Confine,
+    /// What becomes of one that is at work when they close.
+    pub on_end: OnWindowEnd,
+}
+
+impl Keeping {
+    /// When the next window opens, if the operation is to wait for it. What has no cluster yet, or takes it down, has nothing to
+    /// disturb.
+    pub fn waits(&self, operation: &Operation, now: Timestamp) -> Option<Moment> {
+        if !self.confines(operation) {
+            return None;
+        }
+        match self.windows.at(now) {
+            Now::Closed { opens } => Some(opens),
+            Now::Unbound | Now::Open { .. } => None,
+        }
+    }
+
+    /// How long until a window opens or closes.
+    pub fn left(&self, now: Timestamp) -> Option<SignedDuration> {
+        let edge = match self.windows.at(now) {
+            Now::Unbound | Now::Open { closes: None } => return None,
+            Now::Open {
+                closes: Some(moment),
+            }
+            | Now::Closed { opens: moment } => moment,
+        };
+        (self.confine != Confine::None).then(|| edge.timestamp().duration_since(now))
+    }
+
+    /// Whether the operation keeps to the windows.
+    pub fn confines(&self, operation: &Operation) -> bool {
+        operation.of_built
+            && match self.confine {
+                Confine::All => true,
+                Confine::Disruptive => operation.disruptive,
+                Confine::None => false,
+            }
+    }
+}
+
+pub(super) fn keeping(spec: &ClusterSpec, problems: &mut Vec<Problem>) -> Keeping {
+    let maintenance = spec.maintenance.clone().unwrap_or_default();
+    let windows = Windows::read(&maintenance.windows, FIELD).unwrap_or_else(|wrong| {
+        problems.extend(wrong);
+        Windows::default()
+    });
+    Keeping {
+        windows,
+        confine: maintenance.confine.unwrap_or_default(),
+        on_end: maintenance.on_window_end.unwrap_or_default(),
+    }
+}
