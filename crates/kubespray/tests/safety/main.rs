@@ -1,0 +1,103 @@
+//! Whatever people do with a cluster, no plan that comes of it is unsafe, and everything comes to rest.
+//!
+//! A world is a cluster in small: its objects, and what its runs would have left on the hosts. It is decided by the real `resolve` and
+//! `plan`, told of by the real `report`, and each run is carried out in the model: to its end, up to a step that fails, or until
+//! somebody cancels it. What must hold of every plan stands in `rules.rs`; what an operation does to the hosts, in [`effect`]: a new
+//! one has its row there.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod rules;
+mod story;
+mod world;
+
+use std::collections::BTreeMap;
+
+use api::{Run, node::Role};
+use kubespray::{
+    action::DRAIN,
+    inputs::Inputs,
+    operation::{Leaves, Operation},
+};
+
+use world::Reality;
+
+/// The step after which hosts that leave are no part of the cluster.
+const FORGOTTEN: &str = "forget/nodes";
+
+/// What the hosts are like after the first steps of a run.
+///
+/// # Panics
+///
+/// The operation is not known here.
+pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
+    let plan = &run.spec.plan;
+    let inputs = Inputs::from_map(&plan.inputs).unwrap();
+    let done = |id: &str| plan.steps.iter().take(steps).any(|step| step.id == id);
+    let whole = steps == plan.steps.len();
+    let mut after = before.clone();
+    let join = |after: &mut Reality| {
+        for host in &inputs.hosts {
+            after.hosts.insert(host.name.clone(), host.roles.clone());
+        }
+    };
+    match run.spec.operation.as_str() {
+        "Create" | "Scale" | "Converge" if whole => join(&mut after),
+        "Upgrade" if whole => {}
+        // Half of it is done, and the host is no part of the cluster yet: it is done again. Of an upgrade, which goes node by node,
+        // each may be the one that the run stops at, so all are as before until the end.
+        "Create" | "Scale" | "Upgrade" => return after,
+        "Remove" => {
+            for host in &inputs.leaving {
+                if done(DRAIN) {
+                    after.drained.insert(host.to_string());
+                }
+                if done(FORGOTTEN) {
+                    after.hosts.remove(host.as_str());
+                    after.drained.remove(host.as_str());
+                    after.lost.insert(host.to_string());
+                }
+            }
+        }
+        "Converge" | "Renew" => {}
+        other => panic!(
+            "operation {other} is not known here: say in `effect` what it does to the hosts, and in `rules` what it may change"
+        ),
+    }
+    if whole {
+        assert!(Operation::leaves(run, Leaves::Cluster));
+        after.kubernetes = inputs.kubernetes;
+        let left = inputs.left();
+        after.order = order(&left);
+        after.members.clone_from(&left.inventory.etcd_member_names);
+        // What somebody kept after its removal had begun is brought back by the next operation that is of all hosts.
+        let there = |host: &String| after.hosts.contains_key(host);
+        let declared = |host: &String| left.hosts.iter().any(|left| left.name == *host);
+        after.lost.clone_from(&before.lost);
+        after.lost.retain(|host| declared(host) && !there(host));
+    }
+    after
+}
+
+/// The order of those groups in which it is state.
+pub fn order(inputs: &Inputs) -> BTreeMap<String, Vec<String>> {
+    let groups = inputs.inventory.order.iter();
+    groups
+        .map(|(group, hosts)| {
+            (
+                group.clone(),
+                hosts.iter().map(ToString::to_string).collect(),
+            )
+        })
+        .collect()
+}
+
+/// Those who vote in etcd, and those who serve the API.
+pub const GUARDED: [(Role, &str); 2] = [
+    (Role::Etcd, "etcd"),
+    (Role::ControlPlane, "kube_control_plane"),
+];
