@@ -81,6 +81,9 @@ pub struct Settings {
     pub bastion: Option<Bastion>,
     /// The cluster's own directories.
     pub directories: Directories,
+    /// Whether etcd may have an even number of members: a cluster on its way from one odd number to the next, of which one joins
+    /// or leaves at a time. No cluster is to stay so.
+    pub passing: bool,
 }
 
 /// The directories that one cluster keeps from run to run. Two clusters must not share them: facts are files named after

@@ -9,6 +9,7 @@
 mod connect;
 mod login;
 mod reason;
+mod script;
 
 use std::{process::Command, thread, time::Duration};
 
@@ -17,6 +18,7 @@ use futures::future::join_all;
 use tokio::{net::TcpStream, sync::Semaphore};
 
 pub use reason::{Reason, Unusable};
+pub use script::run;
 
 use crate::{catalogue::PythonVersion, ssh::Access};
 

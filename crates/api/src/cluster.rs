@@ -341,10 +341,10 @@ pub struct Operations {
     /// Creation of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation: Option<Creation>,
-    /// Making new workers part of the cluster.
+    /// Making new hosts part of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
-    /// Removing workers from the cluster.
+    /// Removing hosts from the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remove: Option<Remove>,
     /// Renewing the certificates of the control plane.
@@ -416,7 +416,7 @@ pub struct PodGate {
     pub selector: BTreeMap<String, String>,
 }
 
-/// How removing workers from the cluster behaves.
+/// How removing hosts from the cluster behaves.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remove {
@@ -432,7 +432,7 @@ pub struct Remove {
     pub approval: Option<Approval>,
 }
 
-/// How making new workers part of the cluster behaves.
+/// How making new hosts part of the cluster behaves.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scale {

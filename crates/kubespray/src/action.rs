@@ -19,6 +19,8 @@ pub const SANDBOX: &str = "prepare/sandbox";
 pub const PROBE: &str = "prepare/probe";
 /// The play that gathers the facts that later plays read from the cache.
 pub const FACTS: &str = "bootstrap/facts";
+/// The same of the hosts that stay, where some leave.
+pub const FACTS_OF_STAYING: &str = "endpoints/facts";
 /// The step that asks the hosts that leave whether they answer.
 pub const LEAVING: &str = "drain/probe";
 /// The step that asks which pods cannot go elsewhere.
@@ -27,6 +29,14 @@ pub const BUDGETS: &str = "drain/budgets";
 pub const DRAIN: &str = "drain/pods";
 /// The step that saves a snapshot of etcd.
 pub const SNAPSHOT: &str = "etcd/snapshot";
+/// The step that proves that etcd keeps its quorum, before anything is changed.
+pub const QUORUM: &str = "etcd/quorum";
+/// The step that proves the same again, right before a member joins.
+pub const QUORUM_AGAIN: &str = "etcd/quorum-again";
+/// The step that waits until a new member of etcd has a vote and is healthy.
+pub const JOINED: &str = "etcd/joined";
+/// The step that takes a member out of etcd.
+pub const TAKE_OUT: &str = "etcd/take-out";
 /// The step that stores the kubeconfig.
 pub const KUBECONFIG: &str = "kubeconfig/store";
 /// The step that waits until the cluster is healthy.
@@ -64,6 +74,35 @@ pub enum Action {
         /// The hosts of which that is not asked.
         forced: Vec<HostName>,
     },
+    /// Asks the members of etcd on its hosts how they are, and proves that a change of one member keeps the quorum.
+    Quorum(MemberChange),
+    /// Takes a member out of etcd by another one, once the same is proved again.
+    TakeOut(MemberChange),
+    /// Waits until the API servers of its hosts run with the members that etcd has then.
+    ApiServers,
+}
+
+/// A change of one member of etcd.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MemberChange {
+    /// Its host.
+    pub host: HostName,
+    /// Its name in etcd.
+    pub member: String,
+    /// What becomes of it.
+    pub turn: Turn,
+}
+
+/// What becomes of a member of etcd.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+pub enum Turn {
+    /// It is about to join.
+    Joins,
+    /// It has joined.
+    Joined,
+    /// It is about to leave.
+    Leaves,
 }
 
 /// One play of a playbook.
@@ -81,6 +120,9 @@ pub struct AnsiblePlay {
     /// planned with or nothing, whichever Windlass its runner is.
     #[serde(default)]
     pub own: Option<String>,
+    /// Whether its inventory has only the hosts that the operation leaves in the cluster.
+    #[serde(default)]
+    pub left: bool,
 }
 
 /// When a cluster is well enough for the next hosts to be worked on, beside that its nodes are Ready, its API server and etcd are
@@ -151,15 +193,21 @@ impl From<Action> for RunAction {
             Action::Sandbox => ("Sandbox", Map::new()),
             Action::Probe => ("Probe", Map::new()),
             Action::Health => ("Health", Map::new()),
+            Action::Quorum(change) => ("Quorum", of_member(change)),
+            Action::TakeOut(change) => ("TakeOut", of_member(change)),
+            Action::ApiServers => ("ApiServers", Map::new()),
             Action::AnsiblePlay(AnsiblePlay {
                 playbook,
                 play,
                 limited,
                 own,
+                left,
             }) => {
                 let mut parameters = named([("playbook", playbook.into()), ("play", play.into())]);
-                if limited {
-                    parameters.insert("limited".to_owned(), true.into());
+                for (flag, value) in [("limited", limited), ("left", left)] {
+                    if value {
+                        parameters.insert(flag.to_owned(), true.into());
+                    }
                 }
                 if let Some(digest) = own {
                     parameters.insert("own".to_owned(), digest.into());
@@ -184,6 +232,20 @@ fn fields(parameters: &impl Serialize) -> Map<String, Value> {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     }
+}
+
+fn of_member(change: MemberChange) -> Map<String, Value> {
+    let MemberChange { host, member, turn } = change;
+    let turn = match turn {
+        Turn::Joins => "Joins",
+        Turn::Joined => "Joined",
+        Turn::Leaves => "Leaves",
+    };
+    named([
+        ("host", host.as_str().into()),
+        ("member", member.into()),
+        ("turn", turn.into()),
+    ])
 }
 
 fn named<const N: usize>(parameters: [(&str, Value); N]) -> Map<String, Value> {
@@ -256,6 +318,12 @@ mod tests {
             play: 3,
             limited: false,
             own: None,
+            left: false,
+        };
+        let change = |turn| MemberChange {
+            host: "a".parse().unwrap(),
+            member: "etcd3".into(),
+            turn,
         };
         let secret = "kubeconfig-a".into();
         for action in [
@@ -264,8 +332,13 @@ mod tests {
             Action::AnsiblePlay(AnsiblePlay {
                 limited: true,
                 own: Some("d".into()),
+                left: true,
                 ..play.clone()
             }),
+            Action::Quorum(change(Turn::Joins)),
+            Action::Quorum(change(Turn::Joined)),
+            Action::TakeOut(change(Turn::Leaves)),
+            Action::ApiServers,
             Action::AnsiblePlay(play),
             Action::Kubeconfig(Kubeconfig { secret }),
             Action::Health,

@@ -33,6 +33,9 @@ pub struct Inputs {
     /// Those of them that the operation removes from the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<HostName>,
+    /// Whether etcd may have an even number of members on the way: one of several that join or leave one by one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passing: bool,
     /// The order that is state, and the pinned names of etcd members.
     #[serde(default)]
     pub inventory: InventoryStatus,
@@ -96,6 +99,37 @@ impl Host {
     pub fn is_worker(&self) -> bool {
         self.roles == [Role::Worker]
     }
+
+    /// Whether it is one of the control plane or of etcd, which join and leave one by one.
+    pub fn is_member(&self) -> bool {
+        let of_cluster =
+            |role: &Role| matches!(role, Role::ControlPlane | Role::Etcd | Role::Worker);
+        !self.is_worker() && self.roles.iter().all(of_cluster)
+    }
+
+    /// Whether it has a role.
+    pub fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    /// What it is, for people.
+    pub fn part(&self) -> &'static str {
+        match (self.has(Role::ControlPlane), self.has(Role::Etcd)) {
+            (true, true) => "a control plane with a member of etcd",
+            (true, false) => "a control plane",
+            (false, true) => "a member of etcd",
+            (false, false) => "a worker",
+        }
+    }
+
+    /// The addresses at which other hosts may know it.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        let variables = &self.variables;
+        let own = [variables.access_ip.as_deref(), variables.ip.as_deref()];
+        own.into_iter()
+            .flatten()
+            .chain([variables.ansible_host.as_str()])
+    }
 }
 
 /// How hosts are reached.
@@ -142,6 +176,22 @@ impl Inputs {
     /// The map is not what [`Inputs::to_map`] gives: a plan of another engine or version.
     pub fn from_map(map: &Map<String, Value>) -> Result<Self, serde_json::Error> {
         Inputs::deserialize(map)
+    }
+
+    /// The same on the way from one odd number of etcd members to the next, if that is where it is.
+    #[must_use]
+    pub fn on_the_way(self) -> Self {
+        let is_member = |host: &&Host| host.roles.contains(&Role::Etcd);
+        let stays = |host: &&Host| !self.leaving.iter().any(|name| name.as_str() == host.name);
+        let members = self.hosts.iter().filter(is_member);
+        let left = members.clone().filter(stays).count();
+        let passing = left.is_multiple_of(2) || members.count().is_multiple_of(2);
+        Self { passing, ..self }
+    }
+
+    /// A host.
+    pub fn host(&self, name: &HostName) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name.as_str())
     }
 
     /// The same cluster, whose hosts are reached as another wish says.
@@ -218,6 +268,7 @@ impl Inputs {
                 private_key: key,
                 bastion: self.ssh.bastion.clone(),
                 directories,
+                passing: self.passing,
             },
         }
     }

@@ -32,6 +32,7 @@ pub mod sweep;
 pub mod variables;
 pub mod workload;
 
+mod etcd;
 mod operator;
 mod sandbox_users;
 

@@ -40,7 +40,7 @@ pub const RENEW: Operation = Operation {
     disruptive: true,
 };
 
-/// Removes workers from a built cluster.
+/// Removes hosts from a built cluster.
 pub const REMOVE: Operation = Operation {
     name: "Remove",
     state: ClusterState::Removing,
@@ -62,7 +62,7 @@ pub const UPGRADE: Operation = Operation {
     disruptive: true,
 };
 
-/// Makes new workers part of a built cluster.
+/// Makes new hosts part of a built cluster.
 pub const SCALE: Operation = Operation {
     name: "Scale",
     state: ClusterState::Scaling,

@@ -191,6 +191,8 @@ pub struct Checkout {
     pub remove: Option<Playbook>,
     /// The plays of upgrade-cluster.yml, likewise.
     pub upgrade: Option<Playbook>,
+    /// The plays of recover-control-plane.yml, which they may lack too.
+    pub recover: Option<Playbook>,
     /// The plays of reset.yml.
     pub reset: Playbook,
 }

@@ -15,11 +15,13 @@ use crate::{
 mod carried;
 mod dispatch;
 mod drain;
+mod etcd;
 mod executor;
 mod gate;
 mod plays;
 mod prepare;
 mod secrets;
+mod servers;
 mod source;
 mod steps;
 mod work;

@@ -48,6 +48,16 @@ impl Workload {
         answered(nodes.get_opt(host.as_str())).await
     }
 
+    /// The pod of the API server of a host, as its kubelet shows it, if it does.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn api_server(&self, host: &HostName) -> Result<Option<Pod>, String> {
+        let pods = Api::<Pod>::namespaced(self.0.clone(), "kube-system");
+        answered(pods.get_opt(&format!("kube-apiserver-{host}"))).await
+    }
+
     /// Has no new pods come to a node.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use crate::{
     inputs::{Host, Inputs},
     operation::{
         Leaves, Operation, renew,
+        scale::manages_etcd,
         upgrade::{self, Begun, release_is_written},
     },
     request::START_AGAIN,
@@ -220,6 +221,16 @@ fn beyond_converge(
             None => why_no_part(cluster, host, built, wanted),
         });
     }
+    for host in &wanted.hosts {
+        let built = built.hosts.iter().find(|built| built.name == host.name);
+        if let Some(built) = built.filter(|built| built.roles != host.roles) {
+            differences.push(format!(
+                "host {}: it was made {}, and what a host is cannot change; delete its ClusterNode, and declare it anew when it has left",
+                host.name,
+                built.part()
+            ));
+        }
+    }
     for name in before.iter().filter(|name| !after.contains(name)) {
         let removed = leaving.iter().any(|leaves| leaves.as_str() == name);
         differences.push(if removed {
@@ -239,9 +250,14 @@ fn beyond_converge(
 /// Why a new host is no part of the cluster. One that can join does so before anybody is told.
 fn why_no_part(cluster: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
     let name = &host.name;
-    if !host.is_worker() {
+    if !host.is_worker() && !host.is_member() {
         return format!(
-            "host {name}: adding other hosts than workers to a built cluster is not carried out yet"
+            "host {name}: adding other hosts than workers, control planes and members of etcd to a built cluster is not carried out yet"
+        );
+    }
+    if !host.is_worker() && manages_etcd(built) {
+        return format!(
+            "host {name}: kubeadm runs etcd (etcd_deployment_type), and adding members to it is not carried out yet"
         );
     }
     match another_release(Some(built.kubespray), wanted.kubespray) {

@@ -13,11 +13,15 @@ mod beside;
 mod joining;
 mod leaving;
 mod own;
+mod planes;
 mod upgrading;
 
 pub(crate) use joining::joining;
 pub(crate) use leaving::{draining, leaving, of_nodes};
 pub(crate) use own::{own, snapshot};
+pub(crate) use planes::{
+    Endpoints, endpoints, joining_member, probe_staying, quorum, take_out, unproved,
+};
 pub(crate) use upgrading::{looking, upgrading};
 
 use crate::{
@@ -211,6 +215,7 @@ fn play(playbook: &Playbook, slice: &Slice, conduct: &Conduct, hosts: Vec<HostNa
                 play: u32::try_from(slice.index).unwrap_or(u32::MAX),
                 limited: false,
                 own: None,
+                left: false,
             }),
         )
     };

@@ -122,7 +122,7 @@ impl Basis {
             host_keys,
             variables,
             playbooks,
-            // Of built clusters only, whose runs are not followed.
+            // They decide on built clusters only, whose runs are never followed: which member leaves first, and when is renewed.
             health: _,
             served: _,
             pods: _,

@@ -50,9 +50,9 @@ pub struct Resolved {
     pub inputs: Inputs,
     /// How creation behaves.
     pub creation: Creation,
-    /// How making new workers part of the cluster behaves.
+    /// How making new hosts part of the cluster behaves.
     pub scale: Conduct,
-    /// How removing workers from the cluster behaves.
+    /// How removing hosts from the cluster behaves.
     pub removal: Removal,
     /// When certificates are renewed, and how that behaves.
     pub renewal: Renewal,
@@ -87,7 +87,7 @@ pub struct Creation {
     pub conduct: Conduct,
 }
 
-/// How removing workers from the cluster behaves.
+/// How removing hosts from the cluster behaves.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Removal {
     /// The hosts that are to be removed, if they are part of the cluster.
@@ -176,6 +176,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         renew: renew(spec),
         hosts,
         leaving: Vec::new(),
+        passing: false,
     };
     problems.extend(
         inventory::overrides(&inputs.ansible)

@@ -1,51 +1,78 @@
-//! Remove: takes workers out of a cluster that is built, once their pods are elsewhere, and leaves its other hosts alone. Pure.
+//! Remove: takes hosts out of a cluster that is built, once their pods are elsewhere, and leaves the others alone so far as they need
+//! not know. Pure.
 //!
-//! A host that does not answer is removed all the same, and not reset: see [`Action::ForgetNodes`].
+//! Workers leave together. Control planes and members of etcd leave one a run, those first whose node is not Ready, and of etcd only
+//! what it can do without at that moment: its members are asked before each. A host that does not answer is removed all the same,
+//! and not reset: see [`Action::ForgetNodes`].
 
-use api::{HostName, cluster::Approval, run::Plan};
+use api::{HostName, cluster::Approval, node::Role, run::Plan};
+use kube::ResourceExt;
 use serde_json::json;
 
 use super::REMOVE;
 use crate::{
-    action::Action,
+    action::{Action, MemberChange, QUORUM, Turn},
     cluster::{
-        compile,
+        compile::{self, Endpoints},
         decision::{Decision, Situation, checkout, once},
+        observe::Observed,
         resolve::Resolved,
     },
-    inputs::Inputs,
+    inputs::{Host, Inputs},
     playbooks::Checkout,
     problem::Problem,
 };
 
-/// Has the say about a built cluster with workers whose ClusterNodes are being deleted.
+/// Has the say about a built cluster with hosts whose ClusterNodes are being deleted.
 pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let built = situation.built?;
     let resolved = situation.wanted.ok()?;
     let before = built.inputs.as_ref()?;
-    let leaving = leaving(before, &resolved.removal.leaving);
-    if leaving.is_empty() {
-        return None;
-    }
+    let leaving = leaving(before, &resolved.removal.leaving, situation.observed)?;
     let checkout = match checkout(situation.observed) {
         Ok(checkout) => checkout,
         Err(decision) => return Some(decision),
     };
-    match compiled(before, &leaving, resolved, checkout) {
+    let cluster = situation.cluster.name_any();
+    match compiled(&cluster, before, &leaving, resolved, checkout) {
         Ok(plan) => once(situation, built, &REMOVE, plan),
         Err(problem) => Some(Decision::Stall(vec![problem])),
     }
 }
 
-/// The workers of a built cluster that somebody wants removed.
-fn leaving(built: &Inputs, wanted: &[HostName]) -> Vec<HostName> {
+/// The hosts of a built cluster that leave next of those that somebody wants removed.
+fn leaving(built: &Inputs, wanted: &[HostName], observed: &Observed) -> Option<Vec<HostName>> {
+    if let Some(first) = one_by_one(built, wanted, observed).into_iter().next() {
+        return Some(vec![first]);
+    }
     let hosts = built.hosts.iter().filter(|host| host.is_worker());
     let names = hosts.filter_map(|host| host.name.parse().ok());
-    names.filter(|name| wanted.contains(name)).collect()
+    let workers: Vec<_> = names.filter(|name| wanted.contains(name)).collect();
+    (!workers.is_empty()).then_some(workers)
+}
+
+/// The control planes and members of etcd among these hosts, in the order in which they leave: what does not work goes first, and
+/// then the newest.
+pub fn one_by_one(built: &Inputs, wanted: &[HostName], observed: &Observed) -> Vec<HostName> {
+    let hosts = built.hosts.iter().filter(|host| host.is_member());
+    let names = hosts.filter_map(|host| host.name.parse().ok());
+    let mut members: Vec<HostName> = names.filter(|name| wanted.contains(name)).collect();
+    members.reverse();
+    members.sort_by_key(|name| !is_down(observed, name));
+    members
+}
+
+/// Whether the node of a host was found not to be Ready.
+fn is_down(observed: &Observed, name: &HostName) -> bool {
+    let checked = observed.health.as_ref();
+    let report = checked.and_then(|checked| checked.report.as_ref().ok());
+    let member = report.and_then(|report| report.members.get(name.as_str()));
+    member.is_some_and(|member| member.check.health != api::node::Health::Ok)
 }
 
 /// The plan that removes these hosts from the cluster.
 fn compiled(
+    cluster: &str,
     before: &Inputs,
     leaving: &[HostName],
     resolved: &Resolved,
@@ -64,15 +91,35 @@ fn compiled(
         .collect();
     let inputs = shrunk(before, leaving, !forced.is_empty(), resolved)?;
     let inventory = compile::compiled(&inputs)?;
+    let member = leaving.first().and_then(|name| before.host(name));
+    let member = member.filter(|host| host.is_member());
+    let change = member.and_then(|host| leaves(host, before));
+    let stay = members_but(before, leaving);
     let first = inputs.group("kube_control_plane").iter().take(1).cloned();
     let mut steps = compile::beginning(conduct, first.collect());
-    steps.extend(compile::draining(
-        conduct,
-        removal.drain_timeout,
-        leaving,
-        &forced,
-    ));
+    let [probe, budgets, drain] =
+        compile::draining(conduct, removal.drain_timeout, leaving, &forced);
+    steps.push(probe);
+    if member.is_some() {
+        let staying = inventory.hosts().filter(|host| !leaving.contains(host));
+        steps.push(compile::probe_staying(conduct, staying.cloned().collect()));
+    }
+    if let Some(change) = &change {
+        steps.push(compile::quorum(conduct, QUORUM, change, &stay));
+    }
+    steps.extend([budgets, drain]);
+    let take_out = change.map(|change| compile::take_out(conduct, &change, &stay));
+    // The plays do it as well where the host has nothing else: an inventory must have it somewhere.
+    let alone = member.is_some_and(|host| host.roles == [Role::Etcd]);
+    let (early, late) = if alone {
+        (None, take_out)
+    } else {
+        (take_out, None)
+    };
+    steps.extend(early);
     compile::leaving(playbook, conduct, &inventory, leaving, &mut steps)?;
+    compile::unproved(&inputs, &mut steps);
+    steps.extend(late);
     steps.push(compile::of_nodes(
         conduct,
         "forget/nodes",
@@ -82,13 +129,73 @@ fn compiled(
         },
         leaving,
     ));
+    if let Some(host) = member {
+        let left = inputs.clone().left();
+        let change = Endpoints {
+            cluster,
+            conduct,
+            checkout,
+            inputs: &left,
+            host,
+            leaves: true,
+        };
+        compile::endpoints(&change, &compile::compiled(&left)?, &mut steps)?;
+    }
     steps.push(compile::healthy(conduct, &inputs));
     if conduct.approval == Approval::Manual {
         let question = format!("remove {} from the cluster", compile::listed(leaving));
         steps.insert(0, compile::approval(question));
     }
-    let reason = reason(leaving, &forced, before.members().len());
+    let mut reason = reason(leaving, &forced, before.members().len());
+    if let Some(host) = member {
+        reason.push_str(&of_member(host, before, &inputs, &resolved.removal.leaving));
+    }
     compile::finish(&REMOVE, resolved.again.as_deref(), &inputs, reason, steps)
+}
+
+/// What leaves etcd, if something does.
+fn leaves(host: &Host, before: &Inputs) -> Option<MemberChange> {
+    if !host.has(Role::Etcd) {
+        return None;
+    }
+    let member = before.inventory.etcd_member_names.get(&host.name);
+    Some(MemberChange {
+        host: host.name.parse().ok()?,
+        member: member.unwrap_or(&host.name).clone(),
+        turn: Turn::Leaves,
+    })
+}
+
+/// The members of etcd that stay.
+fn members_but(before: &Inputs, leaving: &[HostName]) -> Vec<HostName> {
+    let members = before.group("etcd").iter();
+    members
+        .filter(|name| !leaving.contains(name))
+        .cloned()
+        .collect()
+}
+
+/// What the removal of a control plane or a member of etcd is about, at the end of a reason.
+fn of_member(host: &Host, before: &Inputs, inputs: &Inputs, wanted: &[HostName]) -> String {
+    let mut reason = format!(
+        "; it is {}, so the control planes that stay are told, and the nodes only where they spread requests over the control planes",
+        host.part()
+    );
+    if !host.has(Role::Etcd) {
+        return reason;
+    }
+    let name: Option<HostName> = host.name.parse().ok();
+    let left = members_but(before, name.as_slice());
+    reason.push_str("; etcd is asked first whether it keeps its quorum");
+    let next = left.iter().find(|name| wanted.contains(name));
+    if inputs.passing {
+        let until = next.map_or_else(
+            || "another joins".to_owned(),
+            |next| format!("{next} leaves"),
+        );
+        reason.push_str(&format!(", and has {} members until {until}", left.len()));
+    }
+    reason
 }
 
 fn reason(leaving: &[HostName], forced: &[HostName], members: usize) -> String {
@@ -123,17 +230,35 @@ fn shrunk(
         leaving: leaving.to_vec(),
         ..before.clone()
     };
-    let inventory = compile::compiled(&rest.left())?.order().clone();
+    let left = rest.on_the_way().left();
+    let inventory = compile::compiled(&left)?.order().clone();
     let mut inputs = before.reached_as(&resolved.inputs);
     inputs.leaving = leaving.to_vec();
     inputs.inventory = inventory;
+    for host in &mut inputs.hosts {
+        if leaving.iter().any(|name| name.as_str() == host.name) {
+            // Its name in etcd stays pinned until it is gone: somebody may keep it.
+            let member = before.inventory.etcd_member_names.get_key_value(&host.name);
+            let pinned = member.map(|(host, member)| (host.clone(), member.clone()));
+            inputs.inventory.etcd_member_names.extend(pinned);
+            as_it_leaves(host);
+        }
+    }
+    inputs.operation_variables.clear();
     let names: Vec<_> = leaving.iter().map(HostName::as_str).collect();
     inputs.operation_variables.extend([
         ("node".to_owned(), json!(names.join(","))),
         ("skip_confirmation".to_owned(), json!(true)),
         ("allow_ungraceful_removal".to_owned(), json!(forced)),
     ]);
-    Ok(inputs)
+    Ok(inputs.on_the_way())
+}
+
+/// A host that leaves, as the plays see it: its member of etcd is taken out before, which kubespray's own role does not survive twice.
+fn as_it_leaves(host: &mut Host) {
+    if host.roles != [Role::Etcd] {
+        host.roles.retain(|role| *role != Role::Etcd);
+    }
 }
 
 fn no_playbook(leaving: &[HostName], resolved: &Resolved) -> Problem {

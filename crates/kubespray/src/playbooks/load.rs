@@ -107,6 +107,7 @@ fn cut(source: SourceInput, directory: std::path::PathBuf) -> Result<Checkout, L
         scale: optional("scale")?,
         remove: optional("remove-node")?,
         upgrade: optional("upgrade-cluster")?,
+        recover: optional("recover-control-plane")?,
         reset: read("reset")?,
         contract: catalogue::contract(&directory),
         source,

@@ -4,10 +4,10 @@ use api::run::{FailureClass, Step};
 use workflow::{Executor, StepContext, StepOutcome};
 
 use super::{
-    drain,
+    drain, etcd,
     executor::{KubesprayExecutor, failed},
     gate::gate,
-    plays, prepare,
+    plays, prepare, servers,
     steps::{health, kubeconfig},
     workspace::failure,
 };
@@ -53,6 +53,9 @@ async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext
             drain::forget(executor, step, context, &forced).await
         }
         Ok(Some(Action::Gate(wanted))) => gate(executor, step, context, &wanted).await,
+        Ok(Some(Action::Quorum(change))) => etcd::prove(executor, step, context, &change).await,
+        Ok(Some(Action::TakeOut(change))) => etcd::take_out(executor, step, context, &change).await,
+        Ok(Some(Action::ApiServers)) => servers::wait(executor, step, context).await,
         Ok(Some(Action::Health)) => health(executor, step, context).await,
         Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
             "step {} stands where no such step is expected",

@@ -26,7 +26,8 @@ use super::{
     workspace::{disk, failure},
 };
 use crate::{
-    action::{self, AnsiblePlay, FACTS},
+    action::{self, AnsiblePlay, FACTS, FACTS_OF_STAYING},
+    inputs::Inputs,
     playbooks::Own,
 };
 use runs::small_log;
@@ -160,8 +161,9 @@ async fn prepare_process(
     let secrets = workspace.secret_variables().await?;
     let excluded = action::hosts_left_out(&context.excluded);
     prepare::acquaint(executor, &excluded).await?;
-    let (inventory, files) =
-        workspace.inventory(key.clone(), &excluded, &prepare::pythons(executor))?;
+    let inputs = inventory_of(&work.inputs, first);
+    let pythons = prepare::pythons(executor);
+    let (inventory, files) = workspace.inventory(&inputs, key.clone(), &excluded, &pythons)?;
     let config = work.directory.join("ansible.cfg");
     let text = ansible_cfg(&workspace.configuration(key)).map_err(|error| {
         failure(
@@ -182,7 +184,8 @@ async fn prepare_process(
         .filter(|host| !excluded.contains(host))
         .map(|host| host.to_string())
         .collect();
-    let lost = lost_facts(work, &workspace.directories().facts, &expected);
+    let playbook = action::play_of(first).unwrap_or_default().playbook;
+    let lost = lost_facts(work, &workspace.directories().facts, &playbook, &expected);
     let (file, plays) = slices(&workspace.checkout(), &view, steps, lost)?;
     let limited = is_limited(first);
     let with_localhost = |hosts: Vec<String>| hosts.into_iter().chain(["localhost".to_owned()]);
@@ -252,12 +255,21 @@ fn set_aside(events: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The play that gathers facts, where it is done and what it found is lost: with the volume of an earlier pod, say.
-fn lost_facts(work: &ClusterWork, cache: &Path, hosts: &[String]) -> Option<usize> {
+/// The hosts that the inventory of a play has, and how they are reached.
+fn inventory_of(inputs: &Inputs, step: &Step) -> Inputs {
+    let left = action::play_of(step).is_some_and(|play| play.left);
+    let inputs = inputs.clone();
+    if left { inputs.left() } else { inputs }
+}
+
+/// The play of the playbook that gathers facts, where it is done and what it found is lost: with the volume of an earlier pod, say.
+fn lost_facts(work: &ClusterWork, cache: &Path, playbook: &str, hosts: &[String]) -> Option<usize> {
     if hosts.is_empty() || hosts.iter().any(|host| cache.join(host).exists()) {
         return None;
     }
-    let play = action::play_of(work.plan.step(FACTS)?)?;
+    let plays = [FACTS, FACTS_OF_STAYING].into_iter();
+    let mut plays = plays.filter_map(|id| action::play_of(work.plan.step(id)?));
+    let play = plays.find(|play| play.playbook == playbook)?;
     usize::try_from(play.play).ok()
 }
 

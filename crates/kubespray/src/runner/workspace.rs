@@ -28,6 +28,7 @@ use runs::runner::Error;
 use super::work::ClusterWork;
 use crate::{
     host_keys,
+    inputs::Inputs,
     private::{self, Place},
     secret::key_of,
 };
@@ -202,14 +203,12 @@ impl Workspace {
     /// Compiles and writes inventory and variables. Hosts that are left out get a place in the fact cache.
     pub(crate) fn inventory(
         &self,
+        inputs: &Inputs,
         key: Option<PathBuf>,
         excluded: &[HostName],
         pythons: &BTreeMap<String, PythonPath>,
     ) -> Result<(Inventory, InventoryFiles), Failure> {
-        let mut input = self
-            .work
-            .inputs
-            .to_inventory(self.directories(), key, excluded);
+        let mut input = inputs.to_inventory(self.directories(), key, excluded);
         for host in &mut input.hosts {
             host.python = pythons.get(&host.name).cloned();
         }

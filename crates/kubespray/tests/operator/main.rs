@@ -9,6 +9,7 @@
 mod converge;
 mod faults;
 mod foreign;
+mod planes;
 mod refusals;
 mod remove;
 mod renew;

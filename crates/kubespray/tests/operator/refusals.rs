@@ -6,15 +6,20 @@ use kube::{
     ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, condition, is};
 
 impl World {
     /// A cluster that a run has built, as far as the API can tell.
     pub async fn built(&self) {
+        self.built_as(json!({})).await;
+    }
+
+    /// A cluster that is built as a spec says.
+    pub async fn built_as(&self, spec: Value) {
         self.three_nodes().await;
-        self.cluster("first", json!({})).await;
+        self.cluster("first", spec).await;
         let run = self.run_until(1).await.remove(0);
         self.run_status(&run, json!({"phase": "Succeeded"})).await;
         self.until("first", "is built", |cluster| {

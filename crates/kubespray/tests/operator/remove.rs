@@ -39,7 +39,7 @@ impl World {
         self.node_gone(name).await;
     }
 
-    async fn node_gone(&self, name: &str) {
+    pub async fn node_gone(&self, name: &str) {
         self.node_until(name, |node| node.is_none()).await;
     }
 

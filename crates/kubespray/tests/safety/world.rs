@@ -143,6 +143,7 @@ impl World {
             variables: Sight::default(),
             playbooks: Playbooks::Ready(checkout(&cluster)),
             health: None,
+            served: Arc::default(),
             pods: None,
         };
         let mut world = Self {

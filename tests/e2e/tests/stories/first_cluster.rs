@@ -416,7 +416,7 @@ fn with_etcd_apart(stage: &Stage) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-fn node(name: &str, mut spec: Value, address: &str) -> Value {
+pub(crate) fn node(name: &str, mut spec: Value, address: &str) -> Value {
     spec["inventory"] = json!({"ansible_host": address});
     json!({
         "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
@@ -433,11 +433,11 @@ fn at_work(run: &Value) -> Vec<String> {
         .collect()
 }
 
-fn process(run: &Value) -> Option<i64> {
+pub(crate) fn process(run: &Value) -> Option<i64> {
     run["status"]["runner"]["pid"].as_i64()
 }
 
-fn stage(hosts: u8, dead: u8) -> Stage {
+pub(crate) fn stage(hosts: u8, dead: u8) -> Stage {
     let options = Options {
         hosts,
         dead,
@@ -450,13 +450,13 @@ fn stage(hosts: u8, dead: u8) -> Stage {
 }
 
 /// The play that is at work, and the process of its runner.
-fn running(stage: &Stage) -> anyhow::Result<Option<(String, i64)>> {
+pub(crate) fn running(stage: &Stage) -> anyhow::Result<Option<(String, i64)>> {
     let run = stage.run()?;
     let step = at_work(&run).into_iter().next();
     Ok(step.zip(process(&run)))
 }
 
-fn assert_each_step_succeeded_once(run: &Value) {
+pub(crate) fn assert_each_step_succeeded_once(run: &Value) {
     let history = run["status"]["history"].as_array().unwrap();
     for step in run["spec"]["plan"]["steps"].as_array().unwrap() {
         let done = history

@@ -14,6 +14,7 @@ mod foreign;
 mod in_cluster;
 mod install_guide;
 mod kubespray_checkout;
+mod planes;
 mod plugin;
 mod relocation;
 mod self_managing;

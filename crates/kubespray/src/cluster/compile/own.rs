@@ -23,6 +23,7 @@ pub(crate) fn own(
         play: 0,
         limited: true,
         own: Some(own.digest()),
+        left: false,
     });
     Placed {
         step: Step {

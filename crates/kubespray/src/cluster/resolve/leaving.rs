@@ -15,6 +15,7 @@ use crate::{
         observe::Observed,
     },
     inputs::{Host, Inputs},
+    operation::{remove::one_by_one, scale::manages_etcd},
     request::FORCE_REMOVAL,
 };
 
@@ -70,20 +71,46 @@ pub(super) fn wished(cluster: &Cluster, observed: &Observed) -> Wished {
     let builder = built_by(&observed.runs);
     let before = builder.and_then(built_with);
     let stands = builder.is_some() || is_built(cluster);
-    wished.nodes.retain(|node| {
-        if !is_leaving(node) {
-            return true;
-        }
+    for node in nodes.iter().filter(|node| is_leaving(node)) {
         let name = node.name_any();
         let why = stands.then(|| why_not(&name, before.as_ref(), nodes));
-        if let Some(why) = why.flatten() {
-            wished.kept.push(Kept { name, why });
-            return true;
+        match why.flatten() {
+            Some(why) => wished.kept.push(Kept { name, why }),
+            None => wished.leaving.extend(name.parse().ok()),
         }
-        wished.leaving.extend(name.parse().ok());
-        false
-    });
+    }
+    if let Some(kept) = before.and_then(|before| uneven(&before, &wished.leaving, observed)) {
+        wished.leaving.retain(|name| name.as_str() != kept.name);
+        wished.kept.push(kept);
+    }
+    let leaves = |node: &ClusterNode| {
+        let name = node.name_any();
+        wished
+            .leaving
+            .iter()
+            .any(|leaving| leaving.as_str() == name)
+    };
+    wished.nodes.retain(|node| !leaves(node));
     wished
+}
+
+/// The member of etcd that stays because an even number would be left, when all is done: the last one to go.
+fn uneven(before: &Inputs, leaving: &[HostName], observed: &Observed) -> Option<Kept> {
+    let has_member = |name: &HostName| before.host(name).is_some_and(|host| host.has(Role::Etcd));
+    let last = one_by_one(before, leaving, observed)
+        .into_iter()
+        .rfind(has_member)?;
+    let hosts = super::hosts(&observed.nodes);
+    let stays = |host: &&Host| !leaving.iter().any(|name| name.as_str() == host.name);
+    let members = hosts.iter().filter(stays);
+    let members = members.filter(|host| host.has(Role::Etcd)).count();
+    members.is_multiple_of(2).then(|| Kept {
+        name: last.to_string(),
+        why: format!(
+            "etcd would have {members} members when all that is asked for is done, and of an even number no more may fail than of \
+             one less; have one more leave (windlass node remove NAME), or declare one more"
+        ),
+    })
 }
 
 /// Why a host cannot be removed from a cluster that stands.
@@ -95,42 +122,46 @@ fn why_not(name: &str, before: Option<&Inputs>, nodes: &[ClusterNode]) -> Option
         );
     };
     let host = before.hosts.iter().find(|host| host.name == name)?;
-    if !host.is_worker() {
-        return Some(needed(host, before));
+    if let Some(why) = needed(host, before) {
+        return Some(why);
     }
     let stays = |host: &&Host| {
         let node = nodes.iter().find(|node| node.name_any() == host.name);
-        host.roles.contains(&Role::Worker) && node.is_some_and(|node| !is_leaving(node))
+        host.has(Role::Worker) && node.is_some_and(|node| !is_leaving(node))
     };
-    (!before.hosts.iter().any(|host| stays(&host))).then(|| {
+    let last = host.has(Role::Worker) && !before.hosts.iter().any(|host| stays(&host));
+    last.then(|| {
         "the cluster would have no worker left for its pods; declare another one first".to_owned()
     })
 }
 
-/// What a host is that is no worker alone.
-fn needed(host: &Host, before: &Inputs) -> String {
+/// What the cluster cannot do without of a host.
+fn needed(host: &Host, before: &Inputs) -> Option<String> {
     let first_of = |group: &str| {
         before
             .group(group)
             .first()
             .is_some_and(|head| head.as_str() == host.name)
     };
-    let has = |role| host.roles.contains(&role);
     let members = before.group("etcd").len();
     let planes = before.group("kube_control_plane").len();
-    match () {
-        () if has(Role::ControlPlane) && planes == 1 => {
+    let why = match () {
+        () if host.is_worker() => return None,
+        () if host.has(Role::ControlPlane) && planes == 1 => {
             "it is the only host of the control plane".to_owned()
         }
-        () if has(Role::Etcd) && members == 1 => "it is the only member of etcd".to_owned(),
+        () if host.has(Role::Etcd) && members == 1 => "it is the only member of etcd".to_owned(),
         () if first_of("kube_control_plane") || first_of("etcd") => {
             "it holds the authorities that the cluster was built with, and another host cannot take its place yet"
                 .to_owned()
         }
-        () if has(Role::Etcd) => format!(
-            "etcd would have {} members, and of an even number no more may fail than of one less; removing members is not carried out yet",
-            members.saturating_sub(1)
-        ),
-        () => "only workers can be removed yet".to_owned(),
-    }
+        () if !host.is_member() => {
+            "only workers, control planes and members of etcd can be removed yet".to_owned()
+        }
+        () if manages_etcd(before) => {
+            "kubeadm runs etcd (etcd_deployment_type), and taking its members out is not carried out yet".to_owned()
+        }
+        () => return None,
+    };
+    Some(why)
 }

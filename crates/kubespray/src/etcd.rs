@@ -1,0 +1,482 @@
+//! What the members of etcd say of themselves, and whether one of them may join or leave. Pure.
+//!
+//! The answer comes from a host, so it is data: it is read strictly, and only numbers of it come back to a shell.
+
+use api::{HostName, text::plain};
+use serde::Deserialize;
+
+use crate::{
+    action::{MemberChange, Turn},
+    inputs::Inputs,
+};
+
+/// Asks the member of a host who the members are and how each of them is. etcd's own settings name its certificates: those by which
+/// members know each other.
+const ASK: &str = r#"
+LC_ALL=C; PATH=$PATH:/usr/local/bin:/usr/local/sbin:/opt/bin
+value() { sed -n "s/^$1=//p" /etc/etcd.env | tail -n 1; }
+ETCDCTL_API=3; ETCDCTL_ENDPOINTS=https://127.0.0.1:2379
+ETCDCTL_CACERT=$(value ETCD_PEER_TRUSTED_CA_FILE)
+ETCDCTL_CERT=$(value ETCD_PEER_CERT_FILE)
+ETCDCTL_KEY=$(value ETCD_PEER_KEY_FILE)
+export LC_ALL PATH ETCDCTL_API ETCDCTL_ENDPOINTS ETCDCTL_CACERT ETCDCTL_CERT ETCDCTL_KEY
+say() { name=$1; shift; printf '%s ' "$name"; "$@" 2>/dev/null | tr -d '\n'; echo; }
+"#;
+const TELL: &str = r"
+echo begin
+say members etcdctl member list --write-out=json
+say health etcdctl endpoint health --cluster --write-out=json
+echo end
+";
+
+/// The longest name that is shown, in bytes, and the most members that are read: etcd recommends seven at most.
+const NAME_LIMIT: usize = 64;
+const MEMBERS: usize = 64;
+
+/// The script that asks.
+pub(crate) fn question() -> String {
+    format!("{ASK}{TELL}")
+}
+
+/// The script that takes a member out, and asks then.
+pub(crate) fn removal(member: u64) -> String {
+    format!("{ASK}etcdctl member remove {member:x} >/dev/null 2>&1\n{TELL}")
+}
+
+/// One member.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Member {
+    /// Its number.
+    pub(crate) id: u64,
+    /// Its name; none: it has not started yet.
+    pub(crate) name: Option<String>,
+    /// The hosts of the addresses at which others reach it.
+    addresses: Vec<String>,
+    /// Whether it has no vote yet.
+    learner: bool,
+    /// Whether it answers, with a quorum behind it.
+    healthy: bool,
+}
+
+/// Reads what a member told; an error says why that is no answer.
+pub(crate) fn read(said: &str) -> Result<Vec<Member>, String> {
+    let lines: Vec<&str> = said.lines().skip_while(|line| *line != "begin").collect();
+    if lines.last() != Some(&"end") {
+        return Err("it did not say all that was asked".to_owned());
+    }
+    let told = |name: &str| {
+        let mut lines = lines.iter();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    };
+    let members = told("members").unwrap_or_default().trim();
+    if members.is_empty() {
+        return Err(
+            "its etcd does not tell the members: it does not run, or has no quorum".to_owned(),
+        );
+    }
+    let unread = |error: serde_json::Error| format!("what its etcd says cannot be read: {error}");
+    let list: List = serde_json::from_str(members).map_err(unread)?;
+    let health = told("health").unwrap_or_default().trim();
+    let health: Vec<Endpoint> = match health {
+        "" => Vec::new(),
+        health => serde_json::from_str(health).map_err(unread)?,
+    };
+    if list.members.is_empty() || list.members.len() > MEMBERS {
+        return Err(format!("its etcd tells of {} members", list.members.len()));
+    }
+    let member = |told: Told| {
+        let answers = |url: &String| {
+            let mut health = health.iter();
+            health.any(|endpoint| endpoint.health && endpoint.endpoint == *url)
+        };
+        Member {
+            id: told.id,
+            healthy: told.client_urls.iter().any(answers),
+            addresses: told
+                .peer_urls
+                .iter()
+                .filter_map(|url| host_of(url))
+                .collect(),
+            name: (!told.name.is_empty()).then(|| plain(&told.name, NAME_LIMIT)),
+            learner: told.is_learner,
+        }
+    };
+    Ok(list.members.into_iter().map(member).collect())
+}
+
+/// The host of a URL.
+pub(crate) fn host_of(url: &str) -> Option<String> {
+    let url: http::Uri = url.parse().ok()?;
+    let host = url.host()?;
+    Some(
+        host.trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned(),
+    )
+}
+
+#[derive(Deserialize)]
+struct List {
+    members: Vec<Told>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    #[serde(rename = "ID")]
+    id: u64,
+    #[serde(default)]
+    name: String,
+    #[serde(default, rename = "peerURLs")]
+    peer_urls: Vec<String>,
+    #[serde(default, rename = "clientURLs")]
+    client_urls: Vec<String>,
+    #[serde(default, rename = "isLearner")]
+    is_learner: bool,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    endpoint: String,
+    health: bool,
+}
+
+/// What the members say to a change of one of them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Answer {
+    /// It may be; says how things stand then.
+    Yes(String),
+    /// It may not.
+    No(Refusal),
+}
+
+/// Why a change may not be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Refusal {
+    /// A constant in CamelCase.
+    pub(crate) code: &'static str,
+    /// Why, for people.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) remedy: String,
+}
+
+/// Judges a change by what the members say.
+pub(crate) fn judge(members: &[Member], change: &MemberChange, inputs: &Inputs) -> Answer {
+    let own = own(members, change, inputs);
+    let others: Vec<&Member> = members
+        .iter()
+        .filter(|member| own.is_none_or(|own| own.id != member.id))
+        .collect();
+    match change.turn {
+        Turn::Joins => joins(&others, change, inputs),
+        Turn::Joined => joined(own, &others, change, inputs),
+        Turn::Leaves => leaves(own, &others, members, change, inputs),
+    }
+}
+
+/// The member that a change is of, if etcd knows it.
+pub(crate) fn own<'a>(
+    members: &'a [Member],
+    change: &MemberChange,
+    inputs: &Inputs,
+) -> Option<&'a Member> {
+    let named = |member: &&Member| member.name.as_deref() == Some(&change.member);
+    members.iter().find(named).or_else(|| {
+        members
+            .iter()
+            .find(|member| is_at(member, &change.host, inputs))
+    })
+}
+
+fn is_at(member: &Member, host: &HostName, inputs: &Inputs) -> bool {
+    let host = inputs.host(host);
+    let known = |address: &str| member.addresses.iter().any(|own| own == address);
+    host.is_some_and(|host| host.addresses().any(known))
+}
+
+/// Another member joins only beside members that all work: until it has started, it counts as one that does not.
+fn joins(others: &[&Member], change: &MemberChange, inputs: &Inputs) -> Answer {
+    let down = down(others, inputs);
+    let host = &change.host;
+    if !down.is_empty() {
+        return Answer::No(Refusal {
+            code: "EtcdUnhealthy",
+            message: format!(
+                "{host} does not join etcd while these members of {} do not answer: {}",
+                others.len(),
+                down.join(", ")
+            ),
+            remedy:
+                "bring them back, or remove them (windlass node remove NAME), then retry the run"
+                    .to_owned(),
+        });
+    }
+    let members = others.len().saturating_add(1);
+    Answer::Yes(format!(
+        "all {} members of etcd answer; with {host} it has {members}, of which {} must",
+        others.len(),
+        quorum(members)
+    ))
+}
+
+fn joined(
+    own: Option<&Member>,
+    others: &[&Member],
+    change: &MemberChange,
+    inputs: &Inputs,
+) -> Answer {
+    let host = &change.host;
+    let mut missing = down(others, inputs);
+    match own {
+        Some(own) if own.healthy && !own.learner => {}
+        Some(_) => missing.push(host.to_string()),
+        None => missing.push(format!("{host}, which etcd does not know")),
+    }
+    if missing.is_empty() {
+        let members = others.len().saturating_add(1);
+        return Answer::Yes(format!("all {members} members of etcd answer"));
+    }
+    Answer::No(Refusal {
+        code: "EtcdUnhealthy",
+        message: format!(
+            "these members of etcd do not answer: {}",
+            missing.join(", ")
+        ),
+        remedy: "look at the log of etcd on them (journalctl -u etcd), then retry the run"
+            .to_owned(),
+    })
+}
+
+/// A member leaves only if enough of the others work to be a quorum of what is left.
+fn leaves(
+    own: Option<&Member>,
+    others: &[&Member],
+    members: &[Member],
+    change: &MemberChange,
+    inputs: &Inputs,
+) -> Answer {
+    let host = &change.host;
+    if own.is_none() {
+        return Answer::Yes(format!("{host} is no member of etcd any more"));
+    }
+    let working = |members: &[&Member]| members.iter().filter(|member| member.healthy).count();
+    let all: Vec<&Member> = members.iter().collect();
+    let (now, need) = (working(&all), quorum(all.len()));
+    if now < need {
+        return Answer::No(Refusal {
+            code: "QuorumLost",
+            message: format!(
+                "etcd has no quorum: {now} of {} members answer, and {need} must; these do not: {}",
+                all.len(),
+                down(&all, inputs).join(", ")
+            ),
+            remedy: "bring members back, then retry the run; kubespray's recover-control-plane.yml founds etcd anew from one that is left"
+                .to_owned(),
+        });
+    }
+    let (then, need) = (working(others), quorum(others.len()));
+    if then < need {
+        let down = down(others, inputs);
+        let first = down.first().cloned().unwrap_or_default();
+        return Answer::No(Refusal {
+            code: "QuorumWouldBeLost",
+            message: format!(
+                "without {host} etcd has {} members, of which {need} must answer, and {then} would; these do not: {}",
+                others.len(),
+                down.join(", ")
+            ),
+            remedy: format!(
+                "remove what does not answer first (windlass node remove {first}, and for now windlass node keep {host}), or bring it \
+                 back, then retry the run"
+            ),
+        });
+    }
+    Answer::Yes(format!(
+        "without {host} etcd has {} members, of which {need} must answer, and {then} do",
+        others.len()
+    ))
+}
+
+const fn quorum(members: usize) -> usize {
+    members / 2 + 1
+}
+
+/// The members that do not work, by their hosts where those are known.
+fn down(members: &[&Member], inputs: &Inputs) -> Vec<String> {
+    let down = members
+        .iter()
+        .filter(|member| !member.healthy || member.learner);
+    down.map(|member| shown(member, inputs)).collect()
+}
+
+fn shown(member: &Member, inputs: &Inputs) -> String {
+    let names = inputs
+        .hosts
+        .iter()
+        .filter_map(|host| host.name.parse().ok());
+    let mut names = names.filter(|name| is_at(member, name, inputs));
+    let name = names.next().map(|host: HostName| host.to_string());
+    name.or_else(|| member.name.clone())
+        .unwrap_or_else(|| format!("member {:x}", member.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn inputs() -> Inputs {
+        let host = |number: u8| {
+            json!({
+                "name": format!("m{number}"), "roles": ["control-plane", "etcd"],
+                "variables": {"ansible_host": format!("10.0.0.{number}")},
+            })
+        };
+        serde_json::from_value(json!({
+            "kubespray": "2.30.0", "source": {"origin": "", "digest": ""}, "renew": "1d",
+            "ssh": {"user": "root", "port": 22, "connectTimeout": "5s"},
+            "hosts": (1..=6).map(host).collect::<Value>(),
+        }))
+        .unwrap()
+    }
+
+    /// As etcdctl prints it: of each member whether it works; the ones from `unstarted` on have not started yet.
+    fn said(works: &[bool], unstarted: usize) -> String {
+        let members = (1..).zip(works).map(|(number, _)| {
+            let started = number <= unstarted;
+            let mut member = json!({
+                "ID": 1000 + number, "peerURLs": [format!("https://10.0.0.{number}:2380")],
+            });
+            if started {
+                member["name"] = format!("etcd{number}").into();
+                member["clientURLs"] = json!([format!("https://10.0.0.{number}:2379")]);
+            }
+            member
+        });
+        let health = (1..).zip(works).map(|(number, works)| {
+            json!({"endpoint": format!("https://10.0.0.{number}:2379"), "health": works, "took": "5ms"})
+        });
+        format!(
+            "Welcome\nbegin\nmembers {}\nhealth {}\nend\n",
+            json!({"header": {}, "members": members.collect::<Value>()}),
+            health.collect::<Value>(),
+        )
+    }
+
+    fn change(number: u8, turn: Turn) -> MemberChange {
+        MemberChange {
+            host: format!("m{number}").parse().unwrap(),
+            member: format!("etcd{number}"),
+            turn,
+        }
+    }
+
+    /// The code of the refusal, if it is one.
+    fn judged(works: &[bool], unstarted: usize, change: &MemberChange) -> Option<&'static str> {
+        let members = read(&said(works, unstarted)).unwrap();
+        match judge(&members, change, &inputs()) {
+            Answer::Yes(_) => None,
+            Answer::No(refusal) => Some(refusal.code),
+        }
+    }
+
+    #[test]
+    fn a_member_leaves_only_if_the_rest_is_a_quorum() {
+        let (lost, would_be) = (Some("QuorumLost"), Some("QuorumWouldBeLost"));
+        for (works, leaves, refused) in [
+            (&[true, true, true][..], 3, None),
+            (&[true, true], 2, None),
+            (&[true, true, false], 3, None),
+            (&[true, true, false], 2, would_be),
+            (&[true, false, true], 3, would_be),
+            (&[true, false], 2, lost),
+            (&[true, false, false], 3, lost),
+            (&[true, true, true, false, false], 5, None),
+            (&[true, true, true, false, false], 3, would_be),
+            (&[true, true, true, true, false], 2, None),
+            (&[true], 1, would_be),
+            // Gone already: an earlier attempt did it.
+            (&[true, true], 3, None),
+        ] {
+            let change = change(leaves, Turn::Leaves);
+            assert_eq!(
+                judged(works, 9, &change),
+                refused,
+                "{works:?} without {leaves}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_member_joins_only_where_all_work() {
+        let unhealthy = Some("EtcdUnhealthy");
+        for (works, unstarted, joins, refused) in [
+            (&[true][..], 9, 2, None),
+            (&[true, true, true], 9, 4, None),
+            (&[true, false, true], 9, 4, unhealthy),
+            // It was added by an earlier attempt, and has not started.
+            (&[true, true, false], 2, 3, None),
+            (&[true, false, false], 2, 3, unhealthy),
+        ] {
+            let change = change(joins, Turn::Joins);
+            assert_eq!(
+                judged(works, unstarted, &change),
+                refused,
+                "{works:?} and {joins}"
+            );
+        }
+        let joined = change(3, Turn::Joined);
+        assert_eq!(judged(&[true, true, true], 9, &joined), None);
+        assert_eq!(judged(&[true, true, false], 2, &joined), unhealthy);
+        assert_eq!(judged(&[true, true], 9, &joined), unhealthy);
+        assert_eq!(judged(&[true, false, true], 9, &joined), unhealthy);
+    }
+
+    #[test]
+    fn a_refusal_names_hosts_numbers_and_the_way_out() {
+        let members = read(&said(&[true, false, true], 9)).unwrap();
+        let Answer::No(refusal) = judge(&members, &change(3, Turn::Leaves), &inputs()) else {
+            panic!("it may leave");
+        };
+        assert_eq!(
+            refusal.message,
+            "without m3 etcd has 2 members, of which 2 must answer, and 1 would; these do not: m2"
+        );
+        assert!(
+            refusal.remedy.contains("windlass node remove m2"),
+            "{}",
+            refusal.remedy
+        );
+    }
+
+    #[test]
+    fn what_is_no_answer_is_none() {
+        let whole = said(&[true], 9);
+        for (said, why) in [
+            ("begin\nmembers \nhealth \nend\n", "has no quorum"),
+            ("members {}\nend\n", "did not say all"),
+            (
+                "begin\nmembers {\"members\": 1}\nhealth \nend\n",
+                "cannot be read",
+            ),
+            (
+                "begin\nmembers {\"members\": []}\nhealth \nend\n",
+                "0 members",
+            ),
+            (whole.trim_end_matches("end\n"), "did not say all"),
+        ] {
+            let error = read(said).unwrap_err();
+            assert!(error.contains(why), "{said}: {error}");
+        }
+        let learner = r#"begin
+members {"members": [{"ID": 18446744073709551615, "name": "e\u001b[1m", "peerURLs": ["https://[fd00::1]:2380", "/x"], "isLearner": true}]}
+health
+end"#;
+        let member = read(learner).unwrap().remove(0);
+        assert_eq!((member.id, member.learner), (u64::MAX, true));
+        assert_eq!(member.addresses, ["fd00::1"]);
+        assert!(!member.name.unwrap().contains('\u{1b}'));
+        assert!(removal(member.id).contains("member remove ffffffffffffffff "));
+    }
+}
