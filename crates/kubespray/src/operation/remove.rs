@@ -56,9 +56,14 @@ fn leaving(built: &Inputs, wanted: &[HostName], observed: &Observed) -> Option<V
 pub fn one_by_one(built: &Inputs, wanted: &[HostName], observed: &Observed) -> Vec<HostName> {
     let hosts = built.hosts.iter().filter(|host| host.is_member());
     let names = hosts.filter_map(|host| host.name.parse().ok());
-    let mut members: Vec<HostName> = names.filter(|name| wanted.contains(name)).collect();
+    let members = names.filter(|name| wanted.contains(name)).collect();
+    ordered(members, |name| is_down(observed, name))
+}
+
+/// Members from the oldest to the newest, in the order in which they leave.
+fn ordered(mut members: Vec<HostName>, is_down: impl Fn(&HostName) -> bool) -> Vec<HostName> {
     members.reverse();
-    members.sort_by_key(|name| !is_down(observed, name));
+    members.sort_by_key(|name| !is_down(name));
     members
 }
 
@@ -274,4 +279,24 @@ fn no_playbook(leaving: &[HostName], resolved: &Resolved) -> Problem {
             leaving.first().map_or("NAME", HostName::as_str)
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_work_leaves_first_and_then_the_newest() {
+        let members = || -> Vec<HostName> {
+            let names = ["a", "b", "c", "d"];
+            names.map(|name| name.parse().unwrap()).to_vec()
+        };
+        let order = |down: &[&str]| {
+            let order = ordered(members(), |name| down.contains(&name.as_str()));
+            order.iter().map(ToString::to_string).collect::<String>()
+        };
+        assert_eq!(order(&[]), "dcba");
+        assert_eq!(order(&["b"]), "bdca");
+        assert_eq!(order(&["a", "c"]), "cadb");
+    }
 }

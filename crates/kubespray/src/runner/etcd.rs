@@ -72,7 +72,7 @@ pub(crate) async fn take_out(
             ),
             Some("look at the log of etcd on the members (journalctl -u etcd), then retry the run"),
         )),
-        Err(error) => failed(unanswered(format!("{}: {error}", by.name))),
+        Err(error) => failed(unanswered(&format!("{}: {error}", by.name))),
     }
 }
 
@@ -103,7 +103,7 @@ async fn proven(
                 Answer::Yes(said) => return Ok((said, members, by)),
                 Answer::No(refusal) => (refusal.message.clone(), refused(refusal)),
             },
-            Err(error) => (error.clone(), failed(unanswered(error))),
+            Err(error) => (error.clone(), failed(unanswered(&error))),
         };
         if Instant::now() >= deadline {
             return Err(outcome);
@@ -156,7 +156,7 @@ fn refused(refusal: Refusal) -> StepOutcome {
     ))
 }
 
-fn unanswered(error: String) -> api::run::Failure {
+fn unanswered(error: &str) -> api::run::Failure {
     failure(
         FailureClass::External,
         "EtcdUnanswered",
