@@ -6,6 +6,7 @@
 //! The new hosts are given what the cluster was built with, whatever the spec asks for since: to carry that out is the part of other
 //! operations, which are told of it as before.
 
+use ansible::slice::FOUNDING;
 use api::{
     HostName,
     cluster::Approval,
@@ -227,6 +228,13 @@ fn grown(before: &Inputs, new: &[&Host], wanted: &Inputs) -> Result<Inputs, Prob
     if new.iter().any(|host| host.has(Role::Etcd)) && !grown.variables.contains_key(RETRIES) {
         let retries = (RETRIES.to_owned(), json!(20));
         grown.operation_variables.extend([retries]);
+    }
+    let planes = new.iter().find(|host| host.has(Role::ControlPlane));
+    if let Some(host) = planes.and_then(|host| host.name.parse::<HostName>().ok()) {
+        // Of this host alone what was interrupted may be undone: kubespray neither joins it again nor gets past it.
+        let only = format!("{{{{ inventory_hostname == '{host}' }}}}");
+        let undo = (FOUNDING.to_owned(), only.into());
+        grown.operation_variables.extend([undo]);
     }
     grown = grown.on_the_way();
     for name in grown.variable_secrets() {

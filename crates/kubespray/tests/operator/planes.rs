@@ -112,6 +112,8 @@ async fn two_control_planes_join_one_after_the_other() {
     assert_eq!(parameters(&first, "etcd/quorum"), change);
     let inputs = Inputs::from_map(&first.spec.plan.inputs).unwrap();
     assert_eq!(inputs.operation_variables["etcd_retries"], 20);
+    let only = "{{ inventory_hostname == 'master-2' }}";
+    assert_eq!(inputs.operation_variables["windlass_founding"], only);
     assert!(
         !inputs
             .operation_variables
