@@ -1,4 +1,5 @@
-//! The objects people write and read: `Cluster`, `ClusterNode` and `Run`, with the validated newtypes they are made of.
+//! The objects people write and read: `Cluster`, `ClusterNode` and `Run`, those of an inventory, and the validated newtypes that
+//! they are made of.
 //!
 //! Types only: no client, no runtime. Every optional field of a spec is an `Option`, and its default is applied by a
 //! `resolve` further up, never by the schema, so that what a person wrote stays visible. Everything in a status is an
@@ -7,6 +8,7 @@
 pub mod address;
 pub mod cluster;
 pub mod duration;
+pub mod inventory;
 pub mod maintenance;
 pub mod name;
 pub mod node;

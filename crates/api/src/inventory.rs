@@ -1,0 +1,67 @@
+//! The objects of an inventory: what many clusters have in common, level by level, and what they are rendered to.
+//!
+//! They are read from files. No API serves them yet, for which reason they are not among
+//! [`custom_resource_definitions`](crate::custom_resource_definitions): a definition whose objects nobody acts on misleads.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+mod hierarchy;
+mod levels;
+mod path;
+mod template;
+
+pub use hierarchy::{
+    ClusterLevel, Hierarchy, HierarchySpec, Level, LevelKind, Lists, MergeRule, Presence, Strategy,
+};
+pub use levels::{
+    Customer, CustomerSpec, Environment, EnvironmentSpec, FleetCluster, FleetClusterSpec,
+    InfraProvider, InfraProviderSpec, Settings, Site, SiteSpec,
+};
+pub use path::{InvalidValuePath, Segment, ValuePath};
+pub use template::{
+    BackEnd, ClusterTemplate, ClusterTemplateSpec, ForEach, Naming, TemplateDocument,
+};
+
+/// The group of all kinds of an inventory.
+pub const GROUP: &str = "inventory.windlass.dev";
+
+/// The label that makes a ConfigMap an object of a level; its value is the level's name.
+pub const LEVEL_LABEL: &str = "inventory.windlass.dev/level";
+
+/// The definitions of the kinds of an inventory, which nothing installs yet.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![
+        Hierarchy::crd(),
+        Environment::crd(),
+        Customer::crd(),
+        Site::crd(),
+        InfraProvider::crd(),
+        FleetCluster::crd(),
+        ClusterTemplate::crd(),
+    ]
+}
+
+/// A schema in the words of Kubernetes, kept as it was written.
+fn open_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_definition_with_a_schema() {
+        for definition in definitions() {
+            let text = serde_json::to_string(&definition).unwrap();
+            assert!(text.contains("openAPIV3Schema"), "{text}");
+            assert_eq!(definition.spec.group, GROUP);
+            assert_eq!(definition.spec.scope, "Namespaced");
+        }
+    }
+}
