@@ -1,0 +1,257 @@
+//! Where a value comes from, through merges and templates, and what was overridden on the way.
+
+use std::sync::Arc;
+
+use api::inventory::{Segment, ValuePath};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    merge::name,
+    problem::Problem,
+    render::Rendered,
+    template::world::{Made, Taken, Use},
+    tree::{Leaf, Shape, Tree},
+};
+
+/// One leaf and its origin.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The leaf: in the values, or in an object.
+    pub path: String,
+    /// Its value.
+    pub value: Value,
+    /// Where the template of it stands, for what was rendered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// The values that it was made of.
+    pub from: Vec<Contribution>,
+}
+
+/// A value of the inventory that another one was made of.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Contribution {
+    /// Its path in the cluster's values.
+    pub path: String,
+    /// What was taken from it: value, parts or absence.
+    pub what: &'static str,
+    /// As it was written; none where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// The object that sets it; where nobody does, those that were looked through.
+    pub by: String,
+    /// The level of that object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// Where it stands in that object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// By which strategy it was chosen, where several levels say something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<&'static str>,
+    /// What it stands in place of, the strongest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrode: Vec<Overridden>,
+}
+
+/// A value that another one stands in place of.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overridden {
+    /// Its path in the cluster's values: that of the other one, or of a map or list above it that was replaced whole.
+    pub path: String,
+    /// The value.
+    pub value: Value,
+    /// The object that sets it.
+    pub by: String,
+    /// Where it stands in that object.
+    pub at: String,
+}
+
+/// What may be asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// A value of the cluster, or all below it.
+    Values(ValuePath),
+    /// An object that was rendered, by kind and name, and a field of it, or all.
+    Rendered {
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// The field.
+        path: ValuePath,
+    },
+}
+
+/// Why a text is no question.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "{0:?} is neither a path of values, as kubernetes.version, nor one of an object, as Cluster/NAME or Cluster/NAME:spec.runner"
+)]
+pub struct NoQuestion(String);
+
+impl std::str::FromStr for Question {
+    type Err = NoQuestion;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || NoQuestion(text.to_owned());
+        if text.is_empty() {
+            return Ok(Self::Values(ValuePath::default()));
+        }
+        // A path has a slash in quotes only, and those follow a bracket.
+        let before_quotes = text.split('[').next().unwrap_or_default();
+        let Some((kind, rest)) = text.split_once('/').filter(|_| before_quotes.contains('/'))
+        else {
+            return text.parse().map(Self::Values).map_err(|_| invalid());
+        };
+        let (name, path) = rest.split_once(':').unwrap_or((rest, ""));
+        let path = match path {
+            "" => ValuePath::default(),
+            path => path.parse().map_err(|_| invalid())?,
+        };
+        Ok(Self::Rendered {
+            kind: kind.into(),
+            name: name.into(),
+            path,
+        })
+    }
+}
+
+impl Rendered {
+    /// Explains every leaf that a question asks for; nothing, if there is no such value.
+    ///
+    /// # Errors
+    /// A value that is a template which no object needs, and which fails.
+    pub fn explain(&self, question: &Question) -> Result<Vec<Explanation>, Problem> {
+        match question {
+            Question::Values(path) => self.explain_values(path),
+            Question::Rendered { kind, name, path } => {
+                let documents = self.documents.iter().filter(|document| {
+                    document.object.kind == *kind && document.object.name == *name
+                });
+                let mut all = Vec::new();
+                for document in documents {
+                    let leaves = document.content.leaves();
+                    for (at, made) in leaves.iter().filter(|(at, _)| at.0.starts_with(&path.0)) {
+                        all.push(self.explain_made(
+                            format!("{kind}/{name}:{at}"),
+                            made,
+                            &document.because,
+                        ));
+                    }
+                }
+                Ok(all)
+            }
+        }
+    }
+
+    /// Which objects look at a path that nobody sets, and who was asked.
+    pub fn levels(&self) -> Vec<String> {
+        let levels = self.resolved.levels.iter();
+        levels.map(|source| source.object.to_string()).collect()
+    }
+
+    fn explain_values(&self, path: &ValuePath) -> Result<Vec<Explanation>, Problem> {
+        let values = &self.resolved.values;
+        let Some(tree) = values.at(&path.0) else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for (at, leaf) in tree.leaves(path) {
+            let made = self.world.made(&at, &leaf)?;
+            let own = Use {
+                path: at.clone(),
+                what: Taken::Value,
+            };
+            let others = made
+                .uses
+                .iter()
+                .filter(|held| held.path != at)
+                .map(|held| self.contribution(held));
+            let from = std::iter::once(self.contribution(&own))
+                .chain(others)
+                .collect();
+            let template = match &leaf.shape {
+                Shape::Leaf(Leaf::Template(text)) => Some(text.to_string()),
+                _ => None,
+            };
+            all.push(Explanation {
+                path: at.to_string(),
+                value: made.to_value(),
+                template,
+                from,
+            });
+        }
+        Ok(all)
+    }
+
+    fn explain_made(
+        &self,
+        path: String,
+        made: &Made,
+        because: &std::collections::BTreeSet<Use>,
+    ) -> Explanation {
+        let uses = made.uses.iter().chain(because.difference(&made.uses));
+        let template = &self.resolved.template.source.object;
+        Explanation {
+            path,
+            value: made.to_value(),
+            template: Some(format!("{template} {}", made.at)),
+            from: uses.map(|held| self.contribution(held)).collect(),
+        }
+    }
+
+    fn contribution(&self, held: &Use) -> Contribution {
+        let path = held.path.to_string();
+        let what = match held.what {
+            Taken::Value => "value",
+            Taken::Parts => "parts",
+            Taken::Absence => "absence",
+        };
+        let Some(tree) = self.world.root().at(&held.path.0) else {
+            return Contribution {
+                path,
+                what,
+                value: None,
+                by: self.levels().join(", "),
+                level: None,
+                at: None,
+                strategy: None,
+                overrode: Vec::new(),
+            };
+        };
+        let origin = &tree.origin;
+        Contribution {
+            path,
+            what,
+            value: Some(tree.to_value()).filter(|_| held.what == Taken::Value),
+            by: origin.source.object.to_string(),
+            level: Some(origin.source.level.clone()),
+            at: Some(origin.at.to_string()),
+            strategy: origin.how.map(name),
+            overrode: self.overrode(&held.path.0),
+        }
+    }
+
+    /// What the value at a path stands in place of, and what the maps and lists above it do.
+    fn overrode(&self, path: &[Segment]) -> Vec<Overridden> {
+        let mut all = Vec::new();
+        for depth in (0..=path.len()).rev() {
+            let (above, _) = path.split_at(depth);
+            let mut tree: Option<&Arc<Tree>> = self.world.root().at(above);
+            while let Some(lower) = tree.and_then(|tree| tree.origin.overrode.as_ref()) {
+                all.push(Overridden {
+                    path: ValuePath(above.to_vec()).to_string(),
+                    value: lower.to_value(),
+                    by: lower.origin.source.object.to_string(),
+                    at: lower.origin.at.to_string(),
+                });
+                tree = Some(lower);
+            }
+        }
+        all
+    }
+}

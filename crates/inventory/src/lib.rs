@@ -1,0 +1,36 @@
+//! Hierarchical configuration: what many clusters have in common is written once, level by level, and each cluster is rendered from
+//! what it inherits and the little that is its own.
+//!
+//! Pure: objects in, objects out; no client, no clock, no runtime. A [`Fleet`] is read from objects; [`Fleet::resolve`] finds what a
+//! cluster inherits by its Hierarchy and merges it, level over level; [`Fleet::render`] makes objects of that by a ClusterTemplate.
+//! Each value keeps where it comes from, and each rendered leaf what it was made of, which [`Rendered::explain`] tells and
+//! [`diff::diff`] compares. Where anything is wrong, nothing is rendered, and every problem says where, against which rule, and what to
+//! do.
+//!
+//! # Source
+//! The semantics follow Hiera 5 of Puppet, whose hierarchy is data too and whose strategies have these names: first, unique, hash and
+//! deep. `docs/fleets.md` has them as a table, whose rows are tests.
+
+#![expect(
+    clippy::result_large_err,
+    reason = "a problem ends the work and is read by a person: its size costs nothing"
+)]
+
+mod chain;
+pub mod diff;
+pub mod explain;
+mod fleet;
+mod merge;
+mod order;
+mod problem;
+mod render;
+mod schema;
+mod template;
+mod tree;
+
+pub use chain::Resolved;
+pub use fleet::Fleet;
+pub use problem::{Object, Problem, Problems, Rule};
+pub use render::{Rendered, RenderedDocument};
+pub use template::world::{Made, MadeShape, Taken, Use, Uses};
+pub use tree::{Leaf, Origin, Shape, Source, TEMPLATE_MARK, Tree};

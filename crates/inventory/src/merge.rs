@@ -1,0 +1,379 @@
+//! How values of several levels become one.
+//!
+//! Levels are folded from the weakest to the strongest. At each path one rule has the say: the first of the Hierarchy that fits the
+//! path, else the one that stands above. A type never changes silently: null and templates fit any, all else must be the same.
+
+use std::sync::Arc;
+
+use api::inventory::{Lists, MergeRule, Segment, Strategy, ValuePath};
+use serde_json::Value;
+
+use crate::{
+    problem::{Problem, Rule},
+    tree::{Leaf, Shape, Tree},
+};
+
+/// Merges a stronger level over what the weaker ones came to.
+///
+/// # Errors
+/// The first value that cannot be merged.
+pub fn merge(
+    rules: &[MergeRule],
+    lower: &Arc<Tree>,
+    upper: &Arc<Tree>,
+) -> Result<Arc<Tree>, Problem> {
+    let merger = Merger { rules };
+    merger.merge(&mut Vec::new(), Mode::ROOT, lower, upper)
+}
+
+struct Merger<'a> {
+    rules: &'a [MergeRule],
+}
+
+/// What has the say at a path.
+#[derive(Clone, Copy)]
+struct Mode<'a> {
+    strategy: Strategy,
+    lists: Lists,
+    knockout: Option<&'a str>,
+    key: &'a str,
+}
+
+impl Mode<'_> {
+    const ROOT: Mode<'static> = Mode {
+        strategy: Strategy::Deep,
+        lists: Lists::Replace,
+        knockout: None,
+        key: "",
+    };
+
+    /// What has the say in the entries of a list that is merged by key.
+    const fn of_entries(self) -> Self {
+        Self {
+            strategy: Strategy::Deep,
+            lists: Lists::Replace,
+            ..self
+        }
+    }
+
+    const fn is_unique(&self) -> bool {
+        matches!(
+            (self.strategy, self.lists),
+            (Strategy::Unique, _) | (Strategy::Deep, Lists::Unique)
+        )
+    }
+
+    /// The text behind the prefix that takes something out.
+    fn knocked<'t>(&self, text: Option<&'t str>) -> Option<&'t str> {
+        text?.strip_prefix(self.knockout?)
+    }
+
+    fn is_knocked_key(&self, tree: &Tree) -> bool {
+        self.knockout.is_some() && tree.text() == self.knockout
+    }
+}
+
+impl<'a> Merger<'a> {
+    fn mode(&self, path: &[Segment], above: Mode<'a>) -> Mode<'a> {
+        let Some(rule) = self.rules.iter().find(|rule| rule.path.matches(path)) else {
+            return above;
+        };
+        Mode {
+            strategy: rule.strategy,
+            lists: rule.lists.unwrap_or_default(),
+            knockout: rule.knockout_prefix.as_deref(),
+            key: rule.key.as_deref().unwrap_or_default(),
+        }
+    }
+
+    fn merge(
+        &self,
+        path: &mut Vec<Segment>,
+        above: Mode<'a>,
+        lower: &Arc<Tree>,
+        upper: &Arc<Tree>,
+    ) -> Result<Arc<Tree>, Problem> {
+        let mode = self.mode(path, above);
+        if mode.strategy == Strategy::Unique {
+            return Ok(unique(mode, &as_list(upper, mode)?, &as_list(lower, mode)?));
+        }
+        same_type(lower, upper)?;
+        match (&lower.shape, &upper.shape) {
+            (Shape::Map(_), Shape::Map(_)) if mode.strategy == Strategy::Deep => {
+                self.maps(path, mode, lower, upper)
+            }
+            (Shape::Map(_), Shape::Map(_)) if mode.strategy == Strategy::Hash => hash(lower, upper),
+            (Shape::List(_), Shape::List(_)) if mode.is_unique() => Ok(unique(mode, upper, lower)),
+            (Shape::List(_), Shape::List(_)) if mode.strategy == Strategy::ListByKey => {
+                self.by_key(path, mode, lower, upper)
+            }
+            _ => {
+                let upper = self.settle_here(path, mode, upper)?;
+                Ok(replace(lower, &upper, mode.strategy))
+            }
+        }
+    }
+
+    fn maps(
+        &self,
+        path: &mut Vec<Segment>,
+        mode: Mode<'a>,
+        lower: &Arc<Tree>,
+        upper: &Arc<Tree>,
+    ) -> Result<Arc<Tree>, Problem> {
+        let (Shape::Map(below), Shape::Map(over)) = (&lower.shape, &upper.shape) else {
+            return Ok(upper.clone());
+        };
+        let mut merged = below.clone();
+        let mut loses = false;
+        for (key, value) in over {
+            path.push(Segment::Key(key.clone()));
+            let here = self.mode(path, mode);
+            if mode.is_knocked_key(value) || here.is_knocked_key(value) {
+                loses |= merged.remove(key).is_some();
+            } else {
+                let value = match below.get(key) {
+                    Some(held) => self.merge(path, mode, held, value)?,
+                    None => self.settle(path, mode, value)?,
+                };
+                merged.insert(key.clone(), value);
+            }
+            path.pop();
+        }
+        let merged = upper.with(Shape::Map(merged), Some(Strategy::Deep));
+        Ok(if loses {
+            instead(lower, &merged)
+        } else {
+            merged
+        })
+    }
+
+    fn by_key(
+        &self,
+        path: &mut Vec<Segment>,
+        mode: Mode<'a>,
+        lower: &Arc<Tree>,
+        upper: &Arc<Tree>,
+    ) -> Result<Arc<Tree>, Problem> {
+        let mut merged = keyed(lower, mode)?;
+        let mut loses = false;
+        for (key, entry) in keyed(upper, mode)? {
+            if let Some(gone) = mode.knocked(key.as_str()) {
+                let many = merged.len();
+                merged.retain(|(held, _)| held.as_str() != Some(gone));
+                loses |= merged.len() < many;
+                continue;
+            }
+            let place = merged.iter().position(|(held, _)| *held == key);
+            path.push(Segment::Index(place.unwrap_or(merged.len())));
+            if let Some((_, held)) = place.and_then(|place| merged.get_mut(place)) {
+                *held = self.merge(path, mode.of_entries(), held, &entry)?;
+            } else {
+                let entry = self.settle(path, mode.of_entries(), &entry)?;
+                merged.push((key, entry));
+            }
+            path.pop();
+        }
+        let entries = merged.into_iter().map(|(_, entry)| entry).collect();
+        let merged = upper.with(Shape::List(entries), Some(Strategy::ListByKey));
+        Ok(if loses {
+            instead(lower, &merged)
+        } else {
+            merged
+        })
+    }
+
+    /// A value that one level alone sets: what takes out something has nothing to take out, and goes.
+    fn settle(
+        &self,
+        path: &mut Vec<Segment>,
+        above: Mode<'a>,
+        tree: &Arc<Tree>,
+    ) -> Result<Arc<Tree>, Problem> {
+        if self.rules.is_empty() {
+            return Ok(tree.clone());
+        }
+        let mode = self.mode(path, above);
+        self.settle_here(path, mode, tree)
+    }
+
+    fn settle_here(
+        &self,
+        path: &mut Vec<Segment>,
+        mode: Mode<'a>,
+        tree: &Arc<Tree>,
+    ) -> Result<Arc<Tree>, Problem> {
+        match &tree.shape {
+            _ if mode.strategy == Strategy::Unique => {
+                let tree = as_list(tree, mode)?;
+                Ok(unique(
+                    mode,
+                    &tree,
+                    &tree.with(Shape::List(Vec::new()), None),
+                ))
+            }
+            Shape::Map(_) if mode.strategy == Strategy::Deep => {
+                let nothing = tree.with(Shape::Map(std::collections::BTreeMap::new()), None);
+                let settled = self.maps(path, mode, &nothing, tree)?;
+                Ok(tree.with(settled.shape.clone(), None))
+            }
+            Shape::List(_) if mode.is_unique() => Ok(unique(
+                mode,
+                tree,
+                &tree.with(Shape::List(Vec::new()), None),
+            )),
+            Shape::List(_) if mode.strategy == Strategy::ListByKey => {
+                let nothing = tree.with(Shape::List(Vec::new()), None);
+                self.by_key(path, mode, &nothing, tree)
+            }
+            _ => Ok(tree.clone()),
+        }
+    }
+}
+
+/// The stronger value, which remembers what it stands in place of.
+fn replace(lower: &Arc<Tree>, upper: &Arc<Tree>, how: Strategy) -> Arc<Tree> {
+    instead(lower, &upper.with(upper.shape.clone(), Some(how)))
+}
+
+/// A value that remembers what it stands in place of; so does a merged one from which something was taken out.
+fn instead(lower: &Arc<Tree>, tree: &Tree) -> Arc<Tree> {
+    let mut tree = Tree::clone(tree);
+    tree.origin.overrode = Some(lower.clone());
+    Arc::new(tree)
+}
+
+fn hash(lower: &Arc<Tree>, upper: &Arc<Tree>) -> Result<Arc<Tree>, Problem> {
+    let (Shape::Map(below), Shape::Map(over)) = (&lower.shape, &upper.shape) else {
+        return Ok(upper.clone());
+    };
+    let mut merged = below.clone();
+    for (key, value) in over {
+        let value = match below.get(key) {
+            Some(held) => {
+                same_type(held, value)?;
+                replace(held, value, Strategy::Hash)
+            }
+            None => value.clone(),
+        };
+        merged.insert(key.clone(), value);
+    }
+    Ok(upper.with(Shape::Map(merged), Some(Strategy::Hash)))
+}
+
+/// The entries of the stronger list, then those of the weaker that are not among them, each once.
+fn unique(mode: Mode<'_>, upper: &Arc<Tree>, lower: &Arc<Tree>) -> Arc<Tree> {
+    let (Shape::List(over), Shape::List(below)) = (&upper.shape, &lower.shape) else {
+        return upper.clone();
+    };
+    let gone: Vec<_> = over
+        .iter()
+        .filter_map(|entry| mode.knocked(entry.text()))
+        .collect();
+    let own = over
+        .iter()
+        .filter(|entry| mode.knocked(entry.text()).is_none());
+    let others = below
+        .iter()
+        .filter(|entry| !entry.text().is_some_and(|text| gone.contains(&text)));
+    let mut merged: Vec<Arc<Tree>> = Vec::new();
+    for entry in own.chain(others) {
+        if !merged.iter().any(|held| held.is_same(entry)) {
+            merged.push(entry.clone());
+        }
+    }
+    let how = (!below.is_empty()).then_some(Strategy::Unique);
+    let loses = below
+        .iter()
+        .any(|entry| entry.text().is_some_and(|text| gone.contains(&text)));
+    let merged = upper.with(Shape::List(merged), how);
+    if loses {
+        instead(lower, &merged)
+    } else {
+        merged
+    }
+}
+
+/// A value on its own as a list of one.
+fn as_list(tree: &Arc<Tree>, mode: Mode<'_>) -> Result<Arc<Tree>, Problem> {
+    match &tree.shape {
+        Shape::List(_) => Ok(tree.clone()),
+        Shape::Leaf(Leaf::Plain(Value::Null)) => Ok(tree.with(Shape::List(Vec::new()), None)),
+        Shape::Leaf(Leaf::Plain(_) | Leaf::Secret(_)) => {
+            Ok(tree.with(Shape::List(vec![tree.clone()]), None))
+        }
+        Shape::Map(_) => Err(unmergeable(tree, mode, "it is a map".into())),
+        Shape::Leaf(Leaf::Template(_)) => Err(unmergeable(
+            tree,
+            mode,
+            "it is a template, of which is not known yet whether it gives a list".into(),
+        )),
+    }
+}
+
+/// The entries of a list by the value of their key.
+fn keyed(list: &Arc<Tree>, mode: Mode<'_>) -> Result<Vec<(Value, Arc<Tree>)>, Problem> {
+    let Shape::List(entries) = &list.shape else {
+        return Ok(Vec::new());
+    };
+    let mut found: Vec<(Value, Arc<Tree>)> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let key = entry.child(&Segment::Key(mode.key.into()));
+        let key = match key.map(|key| &key.shape) {
+            Some(Shape::Leaf(Leaf::Plain(key))) if !key.is_null() => key.clone(),
+            _ => {
+                let what = format!("it is no map with a plain value of {}", mode.key);
+                return Err(unmergeable(entry, mode, what));
+            }
+        };
+        if found.iter().any(|(held, _)| *held == key) {
+            let what = format!("another entry has the {} {key} too", mode.key);
+            return Err(unmergeable(entry, mode, what));
+        }
+        found.push((key, entry.clone()));
+    }
+    Ok(found)
+}
+
+fn same_type(lower: &Arc<Tree>, upper: &Arc<Tree>) -> Result<(), Problem> {
+    let (Some(above), Some(here)) = (lower.type_name(), upper.type_name()) else {
+        return Ok(());
+    };
+    // A secret stands for a text or a number, never for a map or a list.
+    let has_parts = |name| matches!(name, "a map" | "a list");
+    let fits = above == here
+        || (above == "a secret" && !has_parts(here))
+        || (here == "a secret" && !has_parts(above));
+    if fits {
+        return Ok(());
+    }
+    Err(problem(
+        upper,
+        Rule::TypeChanged {
+            here,
+            above,
+            above_object: format!("{} {}", lower.origin.source.object, lower.origin.at),
+        },
+    ))
+}
+
+fn unmergeable(tree: &Arc<Tree>, mode: Mode<'_>, what: String) -> Problem {
+    let strategy = name(mode.strategy);
+    problem(tree, Rule::Unmergeable { strategy, what })
+}
+
+fn problem(tree: &Arc<Tree>, rule: Rule) -> Problem {
+    let origin = &tree.origin;
+    origin.source.problem(ValuePath::clone(&origin.at), rule)
+}
+
+/// What people write for a strategy.
+pub fn name(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::First => "First",
+        Strategy::Unique => "Unique",
+        Strategy::Hash => "Hash",
+        Strategy::Deep => "Deep",
+        Strategy::ListByKey => "ListByKey",
+    }
+}

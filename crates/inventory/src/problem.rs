@@ -1,0 +1,282 @@
+//! What is wrong with an inventory: where, against which rule, and what to do about it.
+
+use std::fmt;
+
+use api::inventory::ValuePath;
+use serde::Serialize;
+
+/// An object of an inventory.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Object {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            namespace,
+            name,
+        } = self;
+        if namespace == "default" {
+            write!(f, "{kind}/{name}")
+        } else {
+            write!(f, "{kind}/{namespace}/{name}")
+        }
+    }
+}
+
+/// One thing that is wrong. It displays as place, rule and remedy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// The object that must change.
+    pub object: Object,
+    /// Its level, where it stands on one.
+    pub level: Option<String>,
+    /// The field or value.
+    pub path: ValuePath,
+    /// What is wrong.
+    pub rule: Rule,
+}
+
+/// Several problems. Where there is one, nothing is rendered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct Problems(pub Vec<Problem>);
+
+/// What can be wrong.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Rule {
+    /// The object is not of its kind.
+    #[error("is not what a {kind} has: {what}; docs/fleets.md tells of its fields")]
+    Malformed {
+        /// The kind.
+        kind: String,
+        /// What the parser said.
+        what: String,
+    },
+    /// Two objects of one kind, namespace and name.
+    #[error("stands twice in the inventory; give each its own metadata.name, or remove one")]
+    Twice,
+    /// The inventory has no such kind.
+    #[error(
+        "is no kind of {group}; it has Hierarchy, Environment, Customer, Site, InfraProvider, FleetCluster and ClusterTemplate, \
+             version v1alpha1"
+    )]
+    UnknownKind {
+        /// The group.
+        group: String,
+    },
+    /// A name that refers to nothing.
+    #[error("names {wanted}, which is not there; {}", known(.there))]
+    NotThere {
+        /// What was wanted.
+        wanted: String,
+        /// What there is instead.
+        there: Vec<String>,
+    },
+    /// A required level without an object.
+    #[error(
+        "has no {missing}, which Hierarchy {hierarchy} requires; name one in spec.parents here or of a parent, or make the level's \
+             presence Optional"
+    )]
+    MissingLevel {
+        /// The level.
+        missing: String,
+        /// The hierarchy.
+        hierarchy: String,
+    },
+    /// Two objects of one level.
+    #[error(
+        "belongs to two objects of level {level}: {one} by {by_one}, and {other} by {by_other}; let both name the same one"
+    )]
+    TwoOfOneLevel {
+        /// The level.
+        level: String,
+        /// The first.
+        one: String,
+        /// Who names it.
+        by_one: String,
+        /// The second.
+        other: String,
+        /// Who names it.
+        by_other: String,
+    },
+    /// A parent that is not above.
+    #[error("names {parent} as a parent, whose level {parent_level} does not stand above {level}{}; parents are of weaker levels: turn \
+             the reference round, or change the order in the Hierarchy", closing(.cycle))]
+    NotAbove {
+        /// The parent.
+        parent: String,
+        /// Its level.
+        parent_level: String,
+        /// The level of the one that names it.
+        level: String,
+        /// The cycle that it closes.
+        cycle: Vec<String>,
+    },
+    /// A Hierarchy that contradicts itself, or none that can be chosen.
+    #[error("{what}; {remedy}")]
+    Order {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A locked value that a stronger level sets.
+    #[error("is locked by {by} (spec.final: {lock}); remove it here, or take the lock away there")]
+    Locked {
+        /// Who locked it.
+        by: String,
+        /// The path of the lock.
+        lock: String,
+    },
+    /// Another type than above.
+    #[error(
+        "is {here}, but {above_object} has {above} there; write the same type, a text in quotes, or use another key"
+    )]
+    TypeChanged {
+        /// The type here.
+        here: &'static str,
+        /// The type above.
+        above: &'static str,
+        /// Who sets it above.
+        above_object: String,
+    },
+    /// A value that the strategy of its path cannot merge.
+    #[error(
+        "cannot be merged by {strategy}: {what}; change the value, or the rule in the Hierarchy"
+    )]
+    Unmergeable {
+        /// The strategy.
+        strategy: &'static str,
+        /// Why.
+        what: String,
+    },
+    /// A value that is not as a schema says.
+    #[error("{what} (schema of {schema}); {remedy}")]
+    Schema {
+        /// Whose schema.
+        schema: String,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A value of a reserved form or name.
+    #[error("{what}; {remedy}")]
+    Reserved {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A template that is not one.
+    #[error(
+        "is no template: line {line}: {what}, in `{text}`; mend it, or write {{% raw %}} around what is meant as it stands"
+    )]
+    Syntax {
+        /// The line in the text, from 1.
+        line: usize,
+        /// What the parser said.
+        what: String,
+        /// The line's text.
+        text: String,
+    },
+    /// A variable that no level sets.
+    #[error("line {line}: `{variable}` is not set, in `{text}`; looked through {}: set it in one of them, or give it a default as in \
+             `{{{{ {variable} | default(omit) }}}}`", .levels.join(", "))]
+    Undefined {
+        /// The line in the text, from 1.
+        line: usize,
+        /// The variable.
+        variable: String,
+        /// The line's text.
+        text: String,
+        /// The levels that were looked through, the weakest first.
+        levels: Vec<String>,
+    },
+    /// A template that fails.
+    #[error("cannot be rendered: line {line}: {what}, in `{text}`; mend the template or the value")]
+    Template {
+        /// The line in the text, from 1.
+        line: usize,
+        /// What went wrong.
+        what: String,
+        /// The line's text.
+        text: String,
+    },
+    /// A template that does not end.
+    #[error(
+        "line {line}: takes too long, more than {fuel} instructions, in `{text}`; bound its loops"
+    )]
+    Endless {
+        /// The line in the text, from 1.
+        line: usize,
+        /// How many it may take.
+        fuel: u64,
+        /// The line's text.
+        text: String,
+    },
+    /// Values whose templates need each other.
+    #[error("needs itself: {}; give one of them a value", .0.join(" -> "))]
+    Circular(Vec<String>),
+    /// A reference to a secret in a text or an expression.
+    #[error(
+        "puts the secret {secret} into a text; a reference stays as it is: give it a field of its own, `{{{{ {secret} }}}}`"
+    )]
+    SecretInText {
+        /// The value.
+        secret: String,
+    },
+    /// What was rendered is no object, or not the one that it says it is.
+    #[error("{what}; {remedy}")]
+    Rendered {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.object)?;
+        if let Some(level) = &self.level {
+            write!(f, " (level {level})")?;
+        }
+        if !self.path.0.is_empty() {
+            write!(f, " {}", self.path)?;
+        }
+        write!(f, ": {}", self.rule)
+    }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+fn known(there: &[String]) -> String {
+    if there.is_empty() {
+        "there is none of that kind in the namespace: write it, or correct the reference".into()
+    } else {
+        format!(
+            "there is {}: correct the name, or write it",
+            there.join(", ")
+        )
+    }
+}
+
+fn closing(cycle: &[String]) -> String {
+    if cycle.is_empty() {
+        String::new()
+    } else {
+        format!(" and closes the cycle {}", cycle.join(" -> "))
+    }
+}

@@ -1,0 +1,96 @@
+//! Names with a digest of the content, for objects that must not change.
+//!
+//! Cluster API compares the name of the template that a Machine was made from, never its content: another content under the same
+//! name rolls nothing. So another content must be another name, and the same content the same name for ever: the digest is made of
+//! the content with its keys in order, without the name itself.
+//!
+//! # Source
+//! Cluster API, "Updating machine infrastructure and bootstrap templates".
+
+use std::collections::BTreeSet;
+
+use api::inventory::Naming;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{RenderedDocument, all_uses, rename};
+use crate::template::world::{Made, MadeShape, Use};
+
+/// Names the objects that are named so, in order, and lets references in all objects follow.
+pub(super) fn name(documents: &mut [RenderedDocument]) {
+    for number in 0..documents.len() {
+        let Some(document) = documents.get_mut(number) else {
+            continue;
+        };
+        if document.naming != Naming::Hashed {
+            continue;
+        }
+        let (kind, old) = (document.object.kind.clone(), document.object.name.clone());
+        let new = format!("{old}-{}", digest(document));
+        let uses = all_uses(&document.content);
+        rename(&mut document.content, &["metadata", "name"], &new, &uses);
+        document.object.name.clone_from(&new);
+        for other in documents.iter_mut() {
+            follow(&mut other.content, &kind, &old, &new, &uses);
+        }
+    }
+}
+
+fn digest(document: &RenderedDocument) -> String {
+    let mut value = document.to_value();
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        metadata.remove("name");
+    }
+    let digest = format!("{:x}", Sha256::digest(canonical(&value).as_bytes()));
+    digest.chars().take(DIGITS).collect()
+}
+
+/// The value as JSON with the keys in order, however it was written.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let sorted: std::collections::BTreeMap<_, _> = map.iter().collect();
+            let parts: Vec<_> = sorted
+                .into_iter()
+                .map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), canonical(value)))
+                .collect();
+            format!("{{{}}}", parts.join(","))
+        }
+        Value::Array(items) => {
+            let parts: Vec<_> = items.iter().map(canonical).collect();
+            format!("[{}]", parts.join(","))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+/// Lets references by kind and name follow.
+fn follow(made: &mut Made, kind: &str, old: &str, new: &str, uses: &BTreeSet<Use>) {
+    let is = |made: Option<&Made>, wanted: &str| {
+        made.is_some_and(
+            |made| matches!(&made.shape, MadeShape::Leaf(Value::String(text)) if text == wanted),
+        )
+    };
+    match &mut made.shape {
+        MadeShape::Map(map) => {
+            if is(map.get("kind"), kind)
+                && is(map.get("name"), old)
+                && let Some(name) = map.get_mut("name")
+            {
+                rename(name, &[], new, uses);
+            }
+            for part in map.values_mut() {
+                follow(part, kind, old, new, uses);
+            }
+        }
+        MadeShape::List(list) => {
+            for part in list {
+                follow(part, kind, old, new, uses);
+            }
+        }
+        MadeShape::Leaf(_) | MadeShape::Secret(_) => {}
+    }
+}
+
+/// Ten digits of sixteen: two templates of one name meet by chance once in a million million.
+const DIGITS: usize = 10;

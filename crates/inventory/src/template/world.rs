@@ -1,0 +1,504 @@
+//! One cluster as its templates see it, and a record of what they look at.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use api::inventory::{Segment, ValuePath};
+use minijinja::{Environment, ErrorKind, Value};
+
+use super::{FUEL, Gives, Omit, Program, RESULT, line, said, view};
+use crate::{
+    problem::{Problem, Rule},
+    tree::{Leaf, Shape, Source, Tree},
+};
+
+/// Something that a rendered value was made of.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Use {
+    /// The value.
+    pub path: ValuePath,
+    /// What was taken from it.
+    pub what: Taken,
+}
+
+/// What was taken from a value.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Taken {
+    /// The value itself.
+    Value,
+    /// Which keys or how many entries it has.
+    Parts,
+    /// That it is not set.
+    Absence,
+}
+
+/// What a rendered value was made of.
+pub type Uses = Arc<BTreeSet<Use>>;
+
+/// A rendered value, or several below it.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// What it was made of.
+    pub uses: Uses,
+    /// Where it stands in the ClusterTemplate, or in the values for what is a template there.
+    pub at: Arc<ValuePath>,
+    /// What it is.
+    pub shape: MadeShape,
+}
+
+/// What a rendered value is.
+#[derive(Clone, Debug)]
+pub enum MadeShape {
+    /// A value without parts.
+    Leaf(serde_json::Value),
+    /// A reference to a secret.
+    Secret(serde_json::Value),
+    /// Values by their keys.
+    Map(BTreeMap<Arc<str>, Made>),
+    /// Values in order.
+    List(Vec<Made>),
+}
+
+/// One cluster as its templates see it.
+#[derive(Debug)]
+pub(crate) struct World {
+    /// Its values and the facts about it.
+    root: Arc<Tree>,
+    levels: Vec<Arc<Source>>,
+    environment: Arc<Environment<'static>>,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// One for each program that runs: a template may need another.
+    frames: Vec<Frame>,
+    /// The values that are templates, once they were rendered.
+    rendered: HashMap<ValuePath, Made>,
+    running: Vec<ValuePath>,
+}
+
+#[derive(Debug, Default)]
+struct Frame {
+    uses: BTreeSet<Use>,
+    missing: Option<ValuePath>,
+    secret: Option<ValuePath>,
+    failure: Option<Problem>,
+}
+
+/// What templates see beside values and facts.
+pub(crate) type Scope = Vec<(Arc<str>, Bound)>;
+
+/// A name of a loop.
+#[derive(Clone, Debug)]
+pub(crate) enum Bound {
+    /// A value of the inventory.
+    Tree(ValuePath, Arc<Tree>),
+    /// Something computed, and what it was made of.
+    Computed(Value, Uses),
+}
+
+impl World {
+    pub(crate) fn new(
+        values: &Arc<Tree>,
+        facts: &Arc<Tree>,
+        levels: Vec<Arc<Source>>,
+        environment: Arc<Environment<'static>>,
+    ) -> Arc<Self> {
+        let mut root = match &values.shape {
+            Shape::Map(map) => map.clone(),
+            _ => BTreeMap::new(),
+        };
+        if let Shape::Map(facts) = &facts.shape {
+            root.extend(facts.iter().map(|(key, fact)| (key.clone(), fact.clone())));
+        }
+        Arc::new(Self {
+            root: values.with(Shape::Map(root), None),
+            levels,
+            environment,
+            record: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Tree> {
+        &self.root
+    }
+
+    pub(crate) fn levels(&self) -> &[Arc<Source>] {
+        &self.levels
+    }
+
+    /// Runs a program, and says what it looked at.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        program: &Program,
+        scope: &Scope,
+    ) -> Result<(Value, Uses), Problem> {
+        self.record().frames.push(Frame::default());
+        let root = view::root(self, scope);
+        let result = self.evaluate(program, root);
+        let frame = self.record().frames.pop().unwrap_or_default();
+        if let Some(failure) = frame.failure {
+            return Err(failure);
+        }
+        let fails = |rule| program.by.problem(ValuePath::clone(&program.at), rule);
+        if let Some(secret) = frame.secret {
+            return Err(fails(Rule::SecretInText {
+                secret: secret.to_string(),
+            }));
+        }
+        let value =
+            result.map_err(|error| fails(self.rule(&error, program, frame.missing.as_ref())))?;
+        if value.is_undefined() {
+            let error = ErrorKind::UndefinedError.into();
+            return Err(fails(self.rule(&error, program, frame.missing.as_ref())));
+        }
+        Ok((value, Arc::new(frame.uses)))
+    }
+
+    fn evaluate(&self, program: &Program, root: Value) -> Result<Value, minijinja::Error> {
+        let environment = &self.environment;
+        let known = environment.get_template(&program.name);
+        match (known, program.gives) {
+            (Ok(template), Gives::Value) => {
+                let captured = template.render_captured(root)?;
+                Ok(captured.state().lookup(RESULT).unwrap_or(Value::UNDEFINED))
+            }
+            (Ok(template), Gives::Text) => template.render(root).map(Value::from),
+            (Err(_), Gives::Value) => environment
+                .compile_expression_owned(program.text.to_string())?
+                .eval(root),
+            (Err(_), Gives::Text) => environment.render_str(&program.text, root).map(Value::from),
+        }
+    }
+
+    fn rule(
+        &self,
+        error: &minijinja::Error,
+        program: &Program,
+        missing: Option<&ValuePath>,
+    ) -> Rule {
+        let text = line(&program.text, error.line());
+        let line = error.line().unwrap_or(1);
+        match (error.kind(), missing) {
+            (ErrorKind::UndefinedError, Some(missing)) => Rule::Undefined {
+                line,
+                variable: missing.to_string(),
+                text,
+                levels: self
+                    .levels
+                    .iter()
+                    .map(|source| source.object.to_string())
+                    .collect(),
+            },
+            (ErrorKind::OutOfFuel, _) => Rule::Endless {
+                line,
+                fuel: FUEL,
+                text,
+            },
+            (ErrorKind::SyntaxError, _) => Rule::Syntax {
+                line,
+                what: said(error),
+                text,
+            },
+            _ => Rule::Template {
+                line,
+                what: said(error),
+                text,
+            },
+        }
+    }
+
+    /// What a value comes to; one that is a template is rendered, once.
+    pub(crate) fn made(
+        self: &Arc<Self>,
+        path: &ValuePath,
+        tree: &Arc<Tree>,
+    ) -> Result<Made, Problem> {
+        let shape = match &tree.shape {
+            Shape::Leaf(Leaf::Template(text)) => return self.made_of_template(path, tree, text),
+            Shape::Leaf(Leaf::Plain(value)) => MadeShape::Leaf(value.clone()),
+            Shape::Leaf(Leaf::Secret(value)) => MadeShape::Secret(value.clone()),
+            Shape::Map(map) => {
+                let mut made = BTreeMap::new();
+                for (key, child) in map {
+                    let path = path.with(Segment::Key(key.clone()));
+                    made.insert(key.clone(), self.made(&path, child)?);
+                }
+                MadeShape::Map(made)
+            }
+            Shape::List(list) => {
+                let mut made = Vec::with_capacity(list.len());
+                for (number, child) in list.iter().enumerate() {
+                    made.push(self.made(&path.index(number), child)?);
+                }
+                MadeShape::List(made)
+            }
+        };
+        let what = if matches!(tree.shape, Shape::Leaf(_)) {
+            Taken::Value
+        } else {
+            Taken::Parts
+        };
+        Ok(Made {
+            uses: Arc::new(BTreeSet::from([Use {
+                path: path.clone(),
+                what,
+            }])),
+            at: tree.origin.at.clone(),
+            shape,
+        })
+    }
+
+    fn made_of_template(
+        self: &Arc<Self>,
+        path: &ValuePath,
+        tree: &Arc<Tree>,
+        text: &Arc<str>,
+    ) -> Result<Made, Problem> {
+        if let Some(made) = self.record().rendered.get(path) {
+            return Ok(made.clone());
+        }
+        let origin = &tree.origin;
+        let fails = |rule| origin.source.problem(ValuePath::clone(&origin.at), rule);
+        {
+            let mut record = self.record();
+            if let Some(start) = record.running.iter().position(|running| running == path) {
+                let way = record.running.iter().skip(start).chain([path]);
+                return Err(fails(Rule::Circular(
+                    way.map(ToString::to_string).collect(),
+                )));
+            }
+            if record.running.len() >= MAX_NESTED {
+                let what =
+                    format!("needs more than {MAX_NESTED} other templates, one within the other");
+                let remedy = "make it simpler";
+                return Err(fails(Rule::Reserved { what, remedy }));
+            }
+            record.running.push(path.clone());
+        }
+        let (text, gives) = super::kind(&self.environment, text);
+        let program = Program {
+            text: text.into(),
+            at: origin.at.clone(),
+            by: origin.source.clone(),
+            name: Arc::from(""),
+            gives,
+        };
+        let made = self.run_and_make(&program, &Scope::new(), &origin.at);
+        self.record().running.pop();
+        let made = made?.ok_or_else(|| {
+            fails(Rule::Reserved {
+                what: "gives omit, which only a field of a ClusterTemplate can be".into(),
+                remedy: "leave the value out instead",
+            })
+        })?;
+        let made = also(
+            made,
+            &BTreeSet::from([Use {
+                path: path.clone(),
+                what: Taken::Value,
+            }]),
+        );
+        self.record().rendered.insert(path.clone(), made.clone());
+        Ok(made)
+    }
+
+    /// Runs a program and makes what it gives a rendered value; none for `omit`.
+    pub(crate) fn run_and_make(
+        self: &Arc<Self>,
+        program: &Program,
+        scope: &Scope,
+        at: &Arc<ValuePath>,
+    ) -> Result<Option<Made>, Problem> {
+        let (value, uses) = self.run(program, scope)?;
+        self.make(&value, &uses, at, program)
+    }
+
+    fn make(
+        self: &Arc<Self>,
+        value: &Value,
+        uses: &Uses,
+        at: &Arc<ValuePath>,
+        program: &Program,
+    ) -> Result<Option<Made>, Problem> {
+        let leaf = |shape| {
+            Some(Made {
+                uses: uses.clone(),
+                at: at.clone(),
+                shape,
+            })
+        };
+        if value.downcast_object_ref::<Omit>().is_some() {
+            return Ok(None);
+        }
+        if let Some(secret) = value.downcast_object_ref::<view::Secret>() {
+            return Ok(leaf(MadeShape::Secret(secret.value.clone())));
+        }
+        if let Some(view) = value.downcast_object_ref::<view::View>() {
+            // Given as it is: each part comes from where it stands, not from all that the expression looked at.
+            return Ok(Some(placed(
+                also(self.made(&view.path, &view.tree)?, uses),
+                at,
+            )));
+        }
+        let fails = |what: String| {
+            let rule = Rule::Template {
+                line: 1,
+                what,
+                text: line(&program.text, None),
+            };
+            program.by.problem(ValuePath::clone(&program.at), rule)
+        };
+        let shape = match value.kind() {
+            minijinja::value::ValueKind::Map => {
+                let mut made = BTreeMap::new();
+                for key in value.try_iter().map_err(|error| fails(said(&error)))? {
+                    let part = value.get_item(&key).map_err(|error| fails(said(&error)))?;
+                    if let Some(part) = self.make(&part, uses, at, program)? {
+                        made.insert(Arc::from(key.to_string()), part);
+                    }
+                }
+                MadeShape::Map(made)
+            }
+            minijinja::value::ValueKind::Seq | minijinja::value::ValueKind::Iterable => {
+                let mut made = Vec::new();
+                for part in value.try_iter().map_err(|error| fails(said(&error)))? {
+                    made.extend(self.make(&part, uses, at, program)?);
+                }
+                MadeShape::List(made)
+            }
+            minijinja::value::ValueKind::Undefined => {
+                return Err(fails("a part of what it gives is not set".into()));
+            }
+            _ => MadeShape::Leaf(
+                serde_json::to_value(value).map_err(|error| fails(error.to_string()))?,
+            ),
+        };
+        Ok(leaf(shape))
+    }
+
+    /// Notes what the running program looks at.
+    pub(crate) fn note(&self, path: &ValuePath, what: Taken) {
+        let mut record = self.record();
+        if let Some(frame) = record.frames.last_mut() {
+            if what == Taken::Absence {
+                frame.missing = Some(path.clone());
+            }
+            frame.uses.insert(Use {
+                path: path.clone(),
+                what,
+            });
+        }
+    }
+
+    pub(crate) fn note_all(&self, uses: &BTreeSet<Use>) {
+        if let Some(frame) = self.record().frames.last_mut() {
+            frame.uses.extend(uses.iter().cloned());
+        }
+    }
+
+    /// Notes that the running program made a text of a reference to a secret.
+    pub(crate) fn note_secret(&self, path: &ValuePath) {
+        if let Some(frame) = self.record().frames.last_mut() {
+            frame.secret = Some(path.clone());
+        }
+    }
+
+    /// Notes why the running program cannot go on.
+    pub(crate) fn note_failure(&self, problem: Problem) {
+        if let Some(frame) = self.record().frames.last_mut() {
+            frame.failure.get_or_insert(problem);
+        }
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Made {
+    /// The value alone.
+    pub fn to_value(&self) -> serde_json::Value {
+        match &self.shape {
+            MadeShape::Leaf(value) | MadeShape::Secret(value) => value.clone(),
+            MadeShape::Map(map) => map
+                .iter()
+                .map(|(key, made)| (key.to_string(), made.to_value()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+            MadeShape::List(list) => list.iter().map(Self::to_value).collect(),
+        }
+    }
+
+    /// Every value without parts, and every map and list that is empty, with its path.
+    pub fn leaves(&self) -> Vec<(ValuePath, &Self)> {
+        let mut found = Vec::new();
+        self.collect(&ValuePath::default(), &mut found);
+        found
+    }
+
+    fn collect<'a>(&'a self, path: &ValuePath, found: &mut Vec<(ValuePath, &'a Self)>) {
+        match &self.shape {
+            MadeShape::Map(map) if !map.is_empty() => {
+                for (key, made) in map {
+                    made.collect(&path.with(Segment::Key(key.clone())), found);
+                }
+            }
+            MadeShape::List(list) if !list.is_empty() => {
+                for (number, made) in list.iter().enumerate() {
+                    made.collect(&path.index(number), found);
+                }
+            }
+            _ => found.push((path.clone(), self)),
+        }
+    }
+}
+
+/// A rendered value that was also made of something else.
+pub(crate) fn also(made: Made, more: &BTreeSet<Use>) -> Made {
+    if more.is_empty() {
+        return made;
+    }
+    let shape = match made.shape {
+        MadeShape::Map(map) => MadeShape::Map(
+            map.into_iter()
+                .map(|(key, made)| (key, also(made, more)))
+                .collect(),
+        ),
+        MadeShape::List(list) => {
+            MadeShape::List(list.into_iter().map(|made| also(made, more)).collect())
+        }
+        leaf => leaf,
+    };
+    Made {
+        uses: Arc::new(made.uses.union(more).cloned().collect()),
+        at: made.at,
+        shape,
+    }
+}
+
+/// A value at a place of the template.
+fn placed(made: Made, at: &Arc<ValuePath>) -> Made {
+    let shape = match made.shape {
+        MadeShape::Map(map) => MadeShape::Map(
+            map.into_iter()
+                .map(|(key, made)| (key, placed(made, at)))
+                .collect(),
+        ),
+        MadeShape::List(list) => {
+            MadeShape::List(list.into_iter().map(|made| placed(made, at)).collect())
+        }
+        leaf => leaf,
+    };
+    Made {
+        uses: made.uses,
+        at: at.clone(),
+        shape,
+    }
+}
+
+/// Deeper than anybody can follow, and shallow enough for the stack.
+const MAX_NESTED: usize = 16;
