@@ -79,6 +79,9 @@ pub(crate) enum Command {
     Init(Init),
     /// Turn an inventory that kubespray was run with into a Cluster and its ClusterNodes; no host is touched
     Adopt(Adopt),
+    /// Render, explain, compare and check a fleet of clusters from files; no API is asked
+    #[command(subcommand)]
+    Inventory(Inventory),
     /// List the steps of a playbook: id, hosts and number of tasks
     Steps(Steps),
     /// Print what a run's steps wrote
@@ -513,6 +516,65 @@ pub(crate) struct Adopt {
     /// Fail if a host would get a variable that differs from what the inventory gives it
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+/// Options of `inventory`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Inventory {
+    /// Print the objects that a cluster is rendered to
+    Render(Render),
+    /// Say where each value comes from, through merges and templates, and what it overrode
+    Explain(Explain),
+    /// Say which clusters differ between two inventories, and where; exits with 0 if none does, with 1 if some do, with 2 on errors
+    Diff(DiffInventories),
+    /// Render every cluster and print what is wrong; exits with 0 if nothing is, else with 2
+    Check(CheckInventory),
+}
+
+/// Options of `inventory render`.
+#[derive(Args, Debug)]
+pub(crate) struct Render {
+    /// The FleetCluster, as [NAMESPACE/]NAME [default: all]
+    pub(crate) cluster: Option<String>,
+    /// Files or directories with the inventory; of a directory also those below it
+    #[arg(short, long, required = true, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+}
+
+/// Options of `inventory explain`.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The FleetCluster, as [NAMESPACE/]NAME
+    pub(crate) cluster: String,
+    /// A value, as kubernetes.version, or an object and a field of it, as Cluster/NAME:spec.ssh; all that stands below it
+    /// [default: all values]
+    pub(crate) path: Option<String>,
+    /// Files or directories with the inventory; of a directory also those below it
+    #[arg(short, long, required = true, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `inventory diff`.
+#[derive(Args, Debug)]
+pub(crate) struct DiffInventories {
+    /// A file or directory with the inventory before
+    pub(crate) base: PathBuf,
+    /// A file or directory with the inventory after
+    pub(crate) head: PathBuf,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `inventory check`.
+#[derive(Args, Debug)]
+pub(crate) struct CheckInventory {
+    /// Files or directories with the inventory; of a directory also those below it
+    #[arg(short, long, required = true, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
 }
 
 /// Options of `steps`.

@@ -13,6 +13,7 @@ mod crds;
 mod get;
 mod init;
 mod install;
+mod inventory;
 mod kubeconfig;
 mod leader;
 mod logs;
@@ -107,6 +108,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Plan(options) => plan::plan(global, options).await?,
         Command::Adopt(options) => return adopt::adopt(global, options).await,
         Command::Init(options) => init::init(global, &options)?,
+        Command::Inventory(command) => return Ok(inventory::inventory(global, &command)),
         Command::Steps(options) => steps::steps(global, &options).await?,
         Command::Logs(options) => logs::logs(global, &options).await?,
         Command::Pause(options) => control::pause(global, &options).await?,

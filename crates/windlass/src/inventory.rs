@@ -1,0 +1,250 @@
+//! `windlass inventory`: a fleet from files, without any API: rendered, explained, compared, checked.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use inventory::{
+    Fleet, Object, Rendered,
+    diff::{self, Change, ClusterChange},
+    explain::{Contribution, Explanation, Question},
+};
+use serde_json::Value;
+
+use crate::{
+    cli::{CheckInventory, DiffInventories, Explain, Global, Inventory, Output, Render},
+    manifest,
+    terminal::text,
+};
+
+/// Ends with 0, with 1 where `diff` finds a difference, and with 2 where anything is wrong.
+pub(crate) fn inventory(global: &Global, command: &Inventory) -> ExitCode {
+    let done = match command {
+        Inventory::Render(options) => render(global, options),
+        Inventory::Explain(options) => explain(global, options),
+        Inventory::Diff(options) => diff(global, options),
+        Inventory::Check(options) => check(global, options),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("windlass: {}", text(&format!("{error:#}")));
+        ExitCode::from(2)
+    })
+}
+
+fn render(global: &Global, options: &Render) -> anyhow::Result<ExitCode> {
+    let fleet = read(&options.filename, global)?;
+    let mut documents = Vec::new();
+    let mut add = |rendered: Rendered| {
+        documents.extend(
+            rendered
+                .documents
+                .iter()
+                .map(inventory::RenderedDocument::to_value),
+        );
+    };
+    match &options.cluster {
+        Some(name) => add(fleet.render(&cluster(name, global))?),
+        None => fleet.render_all(add)?,
+    }
+    let mut printed = Vec::new();
+    for document in &documents {
+        printed.push(serde_saphyr::to_string(document).context("failed to print")?);
+    }
+    std::io::stdout()
+        .write_all(printed.join("---\n").as_bytes())
+        .context("failed to write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode> {
+    let question: Question = options.path.as_deref().unwrap_or_default().parse()?;
+    let fleet = read(&options.filename, global)?;
+    let rendered = fleet.render(&cluster(&options.cluster, global))?;
+    let explanations = rendered
+        .explain(&question)
+        .map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    anyhow::ensure!(
+        !explanations.is_empty(),
+        "{} has no {}: looked through {}, and what it is rendered to: {}",
+        options.cluster,
+        options.path.as_deref().unwrap_or("values"),
+        rendered.levels().join(", "),
+        objects(&rendered)
+    );
+    match options.output {
+        Output::Text => explanations.iter().for_each(print_explanation),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&explanations)?),
+        Output::Yaml => println!("{}", serde_saphyr::to_string(&explanations)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn diff(global: &Global, options: &DiffInventories) -> anyhow::Result<ExitCode> {
+    let read = |place: &Path| {
+        read(&[place.to_owned()], global).with_context(|| format!("in {}", place.display()))
+    };
+    let (base, head) = (read(&options.base)?, read(&options.head)?);
+    let changes = diff::diff(&base, &head)?;
+    match options.output {
+        Output::Text => changes.iter().for_each(print_change),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&changes)?),
+        Output::Yaml => println!("{}", serde_saphyr::to_string(&changes)?),
+    }
+    Ok(if changes.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> {
+    let fleet = read(&options.filename, global)?;
+    let (mut clusters, mut objects) = (0, 0);
+    fleet.render_all(|rendered| {
+        clusters += 1;
+        objects += rendered.documents.len();
+    })?;
+    println!("{clusters} clusters, {objects} objects");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(paths: &[PathBuf], global: &Global) -> anyhow::Result<Fleet> {
+    let mut files = Vec::new();
+    for path in paths {
+        find(path, &mut files)?;
+    }
+    anyhow::ensure!(!files.is_empty(), "there is no .yaml, .yml or .json file");
+    let objects: Result<Vec<Value>, _> = manifest::read(&files)?
+        .into_iter()
+        .map(serde_json::to_value)
+        .collect();
+    Ok(Fleet::read(
+        objects.context("failed to read the objects")?,
+        &global.namespace,
+    )?)
+}
+
+/// The files of a directory and of those below it, in order. What is hidden, as `.git`, is no part of an inventory, nor is what a
+/// link leads to.
+fn find(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let failed = || format!("failed to read {}", path.display());
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(path).with_context(failed)? {
+        let entry = entry.with_context(failed)?;
+        let kind = entry.file_type().with_context(failed)?;
+        entries.push((entry.path(), kind, entry.file_name()));
+    }
+    entries.sort_by(|one, other| one.0.cmp(&other.0));
+    for (entry, kind, name) in entries {
+        let is_manifest = matches!(
+            entry.extension().and_then(|extension| extension.to_str()),
+            Some("yaml" | "yml" | "json")
+        );
+        if name.to_string_lossy().starts_with('.') {
+            continue;
+        }
+        if kind.is_dir() {
+            find(&entry, files)?;
+        } else if is_manifest && kind.is_file() {
+            files.push(entry);
+        }
+    }
+    Ok(())
+}
+
+fn cluster(name: &str, global: &Global) -> Object {
+    let (namespace, name) = name.split_once('/').unwrap_or((&global.namespace, name));
+    Object {
+        kind: "FleetCluster".into(),
+        namespace: namespace.into(),
+        name: name.into(),
+    }
+}
+
+fn objects(rendered: &Rendered) -> String {
+    let objects = rendered.documents.iter().map(|document| &document.object);
+    let objects: Vec<_> = objects
+        .take(10)
+        .map(|object| format!("{}/{}", object.kind, object.name))
+        .collect();
+    objects.join(", ")
+}
+
+fn print_explanation(explanation: &Explanation) {
+    let mut lines = vec![format!("{} = {}", explanation.path, explanation.value)];
+    if let Some(template) = &explanation.template {
+        lines.push(format!("  template  {template}"));
+    }
+    for from in &explanation.from {
+        lines.extend(contribution(from));
+    }
+    println!("{}", text(&lines.join("\n")));
+}
+
+fn contribution(from: &Contribution) -> Vec<String> {
+    let Contribution {
+        path,
+        what,
+        value,
+        by,
+        level,
+        at,
+        strategy,
+        overrode,
+    } = from;
+    let Some(at) = at else {
+        return vec![format!("  not set   {path}, looked through {by}")];
+    };
+    let shown = value
+        .as_ref()
+        .map_or_else(|| format!("(its {what})"), |value| format!("= {value}"));
+    let level = level.as_deref().unwrap_or_default();
+    let how = strategy.map_or_else(String::new, |strategy| format!(", by {strategy}"));
+    let mut lines = vec![format!(
+        "  from      {path} {shown}  {by} {at} (level {level}{how})"
+    )];
+    lines.extend(overrode.iter().map(|lower| {
+        format!(
+            "  overrode  {} = {}  {} {}",
+            lower.path, lower.value, lower.by, lower.at
+        )
+    }));
+    lines
+}
+
+fn print_change(change: &ClusterChange) {
+    let mut lines = vec![format!("{} {}", word(change.change), change.cluster)];
+    for object in &change.objects {
+        let name = &object.object;
+        lines.push(format!("  {} {name}", word(object.change)));
+        for leaf in &object.leaves {
+            let shown = |value: &Option<Value>| {
+                value
+                    .as_ref()
+                    .map_or_else(|| "unset".into(), Value::to_string)
+            };
+            lines.push(format!(
+                "    {}: {} -> {}",
+                leaf.path,
+                shown(&leaf.before),
+                shown(&leaf.after)
+            ));
+        }
+    }
+    println!("{}", text(&lines.join("\n")));
+}
+
+const fn word(change: Change) -> &'static str {
+    match change {
+        Change::Added => "added  ",
+        Change::Removed => "removed",
+        Change::Changed => "changed",
+    }
+}

@@ -1,0 +1,130 @@
+//! `windlass inventory`: what it prints of `examples/fleet`, and how it ends.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+struct Done {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn windlass(arguments: &[&str]) -> Done {
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .arg("inventory")
+        .args(arguments)
+        .output()
+        .unwrap();
+    Done {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet")
+}
+
+/// A copy of the example in directories below a new one, one file of which is changed.
+fn edited(file: &str, from: &str, to: &str) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let below = place.path().join("a/b");
+    fs::create_dir_all(&below).unwrap();
+    fs::create_dir_all(place.path().join(".git")).unwrap();
+    fs::write(place.path().join(".git/x.yaml"), "no: object").unwrap();
+    for entry in fs::read_dir(example()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut text = fs::read_to_string(&path).unwrap();
+        if path.ends_with(file) {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        fs::write(below.join(path.file_name().unwrap()), text).unwrap();
+    }
+    place
+}
+
+#[test]
+fn a_cluster_is_printed_whole_and_so_are_all() {
+    let example = example();
+    let example = example.to_str().unwrap();
+    let one = windlass(&["render", "shop", "-f", example]);
+    assert_eq!((one.code, one.err.as_str()), (0, ""));
+    assert_eq!(one.out.matches("kind: ClusterNode").count(), 3);
+    let all = windlass(&["render", "-f", example]);
+    assert_eq!(all.out.matches("kind: Cluster\n").count(), 2);
+    assert!(all.out.ends_with(&one.out), "shop comes after billing");
+    let checked = windlass(&["check", "-f", example]);
+    assert_eq!(
+        (checked.code, checked.out.as_str()),
+        (0, "2 clusters, 9 objects\n")
+    );
+}
+
+#[test]
+fn a_value_is_explained_to_people_and_to_programs() {
+    let example = example();
+    let example = example.to_str().unwrap();
+    let told = windlass(&["explain", "billing", "kubernetes.version", "-f", example]);
+    // As the guide shows it.
+    let guide =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fleets.md"))
+            .unwrap();
+    assert!(guide.contains(told.out.trim()), "{}", told.out);
+    let told = windlass(&[
+        "explain",
+        "shop",
+        "Cluster/shop:spec.ssh",
+        "-o",
+        "json",
+        "-f",
+        example,
+    ]);
+    let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!(told[0]["from"][0]["by"], "Site/fra1");
+    let told = windlass(&["explain", "shop", "no.such.value", "-f", example]);
+    assert_eq!(told.code, 2);
+    assert!(
+        told.err.contains("Site/fra1") && told.err.contains("ClusterNode/shop-worker-1"),
+        "{}",
+        told.err
+    );
+}
+
+#[test]
+fn two_inventories_are_compared_and_the_exit_code_says_so() {
+    let example = example();
+    let example = example.to_str().unwrap();
+    let same = edited("site.yaml", "10.77.0.53", "10.77.0.53");
+    let same = windlass(&["diff", example, same.path().to_str().unwrap()]);
+    assert_eq!((same.code, same.out.as_str()), (0, ""));
+    let other = edited("environment.yaml", "version: 1.34.4", "version: 1.34.6");
+    let other = windlass(&["diff", example, other.path().to_str().unwrap()]);
+    assert_eq!(other.code, 1);
+    assert_eq!(
+        other.out,
+        "changed FleetCluster/shop\n  changed Cluster/shop/shop\n    spec.kubernetesVersion: \"1.34.4\" -> \"1.34.6\"\n"
+    );
+    let bad = edited("site.yaml", "customer: acme", "customer: acmee");
+    let bad = bad.path().to_str().unwrap();
+    for arguments in [
+        vec!["diff", example, bad],
+        vec!["check", "-f", bad],
+        vec!["render", "-f", bad],
+    ] {
+        let bad = windlass(&arguments);
+        assert_eq!((bad.code, bad.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(
+            bad.err
+                .contains("Site/fra1 (level site) spec.parents.customer"),
+            "{}",
+            bad.err
+        );
+    }
+}
