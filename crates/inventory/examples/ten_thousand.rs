@@ -1,0 +1,120 @@
+//! How long a large fleet takes: `cargo run --release -p inventory --example ten_thousand [CLUSTERS]`.
+//!
+//! The template, hierarchy and environment of `examples/fleet`, with 100 sites, each with its own customer and machines, and clusters of
+//! 13 hosts: 15 objects each.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a measurement that cannot go on has failed"
+)]
+
+use std::{path::Path, time::Instant};
+
+use inventory::Fleet;
+use serde_json::{Value, json};
+
+fn main() {
+    let clusters: usize = std::env::args()
+        .nth(1)
+        .map_or(10_000, |number| number.parse().unwrap());
+    let objects = objects(clusters);
+    let begin = Instant::now();
+    let fleet = Fleet::read(objects, "default").unwrap();
+    println!("read          {:?}", begin.elapsed());
+
+    let begin = Instant::now();
+    let (mut documents, mut bytes) = (0, 0);
+    fleet
+        .render_all(|rendered| {
+            for document in &rendered.documents {
+                documents += 1;
+                bytes += document.to_value().to_string().len();
+            }
+        })
+        .unwrap();
+    println!(
+        "render all    {:?}: {documents} objects, {bytes} bytes of JSON",
+        begin.elapsed()
+    );
+
+    let begin = Instant::now();
+    let site = fleet.clusters().take(clusters / SITES);
+    let rendered: Vec<_> = site
+        .map(|cluster| fleet.render(&cluster).unwrap())
+        .collect();
+    println!(
+        "one site      {:?}: {} clusters",
+        begin.elapsed(),
+        rendered.len()
+    );
+
+    let cluster = fleet.clusters().next().unwrap();
+    let begin = Instant::now();
+    let rendered = fleet.render(&cluster).unwrap();
+    let question = format!("Cluster/{}", cluster.name).parse().unwrap();
+    let leaves = rendered.explain(&question).unwrap().len();
+    println!(
+        "explain       {:?}: {leaves} leaves of one object",
+        begin.elapsed()
+    );
+    println!("memory        {}", memory());
+}
+
+fn objects(clusters: usize) -> Vec<Value> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet");
+    let read = |file: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(directory.join(file)).unwrap();
+        serde_saphyr::from_multiple(&text).unwrap()
+    };
+    let mut objects = Vec::new();
+    for file in ["hierarchy.yaml", "environment.yaml", "template.yaml"] {
+        objects.extend(read(file));
+    }
+    for number in 0..SITES {
+        for (file, parent) in [
+            ("customer.yaml", None),
+            ("site.yaml", Some("customer")),
+            ("infra-provider.yaml", Some("site")),
+        ] {
+            let mut object = read(file).remove(0);
+            object["metadata"]["name"] = json!(format!("n{number}"));
+            if let Some(parent) = parent {
+                object["spec"]["parents"][parent] = json!(format!("n{number}"));
+            }
+            objects.push(object);
+        }
+    }
+    for number in 0..clusters {
+        let name = format!("c{number:05}");
+        let nodes: serde_json::Map<_, _> = (0..HOSTS)
+            .map(|host| {
+                let kind = if host < 3 { "master" } else { "worker" };
+                let address = format!("10.{}.{}.{host}", number / 250, number % 250);
+                (
+                    format!("{name}-{host}"),
+                    json!({"address": address, "type": kind}),
+                )
+            })
+            .collect();
+        let site = number * SITES / clusters.max(1);
+        objects.push(json!({
+            "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "FleetCluster", "metadata": {"name": name},
+            "spec": {"parents": {"infraProvider": format!("n{site}")}, "values": {
+                "network": {"dns": ["10.0.0.53"], "mtu": 1450}, "nodes": nodes}},
+        }));
+    }
+    objects
+}
+
+/// The most memory that this process had, as Linux tells it.
+fn memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    line.unwrap_or_default()
+        .replace("VmHWM:", "")
+        .trim()
+        .to_owned()
+}
+
+const SITES: usize = 100;
+const HOSTS: usize = 13;
