@@ -10,6 +10,7 @@ mod bad;
 mod example;
 mod explain;
 mod laws;
+mod levels;
 mod provenance;
 mod semantics;
 mod templates;
