@@ -100,7 +100,7 @@ fn objects(clusters: usize) -> Vec<Value> {
         objects.push(json!({
             "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "FleetCluster", "metadata": {"name": name},
             "spec": {"parents": {"infraProvider": format!("n{site}")}, "values": {
-                "network": {"dns": ["10.0.0.53"], "mtu": 1450}, "nodes": nodes}},
+                "network": {"dns": ["10.0.0.53"], "pods": "10.240.64.0/18"}, "nodes": nodes}},
         }));
     }
     objects

@@ -71,7 +71,7 @@ fn a_cluster_is_printed_whole_and_so_are_all() {
 fn a_value_is_explained_to_people_and_to_programs() {
     let example = example();
     let example = example.to_str().unwrap();
-    let told = windlass(&["explain", "billing", "kubernetes.version", "-f", example]);
+    let told = windlass(&["explain", "billing", "unreachable", "-f", example]);
     // As the guide shows it.
     let guide =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fleets.md"))
@@ -104,12 +104,12 @@ fn two_inventories_are_compared_and_the_exit_code_says_so() {
     let same = edited("site.yaml", "10.77.0.53", "10.77.0.53");
     let same = windlass(&["diff", example, same.path().to_str().unwrap()]);
     assert_eq!((same.code, same.out.as_str()), (0, ""));
-    let other = edited("environment.yaml", "version: 1.34.4", "version: 1.34.6");
+    let other = edited("environment.yaml", "unreachable: 10%", "unreachable: 20%");
     let other = windlass(&["diff", example, other.path().to_str().unwrap()]);
     assert_eq!(other.code, 1);
     assert_eq!(
         other.out,
-        "changed FleetCluster/shop\n  changed Cluster/shop/shop\n    spec.kubernetesVersion: \"1.34.4\" -> \"1.34.6\"\n"
+        "changed FleetCluster/shop\n  changed Cluster/shop/shop\n    spec.operations.creation.thresholds.unreachable: \"10%\" -> \"20%\"\n"
     );
     let bad = edited("site.yaml", "customer: acme", "customer: acmee");
     let bad = bad.path().to_str().unwrap();
@@ -127,4 +127,45 @@ fn two_inventories_are_compared_and_the_exit_code_says_so() {
             bad.err
         );
     }
+}
+
+#[test]
+fn what_is_rendered_is_planned_like_any_other_objects() {
+    let example = example();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("all.yaml");
+    fs::write(
+        &file,
+        windlass(&["render", "-f", example.to_str().unwrap()]).out,
+    )
+    .unwrap();
+    let plan = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .arg("--data-dir")
+        .arg(place.path().join("data"))
+        .args(["plan", "-o", "json", "-f"])
+        .arg(&file)
+        // The example's playbooks are named from here.
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .unwrap();
+    assert!(
+        plan.status.success(),
+        "{}",
+        String::from_utf8_lossy(&plan.stderr)
+    );
+    let plans: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    let names: Vec<_> = plans
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plan| plan["cluster"].clone())
+        .collect();
+    assert_eq!(names, ["billing", "shop"]);
+    assert!(
+        plans
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|plan| plan["plan"]["steps"].is_array())
+    );
 }

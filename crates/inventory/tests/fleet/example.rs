@@ -39,12 +39,12 @@ fn an_edit_of_one_level_changes_those_that_inherit_it() {
     let mut edited = read();
     for object in &mut edited {
         if object["kind"] == "Environment" {
-            object["spec"]["values"]["kubernetes"]["version"] = json!("1.34.6");
+            object["spec"]["values"]["unreachable"] = json!("20%");
         }
     }
     let head = Fleet::read(edited, "default").unwrap();
     let changes = diff::diff(&base, &head).unwrap();
-    // billing overrides the version.
+    // billing has a bound of its own.
     insta::assert_yaml_snapshot!(changes);
 }
 
