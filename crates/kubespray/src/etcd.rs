@@ -211,12 +211,37 @@ fn joins(others: &[&Member], change: &MemberChange, inputs: &Inputs) -> Answer {
                     .to_owned(),
         });
     }
+    let lost = lost(others, change, inputs);
+    if !lost.is_empty() {
+        return Answer::No(Refusal {
+            code: "MemberMissing",
+            message: format!(
+                "etcd does not know {}, which the cluster was built with: with {host} more than one would join at a time",
+                lost.join(", ")
+            ),
+            remedy: "bring it back (windlass converge) or remove it (windlass node remove NAME), then retry the run"
+                .to_owned(),
+        });
+    }
     let members = others.len().saturating_add(1);
     Answer::Yes(format!(
         "all {} members of etcd answer; with {host} it has {members}, of which {} must",
         others.len(),
         quorum(members)
     ))
+}
+
+/// The hosts of etcd, but for the one that joins, whose members are not there: a removal that was given up may have taken them out.
+fn lost(others: &[&Member], change: &MemberChange, inputs: &Inputs) -> Vec<String> {
+    let names = &inputs.inventory.etcd_member_names;
+    let is_of = |member: &Member, host: &HostName| {
+        is_at(member, host, inputs) || member.name.as_ref() == names.get(host.as_str())
+    };
+    let hosts = inputs.group("etcd").iter();
+    hosts
+        .filter(|host| **host != change.host && !others.iter().any(|member| is_of(member, host)))
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn joined(
@@ -426,6 +451,22 @@ mod tests {
                 "{works:?} and {joins}"
             );
         }
+        // The second was taken out by a removal that was given up: with it two would join.
+        let mut grown = inputs();
+        let hosts = [1, 2, 3].map(|number| format!("m{number}").parse().unwrap());
+        grown
+            .inventory
+            .order
+            .insert("etcd".to_owned(), hosts.to_vec());
+        let members = read(&said(&[true], 9)).unwrap();
+        let Answer::No(refusal) = judge(&members, &change(3, Turn::Joins), &grown) else {
+            panic!("it may join");
+        };
+        assert_eq!(refusal.code, "MemberMissing");
+        assert!(refusal.message.contains("m2"), "{}", refusal.message);
+        let members = read(&said(&[true, true], 9)).unwrap();
+        let answer = judge(&members, &change(3, Turn::Joins), &grown);
+        assert!(matches!(answer, Answer::Yes(_)));
         let joined = change(3, Turn::Joined);
         assert_eq!(judged(&[true, true, true], 9, &joined), None);
         assert_eq!(judged(&[true, true, false], 2, &joined), unhealthy);

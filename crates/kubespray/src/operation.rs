@@ -35,7 +35,7 @@ pub const RENEW: Operation = Operation {
     state: ClusterState::Renewing,
     reason: "Renewing",
     leaves: Leaves::Cluster,
-    orders: false,
+    orders: true,
     of_built: true,
     disruptive: true,
 };
@@ -57,7 +57,7 @@ pub const UPGRADE: Operation = Operation {
     state: ClusterState::Upgrading,
     reason: "Upgrading",
     leaves: Leaves::Cluster,
-    orders: false,
+    orders: true,
     of_built: true,
     disruptive: true,
 };
@@ -106,7 +106,8 @@ pub struct Operation {
     pub reason: &'static str,
     /// What one that succeeded leaves on the hosts.
     pub leaves: Leaves,
-    /// Its plan may put hosts at the end of the order of the inventory, or take hosts out of it.
+    /// Its plan says the order of the inventory: it puts hosts at the end of it, takes hosts out of it, or keeps that which the
+    /// cluster was built with, whatever was given up since.
     pub orders: bool,
     /// It is of clusters only that are built.
     pub of_built: bool,

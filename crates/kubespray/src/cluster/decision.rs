@@ -150,14 +150,21 @@ pub fn once(
     let Situation {
         cluster, observed, ..
     } = *situation;
-    let last = of_built(observed).filter(|run| run.spec.plan.digest == plan.digest);
+    let is_it = |run: &&Run| run.spec.plan.digest == plan.digest;
+    // It is not begun anew by itself, whatever else was begun and given up since: somebody did not want it.
+    let mut since = observed.runs.iter().rev();
+    let mut since = since
+        .by_ref()
+        .take_while(|run| phase(run) != RunPhase::Succeeded);
+    if since.any(|run| is_it(&run) && phase(run) == RunPhase::Cancelled) {
+        return None;
+    }
+    let last = of_built(observed).filter(is_it);
     match last.map(|run| (run, phase(run))) {
         Some((run, RunPhase::Failed)) => {
             let (built, run) = (built.clone(), run.clone());
             Some(Decision::Maintain(Box::new(built), Box::new(run)))
         }
-        // It is not begun anew by itself: somebody did not want it.
-        Some((_, RunPhase::Cancelled)) => None,
         _ => {
             let new = new_run(cluster, observed, operation, plan);
             Some(Decision::Start(Box::new(new)))

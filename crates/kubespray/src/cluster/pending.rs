@@ -18,6 +18,7 @@ use crate::{
         compile,
         decision::{Decision, NewRun, Situation},
         plan::SAY,
+        resolve::Resolved,
     },
     inputs::Inputs,
     operation::{CONVERGE, Operation, REMOVE, converge},
@@ -76,6 +77,7 @@ pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pen
     for (operation, decide) in SAY.iter().filter(|(operation, _)| operation.of_built) {
         list.asked(situation, operation, decide(situation));
     }
+    list.follow(situation, decision);
     list.not_removed(situation);
     list.cancelled(situation);
     list.not_requested(situation);
@@ -264,6 +266,34 @@ impl List<'_> {
         ))
     }
 
+    /// Hosts that leave in a later run than the next one: control planes and members of etcd leave one a run.
+    fn follow(&mut self, situation: &Situation<'_>, decision: &Decision) {
+        let (Ok(wanted), Some(before)) = (situation.wanted, &self.built.inputs) else {
+            return;
+        };
+        let run = match decision {
+            Decision::Start(new) => Some(&new.plan),
+            Decision::Maintain(_, run) => Some(&run.spec.plan),
+            _ => None,
+        };
+        let mut told = run.map_or_else(Vec::new, |plan| hosts(self.built, plan));
+        let removals = self.pending.iter();
+        let removals = removals.filter(|pending| pending.operation == REMOVE.name);
+        told.extend(removals.flat_map(|pending| pending.hosts.iter().cloned()));
+        let leaving = wanted.removal.leaving.iter();
+        let rest: Vec<_> = leaving
+            .filter(|host| before.host(host).is_some() && !told.contains(host))
+            .cloned()
+            .collect();
+        if !rest.is_empty() && !told.is_empty() {
+            let message = format!(
+                "it comes after that of {}; to take it back: windlass node keep NAME",
+                compile::listed(&told)
+            );
+            self.add(REMOVE.name, "BehindRun", &message, rest);
+        }
+    }
+
     /// Hosts whose ClusterNodes are being deleted, and which stay.
     fn not_removed(&mut self, situation: &Situation<'_>) {
         let kept = situation.wanted.ok().map(|wanted| wanted.kept.clone());
@@ -279,11 +309,15 @@ impl List<'_> {
 
     /// What was cancelled, and is asked for still.
     fn cancelled(&mut self, situation: &Situation<'_>) {
-        let last = situation.observed.runs.last();
-        let Some(run) = last.filter(|run| phase(run) == RunPhase::Cancelled) else {
-            return;
-        };
         let Ok(wanted) = situation.wanted else { return };
+        let runs = situation.observed.runs.iter().rev();
+        let since = runs.take_while(|run| phase(run) != RunPhase::Succeeded);
+        for run in since.filter(|run| phase(run) == RunPhase::Cancelled) {
+            self.cancelled_run(run, wanted);
+        }
+    }
+
+    fn cancelled_run(&mut self, run: &Run, wanted: &Resolved) {
         let mut hosts = hosts(self.built, &run.spec.plan);
         let leaves = |host: &HostName| wanted.removal.leaving.contains(host);
         let comes = |host: &HostName| {
@@ -292,7 +326,10 @@ impl List<'_> {
         };
         let removes = run.spec.operation == REMOVE.name;
         hosts.retain(|host| if removes { leaves(host) } else { comes(host) });
-        let told = |known: &Pending| known.operation == run.spec.operation;
+        let told = |known: &Pending| {
+            let all = hosts.iter().all(|host| known.hosts.contains(host));
+            known.operation == run.spec.operation && all
+        };
         if hosts.is_empty() || self.pending.iter().any(told) {
             return;
         }

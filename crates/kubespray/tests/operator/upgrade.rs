@@ -25,10 +25,11 @@ impl World {
             let copied = copy.args(["-r", BUNDLE]).arg(&own).status();
             assert!(copied.unwrap().success());
         }
-        let lines: String = versions
+        let lines: Vec<_> = versions
             .iter()
             .map(|version| format!("    {version}: x\n"))
             .collect();
+        let lines = lines.concat();
         let checksums = own.join("roles/kubespray_defaults/vars/main/checksums.yml");
         let text = format!("---\nkubelet_checksums:\n  amd64:\n{lines}");
         std::fs::write(checksums, text).unwrap();

@@ -45,6 +45,8 @@ pub enum Fate {
     /// After so many of its steps, in parts of 255.
     Fails(u8),
     Cancelled(u8),
+    /// After so many steps, whatever else might have become of it.
+    Stops(usize),
 }
 
 fn happen(world: &mut World, event: &Event) {
@@ -103,6 +105,10 @@ fn finish(world: &mut World, from: RunPhase, to: RunPhase) {
         return;
     };
     if runs::phase(&run) != from {
+        return;
+    }
+    // Etcd says no once more.
+    if to == RunPhase::Succeeded && rules::stops(world, &run).is_some() {
         return;
     }
     if to == RunPhase::Succeeded {
@@ -174,7 +180,9 @@ fn carried_out(world: &mut World, new: &NewRun, run: &Run, fate: Fate) {
     );
     let all = run.spec.plan.steps.len();
     let part = |of: u8| all * usize::from(of) / 256;
+    let fate = rules::stops(world, run).map_or(fate, Fate::Stops);
     let (steps, phase) = match fate {
+        Fate::Stops(at) => (at, RunPhase::Failed),
         Fate::Succeeds => (all, RunPhase::Succeeded),
         Fate::Fails(of) => (part(of), RunPhase::Failed),
         Fate::Cancelled(of) => (part(of), RunPhase::Cancelled),
