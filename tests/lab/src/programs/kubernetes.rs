@@ -71,7 +71,10 @@ impl Kubernetes {
         let sources = self.sources()?;
         let servers = self.servers(progress)?;
         let version = servers.version.clone();
-        let dir = cache::ensure("testenv-oldest-nodes", &key(&sources)?, |target| {
+        // Some of them are those of the newest: what is kept must be of both.
+        let of_newest = newest.dir.file_name().unwrap_or_default();
+        let key = format!("{}-{}", key(&sources)?, of_newest.display());
+        let dir = cache::ensure("testenv-oldest-nodes", &key, |target| {
             progress.begin(
                 &format!("node programs of Kubernetes {version}"),
                 "built from source, about 4 minutes on 2 cores, 0.3 GB",
