@@ -153,9 +153,6 @@ pub fn check_version(
     installed: Option<KubernetesVersion>,
 ) -> Result<KubernetesVersion, VersionError> {
     if let Some(installed) = installed {
-        if wanted < installed {
-            return Err(VersionError::Downgrade { wanted, installed });
-        }
         hops(wanted, installed, installable)?;
     }
     if installable.versions.contains(&wanted) || wanted == installable.default {
@@ -185,7 +182,7 @@ pub fn check_version(
 ///
 /// # Errors
 ///
-/// A minor version between them cannot be installed.
+/// A minor version between them cannot be installed, or the wanted one is older.
 pub fn hops(
     wanted: KubernetesVersion,
     installed: KubernetesVersion,
@@ -196,6 +193,9 @@ pub fn hops(
         installed,
         minor,
     };
+    if wanted < installed {
+        return Err(VersionError::Downgrade { wanted, installed });
+    }
     let next = installed.minor.saturating_add(1);
     if wanted.major != installed.major {
         return Err(skipped(next));

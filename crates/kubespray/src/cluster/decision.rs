@@ -160,14 +160,9 @@ pub fn once(
         return None;
     }
     let last = of_built(observed).filter(is_it);
-    match last.map(|run| (run, phase(run))) {
-        Some((run, RunPhase::Failed)) => {
-            let (built, run) = (built.clone(), run.clone());
-            Some(Decision::Maintain(Box::new(built), Box::new(run)))
-        }
-        _ => {
-            let new = new_run(cluster, observed, operation, plan);
-            Some(Decision::Start(Box::new(new)))
-        }
-    }
+    let failed = last.filter(|run| phase(run) == RunPhase::Failed);
+    Some(match failed {
+        Some(run) => Decision::Maintain(Box::new(built.clone()), Box::new(run.clone())),
+        None => Decision::Start(Box::new(new_run(cluster, observed, operation, plan))),
+    })
 }
