@@ -24,7 +24,7 @@ impl Extent {
         "the oldest Kubernetes: conformance, `tests/lab`, the operator of one namespace",
         "kubectl 1.29 to 1.33: the embedded API, conformance, the plugin",
         "eight seeds of random requests instead of one",
-        "100,000 random stories of a cluster instead of 10,000",
+        "100,000 random stories of a cluster instead of 2,000",
         "runners in Jobs are killed at five edges of their journals instead of two",
     ];
 
@@ -70,7 +70,7 @@ impl Extent {
     /// How many random stories of a cluster are told.
     pub const fn stories(self) -> u32 {
         match self {
-            Self::Usual => 10_000,
+            Self::Usual => 2_000,
             Self::Full => 100_000,
         }
     }
