@@ -54,7 +54,10 @@ async fn told() -> Vec<Series> {
         })
     };
     let kubespray = "kubespray.k8s.io/v1";
-    let status = json!({"state": "Failed", "cluster": {"health": "HEALTH_ERR"}});
+    let status = json!({
+        "state": "Failed", "cluster": {"health": "HEALTH_ERR"},
+        "firstCertificate": {"name": "etcd", "notAfter": "2026-01-01T00:00:00Z"},
+    });
     let cluster = object("Cluster", kubespray, json!({}), status);
     let spec = json!({"type": "worker", "inventory": {"ansible_host": "192.0.2.1"}});
     let status = json!({"node": {"health": "HEALTH_OK"}});
