@@ -12,10 +12,14 @@ use crate::tools;
 
 mod api;
 mod creates;
+mod living;
 mod operator;
+mod plans;
+mod plays;
 mod probe;
 mod process;
 mod sliced;
+mod upgrades;
 
 /// Options of `bench`.
 #[derive(Args, Debug)]
@@ -23,7 +27,7 @@ pub(crate) struct Bench {
     /// What to measure; default: everything
     #[arg(value_enum)]
     names: Vec<Name>,
-    /// How many pairs of runs `sliced` measures
+    /// How many pairs of runs `sliced`, `living` and `upgrades` measure
     #[arg(long, default_value_t = 3)]
     runs: u8,
     /// How many Clusters of 10 nodes `operator` and `built` keep
@@ -48,6 +52,12 @@ enum Name {
     Creates,
     /// An operator with 1,000 built Clusters at rest
     Built,
+    /// Plans for 2,000 hosts
+    Plans,
+    /// A worker that joins, a dead host, an operator that is started again
+    Living,
+    /// A minor upgrade of three nodes against plain ansible-playbook
+    Upgrades,
 }
 
 /// One line of the table.
@@ -91,12 +101,15 @@ impl Row {
 /// Measures and prints the table.
 pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
     let all = [
+        Name::Plans,
         Name::Probe,
         Name::Api,
         Name::Operator,
         Name::Creates,
         Name::Built,
         Name::Sliced,
+        Name::Living,
+        Name::Upgrades,
     ];
     let names = if options.names.is_empty() {
         &all[..]
@@ -112,6 +125,9 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Operator => operator::measure(options.clusters, &windlass(options)?)?,
             Name::Creates => creates::measure()?,
             Name::Built => creates::built(options.clusters)?,
+            Name::Plans => plans::measure()?,
+            Name::Living => living::measure(options.runs, windlass(options)?)?,
+            Name::Upgrades => upgrades::measure(options.runs, &windlass(options)?)?,
         });
     }
     println!("{}", table(&rows));

@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: the main job for real, on throw-away hosts.
 
 use std::{
+    path::Path,
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -13,14 +14,21 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use e2e::{Kubespray, NAMESPACE, Options, Stage, wait_until};
+use lab::Presence;
 
 use crate::tools;
 
+mod day_two;
 mod in_cluster;
+mod providers;
 
 /// Options of `demo`.
 #[derive(Args, Debug)]
 #[command(after_help = KUBESPRAY)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option that people type"
+)]
 pub(crate) struct Demo {
     /// Leave the cluster up at the end, until Ctrl-C
     #[arg(long)]
@@ -31,6 +39,12 @@ pub(crate) struct Demo {
     /// Raise it from a Job in a real cluster of one node; then it takes over its own management
     #[arg(long, conflicts_with = "dead")]
     in_cluster: bool,
+    /// Go on with the raised cluster: a worker joins, Kubernetes is upgraded under load, certificates are renewed, a dead worker leaves
+    #[arg(long, conflicts_with_all = ["dead", "in_cluster"])]
+    day_two: bool,
+    /// Install providers of Cluster API in a real cluster of one node instead, raise clusters by them, and upgrade them under load
+    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two"])]
+    providers: bool,
 }
 
 /// Runs the demo; whatever it made is gone when it ends.
@@ -43,6 +57,10 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
     let started = Instant::now();
     let result = if options.in_cluster {
         in_cluster::play(options.keep, &interrupted)
+    } else if options.day_two {
+        day_two::play(options.keep, &interrupted)
+    } else if options.providers {
+        providers::play(options.keep, &interrupted)
     } else {
         play(options, &interrupted)
     };
@@ -61,23 +79,9 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
 fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     heading("What is needed (kept for the next time)");
     let kubespray = Kubespray::from_environment(tools::root().join("target/debug/mirror"))?;
-    println!("windlass: building it takes about two minutes the first time");
-    let mut build = tools::cargo(&["build", "--quiet", "--package", "windlass"]);
-    if kubespray.is_some() {
-        build.args(["--package", "e2e", "--bin", "windlass", "--bin", "mirror"]);
-    }
-    tools::run(&mut build)?;
+    build(kubespray.is_some())?;
     let mut stage = stage(options, kubespray)?;
-
-    heading("Three hosts that answer ssh, and `windlass up`");
-    for host in stage.lab.hosts() {
-        println!("{:<8} {:<12} {:?}", host.name, host.address, host.presence);
-    }
-    stage.up()?;
-    println!(
-        "the embedded API answers; data in {}",
-        stage.data().display()
-    );
+    up(&mut stage)?;
 
     let further: Vec<_> = options
         .dead
@@ -85,30 +89,15 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
         .into_iter()
         .collect();
     let files = stage.example(&tools::root().join("examples/first-cluster"), &further)?;
-    let named = files
-        .strip_prefix(tools::root())
-        .unwrap_or(&files)
-        .display();
-    heading(&format!("The plan: windlass plan -f {named}"));
+    heading(&format!("The plan: windlass plan -f {}", named(&files)));
     show(stage.windlass(&["plan", "-f"]).arg(&files))?;
 
-    heading(&format!("Raising the cluster: windlass apply -f {named}"));
-    stage.apply_files(&files)?;
-    let raising = Instant::now();
-    if let Err(error) = watch(&mut stage.windlass(&["status", "--watch"]), interrupted) {
-        ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
-        if let Err(error) = show(&mut stage.windlass(&["logs"])) {
-            eprintln!("there are no logs: {error:#}");
-        }
-        return Err(error.context(format!(
-            "the cluster was not raised; the end of the log:\n{}",
-            stage.log_tail()
-        )));
-    }
-    println!("raised in {} s", raising.elapsed().as_secs());
+    raise(&stage, &files, interrupted)?;
 
     heading("What Kubernetes says of its objects");
-    healthy(&stage, options)?;
+    // With a dead host it is built, and not well.
+    let accepted: &[_] = if options.dead { &HEALTH } else { &HEALTH[..1] };
+    healthy(&stage, accepted)?;
     show(&mut stage.kubectl(&[
         "--namespace",
         NAMESPACE,
@@ -133,6 +122,67 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
         keep(interrupted);
     }
     Ok(())
+}
+
+/// Builds what the demo runs.
+fn build(for_kubespray: bool) -> anyhow::Result<()> {
+    println!("windlass: building it takes about two minutes the first time");
+    let mut build = tools::cargo(&["build", "--quiet", "--package", "windlass"]);
+    if for_kubespray {
+        build.args(["--package", "e2e", "--bin", "windlass", "--bin", "mirror"]);
+    }
+    tools::run(&mut build)
+}
+
+fn up(stage: &mut Stage) -> anyhow::Result<()> {
+    let live = stage.lab.hosts().iter();
+    let live = live.filter(|host| host.presence == Presence::Live).count();
+    heading(&format!("{live} hosts that answer ssh, and `windlass up`"));
+    for host in stage.lab.hosts() {
+        println!("{:<8} {:<12} {:?}", host.name, host.address, host.presence);
+    }
+    stage.up()?;
+    println!(
+        "the embedded API answers; data in {}",
+        stage.data().display()
+    );
+    Ok(())
+}
+
+/// Applies these files, and follows the cluster until it is raised.
+fn raise(stage: &Stage, files: &Path, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    heading(&format!(
+        "Raising the cluster: windlass apply -f {}",
+        named(files)
+    ));
+    stage.apply_files(files)?;
+    let raising = Instant::now();
+    follow(stage, interrupted).context("the cluster was not raised")?;
+    println!("raised in {} s", raising.elapsed().as_secs());
+    Ok(())
+}
+
+/// Shows the live status until the operation ends; where it fails, its logs.
+fn follow(stage: &Stage, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if let Err(error) = watch(&mut stage.windlass(&["status", "--watch"]), interrupted) {
+        go_on(interrupted)?;
+        if let Err(error) = show(&mut stage.windlass(&["logs"])) {
+            eprintln!("there are no logs: {error:#}");
+        }
+        return Err(error.context(format!("the end of the log:\n{}", stage.log_tail())));
+    }
+    Ok(())
+}
+
+/// Ends the demo where somebody asked for it.
+fn go_on(interrupted: &AtomicBool) -> anyhow::Result<()> {
+    ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+    Ok(())
+}
+
+/// A file as people call it who stand in the repository.
+fn named(file: &Path) -> std::path::Display<'_> {
+    file.strip_prefix(tools::root()).unwrap_or(file).display()
 }
 
 /// Waits for Ctrl-C.
@@ -182,16 +232,15 @@ fn stage(options: &Demo, kubespray: Option<Kubespray>) -> anyhow::Result<Stage> 
     Stage::set_with(options, kubespray, &lab::progress::Terminal::default())
 }
 
-/// Waits until the cluster is Created and its health is known: HEALTH_OK, unless a host is dead.
-fn healthy(stage: &Stage, options: &Demo) -> anyhow::Result<()> {
+/// Waits until the cluster is Created and its health is known, and one of these.
+fn healthy(stage: &Stage, accepted: &[&str]) -> anyhow::Result<()> {
     wait_until(
-        "the cluster to be Created and probed",
-        Duration::from_mins(1),
+        "the cluster to be Created and healthy",
+        Duration::from_mins(2),
         || {
             let status = stage.object("clusters.kubespray.k8s.io", "first")?["status"].clone();
-            let known = status["cluster"]["health"].is_string();
-            let healthy = status["cluster"]["health"] == "HEALTH_OK";
-            Ok((status["state"] == "Created" && known && (healthy || options.dead)).then_some(()))
+            let health = status["cluster"]["health"].as_str().unwrap_or_default();
+            Ok((status["state"] == "Created" && accepted.contains(&health)).then_some(()))
         },
     )
 }
@@ -246,6 +295,9 @@ fn heading(text: &str) {
 fn show(command: &mut Command) -> anyhow::Result<()> {
     tools::run(command.stdin(Stdio::null()))
 }
+
+/// What is said of a cluster's health, the best first.
+const HEALTH: [&str; 3] = ["HEALTH_OK", "HEALTH_WARN", "HEALTH_ERR"];
 
 const KUBESPRAY: &str = "\
 Environment, to raise the cluster by an unmodified kubespray instead of the bundle (docs/kubespray.md):

@@ -162,6 +162,13 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         );
     }
     put("manifests/crds.yaml", crds);
+    let mut providers = HEAD.to_owned();
+    for definition in api::provider::provider_definitions() {
+        providers.push_str(&document(
+            &serde_json::to_value(&definition).context("serialise a CRD")?,
+        )?);
+    }
+    put("manifests/provider-crds.yaml", providers);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
     }});

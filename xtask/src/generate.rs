@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use api::provider::ProviderType;
 
 use crate::{deploy, image, tools};
 
@@ -50,7 +51,9 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         "# Custom resources\n\nGenerated from the types in `crates/api` by `cargo xtask generate`. `kubectl explain` \
          shows the same.\n",
     );
-    for definition in api::custom_resource_definitions() {
+    let mut definitions = api::custom_resource_definitions();
+    definitions.extend(api::magnum::definitions());
+    for definition in definitions {
         let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;
         let name = definition.metadata.name.as_deref().unwrap_or_default();
         let yaml =
@@ -59,7 +62,18 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
             Path::new("docs/reference/crds").join(format!("{name}.yaml")),
             yaml,
         );
-        describe(&value, &mut reference);
+        describe(
+            &text(&value["spec"]["names"]["kind"]),
+            &value,
+            &mut reference,
+        );
+    }
+    // Seven kinds with the same fields.
+    if let Some(definition) = api::provider::provider_definitions().first() {
+        let kinds = ProviderType::ALL.map(|provider| format!("`{provider}`"));
+        let value = serde_json::to_value(definition).context("failed to serialise a CRD")?;
+        let title = format!("Providers: {}", kinds.join(", "));
+        describe(&title, &value, &mut reference);
     }
     files.extend(deploy::files()?);
     files.insert("docs/reference/custom-resources.md".into(), reference);
@@ -68,13 +82,12 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// The fields of one kind as a table.
-fn describe(definition: &serde_json::Value, reference: &mut String) {
+/// The fields of a kind as a table.
+fn describe(title: &str, definition: &serde_json::Value, reference: &mut String) {
     let spec = &definition["spec"];
     let version = &spec["versions"][0];
     reference.push_str(&format!(
-        "\n## {}\n\n`{}/{}`\n\n| field | type | what it is |\n|---|---|---|\n",
-        text(&spec["names"]["kind"]),
+        "\n## {title}\n\n`{}/{}`\n\n| field | type | what it is |\n|---|---|---|\n",
         text(&spec["group"]),
         text(&version["name"])
     ));

@@ -15,7 +15,7 @@ mod installable;
 mod moves;
 mod releases;
 
-pub use contract::{Assertion, Contract, Known, Test, contract};
+pub use contract::{Assertion, COMPONENTS, Contract, Known, Test, contract};
 pub use installable::{
     Installable, InstallableError, VersionError, check_version, hops, installable,
 };

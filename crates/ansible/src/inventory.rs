@@ -17,6 +17,8 @@ use api::{
 };
 use serde_json::{Map, Value};
 
+use crate::slice::distinct;
+
 mod check;
 mod configuration;
 mod files;
@@ -200,13 +202,7 @@ pub fn compile(input: &InventoryInput) -> Result<Inventory, Vec<InventoryError>>
         })
         .collect();
     let members = |groups: &BTreeMap<String, Vec<HostName>>, of: &[&str]| -> Vec<HostName> {
-        let mut union: Vec<HostName> = Vec::new();
-        for name in of.iter().filter_map(|group| groups.get(*group)).flatten() {
-            if !union.contains(name) {
-                union.push(name.clone());
-            }
-        }
-        union
+        distinct(of.iter().filter_map(|group| groups.get(*group)).flatten())
     };
     let cluster = members(&groups, K8S_CLUSTER);
     let all = members(&groups, &GROUPS.map(|(_, group)| group));

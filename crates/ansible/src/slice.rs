@@ -11,6 +11,7 @@
 //! undefined (measured).
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
 };
@@ -19,6 +20,7 @@ use api::HostName;
 use serde_json::Value;
 
 mod cut;
+mod downloads;
 mod facts;
 mod identity;
 mod interrupted;
@@ -28,6 +30,7 @@ mod view;
 
 pub use facts::{ADDED, KEEP_TOGETHER};
 pub use interrupted::FOUNDING;
+pub(crate) use pattern::distinct;
 pub use pattern::{PatternError, Targets, resolve, select};
 pub use tasks::{ListedPlay, ListedTask, list_tasks, parse_listed_tasks};
 pub use view::SliceFile;
@@ -239,6 +242,13 @@ impl Playbook {
         })
     }
 
+    /// The same with what its plays read of roles of a checkout: they run with it.
+    #[must_use]
+    pub fn with_facts_of(mut self, checkout: &Path) -> Self {
+        facts::mark(checkout, &mut self.slices);
+        self
+    }
+
     /// The name it was read by.
     pub fn name(&self) -> &str {
         &self.name
@@ -266,6 +276,22 @@ impl Playbook {
             name: self.name.clone(),
             present: self.slices.iter().map(|slice| slice.id.clone()).collect(),
         })
+    }
+
+    /// These plays, and each play before one of them that registers what it reads, in the playbook's order. A play that has none of the
+    /// hosts that a run is limited to is in no plan, and does nothing here either.
+    pub fn with_what_they_read(&self, plays: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let mut together = BTreeSet::new();
+        for play in plays {
+            together.insert(play);
+            let before = self.slices.get(..play).unwrap_or_default().iter().rev();
+            together.extend(
+                before
+                    .take_while(|slice| slice.with_next)
+                    .map(|slice| slice.index),
+            );
+        }
+        together.into_iter().collect()
     }
 
     /// The smallest groups of plays that may run in a process of their own: mostly single plays.

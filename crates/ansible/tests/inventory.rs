@@ -260,6 +260,12 @@ const REFUSED: &[Row] = &[
         "neither",
     ),
     (
+        "address that is none",
+        |i| i.hosts[2].variables.ansible_host = "999.1.1.1".into(),
+        "ClusterNode/worker-2 spec.inventory.ansible_host",
+        "neither",
+    ),
+    (
         "option as address",
         |i| i.hosts[2].variables.ansible_host = "-oProxyCommand=x".into(),
         "ClusterNode/worker-2 spec.inventory.ansible_host",

@@ -159,7 +159,11 @@ async fn slices_run_where_their_plays_stand() {
         let output = tokio::process::Command::new(&ansible_playbook)
             .env("ANSIBLE_CONFIG", &configuration)
             .env("ANSIBLE_NOCOLOR", "1")
-            .args(["--connection", "local", "-i"])
+            .args(["--connection", "local"])
+            // The modules run here, with the Python that is there for sure.
+            .arg("--extra-vars")
+            .arg("ansible_python_interpreter={{ ansible_playbook_python }}")
+            .arg("-i")
             .args([&inventory, &file.path])
             .stdin(std::process::Stdio::null())
             .output()
@@ -177,9 +181,14 @@ async fn slices_run_where_their_plays_stand() {
         "Do kubernetes/node",
         added.as_str(),
         "Set facts",
+        "\"msg\": \"images False\"",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
+    // Brought before the first play that installs, there for the next one.
+    let looked = said.matches("[Windlass: look for downloads that are gone]");
+    assert_eq!(looked.count(), 2, "{said}");
+    assert_eq!(said.matches("Do download").count(), 1, "{said}");
 }
 
 fn prepare(run: &Path, checkout: &Path) -> (PathBuf, PathBuf) {
@@ -269,6 +278,13 @@ fn plays_that_belong_together_cannot_be_parted() {
     playbook
         .write(&fixture(), directory.path(), &[&[index, index + 1]])
         .unwrap();
+
+    // Whoever wants a play gets that which it reads along, and nothing else.
+    assert_eq!(
+        playbook.with_what_they_read([index + 1]),
+        [index, index + 1]
+    );
+    assert_eq!(playbook.with_what_they_read([index]), [index]);
 }
 
 #[test]

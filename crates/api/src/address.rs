@@ -11,12 +11,39 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// IANA special-purpose address registries (RFC 6890, 1122, 3927, 4291); the metadata addresses outside link-local are those of
 /// AWS and Google (IPv6), Alibaba, Azure and Oracle.
 pub fn refused(address: IpAddr) -> Option<&'static str> {
-    match address {
+    match plain(address) {
         IpAddr::V4(address) => refused_v4(address),
-        IpAddr::V6(address) => match embedded(address) {
-            Some(address) => refused_v4(address),
-            None => refused_v6(address),
-        },
+        IpAddr::V6(address) => refused_v6(address),
+    }
+}
+
+/// Whether an address is one of a network that is not the public one: of a company, a home, a provider's customers, a cluster.
+///
+/// # Source
+/// RFC 1918, 4193, 6598.
+pub fn is_private(address: IpAddr) -> bool {
+    match plain(address) {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            address.is_private() || (first == 100 && second & 0xc0 == 64)
+        }
+        IpAddr::V6(address) => address.is_unique_local(),
+    }
+}
+
+/// Whether an address is that of a cloud's metadata service, which tells whoever stands here what it knows of this machine.
+pub fn is_metadata(address: IpAddr) -> bool {
+    match plain(address) {
+        IpAddr::V4(address) => METADATA_V4.contains(&address),
+        IpAddr::V6(address) => METADATA_V6.contains(&address),
+    }
+}
+
+/// The address that is meant.
+fn plain(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(wrapping) => embedded(wrapping).map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
     }
 }
 
@@ -128,5 +155,24 @@ mod tests {
         ] {
             assert_eq!(refused(address.parse().unwrap()), None, "{address}");
         }
+    }
+    #[test]
+    fn what_is_not_public_is_told_from_what_is() {
+        for (address, expected) in [
+            ("10.0.0.1", true),
+            ("172.31.0.1", true),
+            ("192.168.1.1", true),
+            ("100.64.0.1", true),
+            ("fd00::1", true),
+            ("::ffff:10.0.0.1", true),
+            ("64:ff9b::a00:1", true),
+            ("172.32.0.1", false),
+            ("100.128.0.1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_private(address.parse().unwrap()), expected, "{address}");
+        }
+        assert!(is_metadata("::ffff:169.254.169.254".parse().unwrap()));
+        assert!(!is_metadata("169.254.1.1".parse().unwrap()));
     }
 }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, maintenance::Maintenance,
-    node::Health, run::OnBreach,
+    Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, VersionPart,
+    maintenance::Maintenance, node::Health, run::OnBreach,
 };
 
 /// What a cluster should be. One cluster a namespace, so that its Events stay together; its hosts are the ClusterNodes
@@ -51,6 +51,12 @@ use crate::{
         name = "Kubespray",
         type_ = "string",
         json_path = ".status.kubesprayVersion",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.available[*].kubernetesVersion",
         priority = 1
     ),
     printcolumn(
@@ -133,7 +139,8 @@ pub struct RunHistory {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubespray {
-    /// The kubespray release, for example 2.30.0. Default: the newest that Windlass knows.
+    /// The kubespray release, for example 2.30.0. Default: that which built the cluster, and of a new one the newest that
+    /// Windlass knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<KubesprayVersion>,
     /// Where the playbooks come from. Default: the tag of `version` in the upstream git repository.
@@ -304,9 +311,37 @@ pub struct AllNodes {
     /// When certificates are renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
+    /// Up to which part of a version the cluster upgrades itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<UpgradePolicy>,
     /// What is deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deploy: Option<Deploy>,
+}
+
+/// Up to which part of a version the cluster upgrades itself, to what the playbooks of its kubespray release install and, where
+/// `kubespray.source` leaves the release open, to the releases after it. `kubernetesVersion` and `kubespray.version` are then the
+/// least that it has. How such an upgrade goes is said by `operations.upgrade`, when by `maintenance`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradePolicy {
+    /// To newer patch versions, of Kubernetes and of kubespray. Default: as `minor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<AutoUpgrade>,
+    /// To newer minor versions too, one after the other. Default: as `major`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minor: Option<AutoUpgrade>,
+    /// To newer major versions too. Default: false. No playbooks lead to one yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub major: Option<AutoUpgrade>,
+}
+
+/// Whether a cluster upgrades itself to versions of one kind.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AutoUpgrade {
+    /// Whether it does.
+    pub auto: bool,
 }
 
 /// When certificates are renewed.
@@ -353,6 +388,25 @@ pub struct Operations {
     /// Upgrading the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
+    /// Bringing back a cluster whose etcd lost its quorum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recover: Option<Recover>,
+    /// Bringing one component (container engine, etcd, network plugin) to what the spec says, in the settings of an upgrade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<Upgrade>,
+}
+
+/// How bringing back a cluster behaves whose etcd lost its quorum.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recover {
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts, beside the confirmation of the request. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
 }
 
 /// How renewing the certificates of the control plane behaves. When it begins by itself is said by `nodes.all.certificates`.
@@ -591,9 +645,34 @@ pub struct ClusterStatus {
     /// The last request to renew certificates, by the annotation `kubespray.k8s.io/renew-certificates`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew: Option<ConvergeRequest>,
+    /// The last request to recover, by the annotation `kubespray.k8s.io/recover`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recover: Option<ConvergeRequest>,
+    /// The last request to upgrade a component, by the annotation `kubespray.k8s.io/upgrade-component`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<ConvergeRequest>,
     /// The certificate that ends first, of those that the control plane and etcd work with and that can be seen from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_certificate: Option<FirstCertificate>,
+    /// Newer versions that can be had and that the cluster is not on its way to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub available: Vec<Available>,
+}
+
+/// A newer version that can be had.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Available {
+    /// Which part of a version changes: Patch, Minor or Major.
+    pub change: VersionPart,
+    /// The kubespray release whose playbooks bring it.
+    pub kubespray_version: KubesprayVersion,
+    /// The Kubernetes version that they bring: the newest, or that which the release installs unless told otherwise.
+    pub kubernetes_version: KubernetesVersion,
+    /// What a person can do to have it.
+    #[schemars(length(max = 2048))]
+    pub message: String,
 }
 
 /// What the spec asks for, and why it does not run now.
@@ -648,11 +727,11 @@ pub struct FirstCertificate {
     pub not_after: Time,
 }
 
-/// A request to converge, or to renew certificates, that was answered. Each value of the annotation is answered once.
+/// A request to converge, to renew certificates, to recover or to upgrade a component that was answered. Each value of the annotation is answered once.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConvergeRequest {
-    /// The first 128 characters of the annotation's value.
+    /// The first 128 characters of the annotation's value, of a request to recover the first 512.
     #[schemars(length(max = 512))]
     pub request: String,
     /// The Run that carries it out.
@@ -681,8 +760,12 @@ pub enum ClusterState {
     Scaling,
     /// Hosts are being removed from it.
     Removing,
+    /// Another host takes the first place, which one is to leave.
+    Replacing,
     /// Its certificates are being renewed.
     Renewing,
+    /// It is being brought back after etcd lost its quorum.
+    Recovering,
     /// Being brought to another version, node by node.
     Upgrading,
     /// Being deleted.
@@ -712,7 +795,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Upgrade, Scale, Remove, Renew, Converge or Reset.
+    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Reset or ResetHost.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,
@@ -749,6 +832,10 @@ pub struct InventoryStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "names_schema")]
     pub etcd_member_names: BTreeMap<String, String>,
+    /// The run whose plan said this order. One that was stored since knows better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub run: Option<String>,
 }
 
 /// How many nodes there are.

@@ -164,6 +164,10 @@ pub struct ClusterNodeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub certificates: Vec<CertificateStatus>,
+    /// The last request to reset the host that a run was made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub reset: Option<String>,
     /// What is wrong with it, if anything is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,

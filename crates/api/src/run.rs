@@ -118,6 +118,11 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub request: Option<String>,
+    /// A digest of what is wished for, by which the same wish is known again whatever else of the plan changes. It is no part of
+    /// `digest`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub wish: Option<String>,
     /// What the steps work on, each target named once: those that the same steps work on are one group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]

@@ -2,6 +2,22 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The part of a version by which a newer one differs, the smallest first.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+pub enum VersionPart {
+    /// The third number.
+    Patch,
+    /// The second number.
+    Minor,
+    /// The first number.
+    Major,
+}
+
 /// Why a text is not a version.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("version {0:?} is not MAJOR.MINOR.PATCH: write three numbers, for example 1.34.3")]
@@ -24,6 +40,16 @@ macro_rules! version {
             /// A version from its three numbers.
             pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
                 Self { major, minor, patch }
+            }
+
+            /// The part by which this version is newer than another one, if it is.
+            pub fn newer_by(self, than: Self) -> Option<VersionPart> {
+                let part = match self {
+                    Self { major, .. } if major != than.major => VersionPart::Major,
+                    Self { minor, .. } if minor != than.minor => VersionPart::Minor,
+                    _ => VersionPart::Patch,
+                };
+                (self > than).then_some(part)
             }
         }
 
@@ -90,6 +116,21 @@ mod tests {
     fn versions_are_ordered_by_number() {
         let version = |text: &str| text.parse::<KubernetesVersion>().unwrap();
         assert!(version("1.9.10") < version("1.34.3") && version("1.34.3") < version("1.34.10"));
+    }
+
+    #[test]
+    fn a_newer_version_differs_by_its_greatest_part() {
+        let version = |text: &str| text.parse::<KubernetesVersion>().unwrap();
+        for (newer, than, part) in [
+            ("1.34.3", "1.34.1", Some(VersionPart::Patch)),
+            ("1.34.0", "1.33.9", Some(VersionPart::Minor)),
+            ("2.0.0", "1.34.3", Some(VersionPart::Major)),
+            ("1.34.3", "1.34.3", None),
+            ("1.33.9", "1.34.0", None),
+        ] {
+            let found = version(newer).newer_by(version(than));
+            assert_eq!(found, part, "{newer} after {than}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! [`event`]s once an edge, [`apply`] objects and status without writing what is there already, wait with a per-object
 //! [`backoff`], register with one [`manager`] a process, which shares one watch a kind ([`stream`]), name things for good by what they are ([`digest`](mod@digest)), say what
 //! is wrong with what a person wrote ([`problem`]), hold a [`lease`] on what only one process may touch, count for monitoring
-//! systems ([`metrics`]), keep to maintenance windows ([`window`]), and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no
+//! systems ([`metrics`]), keep to maintenance windows ([`window`]), see how far workloads are ([`rollout`]), and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no
 //! domain.
 
 pub mod apply;
@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod outcome;
 pub mod problem;
 pub mod reads;
+pub mod rollout;
 pub mod shutdown;
 pub mod stream;
 pub mod wake;
@@ -33,6 +34,7 @@ pub use manager::{Manager, WatchesEnded};
 pub use metrics::Metrics;
 pub use outcome::{Outcome, Until};
 pub use problem::{Problem, chain};
+pub use rollout::Rollout;
 pub use shutdown::Shutdown;
 pub use wake::{Key, WakeUps};
 pub use watch::Watch;

@@ -82,6 +82,14 @@ impl<K: Kind> Watch<K> {
             .collect()
     }
 
+    /// All objects, to be woken.
+    pub fn in_all(&self) -> Vec<ObjectRef<DeserializeGuard<K>>> {
+        let all = self.store.state();
+        all.iter()
+            .map(|object| ObjectRef::from_obj(&**object))
+            .collect()
+    }
+
     /// From an object of any kind to those of this one that are in its namespace, to be woken.
     pub fn in_namespace_of<O: Kind>(
         &self,

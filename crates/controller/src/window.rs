@@ -68,7 +68,7 @@ impl Windows {
     /// # Errors
     ///
     /// Everything that is wrong with them: a schedule that does not parse, never opens or never closes, a zone that nobody knows,
-    /// a duration out of bounds.
+    /// a duration out of bounds; windows that never close together.
     pub fn read(windows: &[Window], field: &str) -> Result<Self, Vec<Problem>> {
         let mut read = Vec::new();
         let mut problems = Vec::new();
@@ -78,11 +78,32 @@ impl Windows {
                 Err(wrong) => problems.extend(wrong),
             }
         }
-        if problems.is_empty() {
-            Ok(Self(read))
-        } else {
-            Err(problems)
+        if !problems.is_empty() {
+            return Err(problems);
         }
+        let windows = Self(read);
+        match windows.never_closes(field) {
+            Some(problem) => Err(vec![problem]),
+            None => Ok(windows),
+        }
+    }
+
+    /// Why windows each of which closes are none together: one opens before another has closed, for ever.
+    fn never_closes(&self, field: &str) -> Option<Problem> {
+        let opens = self
+            .0
+            .iter()
+            .filter_map(|schedule| schedule.next(REFERENCE));
+        let first = opens.min_by_key(Zoned::timestamp)?;
+        if self.closes(first.timestamp()).is_some() {
+            return None;
+        }
+        Some(Problem::new(
+            field,
+            format!("{} windows", self.0.len()),
+            "one opens before another has closed, all the time, so together they would never close",
+            "write shorter durations or rarer schedules; to let work start at any time: confine: None",
+        ))
     }
 
     /// How they stand at an instant.

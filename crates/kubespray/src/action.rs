@@ -37,6 +37,16 @@ pub const QUORUM_AGAIN: &str = "etcd/quorum-again";
 pub const JOINED: &str = "etcd/joined";
 /// The step that takes a member out of etcd.
 pub const TAKE_OUT: &str = "etcd/take-out";
+/// The step that asks the hosts whose members are given up whether they answer.
+pub const GIVEN_UP: &str = "recover/probe";
+/// The step that proves that etcd has lost its quorum, before anything is changed.
+pub const LOST: &str = "recover/quorum";
+/// The step that stops the members that are given up.
+pub const SET_ASIDE: &str = "recover/set-aside";
+/// The step that founds etcd anew.
+pub const FOUND: &str = "recover/found";
+/// The step that proves that etcd is one member, and answers.
+pub const FOUNDED: &str = "recover/founded";
 /// The step that stores the kubeconfig.
 pub const KUBECONFIG: &str = "kubeconfig/store";
 /// The step that waits until the cluster is healthy.
@@ -101,8 +111,16 @@ pub enum Turn {
     Joins,
     /// It has joined.
     Joined,
+    /// It is about to restart.
+    Restarts,
+    /// It has restarted.
+    Restarted,
     /// It is about to leave.
     Leaves,
+    /// It is about to be all of etcd, which has lost its quorum.
+    Founds,
+    /// It is all of etcd.
+    Founded,
 }
 
 /// One play of a playbook.
@@ -141,6 +159,19 @@ pub struct Gate {
     /// Whether it is the first of its run, which notes what is not well and was not before either.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub begins: bool,
+    /// The run that it goes on after, which was ended before its end: what came of that is not forgiven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Left>,
+}
+
+/// What an upgrade left that was ended before its end.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Left {
+    /// Its run, which noted what was not well before it.
+    pub run: String,
+    /// The hosts in the middle of it, whose nodes it may have cordoned.
+    pub halfway: Vec<HostName>,
 }
 
 impl Default for Gate {
@@ -150,6 +181,7 @@ impl Default for Gate {
             pods: None,
             soak: Duration::from_seconds(0),
             begins: false,
+            after: None,
         }
     }
 }
@@ -160,6 +192,9 @@ impl Default for Gate {
 pub struct Kubeconfig {
     /// The Secret's name; its key is `value`.
     pub secret: String,
+    /// The digest of the playbook of Windlass' own that brings it anew where what the playbooks left is lost; none: it is not brought.
+    #[serde(default)]
+    pub own: Option<String>,
 }
 
 /// Why an action is none of this engine's.
@@ -214,8 +249,12 @@ impl From<Action> for RunAction {
                 }
                 ("AnsiblePlay", parameters)
             }
-            Action::Kubeconfig(Kubeconfig { secret }) => {
-                ("Kubeconfig", named([("secret", secret.into())]))
+            Action::Kubeconfig(Kubeconfig { secret, own }) => {
+                let mut parameters = named([("secret", secret.into())]);
+                if let Some(digest) = own {
+                    parameters.insert("own".to_owned(), digest.into());
+                }
+                ("Kubeconfig", parameters)
             }
         };
         Self::Engine(EngineAction {
@@ -239,7 +278,11 @@ fn of_member(change: MemberChange) -> Map<String, Value> {
     let turn = match turn {
         Turn::Joins => "Joins",
         Turn::Joined => "Joined",
+        Turn::Restarts => "Restarts",
+        Turn::Restarted => "Restarted",
         Turn::Leaves => "Leaves",
+        Turn::Founds => "Founds",
+        Turn::Founded => "Founded",
     };
     named([
         ("host", host.as_str().into()),
@@ -337,10 +380,17 @@ mod tests {
             }),
             Action::Quorum(change(Turn::Joins)),
             Action::Quorum(change(Turn::Joined)),
+            Action::Quorum(change(Turn::Restarts)),
+            Action::Quorum(change(Turn::Restarted)),
             Action::TakeOut(change(Turn::Leaves)),
+            Action::Quorum(change(Turn::Founds)),
+            Action::Quorum(change(Turn::Founded)),
             Action::ApiServers,
             Action::AnsiblePlay(play),
-            Action::Kubeconfig(Kubeconfig { secret }),
+            Action::Kubeconfig(Kubeconfig {
+                secret,
+                own: Some("d".into()),
+            }),
             Action::Health,
             Action::Gate(Gate::default()),
             Action::Gate(Gate {
@@ -351,6 +401,10 @@ mod tests {
                 }),
                 soak: Duration::from_seconds(30),
                 begins: true,
+                after: Some(Left {
+                    run: "first-upgrade-2".to_owned(),
+                    halfway: vec!["worker-1".parse().unwrap()],
+                }),
             }),
             Action::Budgets { forced: Vec::new() },
             Action::Drain {

@@ -25,10 +25,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{ResourceExt, api::ObjectMeta};
 use serde_json::{Map, Value};
 
-use crate::problem::Problem;
+use crate::{names::ADOPTED, problem::Problem};
 
 mod existing;
 mod hosts;
+pub mod live;
 pub mod proof;
 mod variables;
 
@@ -112,6 +113,8 @@ pub fn adopt(existing: &Existing, wish: &Wish) -> Result<Adopted, Vec<Problem>> 
         spec(wish, &found, &reached, kubernetes, &spread),
     );
     cluster.metadata.namespace = Some(wish.namespace.clone());
+    let mark = (ADOPTED.to_owned(), "true".to_owned());
+    cluster.annotations_mut().extend([mark]);
     let mut adopted = Adopted {
         cluster,
         nodes,

@@ -169,8 +169,11 @@ pub(crate) fn judge(members: &[Member], change: &MemberChange, inputs: &Inputs) 
         .collect();
     match change.turn {
         Turn::Joins => joins(&others, change, inputs),
-        Turn::Joined => joined(own, &others, change, inputs),
+        Turn::Joined | Turn::Restarted => joined(own, &others, change, inputs),
+        Turn::Restarts => restarts(own, &others, change, inputs),
         Turn::Leaves => leaves(own, &others, members, change, inputs),
+        Turn::Founds => founds(own, members, change, inputs),
+        Turn::Founded => founded(own, &others, change),
     }
 }
 
@@ -194,34 +197,39 @@ fn is_at(member: &Member, host: &HostName, inputs: &Inputs) -> bool {
     host.is_some_and(|host| host.addresses().any(known))
 }
 
+fn no(code: &'static str, message: String, remedy: impl Into<String>) -> Answer {
+    Answer::No(Refusal {
+        code,
+        message,
+        remedy: remedy.into(),
+    })
+}
+
 /// Another member joins only beside members that all work: until it has started, it counts as one that does not.
 fn joins(others: &[&Member], change: &MemberChange, inputs: &Inputs) -> Answer {
     let down = down(others, inputs);
     let host = &change.host;
     if !down.is_empty() {
-        return Answer::No(Refusal {
-            code: "EtcdUnhealthy",
-            message: format!(
+        return no(
+            "EtcdUnhealthy",
+            format!(
                 "{host} does not join etcd while these members of {} do not answer: {}",
                 others.len(),
                 down.join(", ")
             ),
-            remedy:
-                "bring them back, or remove them (windlass node remove NAME), then retry the run"
-                    .to_owned(),
-        });
+            "bring them back, or remove them (windlass node remove NAME), then retry the run",
+        );
     }
     let lost = lost(others, change, inputs);
     if !lost.is_empty() {
-        return Answer::No(Refusal {
-            code: "MemberMissing",
-            message: format!(
+        return no(
+            "MemberMissing",
+            format!(
                 "etcd does not know {}, which the cluster was built with: with {host} more than one would join at a time",
                 lost.join(", ")
             ),
-            remedy: "bring it back (windlass converge) or remove it (windlass node remove NAME), then retry the run"
-                .to_owned(),
-        });
+            "bring it back (windlass converge) or remove it (windlass node remove NAME), then retry the run",
+        );
     }
     let members = others.len().saturating_add(1);
     Answer::Yes(format!(
@@ -261,15 +269,43 @@ fn joined(
         let members = others.len().saturating_add(1);
         return Answer::Yes(format!("all {members} members of etcd answer"));
     }
-    Answer::No(Refusal {
-        code: "EtcdUnhealthy",
-        message: format!(
+    no(
+        "EtcdUnhealthy",
+        format!(
             "these members of etcd do not answer: {}",
             missing.join(", ")
         ),
-        remedy: "look at the log of etcd on them (journalctl -u etcd), then retry the run"
-            .to_owned(),
-    })
+        "look at the log of etcd on them (journalctl -u etcd), then retry the run",
+    )
+}
+
+/// A member restarts only while all others answer: one that does not come back is then the only one. Whether it answers itself is no
+/// matter: what it is restarted with may be what brings it back.
+fn restarts(
+    own: Option<&Member>,
+    others: &[&Member],
+    change: &MemberChange,
+    inputs: &Inputs,
+) -> Answer {
+    let host = &change.host;
+    let mut missing = down(others, inputs);
+    if own.is_none() {
+        missing.push(format!("{host}, which etcd does not know"));
+    }
+    if missing.is_empty() {
+        return Answer::Yes(match others.len() {
+            0 => format!("{host} is all of etcd: it does not answer while it restarts"),
+            others => format!("all {others} other members of etcd answer"),
+        });
+    }
+    no(
+        "EtcdUnhealthy",
+        format!(
+            "{host} does not restart etcd while these members do not answer: {}",
+            missing.join(", ")
+        ),
+        "bring them back (journalctl -u etcd tells why they do not answer), then retry the run",
+    )
 }
 
 /// A member leaves only if enough of the others work to be a quorum of what is left.
@@ -288,38 +324,89 @@ fn leaves(
     let all: Vec<&Member> = members.iter().collect();
     let (now, need) = (working(&all), quorum(all.len()));
     if now < need {
-        return Answer::No(Refusal {
-            code: "QuorumLost",
-            message: format!(
+        return no(
+            "QuorumLost",
+            format!(
                 "etcd has no quorum: {now} of {} members answer, and {need} must; these do not: {}",
                 all.len(),
                 down(&all, inputs).join(", ")
             ),
-            remedy: "bring members back, then retry the run; kubespray's recover-control-plane.yml founds etcd anew from one that is left"
-                .to_owned(),
-        });
+            "bring members back, then retry the run; if they are lost for good: windlass recover founds etcd anew on one that is left",
+        );
     }
     let (then, need) = (working(others), quorum(others.len()));
     if then < need {
         let down = down(others, inputs);
         let first = down.first().cloned().unwrap_or_default();
-        return Answer::No(Refusal {
-            code: "QuorumWouldBeLost",
-            message: format!(
+        return no(
+            "QuorumWouldBeLost",
+            format!(
                 "without {host} etcd has {} members, of which {need} must answer, and {then} would; these do not: {}",
                 others.len(),
                 down.join(", ")
             ),
-            remedy: format!(
+            format!(
                 "remove what does not answer first (windlass node remove {first}, and for now windlass node keep {host}), or bring it \
                  back, then retry the run"
             ),
-        });
+        );
     }
     Answer::Yes(format!(
         "without {host} etcd has {} members, of which {need} must answer, and {then} do",
         others.len()
     ))
+}
+
+/// Etcd is founded anew only where no quorum answers. Where its only member is the one that founds it, an earlier attempt has done it.
+fn founds(
+    own: Option<&Member>,
+    members: &[Member],
+    change: &MemberChange,
+    inputs: &Inputs,
+) -> Answer {
+    let host = &change.host;
+    let (working, all) = (
+        members.iter().filter(|member| member.healthy),
+        members.len(),
+    );
+    let working = working.count();
+    if working == 0 {
+        return Answer::Yes(format!(
+            "etcd has no quorum: it tells of {all} members, and none answers a question that needs one"
+        ));
+    }
+    if all == 1 && own.is_some() && !inputs.leaving.is_empty() {
+        return Answer::Yes(format!("{host} is all of etcd already, and answers"));
+    }
+    no(
+        "QuorumIntact",
+        format!(
+            "etcd has its quorum: {working} of {all} members answer, so nothing is given up, and nothing was touched"
+        ),
+        "remove the hosts that are dead (windlass node remove NAME)",
+    )
+}
+
+fn founded(own: Option<&Member>, others: &[&Member], change: &MemberChange) -> Answer {
+    let host = &change.host;
+    match own {
+        Some(own) if own.healthy && others.is_empty() => {
+            Answer::Yes(format!("{host} is all of etcd, and answers"))
+        }
+        _ => no(
+            "EtcdNotFounded",
+            format!(
+                "etcd is not {host} alone: it tells of {} other members, and {host} {}",
+                others.len(),
+                match own {
+                    Some(own) if own.healthy => "answers",
+                    Some(_) => "does not answer",
+                    None => "is not one of them",
+                }
+            ),
+            format!("look at the log of etcd on {host} (journalctl -u etcd), then retry the run"),
+        ),
+    }
 }
 
 const fn quorum(members: usize) -> usize {
@@ -407,6 +494,46 @@ mod tests {
     }
 
     #[test]
+    fn members_are_given_up_only_where_there_is_no_quorum() {
+        let judge_of = |works: &[bool], leaving: &[&str]| {
+            let mut inputs = inputs();
+            inputs.leaving = leaving.iter().map(|name| name.parse().unwrap()).collect();
+            let members = read(&said(works, 9)).unwrap();
+            match judge(&members, &change(1, Turn::Founds), &inputs) {
+                Answer::Yes(_) => None,
+                Answer::No(refusal) => Some(refusal.code),
+            }
+        };
+        let intact = Some("QuorumIntact");
+        let given_up = &["m2", "m3"][..];
+        for (works, leaving, refused) in [
+            (&[true, true, false][..], given_up, intact),
+            // One answers for a quorum, whatever became of the question to the other.
+            (&[true, false, false], given_up, intact),
+            (&[false, false, false], given_up, None),
+            // An earlier attempt has come so far.
+            (&[true], given_up, None),
+            (&[true], &[], intact),
+            (&[false], &[], None),
+        ] {
+            assert_eq!(judge_of(works, leaving), refused, "{works:?} {leaving:?}");
+        }
+    }
+
+    #[test]
+    fn etcd_is_founded_when_it_is_one_member_that_answers() {
+        for (works, number, good) in [
+            (&[true][..], 1, true),
+            (&[false], 1, false),
+            (&[true, true], 1, false),
+            (&[true], 2, false),
+        ] {
+            let refused = judged(works, 9, &change(number, Turn::Founded));
+            assert_eq!(refused.is_none(), good, "{works:?} {number}: {refused:?}");
+        }
+    }
+
+    #[test]
     fn a_member_leaves_only_if_the_rest_is_a_quorum() {
         let (lost, would_be) = (Some("QuorumLost"), Some("QuorumWouldBeLost"));
         for (works, leaves, refused) in [
@@ -472,6 +599,26 @@ mod tests {
         assert_eq!(judged(&[true, true, false], 2, &joined), unhealthy);
         assert_eq!(judged(&[true, true], 9, &joined), unhealthy);
         assert_eq!(judged(&[true, false, true], 9, &joined), unhealthy);
+    }
+
+    #[test]
+    fn a_member_restarts_only_where_all_others_work() {
+        let unhealthy = Some("EtcdUnhealthy");
+        for (works, restarts, refused) in [
+            (&[true][..], 1, None),
+            (&[true, true, true], 2, None),
+            // Itself it may be down: that may be why.
+            (&[true, true, false], 3, None),
+            (&[true, true, false], 2, unhealthy),
+            (&[true, false], 1, unhealthy),
+            (&[true, true], 3, unhealthy),
+        ] {
+            let change = change(restarts, Turn::Restarts);
+            assert_eq!(judged(works, 9, &change), refused, "{works:?}, {restarts}");
+        }
+        let restarted = change(2, Turn::Restarted);
+        assert_eq!(judged(&[true, true, true], 9, &restarted), None);
+        assert_eq!(judged(&[true, false, true], 9, &restarted), unhealthy);
     }
 
     #[test]

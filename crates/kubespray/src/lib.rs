@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod context;
 pub mod health;
 pub mod health_book;
+pub mod hint;
 pub mod host_keys;
 pub mod init;
 pub mod inputs;

@@ -10,6 +10,9 @@ pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
 /// What keeps a ClusterNode until its host is no part of the cluster any more.
 pub const NODE_FINALIZER: &str = "kubespray.k8s.io/node";
 
+/// The annotation of a Cluster that somebody else has built: its first run goes over hosts that are at work, and undoes nothing there.
+pub const ADOPTED: &str = "kubespray.k8s.io/adopted";
+
 /// The Lease of a cluster.
 pub fn lease_name(cluster: &str) -> String {
     runs::lease_name("Cluster", cluster)

@@ -3,19 +3,35 @@
 //! When an operation has the say and what it compiles to stands in a file of its own. To add one, write that file, its row here
 //! and its place in [`cluster::plan`](crate::cluster::plan). Everything else asks the table.
 
+pub mod asked;
+pub mod component;
 pub mod converge;
 pub mod create;
+pub mod recover;
 pub mod remove;
 pub mod renew;
+pub mod replace;
 pub mod reset;
+pub mod reset_host;
 pub mod scale;
 pub mod upgrade;
 
-use api::{Run, cluster::ClusterState};
+use api::{Run, cluster::ClusterState, run::RunPhase};
+use runs::phase;
 
 /// The operations.
-pub const ALL: [&Operation; 7] = [
-    &RESET, &RENEW, &REMOVE, &UPGRADE, &SCALE, &CONVERGE, &CREATE,
+pub const ALL: [&Operation; 11] = [
+    &RESET,
+    &RESET_HOST,
+    &RECOVER,
+    &RENEW,
+    &REPLACE,
+    &REMOVE,
+    &UPGRADE,
+    &COMPONENT,
+    &SCALE,
+    &CONVERGE,
+    &CREATE,
 ];
 
 /// Removes Kubernetes from the hosts.
@@ -24,8 +40,30 @@ pub const RESET: Operation = Operation {
     state: ClusterState::Deleting,
     reason: "Resetting",
     leaves: Leaves::Nothing,
-    orders: false,
+    order: Order::Takes,
     of_built: false,
+    disruptive: true,
+};
+
+/// Removes what is left of Kubernetes from a host that is no part of a built cluster.
+pub const RESET_HOST: Operation = Operation {
+    name: "ResetHost",
+    state: ClusterState::Removing,
+    reason: "ResettingHost",
+    leaves: Leaves::AsItWas,
+    order: Order::Says,
+    of_built: true,
+    disruptive: false,
+};
+
+/// Brings back a built cluster whose etcd lost its quorum.
+pub const RECOVER: Operation = Operation {
+    name: "Recover",
+    state: ClusterState::Recovering,
+    reason: "Recovering",
+    leaves: Leaves::Cluster,
+    order: Order::Moves,
+    of_built: true,
     disruptive: true,
 };
 
@@ -34,8 +72,19 @@ pub const RENEW: Operation = Operation {
     name: "Renew",
     state: ClusterState::Renewing,
     reason: "Renewing",
+    leaves: Leaves::AsItWas,
+    order: Order::Says,
+    of_built: true,
+    disruptive: true,
+};
+
+/// Puts another host first in a built cluster, where the one that is first is to leave.
+pub const REPLACE: Operation = Operation {
+    name: "Replace",
+    state: ClusterState::Replacing,
+    reason: "Replacing",
     leaves: Leaves::Cluster,
-    orders: true,
+    order: Order::Moves,
     of_built: true,
     disruptive: true,
 };
@@ -46,7 +95,7 @@ pub const REMOVE: Operation = Operation {
     state: ClusterState::Removing,
     reason: "Removing",
     leaves: Leaves::Cluster,
-    orders: true,
+    order: Order::Says,
     of_built: true,
     disruptive: true,
 };
@@ -57,7 +106,18 @@ pub const UPGRADE: Operation = Operation {
     state: ClusterState::Upgrading,
     reason: "Upgrading",
     leaves: Leaves::Cluster,
-    orders: true,
+    order: Order::Says,
+    of_built: true,
+    disruptive: true,
+};
+
+/// Brings one component of a built cluster to what the spec says.
+pub const COMPONENT: Operation = Operation {
+    name: "Component",
+    state: ClusterState::Upgrading,
+    reason: "UpgradingComponent",
+    leaves: Leaves::Cluster,
+    order: Order::Says,
     of_built: true,
     disruptive: true,
 };
@@ -68,7 +128,7 @@ pub const SCALE: Operation = Operation {
     state: ClusterState::Scaling,
     reason: "Scaling",
     leaves: Leaves::Cluster,
-    orders: true,
+    order: Order::Says,
     of_built: true,
     disruptive: false,
 };
@@ -79,7 +139,7 @@ pub const CONVERGE: Operation = Operation {
     state: ClusterState::Converging,
     reason: "Converging",
     leaves: Leaves::Cluster,
-    orders: false,
+    order: Order::Takes,
     of_built: true,
     disruptive: true,
 };
@@ -90,7 +150,7 @@ pub const CREATE: Operation = Operation {
     state: ClusterState::Creating,
     reason: "Creating",
     leaves: Leaves::Cluster,
-    orders: true,
+    order: Order::Says,
     of_built: false,
     disruptive: false,
 };
@@ -106,13 +166,24 @@ pub struct Operation {
     pub reason: &'static str,
     /// What one that succeeded leaves on the hosts.
     pub leaves: Leaves,
-    /// Its plan says the order of the inventory: it puts hosts at the end of it, takes hosts out of it, or keeps that which the
-    /// cluster was built with, whatever was given up since.
-    pub orders: bool,
+    /// What its plan is to the order of the inventory.
+    pub order: Order,
     /// It is of clusters only that are built.
     pub of_built: bool,
     /// It moves pods, or restarts what they rely on: it keeps to maintenance windows, unless a person asks for it.
     pub disruptive: bool,
+}
+
+/// What an operation is to the order of the inventory, which is state.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Order {
+    /// Its plan takes it as it is.
+    Takes,
+    /// Its plan says it: it puts hosts at the end of it, takes hosts out of it, or keeps that which the cluster was built with,
+    /// whatever was given up since.
+    Says,
+    /// Its plan says it, and may put another host first. That counts once it succeeded, and no sooner.
+    Moves,
 }
 
 /// What an operation leaves on the hosts when it succeeded.
@@ -120,11 +191,22 @@ pub struct Operation {
 pub enum Leaves {
     /// The cluster, as the plan says.
     Cluster,
+    /// The cluster as it was before.
+    AsItWas,
     /// Nothing of it.
     Nothing,
 }
 
 impl Operation {
+    /// Whether the order of the inventory is that of the plan of a run.
+    pub fn says_order(run: &Run) -> bool {
+        Self::of(run).is_some_and(|operation| match operation.order {
+            Order::Takes => false,
+            Order::Says => true,
+            Order::Moves => phase(run) == RunPhase::Succeeded,
+        })
+    }
+
     /// Whether a Run is of an operation that leaves that.
     pub fn leaves(run: &Run, what: Leaves) -> bool {
         Self::of(run).is_some_and(|operation| operation.leaves == what)

@@ -90,7 +90,8 @@ pub fn operate(manager: &mut Manager, options: Options) {
             of_a_cluster.in_namespace(Some(&namespace))
         })
         .reconcile(node::reconcile, context);
-    runs::operate(manager, options.runners, Clusters::new(clusters.store()));
+    let subjects = Clusters::new(clusters.store(), runs.store());
+    runs::operate(manager, options.runners, subjects);
     let namespace = manager.settings().namespace.clone();
     manager.beside(sweep::keep_swept(
         layout,

@@ -18,7 +18,7 @@ use kube::ResourceExt;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{inputs::SourceInput, problem::Problem};
+use crate::{cluster::resolve::policy, inputs::SourceInput, problem::Problem};
 
 mod load;
 mod own;
@@ -49,7 +49,11 @@ impl Wish {
     /// Windlass does not know the release, or the address of the repository names a user or a password.
     pub fn of(cluster: &Cluster) -> Result<Self, Problem> {
         let kubespray = cluster.spec.kubespray.clone().unwrap_or_default();
-        let release = match kubespray.version {
+        // A newer Windlass knows newer releases: what was built stays, where nothing is written.
+        let status = cluster.status.as_ref();
+        let built = status.and_then(|status| status.kubespray_version);
+        let wanted = kubespray.version.max(policy::release(cluster));
+        let release = match wanted.or(built) {
             None => catalogue::newest(),
             Some(version) => catalogue::release(version).map_err(|unknown| {
                 let nearest: Vec<_> = unknown.nearest.iter().map(ToString::to_string).collect();

@@ -24,10 +24,10 @@ use crate::{
     host_keys::{self, HostKeys},
     inputs::Inputs,
     layout::Layout,
-    operation::{converge, renew},
+    operation::{asked, converge},
     playbooks::{self, LoadError, Playbooks, Wish},
     problem::Problem,
-    request::{CONVERGE, RENEW},
+    request::CONVERGE,
     secret::{self, SshKey},
     variables::{self, Sight},
 };
@@ -151,8 +151,8 @@ pub async fn next(
     Ok(Preview::new(cluster, planned))
 }
 
-/// Says what a request to converge or to renew certificates, by this annotation, would come to now, for a cluster as an API holds
-/// it. Playbooks are brought into the data directory.
+/// Says what a request by one of the annotations of [`request`](crate::request), and with this value, would come to now, for a cluster
+/// as an API holds it. Playbooks are brought into the data directory.
 ///
 /// # Errors
 ///
@@ -160,17 +160,16 @@ pub async fn next(
 pub async fn asked(
     client: &Client,
     cluster: &Cluster,
-    annotation: &str,
+    (annotation, request): (&str, &str),
     layout: &Layout,
 ) -> Result<Preview, Error> {
     let mut cluster = cluster.clone();
-    let request = Timestamp::now().to_string();
     let annotations = cluster.annotations_mut();
     // Another one that is still open would come first.
-    for other in [CONVERGE, RENEW] {
-        annotations.remove(other);
+    for other in asked::ALL {
+        annotations.remove(other.annotation);
     }
-    annotations.insert(annotation.to_owned(), request);
+    annotations.insert(annotation.to_owned(), request.to_owned());
     let playbooks = playbooks(&cluster, layout).await;
     let observed = observed_in(client, &cluster, &[], playbooks).await?;
     let wanted = resolve::resolve(&cluster, &observed);
@@ -180,8 +179,8 @@ pub async fn asked(
         .filter(|_| annotation == CONVERGE)
         .map(|wanted| converge::changes(&observed.runs, wanted));
     let decision = plan::plan(&cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
-    let answer = converge::answer(&cluster, &decision);
-    let answer = answer.or_else(|| renew::answer(&cluster, &decision));
+    let mut all = asked::ALL.into_iter();
+    let answer = all.find_map(|asked| asked.answer(&cluster, &decision));
     let refused = answer.and_then(|answer| answer.refused);
     let outcome = match (refused, decision) {
         (_, Decision::Stall(problems)) => PreviewOutcome::Problems(problems),

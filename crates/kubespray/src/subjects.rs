@@ -12,17 +12,24 @@ use runs::{
     subject::{Reach, Settings},
 };
 
-use crate::{inputs::Inputs, names::host_keys_name, problem::Problem, secret::kubeconfig_name};
+use crate::{
+    cluster::decision::outdated, inputs::Inputs, names::host_keys_name, problem::Problem,
+    secret::kubeconfig_name,
+};
 
 /// The Clusters that an operator sees.
 pub struct Clusters {
     store: Store<DeserializeGuard<Cluster>>,
+    runs: Store<DeserializeGuard<Run>>,
 }
 
 impl Clusters {
-    /// Those of a store.
-    pub const fn new(store: Store<DeserializeGuard<Cluster>>) -> Self {
-        Self { store }
+    /// Those of a store, with their runs.
+    pub const fn new(
+        store: Store<DeserializeGuard<Cluster>>,
+        runs: Store<DeserializeGuard<Run>>,
+    ) -> Self {
+        Self { store, runs }
     }
 }
 
@@ -43,6 +50,13 @@ impl Subjects for Clusters {
 
     fn reach(&self, run: &Run) -> Reach {
         reach(run)
+    }
+
+    fn outdated(&self, run: &Run) -> Option<String> {
+        let namespace = run.namespace().unwrap_or_default();
+        let found = controller::stream::in_namespace(&self.runs, &namespace);
+        let found = found.iter().filter_map(|run| run.0.as_ref().ok());
+        outdated(found, run)
     }
 
     /// As ever: other kinds came later.

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use api::{HostName, text::plain};
-use controller::kubeconfig::Foreign;
+use controller::{Rollout, kubeconfig::Foreign};
 use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    coordination::v1::Lease,
     core::v1::{Node, Pod},
     policy::v1::PodDisruptionBudget,
 };
@@ -155,6 +157,27 @@ impl Workload {
         Ok(found)
     }
 
+    /// The DaemonSets of a namespace.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn daemons_in(&self, namespace: &str) -> Result<Vec<DaemonSet>, String> {
+        let daemons = Api::<DaemonSet>::namespaced(self.0.clone(), namespace);
+        let found = answered(daemons.list(&ListParams::default())).await?;
+        Ok(found.items)
+    }
+
+    /// The Lease of that name in a namespace, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Lease>, String> {
+        let leases = Api::<Lease>::namespaced(self.0.clone(), namespace);
+        answered(leases.get_opt(name)).await
+    }
+
     /// The PodDisruptionBudgets of all namespaces.
     ///
     /// # Errors
@@ -227,6 +250,18 @@ pub fn is_ready_pod(pod: &Pod) -> bool {
     conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+/// Whether every node that is to have a pod of a DaemonSet has a new one that serves. One whose pods are replaced when somebody
+/// deletes them may have old ones.
+pub fn is_rolled_out(daemons: &DaemonSet) -> bool {
+    let strategy = daemons
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.update_strategy.as_ref());
+    let by_hand = strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete");
+    let rollout = Rollout::of_daemon_set(daemons);
+    rollout.is_done() || (by_hand && rollout.is_available())
+}
+
 /// Whether a node is Ready.
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node
@@ -245,6 +280,28 @@ mod tests {
 
     fn pod(metadata: &Value, phase: &str) -> Pod {
         from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+    }
+
+    #[test]
+    fn daemons_are_rolled_out_when_each_node_has_a_new_one_that_serves() {
+        for (strategy, generation, updated, available, expected) in [
+            ("RollingUpdate", 2, 3, 3, true),
+            ("RollingUpdate", 3, 3, 3, false),
+            ("RollingUpdate", 2, 2, 3, false),
+            ("RollingUpdate", 2, 3, 2, false),
+            ("OnDelete", 2, 0, 3, true),
+        ] {
+            let daemons = json!({
+                "metadata": {"name": "a", "generation": generation},
+                "spec": {"selector": {}, "template": {}, "updateStrategy": {"type": strategy}},
+                "status": {
+                    "observedGeneration": 2, "desiredNumberScheduled": 3, "currentNumberScheduled": 3, "numberMisscheduled": 0,
+                    "numberReady": available, "updatedNumberScheduled": updated, "numberAvailable": available,
+                },
+            });
+            let daemons: DaemonSet = from_value(daemons).unwrap();
+            assert_eq!(is_rolled_out(&daemons), expected, "{daemons:?}");
+        }
     }
 
     #[test]

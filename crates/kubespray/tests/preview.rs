@@ -145,6 +145,20 @@ async fn an_approval_comes_first() {
 }
 
 #[tokio::test]
+async fn nothing_is_undone_on_the_hosts_of_a_cluster_that_was_adopted() {
+    let mut world = World::new("{}", &THREE);
+    let undo = "windlass_founding";
+    let plan = world.plan().await;
+    assert!(format!("{:?}", plan.inputs).contains(undo));
+    let mark = ("kubespray.k8s.io/adopted".to_owned(), "true".to_owned());
+    world.0.clusters[0].metadata.annotations = Some([mark].into());
+    let plan = world.plan().await;
+    assert!(!format!("{:?}", plan.inputs).contains(undo), "{plan:#?}");
+    let reason = plan.reason.unwrap();
+    assert!(reason.starts_with("the cluster is taken over"), "{reason}");
+}
+
+#[tokio::test]
 async fn thresholds_and_retries_reach_the_steps() {
     let spec =
         "operations: {creation: {maxRetries: 3, thresholds: {unreachable: 20%, onBreach: Pause}}}";

@@ -48,7 +48,8 @@ async fn pass<S: Subjects>(
     context: &Context<S>,
 ) -> Result<Outcome<apply::Applied>, Error> {
     let runner = context.launcher.runner(run, &context.subjects).await;
-    let decision = plan::plan(run, runner.map_err(Error::Runner)?);
+    let outdated = context.subjects.outdated(run);
+    let decision = plan::plan(run, runner.map_err(Error::Runner)?, outdated.as_deref());
     let outcome = apply::apply(run, decision, context).await?;
     let made = child::make(&context.client, run, &context.subjects).await;
     made.map_err(|why| Error::Made(Box::new(why)))?;

@@ -22,6 +22,13 @@ pub trait Subjects: Send + Sync + 'static {
     /// What the runner of a run may do and reach, beside what every runner may. Asked before its Job is made.
     fn reach(&self, run: &Run) -> Reach;
 
+    /// Why a run that failed cannot be taken up again, if it cannot: its subject has become another one since. Whoever asks for it
+    /// is told that, by whatever way they ask.
+    fn outdated(&self, run: &Run) -> Option<String> {
+        let _ = run;
+        None
+    }
+
     /// Plans a run that is a step of `parent`: of the subject and the operation that the step names. A domain without such steps
     /// refuses.
     ///

@@ -3,10 +3,12 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use ansible::source::{Policy, Protocol, Room};
-use api::{KubernetesVersion, KubesprayVersion};
+use anyhow::Context;
+use api::{HostName, KubernetesVersion, KubesprayVersion};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use kubespray::init::Machine;
+use providers::fetch::{self, Reach};
 
 /// One operator for the whole life of Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -82,6 +84,9 @@ pub(crate) enum Command {
     /// Render, explain, compare and check a fleet of clusters from files; no API is asked
     #[command(subcommand)]
     Inventory(Inventory),
+    /// Install, upgrade and remove providers of Cluster API, and print what they are installed as
+    #[command(subcommand)]
+    Providers(Providers),
     /// List the steps of a playbook: id, hosts and number of tasks
     Steps(Steps),
     /// Print what a run's steps wrote
@@ -102,6 +107,11 @@ pub(crate) enum Command {
     Converge(Converge),
     /// Renew the certificates of a built cluster's control plane, one host after the other, and its kubeconfig
     Renew(Converge),
+    /// Upgrade one component of a built cluster alone
+    #[command(subcommand)]
+    Component(Component),
+    /// Bring back a cluster whose etcd lost its quorum, from a member that is left or from a snapshot
+    Recover(Recover),
     /// Let start now what waits for a maintenance window
     Maintain(Maintain),
     /// Remove hosts from a built cluster, or take that back
@@ -109,12 +119,14 @@ pub(crate) enum Command {
     Node(Node),
     /// Carry the Cluster of a namespace, and all that belongs to it, to another API
     Move(Move),
+    /// Serve OpenStack's Container Infrastructure Management API (Magnum), and make its clusters on hosts of a pool
+    Magnum(Magnum),
     /// Print the kubeconfig of a cluster that Windlass raised
     Kubeconfig(Kubeconfig),
     /// Make or check the Python environment of a kubespray release
     Sandbox(Sandbox),
     /// Print the CustomResourceDefinitions, for `kubectl apply --server-side -f -`
-    Crds,
+    Crds(Crds),
     /// Copy this program into a directory; runner pods start so
     #[command(hide = true)]
     Install(Install),
@@ -131,6 +143,69 @@ pub(crate) struct Up {
     /// The loopback address that the API listens on [default: the one of last time, else a free port]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Install providers of Cluster API in other clusters: serve their definitions and work on their objects
+    #[arg(long)]
+    pub(crate) providers: bool,
+    /// Serve OpenStack's Container Infrastructure Management API too, as `windlass magnum` does, for whom the Keystone at this
+    /// address vouches
+    #[arg(long, value_name = "KEYSTONE")]
+    pub(crate) magnum: Option<String>,
+    /// The loopback address that it listens on
+    #[arg(
+        long,
+        default_value = MAGNUM,
+        requires = "magnum",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) magnum_listen: SocketAddr,
+}
+
+/// Where clients of Magnum look for it.
+const MAGNUM: &str = "127.0.0.1:9511";
+
+/// Options of `magnum`.
+#[derive(Args, Debug)]
+#[command(after_long_help = MAGNUM_HELP)]
+pub(crate) struct Magnum {
+    /// The address of Keystone, which vouches for the tokens of clients, with its scheme and port
+    #[arg(long, env = "WINDLASS_KEYSTONE", value_name = "URL")]
+    pub(crate) keystone: String,
+    /// The loopback address to listen on, without TLS; others are refused
+    #[arg(long, default_value = MAGNUM, value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// How many clusters a project may have that has no quota
+    #[arg(long, default_value_t = 20, value_name = "NUMBER")]
+    pub(crate) max_clusters: u32,
+    /// The namespace of the Hosts that clusters are made on
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub(crate) pool: String,
+    /// The Secret of that namespace with their ssh key, as ssh-privatekey
+    #[arg(long, default_value = "magnum-ssh", value_name = "NAME")]
+    pub(crate) ssh_key: String,
+    /// The kubespray release that makes clusters [default: the newest that Windlass knows]
+    #[arg(long, value_name = "VERSION", conflicts_with = "checkout")]
+    pub(crate) kubespray_version: Option<KubesprayVersion>,
+    /// A kubespray checkout to be used instead of the release's tag
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkout: Option<PathBuf>,
+}
+
+const MAGNUM_HELP: &str = "The API is the one of `windlass up`, or that of a kubeconfig. It needs the definitions of \
+    magnum.windlass.dev, which `windlass up --magnum` brings along and `windlass crds --magnum` prints, and kubespray's \
+    clusters are made by the operator that runs there.\n\n\
+    A token vouches for itself: no user and no password of a service is needed. Clients find the service by the catalogue:\n  \
+    openstack service create --name magnum container-infra\n  \
+    openstack endpoint create container-infra public http://127.0.0.1:9511/v1";
+
+/// Options of `crds`.
+#[derive(Args, Debug)]
+pub(crate) struct Crds {
+    /// Those of providers of Cluster API alone, where no other operator has brought them
+    #[arg(long)]
+    pub(crate) providers: bool,
+    /// Those of the Magnum API alone
+    #[arg(long, conflicts_with = "providers")]
+    pub(crate) magnum: bool,
 }
 
 /// Options of `controller`.
@@ -142,6 +217,10 @@ pub(crate) struct Controller {
     /// Where runners are [default: job in a pod, else process]
     #[arg(long, value_name = "PLACE")]
     pub(crate) runners: Option<Runners>,
+    /// Install providers of Cluster API: work on the objects of their definitions, which `windlass crds --providers` prints.
+    /// Not beside the Cluster API operator, and with runners as processes
+    #[arg(long)]
+    pub(crate) providers: bool,
     /// The image of this operator, which runner pods take windlass from
     #[arg(long, env = "WINDLASS_IMAGE", default_value = concat!("windlass:v", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
     pub(crate) image: String,
@@ -192,6 +271,68 @@ pub(crate) struct Controller {
     pub(crate) metrics_certificate: Option<String>,
     #[command(flatten)]
     pub(crate) sources: Sources,
+    #[command(flatten)]
+    pub(crate) releases: Releases,
+}
+
+/// Where releases of providers come from, where whoever may write providers names it.
+#[expect(
+    clippy::struct_field_names,
+    reason = "the flags are named by their fields"
+)]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Releases {
+    /// Bring releases of providers over the network that no ConfigMap holds: also of those that are known by their name, from
+    /// where clusterctl takes them; of those that name an address; or never
+    #[arg(
+        long,
+        env = "WINDLASS_PROVIDER_FETCH",
+        default_value = "known",
+        value_name = "WHICH"
+    )]
+    pub(crate) provider_fetch: ProviderFetch,
+    /// Bring them also from these addresses, although they are private, loopback or the like; with commas between them
+    #[arg(
+        long,
+        env = "WINDLASS_PROVIDER_ADDRESSES",
+        value_delimiter = ',',
+        value_name = "CIDR"
+    )]
+    pub(crate) provider_address: Vec<Network>,
+    /// A file with certificates in PEM of authorities that are trusted with them, beside those of the machine
+    #[arg(long, env = "WINDLASS_PROVIDER_AUTHORITIES", value_name = "FILE")]
+    pub(crate) provider_authorities: Option<PathBuf>,
+}
+
+/// Which releases of providers are brought over the network.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ProviderFetch {
+    /// Those too of providers that are known by their name.
+    Known,
+    /// Those of providers that name an address.
+    Named,
+    /// None.
+    Never,
+}
+
+impl Releases {
+    /// All of it together.
+    pub(crate) fn policy(&self) -> anyhow::Result<fetch::Policy> {
+        let file = self.provider_authorities.as_ref();
+        let authorities = file.map(|file| {
+            std::fs::read(file).with_context(|| format!("failed to read {}", file.display()))
+        });
+        Ok(fetch::Policy {
+            reach: match self.provider_fetch {
+                ProviderFetch::Known => Reach::Known,
+                ProviderFetch::Named => Reach::Named,
+                ProviderFetch::Never => Reach::Nowhere,
+            },
+            addresses: networks(&self.provider_address),
+            authorities: authorities.transpose()?,
+            ..fetch::Policy::default()
+        })
+    }
 }
 
 /// What sources of playbooks may be, where not the person at this machine but whoever may write Clusters names them.
@@ -245,12 +386,7 @@ impl Sources {
         let total = u64::from(self.source_cache) << 20;
         Policy {
             protocols: self.source_protocol.clone(),
-            // The chart writes an empty text where there are none.
-            addresses: self
-                .source_address
-                .iter()
-                .filter_map(|Network(network)| *network)
-                .collect(),
+            addresses: networks(&self.source_address),
             roots: Some(self.source_root.clone()),
             room: Room {
                 total,
@@ -260,6 +396,12 @@ impl Sources {
             ..usual
         }
     }
+}
+
+/// Those that are some: the chart writes an empty text where there are none.
+fn networks(given: &[Network]) -> Vec<IpNet> {
+    let networks = given.iter().filter_map(|Network(network)| *network);
+    networks.collect()
 }
 
 /// A network, or an empty text.
@@ -498,7 +640,11 @@ pub(crate) struct Adopt {
     /// The kubespray checkout that built the cluster, which is also used from now on
     #[arg(long, group = "release", value_name = "DIR")]
     pub(crate) checkout: Option<PathBuf>,
-    /// The Kubernetes version that the cluster has [default: what kube_version says]
+    /// A kubeconfig of the cluster that runs: its nodes and its etcd are looked at, nothing is changed, and where the inventory
+    /// contradicts them is told
+    #[arg(long, value_name = "KUBECONFIG")]
+    pub(crate) live: Option<PathBuf>,
+    /// The Kubernetes version that the cluster has [default: what kube_version says, else with --live what its nodes have]
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes_version: Option<KubernetesVersion>,
     /// The name of the Cluster [default: the name of the directory]
@@ -575,6 +721,144 @@ pub(crate) struct CheckInventory {
     /// Files or directories with the inventory; of a directory also those below it
     #[arg(short, long, required = true, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+}
+
+/// Options of `providers`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Providers {
+    /// Print the objects of a provider's release, as `clusterctl generate provider` does
+    Generate(Box<Generate>),
+    /// Say how all providers stand
+    Status,
+    /// Say what an upgrade of providers would do, among the releases that are kept in ConfigMaps, and change nothing
+    Plan(PlanProviders),
+    /// Install a provider, and show the steps until it is
+    Apply(Box<ApplyProvider>),
+    /// Carry out what `plan` shows, core first, and show the steps; without --yes only the plan is shown
+    Upgrade(UpgradeProviders),
+    /// Remove a provider that nothing needs any more; definitions and their objects stay
+    Delete(Box<DeleteProvider>),
+    /// Keep a provider's release in a ConfigMap, which providers are installed from
+    Preload(Box<Preload>),
+}
+
+/// Options of `providers apply`.
+#[derive(Args, Debug)]
+pub(crate) struct ApplyProvider {
+    #[command(flatten)]
+    pub(crate) provider: ProviderChoice,
+    /// A directory with releases, as LABEL/VERSION/FILE, of which this one is kept in a ConfigMap first
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) from: Option<PathBuf>,
+    /// Where releases are, by https, as in `spec.fetchConfig.url`: a path that ends in OWNER/REPOSITORY/releases, or a directory of versions
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The Secret with values of variables: spec.configSecret
+    #[arg(long, value_name = "NAME")]
+    pub(crate) config_secret: Option<String>,
+    /// The Secret with the kubeconfig of the cluster to install in [default: the cluster whose API has the object]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) target_kubeconfig: Option<String>,
+    /// Print the object and apply nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Options of `providers upgrade`.
+#[derive(Args, Debug)]
+pub(crate) struct UpgradeProviders {
+    #[command(flatten)]
+    pub(crate) plan: PlanProviders,
+    /// Carry it out
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The label of a provider whose objects may lose fields or versions of their kind; without it that is said, and nothing is
+    /// done
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) confirm: Vec<String>,
+}
+
+/// Options of `providers delete`.
+#[derive(Args, Debug)]
+pub(crate) struct DeleteProvider {
+    #[command(flatten)]
+    pub(crate) provider: ProviderChoice,
+    /// The name of the provider once more; without it what goes is said, and nothing is done
+    #[arg(long, value_name = "NAME")]
+    pub(crate) confirm: Option<String>,
+}
+
+/// Options of `providers plan`.
+#[derive(Args, Debug)]
+pub(crate) struct PlanProviders {
+    /// A version that a provider is to have, as cluster-api=v1.14.2 or infrastructure-docker=v1.14.2 [default: the newest set
+    /// that goes together]
+    #[arg(long, value_name = "LABEL=VERSION")]
+    pub(crate) to: Vec<String>,
+}
+
+/// Options of `providers preload`.
+#[derive(Args, Debug)]
+pub(crate) struct Preload {
+    #[command(flatten)]
+    pub(crate) provider: ProviderChoice,
+    /// A directory with releases, as LABEL/VERSION/FILE: infrastructure-docker/v1.14.2/infrastructure-components.yaml and, beside
+    /// it, metadata.yaml
+    #[arg(long, required = true, value_name = "DIR")]
+    pub(crate) from: PathBuf,
+    /// Print the ConfigMap and apply nothing
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+/// Options of `providers generate`.
+#[derive(Args, Debug)]
+pub(crate) struct Generate {
+    #[command(flatten)]
+    pub(crate) provider: ProviderChoice,
+    /// A directory with releases, as LABEL/VERSION/FILE: infrastructure-docker/v1.14.2/infrastructure-components.yaml and, beside
+    /// it, metadata.yaml
+    #[arg(long, required = true, value_name = "DIR")]
+    pub(crate) from: PathBuf,
+    /// The namespace to install into [default: the one that the release has]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) target_namespace: Option<String>,
+    /// A file as clusterctl reads it: variables, and `images` that replace those of the release. Variables of the environment win
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Leave variables as they are
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Say what there is instead: version, contract, namespace, variables, images
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) describe: bool,
+}
+
+/// The one provider of a command, as NAME or NAME:VERSION; by default the newest version that is no prerelease.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ProviderChoice {
+    /// Cluster API itself, whose name is cluster-api
+    #[arg(long, value_name = "NAME[:VERSION]")]
+    pub(crate) core: Option<String>,
+    /// A bootstrap provider
+    #[arg(long, value_name = "NAME[:VERSION]")]
+    pub(crate) bootstrap: Option<String>,
+    /// A control plane provider
+    #[arg(long, value_name = "NAME[:VERSION]")]
+    pub(crate) control_plane: Option<String>,
+    /// An infrastructure provider
+    #[arg(long, value_name = "NAME[:VERSION]")]
+    pub(crate) infrastructure: Option<String>,
+    /// An IPAM provider
+    #[arg(long, value_name = "NAME[:VERSION]")]
+    pub(crate) ipam: Option<String>,
+    /// A runtime extension provider
+    #[arg(long, value_name = "NAME[:VERSION]")]
+    pub(crate) runtime_extension: Option<String>,
+    /// An add-on provider
+    #[arg(long, value_name = "NAME[:VERSION]")]
+    pub(crate) addon: Option<String>,
 }
 
 /// Options of `steps`.
@@ -666,6 +950,67 @@ pub(crate) struct Converge {
     pub(crate) output: Output,
 }
 
+/// Options of `component`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Component {
+    /// Bring a component to what the release and the Cluster's variables say, node by node; without --yes that is shown
+    Upgrade(UpgradeComponent),
+}
+
+/// Options of `component upgrade`.
+#[derive(Args, Debug)]
+pub(crate) struct UpgradeComponent {
+    /// What is upgraded
+    pub(crate) component: ComponentName,
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
+    /// Carry it out
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
+    /// Show what would be done, in which order, on which hosts and why; nothing is touched
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The format of what is shown
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// A component of a cluster.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ComponentName {
+    /// What runs containers on each node: without its pods meanwhile, one node after the other
+    ContainerEngine,
+    /// Where the API server keeps everything: one member after the other, after a snapshot
+    Etcd,
+    /// What pods reach each other by: on all nodes, under running pods
+    NetworkPlugin,
+}
+
+/// Options of `recover`.
+#[derive(Args, Debug)]
+pub(crate) struct Recover {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
+    /// Hosts that are lost for good: their members of etcd are given up, and their ClusterNodes are deleted
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub(crate) give_up: Vec<HostName>,
+    /// Hosts that are well and whose members of etcd are not: given up too, reset, and made part of the cluster again
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub(crate) rejoin: Vec<HostName>,
+    /// A snapshot of etcd, by its absolute path on the host that stays, instead of the data of that host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from_snapshot: Option<String>,
+    /// The name of the cluster once more, if what is given up may be lost; without it that is said, and nothing is done
+    #[arg(long, value_name = "CLUSTER")]
+    pub(crate) confirm: Option<String>,
+    /// Show what would be done, in which order, on which hosts and why; nothing is touched
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The format of --dry-run
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
 /// Options of `maintain`.
 #[derive(Args, Debug)]
 pub(crate) struct Maintain {
@@ -678,6 +1023,10 @@ pub(crate) struct Maintain {
 pub(crate) enum Node {
     /// Remove hosts: their pods go elsewhere, they are reset if they answer, and their ClusterNodes go
     Remove(RemoveNode),
+    /// Replace a host, the first one too: another one joins, takes the first place where that is needed, and the host leaves
+    Replace(ReplaceNode),
+    /// Reset a host that is no part of the cluster: what an earlier life or a failed join left of Kubernetes on it is removed
+    Reset(ResetNode),
     /// Keep a host whose ClusterNode is being deleted
     Keep(KeepNode),
 }
@@ -697,6 +1046,44 @@ pub(crate) struct RemoveNode {
     /// The format of --dry-run
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
+}
+
+/// How what costs data is begun.
+#[derive(Args, Debug)]
+pub(crate) struct Confirmed {
+    /// The name of the host once more; without it the plan is shown, and nothing is done
+    #[arg(long, value_name = "NAME")]
+    pub(crate) confirm: Option<String>,
+    /// Show what would be done, in which order, on which hosts and why; nothing is touched
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The format of the plan
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `node replace`.
+#[derive(Args, Debug)]
+pub(crate) struct ReplaceNode {
+    /// The ClusterNode of the host that leaves
+    pub(crate) name: String,
+    /// The ClusterNode of the host that takes its place: declared, with the same roles
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: HostName,
+    /// The host is lost: it leaves before the other one joins, its pods are deleted whatever their PodDisruptionBudgets say
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) confirmed: Confirmed,
+}
+
+/// Options of `node reset`.
+#[derive(Args, Debug)]
+pub(crate) struct ResetNode {
+    /// The ClusterNode
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) confirmed: Confirmed,
 }
 
 /// Options of `node keep`.

@@ -7,6 +7,11 @@ use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use crate::cli::Global;
 
 impl Global {
+    /// Prints what comes next, whose commands go to the namespace of this one.
+    pub(crate) fn say(&self, text: &str) {
+        println!("{}", kubespray::hint::placed(text, &self.namespace));
+    }
+
     /// A client by `--kubeconfig`, else of the embedded API of the data directory, else by the environment.
     pub(crate) async fn client(&self) -> anyhow::Result<Client> {
         let own = self.own_kubeconfig()?;
@@ -44,6 +49,13 @@ pub(crate) fn answered<T>(answer: kube::Result<T>, what: &str) -> anyhow::Result
     answer.with_context(|| format!("failed to {what}{hint}"))
 }
 
+/// The namespace in which is looked.
+pub(crate) fn namespace<K: Resource>(api: &Api<K>) -> &str {
+    let below = api.resource_url().split_once("/namespaces/");
+    let namespace = below.and_then(|(_, rest)| rest.split('/').next());
+    namespace.unwrap_or("default")
+}
+
 /// The object of the given name, or the only one of the namespace.
 pub(crate) async fn named_or_only<K>(api: &Api<K>, name: Option<&str>) -> anyhow::Result<K>
 where
@@ -66,12 +78,16 @@ where
             names.join(", ")
         };
         anyhow::bail!(
-            "there is no {kind} {name} in this namespace, but {there}: name another with --namespace"
+            "there is no {kind} {name} in namespace {}, but {there}: name another with --namespace",
+            namespace(api)
         );
     }
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => anyhow::bail!("there is no {kind} in this namespace: name another with --namespace"),
+        0 => anyhow::bail!(
+            "there is no {kind} in namespace {}: name another with --namespace",
+            namespace(api)
+        ),
         _ => anyhow::bail!(
             "there are several {kind} objects, name one: {}",
             names.join(", ")
@@ -105,7 +121,7 @@ mod tests {
         let refused = async |name| named_or_only(&api, name).await.unwrap_err().to_string();
         let none = refused(Some("second")).await;
         assert!(
-            none.contains("no ConfigMap second in this namespace, but none:"),
+            none.contains("no ConfigMap second in namespace default, but none:"),
             "{none}"
         );
 
@@ -116,7 +132,7 @@ mod tests {
             .unwrap();
         let other = refused(Some("second")).await;
         assert!(
-            other.contains("in this namespace, but first: name another with --namespace"),
+            other.contains(", but first: name another with --namespace"),
             "{other}"
         );
         assert_eq!(named_or_only(&api, None).await.unwrap().name_any(), "first");

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use controller::{Metrics, manager::Settings};
 use runs::{
     job::{Bounds, Template},
@@ -62,12 +62,21 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         Some(template) => Place::Jobs(Arc::new(template)),
         None => up::processes(&data, global.kubeconfig.as_deref(), &sources)?,
     };
+    let releases = options.releases.policy()?;
+    let providers = options.providers.then(|| providers::Options {
+        runners: runners.clone(),
+        fetch: releases,
+        runs_pods: true,
+    });
+    if options.providers && runners.template().is_some() {
+        bail!("--providers needs --runners process: a Job has no right to what providers install");
+    }
     let own = kubespray::Options {
         data_dir: data,
         runners,
         sources,
     };
-    let operating = Box::pin(up::operator(client, settings, own).run());
+    let operating = Box::pin(up::operator(client, settings, own, providers).run());
     let Some(mut leadership) = leadership else {
         return operating.await.context("the operator ended");
     };

@@ -11,7 +11,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
     runtime::wait::await_condition,
 };
-use kubespray::{Layout, cluster::built::is_built, preview, request::RENEW};
+use kubespray::{Layout, cluster::built::is_built, operation::asked::Asked, preview};
 use runs::{is_active, object::age, phase};
 use serde_json::json;
 
@@ -24,39 +24,45 @@ use crate::{
 /// How long an operator may take to answer: another one may have to become the leader first.
 const ANSWER: Duration = Duration::from_mins(1);
 
-/// Asks by this annotation, and says what the operator answers.
-pub(crate) async fn ask(
-    global: &Global,
-    options: &Converge,
-    annotation: &str,
-) -> anyhow::Result<()> {
+/// Asks for an operation, and says what the operator answers.
+pub(crate) async fn ask(global: &Global, options: &Converge, asked: &Asked) -> anyhow::Result<()> {
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
-    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
-    let name = cluster.name_any();
-    possible(&cluster, &runs).await?;
+    possible(
+        &cluster,
+        &Api::namespaced(client.clone(), &global.namespace),
+    )
+    .await?;
+    let request = Timestamp::now().to_string();
     if options.dry_run {
         let layout = Layout::new(global.private_data_directory()?);
-        let preview = preview::asked(&client, &cluster, annotation, &layout).await?;
+        let asked = (asked.annotation, request.as_str());
+        let preview = preview::asked(&client, &cluster, asked, &layout).await?;
         return plan::show(&[preview], options.output);
     }
-    let request = Timestamp::now().to_string();
-    let patch = json!({"metadata": {"annotations": {annotation: request}}});
+    request_of(global, clusters, &cluster.name_any(), asked, request).await
+}
+
+/// Asks a cluster for an operation with this value, and says what the operator answers.
+pub(crate) async fn request_of(
+    global: &Global,
+    clusters: Api<Cluster>,
+    name: &str,
+    asked: &Asked,
+    request: String,
+) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {"annotations": {asked.annotation: request}}});
     clusters
-        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await
         .with_context(|| format!("failed to ask cluster {name}"))?;
     let answer = |cluster: Option<&Cluster>| {
         let status = cluster?.status.as_ref()?;
-        let answer = match annotation {
-            RENEW => &status.renew,
-            _ => &status.converge,
-        };
-        let answer = answer.clone()?;
+        let answer = (asked.answered)(status)?.clone();
         (answer.request == request).then_some(answer)
     };
-    let answered = await_condition(clusters, &name, |cluster: Option<&Cluster>| {
+    let answered = await_condition(clusters, name, |cluster: Option<&Cluster>| {
         answer(cluster).is_some()
     });
     let cluster = tokio::time::timeout(ANSWER, answered).await.with_context(|| {
@@ -64,7 +70,8 @@ pub(crate) async fn ask(
     })??;
     match answer(cluster.as_ref()) {
         Some(ConvergeRequest { run: Some(run), .. }) => {
-            println!("run {run} is carried out; follow it with: windlass status --watch");
+            let follow = "is carried out; follow it with: windlass status --watch";
+            global.say(&format!("run {run} {follow}"));
             Ok(())
         }
         Some(ConvergeRequest { refused, .. }) => {
@@ -75,7 +82,7 @@ pub(crate) async fn ask(
 }
 
 /// Says at once what the operator would refuse.
-async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
+pub(crate) async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
     let name = cluster.name_any();
     ensure!(
         is_built(cluster),

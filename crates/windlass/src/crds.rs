@@ -2,9 +2,18 @@
 
 use anyhow::Context;
 
+use crate::cli::Crds;
+
 /// Prints them as YAML documents.
-pub(crate) fn crds() -> anyhow::Result<()> {
-    for definition in api::custom_resource_definitions() {
+pub(crate) fn crds(options: &Crds) -> anyhow::Result<()> {
+    let definitions = if options.providers {
+        api::provider::provider_definitions()
+    } else if options.magnum {
+        api::magnum::definitions()
+    } else {
+        api::custom_resource_definitions()
+    };
+    for definition in definitions {
         let name = definition.metadata.name.clone().unwrap_or_default();
         // Through JSON, where empty fields are left out.
         let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;

@@ -1,7 +1,6 @@
 //! `windlass get`: objects as kubectl prints them.
 
 use anyhow::Context;
-use comfy_table::{Table, presets};
 use kube::{
     Client,
     core::ApiResource,
@@ -57,14 +56,8 @@ async fn print(
         _ => request(client, &path, "application/json").await?,
     };
     match options.output {
-        GetOutput::Table => println!(
-            "{}",
-            terminal::text(&table(&body, 0, options.all_namespaces).to_string())
-        ),
-        GetOutput::Wide => println!(
-            "{}",
-            terminal::text(&table(&body, 1, options.all_namespaces).to_string())
-        ),
+        GetOutput::Table => println!("{}", table(&body, 0, options.all_namespaces)),
+        GetOutput::Wide => println!("{}", table(&body, 1, options.all_namespaces)),
         GetOutput::Json => println!("{}", serde_json::to_string_pretty(&body)?),
         GetOutput::Yaml => println!("{}", serde_saphyr::to_string(&body)?),
         GetOutput::Name => {
@@ -130,9 +123,7 @@ async fn request(client: &Client, path: &str, accept: &str) -> anyhow::Result<Va
 }
 
 /// Renders a `meta.k8s.io/v1` Table with the columns up to a priority.
-fn table(body: &Value, priority: i64, namespaces: bool) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+fn table(body: &Value, priority: i64, namespaces: bool) -> String {
     let empty = Vec::new();
     let columns = body["columnDefinitions"].as_array().unwrap_or(&empty);
     let shown: Vec<usize> = columns
@@ -148,8 +139,7 @@ fn table(body: &Value, priority: i64, namespaces: bool) -> Table {
     if namespaces {
         header.insert(0, "NAMESPACE".into());
     }
-    table.set_header(header);
-    for row in body["rows"].as_array().unwrap_or(&empty) {
+    let rows = body["rows"].as_array().unwrap_or(&empty).iter().map(|row| {
         let mut cells: Vec<String> = shown
             .iter()
             .map(|index| text(&row["cells"][*index]))
@@ -157,9 +147,9 @@ fn table(body: &Value, priority: i64, namespaces: bool) -> Table {
         if namespaces {
             cells.insert(0, text(&row["object"]["metadata"]["namespace"]));
         }
-        table.add_row(cells);
-    }
-    table
+        cells
+    });
+    terminal::table(header, rows)
 }
 
 fn text(value: &Value) -> String {

@@ -40,7 +40,8 @@ pub(crate) fn init(global: &Global, options: &Init) -> anyhow::Result<()> {
         anyhow::anyhow!("there can be no such cluster:{}", told.concat())
     })?;
     write(&first, &options.directory)?;
-    println!("{}", text(&next(&wish, &options.directory)));
+    let next = next(&wish, &options.directory, &global.api_kubeconfig()?);
+    println!("{}", text(&next));
     Ok(())
 }
 
@@ -158,19 +159,20 @@ fn write(first: &First, directory: &Path) -> anyhow::Result<()> {
 }
 
 /// What a person types next.
-fn next(wish: &Wish, directory: &Path) -> String {
+fn next(wish: &Wish, directory: &Path, kubeconfig: &Path) -> String {
     let (namespace, key) = (&wish.namespace, conversion::KEY);
-    let directory = directory.display();
+    let (directory, kubeconfig) = (directory.display(), kubeconfig.display());
     let made = if namespace == "default" {
         String::new()
     } else {
-        format!("  kubectl create namespace {namespace}\n")
+        format!("  kubectl --kubeconfig {kubeconfig} create namespace {namespace}\n")
     };
     format!(
         "{directory} holds the Cluster {namespace}/{} and its hosts. Next, with `windlass up` in another terminal:\n\n\
-         {made}  kubectl -n {namespace} create secret generic {key} --from-file=ssh-privatekey=$HOME/.ssh/id_ed25519\n\
+         {made}  kubectl --kubeconfig {kubeconfig} -n {namespace} create secret generic {key} --from-file=ssh-privatekey=$HOME/.ssh/id_ed25519\n\
          \x20 windlass plan -f {directory}     # what would be done; nothing is touched\n\
-         \x20 windlass apply -f {directory}",
+         \x20 windlass apply -f {directory}\n\
+         \x20 windlass -n {namespace} status --watch",
         wish.name
     )
 }

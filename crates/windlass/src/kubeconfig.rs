@@ -28,7 +28,8 @@ pub(crate) async fn kubeconfig(global: &Global, options: &Kubeconfig) -> anyhow:
         .and_then(|status| status.kubeconfig_secret)
         .with_context(|| {
             format!(
-                "cluster {name} has no kubeconfig yet: `windlass status {name}` says how far it is"
+                "cluster {name} has no kubeconfig yet: `windlass -n {} status {name}` says how far it is",
+                global.namespace
             )
         })?;
     let secrets: Api<Secret> = Api::namespaced(client, &global.namespace);

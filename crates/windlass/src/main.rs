@@ -6,6 +6,7 @@ mod adopt;
 mod apply;
 mod cli;
 mod client;
+mod component;
 mod control;
 mod controller;
 mod converge;
@@ -17,12 +18,15 @@ mod inventory;
 mod kubeconfig;
 mod leader;
 mod logs;
+mod magnum;
 mod maintain;
 mod manifest;
 mod node;
 mod objects;
 mod paths;
 mod plan;
+mod providers;
+mod recover;
 mod relocate;
 mod runner;
 mod sandbox;
@@ -35,7 +39,7 @@ mod up;
 use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
-use kubespray::request::{CONVERGE, RENEW};
+use kubespray::{hint, operation};
 
 use crate::cli::{Cli, Command};
 
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         cli.command,
         Command::Up(_)
             | Command::Controller(_)
+            | Command::Magnum(_)
             | Command::Runner(_)
             | Command::Apply(_)
             | Command::Adopt(_)
@@ -67,6 +72,8 @@ fn main() -> ExitCode {
             | Command::Plan(_)
             | Command::Converge(_)
             | Command::Renew(_)
+            | Command::Component(_)
+            | Command::Recover(_)
             | Command::Node(_)
             | Command::Move(_)
     ) {
@@ -87,13 +94,15 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            return fail(&anyhow::Error::new(error).context("failed to start the runtime"));
+            let error = anyhow::Error::new(error).context("failed to start the runtime");
+            return fail(&error, &cli.global.namespace);
         }
     };
+    let namespace = cli.global.namespace.clone();
     let result = runtime.block_on(dispatch(cli));
     // What is left behind are watches and timers: nothing worth waiting for.
     runtime.shutdown_background();
-    result.unwrap_or_else(|error| fail(&error))
+    result.unwrap_or_else(|error| fail(&error, &namespace))
 }
 
 async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -109,6 +118,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Adopt(options) => return adopt::adopt(global, options).await,
         Command::Init(options) => init::init(global, &options)?,
         Command::Inventory(command) => return Ok(inventory::inventory(global, &command)),
+        Command::Providers(command) => providers::providers(global, &command).await?,
         Command::Steps(options) => steps::steps(global, &options).await?,
         Command::Logs(options) => logs::logs(global, &options).await?,
         Command::Pause(options) => control::pause(global, &options).await?,
@@ -117,22 +127,30 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Retry(options) => control::retry(global, &options).await?,
         Command::Approve(options) => control::approve(global, &options).await?,
         Command::Skip(options) => control::skip(global, &options).await?,
-        Command::Converge(options) => converge::ask(global, &options, CONVERGE).await?,
-        Command::Renew(options) => converge::ask(global, &options, RENEW).await?,
+        Command::Converge(options) => {
+            converge::ask(global, &options, &operation::converge::ASKED).await?;
+        }
+        Command::Renew(options) => {
+            converge::ask(global, &options, &operation::renew::ASKED).await?;
+        }
+        Command::Component(command) => component::component(global, &command).await?,
+        Command::Recover(options) => recover::recover(global, options).await?,
         Command::Maintain(options) => maintain::maintain(global, &options).await?,
         Command::Node(command) => node::node(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
+        Command::Magnum(options) => Box::pin(magnum::magnum(global, options)).await?,
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,
         Command::Sandbox(options) => sandbox::sandbox(global, options).await?,
-        Command::Crds => crds::crds()?,
+        Command::Crds(options) => crds::crds(&options)?,
         Command::Install(options) => install::install(&options)?,
         Command::Completion(options) => cli::completion(&options),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("windlass: {}", terminal::text(&format!("{error:#}")));
+fn fail(error: &anyhow::Error, namespace: &str) -> ExitCode {
+    let error = hint::placed(&format!("{error:#}"), namespace);
+    eprintln!("windlass: {}", terminal::text(&error));
     ExitCode::FAILURE
 }
 
@@ -140,7 +158,8 @@ fn init_logging(cli: &Cli) {
     use tracing_subscriber::{EnvFilter, fmt};
     let default = match (&cli.command, cli.global.verbose) {
         (_, 2..) => "debug",
-        (Command::Up(_) | Command::Controller(_) | Command::Runner(_), _) | (_, 1) => {
+        (Command::Up(_) | Command::Controller(_) | Command::Magnum(_) | Command::Runner(_), _)
+        | (_, 1) => {
             // The client complains of every request beside the error that it returns.
             "info,kube_runtime=warn,kube_client::client::builder=off"
         }

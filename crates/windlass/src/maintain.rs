@@ -45,9 +45,9 @@ pub(crate) async fn maintain(global: &Global, options: &Maintain) -> anyhow::Res
     })??;
     match answer(cluster.as_ref()) {
         Some(MaintainRequest { run: Some(run), .. }) => {
-            println!(
+            global.say(&format!(
                 "run {run} goes on outside of a window; follow it with: windlass status --watch"
-            );
+            ));
             Ok(())
         }
         Some(MaintainRequest { refused, .. }) => {

@@ -9,6 +9,8 @@ use std::{
 use anyhow::Context;
 use kube::api::DynamicObject;
 
+pub(crate) mod valid;
+
 /// Reads every object of the files and directories, in order; `-` is standard input. A directory gives its `.yaml`,
 /// `.yml` and `.json` files by name, without its sub-directories.
 pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<DynamicObject>> {

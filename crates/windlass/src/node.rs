@@ -1,9 +1,9 @@
-//! `windlass node`: removes hosts from a cluster, or keeps those whose removal somebody asked for.
+//! `windlass node`: removes hosts from a cluster, replaces or resets them, or keeps those whose removal somebody asked for.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use api::{Cluster, ClusterNode, Run};
+use api::{Cluster, ClusterNode, HostName, Run, cluster::Pending};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
     Api, Resource, ResourceExt,
@@ -11,15 +11,21 @@ use kube::{
     runtime::{conditions::is_deleted, wait::await_condition},
 };
 use kubespray::{
-    Layout, inputs::Inputs, names::NODE_FINALIZER, request::FORCE_REMOVAL, secret,
+    Layout,
+    cluster::built::{built_by, built_with, is_built},
+    inputs::Inputs,
+    names::NODE_FINALIZER,
+    preview::{Preview, PreviewOutcome},
+    request::{FORCE_REMOVAL, REPLACED_BY, RESET_HOST},
+    secret,
     workload::Workload,
 };
-use runs::{is_active, phase};
+use runs::{is_active, object::age, phase};
 use serde_json::json;
 
 use crate::{
-    cli::{Global, KeepNode, Node, RemoveNode},
-    client::{answered, named_or_only},
+    cli::{Confirmed, Global, KeepNode, Node, RemoveNode, ReplaceNode, ResetNode},
+    client::{answered, is_of, named_or_only},
     plan,
 };
 
@@ -30,6 +36,8 @@ const GONE: Duration = Duration::from_secs(30);
 pub(crate) async fn node(global: &Global, command: &Node) -> anyhow::Result<()> {
     match command {
         Node::Remove(options) => remove(global, options).await,
+        Node::Replace(options) => replace(global, options).await,
+        Node::Reset(options) => reset(global, options).await,
         Node::Keep(options) => keep(global, options).await,
     }
 }
@@ -40,10 +48,27 @@ async fn remove(global: &Global, options: &RemoveNode) -> anyhow::Result<()> {
     // All are looked for before the first is deleted.
     let mut leaving = Vec::new();
     for name in &options.names {
-        leaving.push(get(&nodes, name).await?);
+        let node = get(&nodes, name).await?;
+        ensure!(
+            options.dry_run || !is_removed(&node, options.force),
+            "nothing was done: somebody has asked for the removal of ClusterNode {name} already; follow it with: windlass status \
+             --watch; take it back with: windlass node keep {name}"
+        );
+        leaving.push(node);
     }
-    if options.dry_run {
-        return preview(global, client, leaving, options).await;
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
+    let clusters = clusters.list(&ListParams::default().limit(1)).await;
+    let clusters = answered(clusters, "list the Clusters")?.items;
+    // Nobody holds the hosts of no cluster.
+    if options.dry_run || !clusters.is_empty() {
+        let preview = previewed(global, client, leaving, None, options.force).await?;
+        if options.dry_run {
+            return plan::show(&[preview], options.output);
+        }
+        let mut names = options.names.iter();
+        if let Some((name, why)) = names.find_map(|name| Some((name, refused(&preview, name)?))) {
+            bail!("nothing was done: {name} is not removed: {why}");
+        }
     }
     for name in &options.names {
         if options.force {
@@ -62,30 +87,182 @@ async fn remove(global: &Global, options: &RemoveNode) -> anyhow::Result<()> {
             );
         }
     }
-    println!("follow it with: windlass status --watch; take it back with: windlass node keep NAME");
+    global
+        .say("follow it with: windlass status --watch; take it back with: windlass node keep NAME");
     Ok(())
 }
 
-/// Shows what would be done if they were deleted.
-async fn preview(
+/// Whether its removal was asked for already, by the same means.
+fn is_removed(node: &ClusterNode, force: bool) -> bool {
+    let forced = node.annotations().contains_key(FORCE_REMOVAL);
+    node.meta().deletion_timestamp.is_some() && (forced || !force)
+}
+
+/// What would be done if they were deleted, and that one took their place.
+async fn previewed(
     global: &Global,
     client: kube::Client,
     mut leaving: Vec<ClusterNode>,
-    options: &RemoveNode,
-) -> anyhow::Result<()> {
+    by: Option<&HostName>,
+    force: bool,
+) -> anyhow::Result<Preview> {
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, None).await?;
     for node in &mut leaving {
         let now = Time(Timestamp::now());
         node.meta_mut().deletion_timestamp.get_or_insert(now);
-        if options.force {
-            let forced = (FORCE_REMOVAL.to_owned(), "true".to_owned());
-            node.annotations_mut().extend([forced]);
+        let annotations = node.annotations_mut();
+        if force {
+            annotations.insert(FORCE_REMOVAL.to_owned(), "true".to_owned());
+        }
+        if let Some(by) = by {
+            annotations.insert(REPLACED_BY.to_owned(), by.to_string());
         }
     }
     let layout = Layout::new(global.private_data_directory()?);
-    let preview = kubespray::preview::next(&client, &cluster, &leaving, &layout).await?;
-    plan::show(&[preview], options.output)
+    Ok(kubespray::preview::next(&client, &cluster, &leaving, &layout).await?)
+}
+
+/// Why a host would stay, if it would.
+fn refused<'a>(preview: &'a Preview, name: &str) -> Option<&'a str> {
+    let refused = |pending: &&Pending| {
+        pending.reason == "Refused" && pending.hosts.iter().any(|host| host.as_str() == name)
+    };
+    let refused = preview.pending.iter().find(refused)?;
+    refused.message.split("; to take it back").next()
+}
+
+/// Whether what costs data is to be done. Where it is not, or it is not what would be done next, the plan is shown.
+///
+/// # Errors
+///
+/// Nobody has said so by the name of the host: what is `lost`, and which verb does it `again`.
+fn confirmed(
+    preview: Preview,
+    planned: bool,
+    name: &str,
+    options: &Confirmed,
+    (lost, again): (&str, &str),
+) -> anyhow::Result<bool> {
+    let confirmed = options.confirm.as_deref() == Some(name);
+    if options.dry_run || !confirmed || !planned {
+        plan::show(&[preview], options.output)?;
+    }
+    ensure!(
+        options.dry_run || confirmed,
+        "nothing was done: {lost}; if that is wanted: windlass node {again} --confirm {name}"
+    );
+    Ok(!options.dry_run)
+}
+
+async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let nodes: Api<ClusterNode> = Api::namespaced(client.clone(), &global.namespace);
+    let ReplaceNode { name, by, .. } = options;
+    let node = get(&nodes, name).await?;
+    ensure!(
+        options.confirmed.dry_run
+            || !is_removed(&node, options.force)
+            || node.annotations().get(REPLACED_BY).map(String::as_str) != Some(by.as_str()),
+        "nothing was done: {by} is to take the place of {name} already; follow it with: windlass status --watch; take it back with: \
+         windlass node keep {name}"
+    );
+    joins(global, &client, name, by).await?;
+    let preview = previewed(global, client, vec![node], Some(by), options.force).await?;
+    if let Some(why) = refused(&preview, name) {
+        bail!("{name} is not replaced: {why}");
+    }
+    let planned = matches!(
+        preview.outcome,
+        PreviewOutcome::Plan(_) | PreviewOutcome::Nothing(_)
+    );
+    let lost = format!("{name} leaves the cluster and is reset, what is on it is lost");
+    let again = format!("replace {name} --by {by}");
+    if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
+        return Ok(());
+    }
+    let mut annotations = json!({REPLACED_BY: by});
+    if options.force {
+        annotations[FORCE_REMOVAL] = json!("true");
+    }
+    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    let patched = nodes.patch(name, &PatchParams::default(), &patch).await;
+    answered(patched, &format!("annotate ClusterNode {name}"))?;
+    let deleted = nodes.delete(name, &DeleteParams::default()).await;
+    answered(deleted, &format!("delete ClusterNode {name}"))?;
+    println!(
+        "clusternode {name} is held until {by} has taken its place and its host is no part of the cluster any more"
+    );
+    global.say(&format!(
+        "follow it with: windlass status --watch; take it back with: windlass node keep {name}"
+    ));
+    Ok(())
+}
+
+async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let nodes: Api<ClusterNode> = Api::namespaced(client.clone(), &global.namespace);
+    let name = &options.name;
+    let mut node = get(&nodes, name).await?;
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
+    let cluster = named_or_only(&clusters, None).await?;
+    ensure!(
+        is_built(&cluster),
+        "cluster {0} is not built: to remove what its creation left from all of its hosts, write spec.deletionPolicy: Reset, and delete it",
+        cluster.name_any()
+    );
+    let asked = format!("{name} {}", Timestamp::now());
+    let annotations = json!({RESET_HOST: asked});
+    node.annotations_mut()
+        .insert(RESET_HOST.to_owned(), asked.clone());
+    let layout = Layout::new(global.private_data_directory()?);
+    let preview = kubespray::preview::next(&client, &cluster, &[node], &layout).await?;
+    if let Some(why) = refused(&preview, name) {
+        bail!("{name} is not reset: {why}");
+    }
+    let planned = matches!(preview.outcome, PreviewOutcome::Plan(_));
+    let lost = format!("all of Kubernetes on {name} is removed, with its data");
+    let again = format!("reset {name}");
+    if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
+        return Ok(());
+    }
+    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    let patched = nodes.patch(name, &PatchParams::default(), &patch).await;
+    answered(patched, &format!("annotate ClusterNode {name}"))?;
+    println!("{name} is reset when no other run is at work, and joins then as it is declared");
+    global.say(&format!(
+        "follow it with: windlass status --watch; if it is not to join: windlass node remove {name}"
+    ));
+    Ok(())
+}
+
+/// Refuses one that is part of the cluster already where that is no way to anything: the host is removed then.
+async fn joins(
+    global: &Global,
+    client: &kube::Client,
+    name: &str,
+    by: &HostName,
+) -> anyhow::Result<()> {
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
+    let cluster = named_or_only(&clusters, None).await?.name_any();
+    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
+    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
+    let mut runs: Vec<Run> = runs.items;
+    runs.retain(|run| is_of(run, &cluster));
+    runs.sort_by_key(age);
+    let Some(built) = built_by(&runs).and_then(built_with) else {
+        return Ok(());
+    };
+    let is_first = |group: &str| {
+        let first = built.group(group).first();
+        first.is_some_and(|first| first.as_str() == name)
+    };
+    ensure!(
+        built.host(by).is_none() || is_first("kube_control_plane") || is_first("etcd"),
+        "{by} is part of the cluster already, and {name} is not its first host, so that nobody has to take a place: \
+         windlass node remove {name}, or declare another host"
+    );
+    Ok(())
 }
 
 /// Makes the object anew: what is being deleted stays so.
@@ -121,6 +298,7 @@ async fn keep(global: &Global, options: &KeepNode) -> anyhow::Result<()> {
             labels: node.metadata.labels.clone(),
             annotations: node.metadata.annotations.clone().map(|mut annotations| {
                 annotations.remove(FORCE_REMOVAL);
+                annotations.remove(REPLACED_BY);
                 annotations
             }),
             ..ObjectMeta::default()
@@ -169,6 +347,9 @@ async fn uncordon(global: &Global, client: kube::Client, name: &str) -> anyhow::
 async fn get(nodes: &Api<ClusterNode>, name: &str) -> anyhow::Result<ClusterNode> {
     let found = nodes.get_opt(name).await;
     answered(found, &format!("get ClusterNode {name}"))?.with_context(|| {
-        format!("there is no ClusterNode {name} in this namespace: see windlass get clusternodes")
+        format!(
+            "there is no ClusterNode {name} in namespace {}: name another with --namespace",
+            crate::client::namespace(nodes)
+        )
     })
 }

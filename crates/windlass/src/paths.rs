@@ -33,4 +33,11 @@ impl Global {
     pub(crate) fn own_kubeconfig(&self) -> anyhow::Result<PathBuf> {
         Ok(self.data_directory()?.join("kubeconfig"))
     }
+
+    /// What `kubectl` is given to reach the same API: `--kubeconfig`, else that of `windlass up`, started or not.
+    pub(crate) fn api_kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        self.kubeconfig
+            .clone()
+            .map_or_else(|| self.own_kubeconfig(), Ok)
+    }
 }

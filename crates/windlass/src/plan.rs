@@ -9,7 +9,6 @@ use api::{
     cluster::Pending,
     run::{Gate, OnBreach, Plan as Steps, Step},
 };
-use comfy_table::{Table, presets};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
@@ -18,6 +17,7 @@ use kube::{
 use kubespray::{
     Layout,
     cluster::pending::named,
+    hint::placed,
     preview::{self, Objects, Preview, PreviewOutcome},
 };
 use serde::de::DeserializeOwned;
@@ -27,7 +27,7 @@ use crate::{
     apply,
     cli::{Global, Output, Plan},
     manifest,
-    terminal::text,
+    terminal::{table, text},
 };
 
 /// Shows the plan of every Cluster in the files, or of the API. A plan that cannot be made is an error that says what to mend.
@@ -35,7 +35,11 @@ pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
     if options.live {
         return show(&live(global, &options.filename).await?, options.output);
     }
-    let objects = objects(global, manifest::read(&options.filename)?)?;
+    let read = manifest::read(&options.filename)?;
+    for other in manifest::valid::check(&read)? {
+        eprintln!("left aside: {}", text(&other));
+    }
+    let objects = objects(global, read)?;
     anyhow::ensure!(
         !objects.clusters.is_empty(),
         "there is no Cluster in the files"
@@ -149,6 +153,7 @@ fn typed<K: DeserializeOwned>(object: DynamicObject) -> anyhow::Result<K> {
 }
 
 fn print(preview: &Preview) {
+    let text = |line: &str| text(&placed(line, &preview.namespace));
     println!("cluster {}/{}", preview.namespace, preview.cluster);
     for change in &preview.changes {
         println!("  changed since it was built: {}", text(change));
@@ -199,17 +204,15 @@ fn print_plan(plan: &Steps) {
     if let Some(reason) = &plan.reason {
         println!("  {}", text(reason));
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let beside = plan.parallelism.filter(|many| *many > 1);
     let header = ["", "STEP", "HOSTS", "WHAT"].into_iter();
-    table.set_header(header.chain(beside.map(|_| "AFTER")));
+    let header = header.chain(beside.map(|_| "AFTER"));
     let number = |id: &String| {
         let at = plan.steps.iter().position(|step| step.id == *id);
         at.map(|at| (at + 1).to_string())
     };
     let mut told = None;
-    for (index, step) in plan.steps.iter().enumerate() {
+    let rows = plan.steps.iter().enumerate().map(|(index, step)| {
         // A gate that stays the same is told once.
         let gate = step.gate.as_ref().filter(|gate| told != Some(*gate));
         told = step.gate.as_ref().or(told);
@@ -220,9 +223,9 @@ fn print_plan(plan: &Steps) {
             hosts(plan, step),
             what(step, gate),
         ];
-        table.add_row(row.into_iter().chain(beside.map(|_| after.join(", "))));
-    }
-    println!("{}", text(&table.to_string()));
+        row.into_iter().chain(beside.map(|_| after.join(", ")))
+    });
+    println!("{}", table(header, rows));
     if let Some(many) = beside {
         println!("  up to {many} steps run side by side, each after those that it names");
     }

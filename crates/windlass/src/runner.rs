@@ -34,6 +34,8 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
     let exit = Box::pin(runner::main(options_of_run, async |run: TakenUp| {
         if run.subject().is_a::<Cluster>() {
             Box::pin(Kubespray { sources }.execute(run)).await
+        } else if run.subject().api_group == api::provider::GROUP {
+            Box::pin(run.execute(providers::Engine)).await
         } else {
             Err(run.without_engine())
         }

@@ -7,13 +7,15 @@ use ansible::{
     sandbox::{self, Packages, Request, Sandbox as Made},
 };
 use anyhow::Context;
-use api::KubesprayVersion;
-use comfy_table::{Table, presets};
+use api::{KubernetesVersion, KubesprayVersion};
 use kubespray::Layout;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cli::{Global, Output, Sandbox};
+use crate::{
+    cli::{Global, Output, Sandbox},
+    terminal,
+};
 
 /// Makes or checks the environment of a checkout; without one, lists the releases that Windlass knows.
 pub(crate) async fn sandbox(global: &Global, options: Sandbox) -> anyhow::Result<()> {
@@ -63,23 +65,54 @@ async fn made(global: &Global, release: &Release, checkout: &Path) -> anyhow::Re
     Ok(made?)
 }
 
-/// The release that a checkout says it is, in its `galaxy.yml`.
+/// The release that a checkout is: as its `galaxy.yml` says, where that can be relied on, else the one whose default it installs.
+///
+/// # Source
+/// The tags of github.com/kubernetes-sigs/kubespray: v2.20.0 and v2.21.0 have no `galaxy.yml`, and those of v2.22.0 to v2.23.3 name
+/// older releases. The default of Kubernetes tells releases apart, but for a few that need the same environment.
 pub(crate) fn version(checkout: &Path) -> anyhow::Result<KubesprayVersion> {
     #[derive(Deserialize)]
     struct Galaxy {
         version: KubesprayVersion,
     }
-    let file = checkout.join("galaxy.yml");
-    let text = std::fs::read_to_string(&file).with_context(|| {
+    let named = match std::fs::read_to_string(checkout.join("galaxy.yml")) {
+        Ok(text) => {
+            let galaxy: Galaxy = serde_saphyr::from_str(&text).map_err(|error| {
+                anyhow::anyhow!("{}/galaxy.yml is not valid: {error}", checkout.display())
+            })?;
+            Some(galaxy.version)
+        }
+        Err(_) => None,
+    };
+    if let Some(named) = named.filter(|named| *named >= RELIABLE) {
+        return Ok(named);
+    }
+    let by_default = default_version(checkout).and_then(|default| {
+        let mut releases = catalogue::releases().iter().rev();
+        let old = |release: &&Release| release.version < RELIABLE;
+        releases.find(|release| old(release) && release.kubernetes_default == default)
+    });
+    by_default.map(|release| release.version).or(named).with_context(|| {
         format!(
-            "{} is no kubespray checkout: it has no galaxy.yml",
+            "{} does not say which release it is: it has no galaxy.yml, as kubespray has from 2.22 on, and its default of Kubernetes \
+             (kube_version in {DEFAULTS}) is that of no older release; check out a tag, such as v2.21.0",
             checkout.display()
         )
-    })?;
-    let galaxy: Galaxy = serde_saphyr::from_str(&text)
-        .map_err(|error| anyhow::anyhow!("{} is not valid: {error}", file.display()))?;
-    Ok(galaxy.version)
+    })
 }
+
+/// The Kubernetes version that a checkout installs unless told otherwise.
+fn default_version(checkout: &Path) -> Option<KubernetesVersion> {
+    let text = std::fs::read_to_string(checkout.join(DEFAULTS)).ok()?;
+    let mut lines = text.lines();
+    let default = lines.find_map(|line| line.strip_prefix("kube_version:"))?;
+    default.trim().trim_matches(['"', '\'']).parse().ok()
+}
+
+/// The first release whose `galaxy.yml` names it.
+const RELIABLE: KubesprayVersion = KubesprayVersion::new(2, 24, 0);
+/// Where releases before that have their defaults.
+const DEFAULTS: &str = "roles/kubespray-defaults/defaults/main.yaml";
 
 fn releases(output: Output) -> anyhow::Result<()> {
     let all: Vec<_> = catalogue::releases()
@@ -97,17 +130,15 @@ fn releases(output: Output) -> anyhow::Result<()> {
         Output::Json => println!("{}", serde_json::to_string_pretty(&all)?),
         Output::Yaml => println!("{}", serde_saphyr::to_string(&all)?),
         Output::Text => {
-            let mut table = Table::new();
-            table.load_style(presets::NOTHING);
-            table.set_header([
+            let header = [
                 "KUBESPRAY",
                 "ANSIBLE",
                 "ANSIBLE-CORE",
                 "PYTHON",
                 "KUBERNETES",
                 "MINIMUM",
-            ]);
-            for release in &all {
+            ];
+            let rows = all.iter().map(|release| {
                 let cells = [
                     "version",
                     "ansible",
@@ -116,12 +147,44 @@ fn releases(output: Output) -> anyhow::Result<()> {
                     "kubernetesDefault",
                     "kubernetesMinimum",
                 ];
-                table.add_row(
-                    cells.map(|cell| release[cell].as_str().unwrap_or_default().to_owned()),
-                );
-            }
-            println!("{table}");
+                cells.map(|cell| release[cell].as_str().unwrap_or_default().to_owned())
+            });
+            println!("{}", terminal::table(header, rows));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_release_is_known_by_its_checkout() {
+        for (galaxy, default, expected) in [
+            (None, "v1.24.6", Ok("2.20.0")),
+            (None, "v1.25.6", Ok("2.21.0")),
+            (Some("2.21.0"), "v1.26.13", Ok("2.22.2")),
+            (Some("2.22.1"), "v1.27.5", Ok("2.23.0")),
+            // Somebody's own default.
+            (Some("2.22.1"), "v1.27.1", Ok("2.22.1")),
+            (Some("2.31.0"), "", Ok("2.31.0")),
+            (None, "v1.24.1", Err("check out a tag")),
+            (None, "", Err("no galaxy.yml")),
+        ] {
+            let checkout = tempfile::tempdir().unwrap();
+            let defaults = checkout.path().join(DEFAULTS);
+            std::fs::create_dir_all(defaults.parent().unwrap()).unwrap();
+            std::fs::write(defaults, format!("---\nkube_version: {default}\n")).unwrap();
+            if let Some(version) = galaxy {
+                let text = format!("namespace: kubernetes_sigs\nversion: {version}\n");
+                std::fs::write(checkout.path().join("galaxy.yml"), text).unwrap();
+            }
+            match (version(checkout.path()), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found.to_string(), expected),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (found, expected) => panic!("{found:?} is not {expected:?}"),
+            }
+        }
+    }
 }

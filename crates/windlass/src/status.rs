@@ -4,6 +4,7 @@
 //! which are watched, never polled.
 
 mod lines;
+mod steps;
 mod tree;
 
 use std::{io::IsTerminal, process::ExitCode};
@@ -18,6 +19,8 @@ use kube::{
 };
 use runs::object::age;
 use serde_json::json;
+
+pub(crate) use steps::Steps;
 
 use crate::{
     cli::{Global, Output, Status},
@@ -41,11 +44,17 @@ pub(crate) async fn status(global: &Global, options: &Status) -> anyhow::Result<
     let runs: Api<Run> = Api::namespaced(client, &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
     let name = cluster.name_any();
+    let run = newest_run(&runs, &name).await?;
     if options.watch {
-        return follow(&name, clusters, nodes, runs).await;
+        // Those before it are over, and nothing of them is shown.
+        let view = View {
+            run: run.map(shown),
+            ..View::default()
+        };
+        return follow(&name, view, clusters, nodes, runs).await;
     }
     let mut view = View {
-        run: newest_run(&runs, &name).await?,
+        run,
         cluster: Some(cluster),
         nodes: Vec::new(),
     };
@@ -98,6 +107,7 @@ enum Change {
 
 async fn follow(
     name: &str,
+    mut view: View,
     clusters: Api<Cluster>,
     nodes: Api<ClusterNode>,
     runs: Api<Run>,
@@ -124,7 +134,6 @@ async fn follow(
             _ => None,
         }),
     ]);
-    let mut view = View::default();
     let mut screen = Screen::new();
     while let Some(change) = changes.try_next().await.context("the watch ended")? {
         if !view.take(change, name) {

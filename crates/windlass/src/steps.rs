@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 
 use ansible::slice::{self, Playbook};
 use anyhow::Context;
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::{
     cli::{Global, Output, Steps},
-    sandbox,
-    terminal::text,
+    sandbox, terminal,
 };
 
 /// One step, as it is printed.
@@ -53,7 +51,7 @@ pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()
         })
         .collect();
     match options.output {
-        Output::Text => println!("{}", text(&table(&lines).to_string())),
+        Output::Text => println!("{}", table(&lines)),
         Output::Json => println!("{}", serde_json::to_string_pretty(&lines)?),
         Output::Yaml => println!("{}", serde_saphyr::to_string(&lines)?),
     }
@@ -111,21 +109,18 @@ async fn tasks(
 const INVENTORY: &str = "[kube_control_plane]\nhost\n[etcd]\nhost\n[kube_node]\nhost\n\
                          [k8s_cluster:children]\nkube_control_plane\nkube_node\n";
 
-fn table(lines: &[Line]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["", "STEP", "TASKS", "HOSTS", "PLAY", "FILE"]);
-    for (index, line) in lines.iter().enumerate() {
+fn table(lines: &[Line]) -> String {
+    let rows = lines.iter().enumerate().map(|(index, line)| {
         let number = (index + 1).to_string();
         let tasks = line.tasks.map_or("-".into(), |tasks| tasks.to_string());
-        table.add_row([
-            &number,
-            &line.id,
-            &tasks,
-            &line.hosts,
-            &line.name,
-            &line.file,
-        ]);
-    }
-    table
+        [
+            number,
+            line.id.clone(),
+            tasks,
+            line.hosts.clone(),
+            line.name.clone(),
+            line.file.clone(),
+        ]
+    });
+    terminal::table(["", "STEP", "TASKS", "HOSTS", "PLAY", "FILE"], rows)
 }

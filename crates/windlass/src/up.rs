@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     apply,
     cli::{Global, Up},
+    magnum,
 };
 
 /// How many objects of a kind are worked on at once.
@@ -26,9 +27,16 @@ const ANY_PORT: SocketAddr =
 pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     let data = global.private_data_directory()?;
     let shutdown = shutdown_on_signals()?;
+    let mut crds = api::custom_resource_definitions();
+    if options.providers {
+        crds.extend(api::provider::provider_definitions());
+    }
+    if options.magnum.is_some() {
+        crds.extend(api::magnum::definitions());
+    }
     let server = Server::open(kapi::Options {
         data_dir: data.clone(),
-        crds: api::custom_resource_definitions(),
+        crds,
         listen: Some(options.listen.unwrap_or(ANY_PORT)),
     })
     .await
@@ -48,7 +56,21 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
         data_dir: data,
         sources,
     };
-    let operator = operator(client, settings, own).run();
+    let providers = options.providers.then(|| providers::Options {
+        runners: own.runners.clone(),
+        fetch: providers::fetch::Policy::person(),
+        runs_pods: false,
+    });
+    let mut operator = operator(client.clone(), settings, own, providers);
+    let answering = match &options.magnum {
+        None => None,
+        Some(keystone) => {
+            let service = magnum::Serving::beside(keystone, options.magnum_listen);
+            ::magnum::operator::operate(&mut operator, service.operator());
+            Some(service.serve(client, shutdown.clone()).await?)
+        }
+    };
+    let operator = operator.run();
     let serving = server.serve(shutdown.wait());
     let operating = async {
         let ended = operator.await;
@@ -62,16 +84,33 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     };
-    let (served, operated, applied) = tokio::join!(serving, operating, applying);
+    let answering = async {
+        match answering {
+            Some(answering) => answering.await,
+            None => Ok(()),
+        }
+    };
+    let (served, operated, applied, answered) =
+        tokio::join!(serving, operating, applying, answering);
     served.context("the API ended")?;
+    answered?;
     operated.context("the operator ended")?;
     applied
 }
 
-/// The controllers of every domain, under one manager.
-pub(crate) fn operator(client: Client, settings: Settings, options: kubespray::Options) -> Manager {
+/// The controllers of every domain, under one manager. Those of providers only where they are asked for: their definitions may be
+/// another operator's, or not be there.
+pub(crate) fn operator(
+    client: Client,
+    settings: Settings,
+    options: kubespray::Options,
+    providers: Option<providers::Options>,
+) -> Manager {
     let mut manager = Manager::new(client, settings);
     kubespray::operate(&mut manager, options);
+    if let Some(options) = providers {
+        providers::operate(&mut manager, options);
+    }
     manager
 }
 
@@ -108,8 +147,10 @@ fn greet(server: &Server, data: &Path) {
     println!("  data        {}", data.display());
     println!("  kubeconfig  {kubeconfig}");
     println!("\nIn another terminal:");
-    println!("  windlass plan -f examples/first-cluster     # what would be done");
-    println!("  windlass apply -f examples/first-cluster");
+    println!(
+        "  windlass -n my-cluster init first           # writes objects of your hosts, and says what to type next"
+    );
+    println!("  windlass plan -f first                      # what would be done");
     println!("  kubectl --kubeconfig {kubeconfig} get clusters,clusternodes,runs -A\n");
     println!("Ctrl-C ends it; a run that is at work goes on and is found again at the next start.");
 }

@@ -315,3 +315,29 @@ fn what_ansible_cannot_read_is_an_error() {
         said(&output)
     );
 }
+
+/// A link of the inventory is followed inside of it alone, and a cluster that does not answer stops everything.
+#[test]
+fn a_link_out_of_the_inventory_and_a_cluster_that_is_away_are_refused() {
+    let place = Place::new();
+    let password = place.password();
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+                      users: [{name: a, user: {token: hidden-three}}]\n\
+                      clusters: [{name: a, cluster: {server: \"http://127.0.0.1:9\"}}]\n";
+    place.write("admin.conf", kubeconfig);
+    let live = place.at("admin.conf").display().to_string();
+    let output = place.adopt(&["--vault-password-file", &password, "--live", &live]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    let told = said(&output);
+    assert!(
+        told.contains("failed to look at the cluster that runs"),
+        "{told}"
+    );
+    assert!(!told.contains("hidden-three"), "{told}");
+    let link = place.at("mycluster/group_vars/all/password.yml");
+    std::os::unix::fs::symlink(place.at("password"), link).unwrap();
+    let output = place.adopt(&["--vault-password-file", &password]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    let told = said(&output);
+    assert!(told.contains("leads out of the inventory"), "{told}");
+}

@@ -50,10 +50,11 @@ fn what_it_writes_can_be_planned() {
     assert!(output.status.success(), "{}", said(&output));
     let next = String::from_utf8(output.stdout).unwrap();
     for word in [
-        "kubectl create namespace prod",
-        "kubectl -n prod create secret generic ssh --from-file=ssh-privatekey=",
+        "create namespace prod",
+        "-n prod create secret generic ssh --from-file=ssh-privatekey=",
         "windlass plan -f my_first",
         "windlass apply -f my_first",
+        "windlass -n prod status --watch",
     ] {
         assert!(next.contains(word), "{word}: {next}");
     }

@@ -606,6 +606,15 @@ async fn what_is_secret_is_found_in_its_secret_and_nowhere_else() {
     .await;
     let vars = stored.get("node-vars").await.unwrap().data.unwrap();
     assert_eq!(vars["node_word"].0, secrets["node"].as_bytes());
+    // Who looks ahead sees the plan, whose Secrets are there by now, and none of what they hold.
+    for options in [
+        &["--output", "yaml"][..],
+        &["--output", "json", "--filename", &file],
+        &[],
+    ] {
+        let said = stage.says("there", &[&["plan", "--live"], options].concat());
+        assert!(said.contains(CLUSTER), "{said}");
+    }
     stage.says("there", &["logs"]);
     dumps += &dump(&there).await;
 

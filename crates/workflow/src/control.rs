@@ -5,7 +5,9 @@
 //! Requests are edges: each is carried out once, by its id, and answered by one record, between steps. A run that a
 //! gate paused goes on by a `Retry` (or `Skip`) of the step, for its `state` was Running all the time.
 
-use api::run::{Control, DesiredState, Record, RecordEvent, Request, RequestAction, StepPhase};
+use api::run::{
+    Action, Control, DesiredState, Record, RecordEvent, Request, RequestAction, StepPhase,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
@@ -98,6 +100,20 @@ pub(crate) fn answer(plan: &CheckedPlan, state: &State, steering: &Steering) -> 
     })
 }
 
+/// The answer to every open request, where none can be carried out.
+pub(crate) fn refusals(state: &State, steering: &Steering, why: &str) -> Vec<Record> {
+    let requests = steering.control.requests.iter();
+    let open = requests.filter(|request| !state.has_answered(&request.id));
+    open.map(|request| Record {
+        step: request.step.clone(),
+        detail: Some(why.to_owned()),
+        request: Some(request.id.clone()),
+        by: request.by.clone(),
+        ..record(RecordEvent::RequestRefused)
+    })
+    .collect()
+}
+
 /// Says, once, that `runUntil` names no step.
 pub(crate) fn unknown_bound(
     plan: &CheckedPlan,
@@ -164,6 +180,14 @@ fn decide(
                 .is_none_or(|why| why.trim().is_empty()) =>
         {
             Err(format!("skipping step {id:?} needs a reason"))
+        }
+        // A question that is skipped would be one that is approved, by who has not said so.
+        (RequestAction::Skip, phase)
+            if phase == StepPhase::Waiting || matches!(step.action, Action::Approve(_)) =>
+        {
+            Err(format!(
+                "step {id:?} asks a person: approve it, or cancel the run"
+            ))
         }
         (RequestAction::Skip, phase) if phase != StepPhase::Running && !now.is_done() => {
             Ok((RecordEvent::StepSkipped, id))

@@ -113,6 +113,7 @@ pub fn digest_of(operation: &str, plan: &Plan) -> Result<String, serde_json::Err
         digest: _,
         // Words for people, which another version of the program may choose otherwise.
         reason: _,
+        wish: _,
         request,
         groups,
         inputs,

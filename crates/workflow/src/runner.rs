@@ -164,6 +164,36 @@ pub fn end_without_runner(
     Ok(Some(ledger.state))
 }
 
+/// Refuses what is asked of a run that nobody executes, for this reason: the state after the answers. None: nothing is asked.
+///
+/// # Errors
+///
+/// The records tell what cannot have happened.
+pub fn refuse_without_runner(
+    plan: &CheckedPlan,
+    records: &[Record],
+    steering: &Steering,
+    why: &str,
+    clock: &impl Clock,
+) -> Result<Option<State>, RunError> {
+    let state = State::replay(plan, records).map_err(RunError::Illegal)?;
+    let refusals = control::refusals(&state, steering, why);
+    if refusals.is_empty() {
+        return Ok(None);
+    }
+    let mut ledger = Ledger {
+        plan,
+        state,
+        journal: &mut MemoryJournal::default(),
+        clock,
+        observer: &mut Nobody,
+    };
+    for refusal in refusals {
+        ledger.append(refusal)?;
+    }
+    Ok(Some(ledger.state))
+}
+
 /// An observer of what nobody else need know at once.
 struct Nobody;
 

@@ -9,6 +9,8 @@ use std::{
 use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::Versions;
+
 /// A kubespray checkout, and all that it downloads.
 #[derive(Clone, Debug)]
 pub struct Kubespray {
@@ -18,6 +20,8 @@ pub struct Kubespray {
     pub version: String,
     /// Its variables, such as where it downloads from.
     pub variables: Map<String, Value>,
+    /// Two versions of Kubernetes that can be had there, for who upgrades.
+    pub versions: Option<Versions>,
     /// What is served to the hosts on port 80 of the lab's gateway; nothing where the variables name another place.
     pub mirror: Option<PathBuf>,
     /// The program that serves it.
@@ -25,8 +29,8 @@ pub struct Kubespray {
 }
 
 impl Kubespray {
-    /// What `WINDLASS_KUBESPRAY` (a checkout), `WINDLASS_KUBESPRAY_VARS` (a file of variables, JSON or YAML) and
-    /// `WINDLASS_KUBESPRAY_MIRROR` (a directory) name; none without the first.
+    /// What `WINDLASS_KUBESPRAY` (a checkout), `WINDLASS_KUBESPRAY_VARS` (a file of variables, JSON or YAML),
+    /// `WINDLASS_KUBESPRAY_VERSIONS` (`FROM,TO`) and `WINDLASS_KUBESPRAY_MIRROR` (a directory) name; none without the first.
     ///
     /// # Errors
     ///
@@ -52,7 +56,20 @@ impl Kubespray {
             None => Map::new(),
             Some(file) => read(&file).context("WINDLASS_KUBESPRAY_VARS")?,
         };
+        let versions = given("WINDLASS_KUBESPRAY_VERSIONS").map(|named| {
+            let named = named.to_string_lossy().into_owned();
+            let (oldest, newest) = named.split_once(',').with_context(|| {
+                format!(
+                    "WINDLASS_KUBESPRAY_VERSIONS: {named:?} is not FROM,TO, as in 1.33.13,1.34.4"
+                )
+            })?;
+            anyhow::Ok(Versions {
+                oldest: oldest.to_owned(),
+                newest: newest.to_owned(),
+            })
+        });
         Ok(Some(Self {
+            versions: versions.transpose()?,
             version: version.to_owned(),
             checkout,
             variables,

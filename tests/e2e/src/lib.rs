@@ -1,18 +1,25 @@
 //! A stage for end-to-end stories: throw-away hosts with Windlass among them. The demo and the suites use the same one.
 
 mod account;
+mod calls;
 mod checkout;
 mod in_cluster;
 mod kubespray;
+mod management;
 mod operator;
 mod stage;
 mod storm;
 mod story;
+mod workload;
 
 pub use account::account;
+pub use calls::{Called, Calls, Tally};
 pub use checkout::{root, windlass};
 pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use kubespray::Kubespray;
+pub use management::{Installed, Management, PROVIDERS};
 pub use operator::{Operator, Replica};
-pub use stage::{NAMESPACE, Options, Stage, wait_until};
+pub use stage::{NAMESPACE, Options, Stage, Versions, wait_until};
 pub use storm::Storm;
+pub use story::node;
+pub use workload::{Prober, Requests, WORKLOAD};

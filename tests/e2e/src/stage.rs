@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use lab::{Lab, LabOptions, Progress, base::Base, command::output, programs};
+use lab::{Kubernetes, Lab, LabOptions, Progress, base::Base, command::output, programs};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -39,6 +39,15 @@ pub struct Options {
     pub playbooks: PathBuf,
 }
 
+/// The versions of Kubernetes that hosts have at hand, where they have two.
+#[derive(Clone, Debug)]
+pub struct Versions {
+    /// What clusters begin with.
+    pub oldest: String,
+    /// What they are upgraded to.
+    pub newest: String,
+}
+
 /// Hosts of a lab, and a `windlass up` that reaches them. All of it ends with the value, and with its process.
 #[derive(Debug)]
 pub struct Stage {
@@ -46,6 +55,7 @@ pub struct Stage {
     pub lab: Lab,
     options: Options,
     kubespray: Option<Kubespray>,
+    versions: Option<Versions>,
     mirror: Option<Child>,
     up: Option<Child>,
     kubectl: PathBuf,
@@ -67,12 +77,24 @@ impl Stage {
         Self::build(options, &wanted, progress)
     }
 
-    /// [`Stage::set`] on hosts that have the oldest version of Kubernetes at hand too, in `/opt/windlass/older`.
+    /// [`Stage::set_with`] on hosts that can have an older version of Kubernetes too, which clusters begin with.
     ///
     /// # Errors
     ///
-    /// What the hosts need cannot be made, or they do not boot.
-    pub fn set_with_older(options: Options, progress: &dyn Progress) -> anyhow::Result<Self> {
+    /// What the hosts need cannot be made, or they do not boot; nobody said which versions real kubespray finds.
+    pub fn set_with_older(
+        options: Options,
+        kubespray: Option<Kubespray>,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
+        if let Some(kubespray) = kubespray {
+            let versions = kubespray.versions.clone().context(
+                "WINDLASS_KUBESPRAY_VERSIONS: name two versions of Kubernetes that the mirror has, as in 1.33.13,1.34.4",
+            )?;
+            let mut stage = Self::set_for_kubespray(options, kubespray, progress)?;
+            stage.versions = Some(versions);
+            return Ok(stage);
+        }
         let wanted = LabOptions {
             hosts: options.hosts,
             dead: options.dead,
@@ -80,7 +102,12 @@ impl Stage {
         };
         let wanted = wanted.with_kubernetes(progress)?;
         let wanted = wanted.with_older_kubernetes(progress)?;
-        Self::build(options, &wanted, progress)
+        let mut stage = Self::build(options, &wanted, progress)?;
+        stage.versions = Some(Versions {
+            oldest: Kubernetes::Oldest.version()?,
+            newest: Kubernetes::Newest.version()?,
+        });
+        Ok(stage)
     }
 
     /// [`Stage::set`], or [`Stage::set_for_kubespray`] where there is one.
@@ -136,6 +163,7 @@ impl Stage {
             lab,
             options,
             kubespray: None,
+            versions: None,
             mirror: None,
             up: None,
             kubectl,
@@ -169,13 +197,13 @@ impl Stage {
         Ok(child)
     }
 
-    /// The files of an example with further objects, and with real kubespray in its Cluster where the stage has it.
+    /// The files of an example with further objects, and with what [`Stage::choose`] has for its Cluster.
     ///
     /// # Errors
     ///
     /// The files cannot be read, or the changed ones not be written.
     pub fn example(&self, example: &Path, further: &[Value]) -> anyhow::Result<PathBuf> {
-        if self.kubespray.is_none() && further.is_empty() {
+        if self.kubespray.is_none() && self.versions.is_none() && further.is_empty() {
             return Ok(example.to_owned());
         }
         let mut items = Vec::new();
@@ -199,11 +227,26 @@ impl Stage {
         Ok(file)
     }
 
-    /// Makes a Cluster's spec use real kubespray, where the stage has it.
+    /// Makes a Cluster's spec use real kubespray, where the stage has it; or the oldest version of Kubernetes, where the hosts
+    /// have it at hand.
     pub fn choose(&self, spec: &mut Value) {
         if let Some(kubespray) = &self.kubespray {
             kubespray.choose(spec, self.lab.gateway());
         }
+        if let Some(Versions { oldest, newest }) = &self.versions {
+            spec["kubernetesVersion"] = json!(oldest);
+            if self.kubespray.is_none() {
+                // The programs of the version that the bundle installs.
+                spec["nodes"]["all"]["deploy"]["extraVars"]["windlass_files_dir"] = json!(format!(
+                    "/opt/windlass{{{{ '' if kube_version == '{newest}' else '/older' }}}}"
+                ));
+            }
+        }
+    }
+
+    /// The versions of Kubernetes of [`Stage::set_with_older`].
+    pub fn versions(&self) -> Option<&Versions> {
+        self.versions.as_ref()
     }
 
     /// How long raising a cluster may take here; a loaded machine takes much longer than an idle one.

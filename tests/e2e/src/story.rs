@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::Context;
 use lab::command::output;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{NAMESPACE, Stage, wait_until};
 
@@ -171,6 +171,15 @@ impl Stage {
         })?;
         Ok(kubectl(&["logs", name])?.trim_end().to_owned())
     }
+}
+
+/// A ClusterNode of the stage's namespace.
+pub fn node(name: &str, mut spec: Value, address: &str) -> Value {
+    spec["inventory"] = json!({"ansible_host": address});
+    json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    })
 }
 
 fn is_ready(node: &Value) -> bool {

@@ -142,9 +142,21 @@ impl ControlPlane {
     /// One is not within half a minute.
     pub fn await_definitions(&self) -> Result<()> {
         let established = ["--for=condition=Established", "crd", "--all"];
-        let mut wait = self.kubectl();
-        command::output(wait.arg("wait").args(established).arg("--timeout=30s"))?;
-        Ok(())
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let mut wait = self.kubectl();
+            wait.arg("wait").args(established).arg("--timeout=30s");
+            match command::output(&mut wait) {
+                // kubectl does not wait for one that is so new that it has no conditions at all.
+                Err(error) if Instant::now() < deadline => {
+                    if !error.to_string().contains(NO_CONDITIONS) {
+                        return Err(error);
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                waited => return waited.map(drop),
+            }
+        }
     }
 
     /// etcdctl for this etcd.
@@ -328,3 +340,6 @@ impl Ports {
 
 /// What an API server answers that has made its own objects.
 const READY: &[&str] = &["get", "--raw", "/readyz"];
+
+/// What kubectl says of a definition that has no conditions yet.
+const NO_CONDITIONS: &str = ".status.conditions accessor error: <nil>";

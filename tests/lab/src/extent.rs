@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::{Kubernetes, Progress, kubectl, programs};
 
-/// How much of the matrix the suites go through. Every story and every assertion is part of both.
+/// How much of the matrix the suites go through. Every story and every assertion is part of both, but for the stories that [`Extent::ADDED`] names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// One of each: what every change is tested with.
@@ -24,8 +24,15 @@ impl Extent {
         "the oldest Kubernetes: conformance, `tests/lab`, the operator of one namespace",
         "kubectl 1.29 to 1.33: the embedded API, conformance, the plugin",
         "eight seeds of random requests instead of one",
-        "100,000 random stories of a cluster instead of 2,000",
+        "100,000 random stories of a cluster instead of 2,000, and recoveries of every cluster of five hosts, not four",
         "runners in Jobs are killed at five edges of their journals instead of two",
+        "a cluster of three control planes is brought back of which two are lost",
+        "the container engine, etcd and the network plugin of a cluster are upgraded alone",
+        "the host that heads the control plane and etcd is replaced",
+        "clusterctl beside our rendering of providers",
+        "four providers of Cluster API run in a real cluster, raise clusters and are upgraded while they are called",
+        "scale, remove and upgrade are killed at every edge of their journals, runner and operator, instead of at one step",
+        "definitions of providers: held against those of the Cluster API operator",
     ];
 
     /// The extent of this run, as [`Extent::VARIABLE`] says.

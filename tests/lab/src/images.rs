@@ -47,6 +47,13 @@ pub fn ensure(programs: &Programs, progress: &dyn Progress) -> Result<PathBuf> {
     })
 }
 
+/// Writes the image of one static program, which stands in its root and is what it runs.
+pub(crate) fn of_program(target: &Path, name: &str, program: &Path) -> Result<()> {
+    let file = program.file_name().context("a program has a name")?;
+    let entry = format!("/{}", file.to_string_lossy());
+    write(target, name, &entry, &Layer::new().file(file, program))
+}
+
 fn make_all(
     programs: &Programs,
     root: &Path,

@@ -32,4 +32,6 @@ pub use node::Node;
 pub use programs::Kubernetes;
 pub use programs::foreign::foreign;
 pub use programs::helm::helm;
+pub use programs::module::module;
+pub use programs::openstack::OpenStack;
 pub use progress::Progress;

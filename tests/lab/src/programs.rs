@@ -9,9 +9,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Progress, cache, command, pip};
 
+pub mod cluster_api;
 pub mod foreign;
 pub mod helm;
 pub mod kubernetes;
+pub mod managers;
+pub mod module;
+pub mod openstack;
 
 pub use kubernetes::Kubernetes;
 

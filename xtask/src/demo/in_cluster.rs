@@ -2,14 +2,14 @@
 
 use std::{
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use e2e::{InCluster, NAMESPACE, SYSTEM, Side};
 
-use super::{heading, keep, show, watch};
+use super::{go_on, heading, keep, show, watch};
 use crate::{image, tools};
 
 /// How long the cluster may take to be found healthy after an operation.
@@ -17,20 +17,16 @@ const HEALTHY: Duration = Duration::from_mins(2);
 
 /// Plays it; whatever it made is gone when it ends.
 pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let go_on = || {
-        ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
-        Ok(())
-    };
     let stage = stage()?;
-    go_on()?;
+    go_on(interrupted)?;
     first(&stage)?;
-    go_on()?;
+    go_on(interrupted)?;
     raise(&stage, interrupted)?;
-    go_on()?;
+    go_on(interrupted)?;
     install(&stage)?;
-    go_on()?;
+    go_on(interrupted)?;
     carry(&stage)?;
-    go_on()?;
+    go_on(interrupted)?;
     itself(&stage, interrupted)?;
     next(&stage);
     if keep_up {
@@ -157,7 +153,7 @@ fn follow(stage: &InCluster, side: Side, interrupted: &AtomicBool) -> anyhow::Re
         &mut stage.windlass(side, &["status", "--watch"]),
         interrupted,
     );
-    ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+    go_on(interrupted)?;
     watched.with_context(|| logs(stage, side))
 }
 

@@ -13,14 +13,14 @@ use lab::{Extent, command::output};
 use super::{Test, report::Report, supplies::Ready};
 use crate::{image, tools};
 
-/// Suites that need something of kubespray, which this repository does not hold. They are ignored tests in modules of a name.
+/// Suites that need something of kubespray or etcd, which this repository does not hold. They are ignored tests in modules of a name.
 struct Outside {
     module: &'static str,
     variable: &'static str,
     names: &'static str,
 }
 
-const OUTSIDE: [Outside; 2] = [
+const OUTSIDE: [Outside; 3] = [
     Outside {
         module: "kubespray_checkout",
         variable: "WINDLASS_KUBESPRAY",
@@ -30,6 +30,11 @@ const OUTSIDE: [Outside; 2] = [
         module: "kubespray_clone",
         variable: "WINDLASS_KUBESPRAY_GIT",
         names: "a clone of kubespray with its tags",
+    },
+    Outside {
+        module: "etcdutl",
+        variable: "WINDLASS_ETCDUTL",
+        names: "an etcdutl of etcd 3.6",
     },
 ];
 
@@ -46,6 +51,10 @@ impl Outside {
 /// What only the suites on real hosts and real API servers bring along: `--quick` is without them.
 const HOSTS: &str = "package(conformance) | package(differential) | package(e2e) | package(lab) | \
     (package(kapi) & binary(kubectl))";
+
+/// Stories that only `--full` tells.
+const FULL: &str = "(package(e2e) & test(/^(recover|replace|component|management)::/)) | \
+    (package(lab) & binary(managers))";
 
 /// Compiles the tests.
 pub(super) fn build(options: &Test) -> Result<()> {
@@ -159,6 +168,9 @@ fn chosen(options: &Test) -> String {
     let mut filter = "all()".to_owned();
     for outside in OUTSIDE.iter().filter(|outside| !outside.is_given()) {
         filter += &format!(" & not {}", outside.filter());
+    }
+    if !options.full {
+        filter += &format!(" & not ({FULL})");
     }
     if options.quick {
         filter += &format!(" & not ({HOSTS})");

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use lab::{Extent, Kubernetes, Progress, base, images, programs};
+use lab::{Extent, Kubernetes, OpenStack, Progress, base, images, programs};
 
 use super::report::seconds;
 
@@ -56,6 +56,9 @@ fn gather(extent: Extent) -> Result<Ready> {
     timed("Kubernetes", &|| programs::ensure(&progress).map(drop))?;
     timed("foreign clients", &|| lab::foreign(&progress).map(drop))?;
     timed("Helm", &|| lab::helm(&progress).map(drop))?;
+    timed("Keystone and OpenStack's clients", &|| {
+        OpenStack::ensure(&progress).map(drop)
+    })?;
     timed("other versions of Kubernetes", &|| {
         let mut versions = extent.kubernetes().iter();
         versions.try_for_each(|version| version.servers(&progress).map(drop))

@@ -5,13 +5,20 @@
 //! bounded size, and nothing of them is ever evaluated. Assertions have a small grammar ([`Assertion`]); what does not fit it,
 //! and any file that is missing, too large or no YAML, is a check less and no error: Ansible has the last word.
 
-use std::{collections::BTreeSet, fs, path::Path, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    sync::LazyLock,
+};
 
 use api::KubesprayVersion;
 use regex::Regex;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
+
+use super::installable::CHECKSUMS;
 
 mod assertion;
 
@@ -28,6 +35,8 @@ pub struct Contract {
     pub listed_only: bool,
     /// Variables that it had once and refuses now.
     pub removed: BTreeSet<String>,
+    /// The versions of components that it has checksums of, by the table that lists them: of [`COMPONENTS`].
+    pub checksums: BTreeMap<String, BTreeSet<String>>,
     /// The values of its variables unless told otherwise. Templates are none.
     pub defaults: Map<String, Value>,
     /// Every name that it gives to something: its variables are among them. None: nobody knows them all.
@@ -40,6 +49,7 @@ pub fn contract(checkout: &Path) -> Contract {
         release: release(checkout),
         defaults: defaults(checkout),
         names: names(checkout),
+        checksums: checksums(checkout),
         ..Contract::default()
     };
     let files = ASSERTIONS.iter().map(|file| checkout.join(file));
@@ -99,6 +109,30 @@ fn defaults(checkout: &Path) -> Map<String, Value> {
         }
     }
     defaults
+}
+
+/// The versions that each table lists for a machine of any kind. One without a checksum is 0 there.
+fn checksums(checkout: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found = BTreeMap::new();
+    for file in CHECKSUMS {
+        let mut tables: Map<String, Value> = yaml(&checkout.join(file)).unwrap_or_default();
+        for (_, table, _) in COMPONENTS {
+            let Some(Value::Object(machines)) = tables.remove(*table) else {
+                continue;
+            };
+            let versions = machines
+                .iter()
+                .filter_map(|(_, versions)| versions.as_object());
+            let versions = versions
+                .flatten()
+                .filter(|(_, checksum)| checksum.is_string());
+            let versions: BTreeSet<_> = versions.map(|(version, _)| version.clone()).collect();
+            if !versions.is_empty() {
+                found.entry((*table).to_owned()).or_insert(versions);
+            }
+        }
+    }
+    found
 }
 
 /// The names that the files of a checkout give to something: keys, however deep, and what tasks register. Read line by line,
@@ -200,6 +234,47 @@ impl Texts {
     }
 }
 
+/// Components whose version a variable chooses: that variable, the table with the checksums of their versions, and the variable that
+/// gives one checksum instead.
+///
+/// # Source
+/// `defaults/main/download.yml` of role `kubespray_defaults` of 2.30.0, and its table `checksums.yml`.
+pub const COMPONENTS: &[(&str, &str, &str)] = &[
+    (
+        "calico_version",
+        "calicoctl_binary_checksums",
+        "calicoctl_binary_checksum",
+    ),
+    ("cni_version", "cni_binary_checksums", "cni_binary_checksum"),
+    (
+        "containerd_version",
+        "containerd_archive_checksums",
+        "containerd_archive_checksum",
+    ),
+    (
+        "crictl_version",
+        "crictl_checksums",
+        "crictl_binary_checksum",
+    ),
+    (
+        "crio_version",
+        "crio_archive_checksums",
+        "crio_archive_checksum",
+    ),
+    ("crun_version", "crun_checksums", "crun_binary_checksum"),
+    (
+        "etcd_version",
+        "etcd_binary_checksums",
+        "etcd_binary_checksum",
+    ),
+    (
+        "nerdctl_version",
+        "nerdctl_archive_checksums",
+        "nerdctl_archive_checksum",
+    ),
+    ("runc_version", "runc_checksums", "runc_binary_checksum"),
+];
+
 struct Bounds {
     entries: usize,
     bytes: usize,
@@ -232,3 +307,21 @@ const ASSERTIONS: &[&str] = &[
     "roles/kubernetes/preinstall/tasks/0040-verify-settings.yml",
     "roles/kubernetes/preinstall/tasks/0020-verify-settings.yml",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_of_components_are_read_from_the_tables() {
+        let checkout = tempfile::tempdir().unwrap();
+        let directory = checkout.path().join("roles/kubespray_defaults/vars/main");
+        fs::create_dir_all(&directory).unwrap();
+        let tables = "containerd_archive_checksums:\n  arm64: {2.2.1: sha256:a, 1.0.0: 0}\n  amd64: {2.2.0: sha256:b}\n\
+                      etcd_binary_checksums: none\nother: {amd64: {1.0.0: a}}\n";
+        fs::write(directory.join("checksums.yml"), tables).unwrap();
+        let versions = ["2.2.0", "2.2.1"].map(str::to_owned).into();
+        let expected = BTreeMap::from([("containerd_archive_checksums".to_owned(), versions)]);
+        assert_eq!(contract(checkout.path()).checksums, expected);
+    }
+}

@@ -271,7 +271,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, InstallableErr
 }
 
 /// Where releases keep the checksums, newest layout first.
-const CHECKSUMS: &[&str] = &[
+pub(super) const CHECKSUMS: &[&str] = &[
     "roles/kubespray_defaults/vars/main/checksums.yml",
     "roles/kubespray-defaults/defaults/main/checksums.yml",
     "roles/download/defaults/main/checksums.yml",

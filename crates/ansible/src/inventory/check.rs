@@ -286,8 +286,12 @@ fn unique(
 }
 
 fn is_address(text: &str) -> bool {
+    // RFC 1123, 2.1: what has the form of an address is one. 999.1.1.1 is a slip, and no name.
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let like_an_address = text.contains('.') && last.bytes().all(|b| b.is_ascii_digit());
     let name = || {
-        text.len() <= 253
+        !like_an_address
+            && text.len() <= 253
             && text.split('.').all(|label| {
                 !label.is_empty()
                     && label.len() <= 63

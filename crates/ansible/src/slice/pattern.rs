@@ -1,6 +1,6 @@
 //! Host patterns as Ansible reads them, so far as kubespray writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use api::HostName;
 use serde_json::{Map, Value};
@@ -139,24 +139,21 @@ pub fn select(
     if plain.is_empty() && !parts.is_empty() {
         plain.push("all");
     }
-    let mut targets = Targets::default();
-    for part in plain {
-        let found = one(part, groups);
-        targets.localhost |= found.localhost;
-        for host in found.hosts {
-            if !targets.hosts.contains(&host) {
-                targets.hosts.push(host);
-            }
-        }
-    }
+    let found: Vec<Targets> = plain.into_iter().map(|part| one(part, groups)).collect();
+    let mut targets = Targets {
+        hosts: distinct(found.iter().flat_map(|found| &found.hosts)),
+        localhost: found.iter().any(|found| found.localhost),
+    };
     for part in intersect {
         let found = one(part, groups);
-        targets.hosts.retain(|host| found.hosts.contains(host));
+        let those: HashSet<_> = found.hosts.iter().collect();
+        targets.hosts.retain(|host| those.contains(host));
         targets.localhost &= found.localhost;
     }
     for part in remove {
         let found = one(part, groups);
-        targets.hosts.retain(|host| !found.hosts.contains(host));
+        let those: HashSet<_> = found.hosts.iter().collect();
+        targets.hosts.retain(|host| !those.contains(host));
         targets.localhost &= !found.localhost;
     }
     Ok(targets)
@@ -184,26 +181,28 @@ fn split(pattern: &str) -> Vec<String> {
     parts
 }
 
+/// Each host once, where it stands first.
+pub(crate) fn distinct<'a>(hosts: impl IntoIterator<Item = &'a HostName>) -> Vec<HostName> {
+    let mut seen = HashSet::new();
+    let hosts = hosts.into_iter().filter(|host| seen.insert(*host));
+    hosts.cloned().collect()
+}
+
 fn one(part: &str, groups: &BTreeMap<String, Vec<HostName>>) -> Targets {
     let (name, subscript) = subscript(part);
-    let mut hosts: Vec<HostName> = Vec::new();
-    let mut group_matched = false;
-    for (_, members) in groups.iter().filter(|(group, _)| glob(name, group)) {
-        group_matched = true;
-        for host in members {
-            if !hosts.contains(host) {
-                hosts.push(host.clone());
-            }
-        }
-    }
-    if !group_matched || name.contains(['.', '?', '*', '[']) {
-        let all = groups.get("all").into_iter().flatten();
-        for host in all.filter(|host| glob(name, host.as_str())) {
-            if !hosts.contains(host) {
-                hosts.push(host.clone());
-            }
-        }
-    }
+    let matched: Vec<_> = groups
+        .iter()
+        .filter(|(group, _)| glob(name, group))
+        .collect();
+    let by_name = matched.is_empty() || name.contains(['.', '?', '*', '[']);
+    let all = groups.get("all").filter(|_| by_name).into_iter().flatten();
+    let named = all.filter(|host| glob(name, host.as_str()));
+    let hosts = distinct(
+        matched
+            .into_iter()
+            .flat_map(|(_, members)| members)
+            .chain(named),
+    );
     let localhost = hosts.is_empty() && LOCALHOST.contains(&name);
     Targets {
         hosts: subscript.map_or_else(|| hosts.clone(), |range| range.of(&hosts)),

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Error, Playbook, Slice, cut, facts, interrupted};
+use super::{Error, Playbook, Slice, cut, downloads, facts, interrupted};
 use crate::file;
 
 /// A file of one or more plays, for one `ansible-playbook` process.
@@ -112,6 +112,7 @@ impl Playbook {
         let mut entries = String::from("---\n");
         let mut plays = Vec::new();
         let mut covered: Vec<&str> = Vec::new();
+        let mut brought: Vec<&str> = Vec::new();
         let slices: Vec<&Slice> = group
             .iter()
             .filter_map(|index| self.slices.get(*index))
@@ -124,7 +125,14 @@ impl Playbook {
             if facts.is_some() || sets {
                 covered.push(&slice.hosts);
             }
-            let added: Vec<String> = [interrupted::play(slice), facts]
+            let is_there = brought
+                .iter()
+                .any(|hosts| downloads::covers(hosts, &slice.hosts));
+            let downloads = downloads::play(checkout, slice).filter(|_| !is_there);
+            if downloads.is_some() || downloads::brings(slice) {
+                brought.push(&slice.hosts);
+            }
+            let added: Vec<String> = [interrupted::play(slice), facts, downloads]
                 .into_iter()
                 .flatten()
                 .collect();

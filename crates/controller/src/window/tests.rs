@@ -212,9 +212,6 @@ fn windows_that_overlap_are_one() {
         stand(&weekend, "2026-01-09T23:00:00Z"),
         "open until 2026-01-12T04:00:00+00:00"
     );
-    // Two that leave no gap between them.
-    let always = windows(&[("0 0 * * *", "12h", "UTC"), ("0 12 * * *", "12h", "UTC")]);
-    assert_eq!(stand(&always, "2026-01-09T23:00:00Z"), "open");
 }
 
 #[test]
@@ -300,6 +297,21 @@ fn what_is_no_window_is_named_with_its_remedy() {
     // All at once.
     let bad = [window("x", "1s", "y"), window("0 22 * * 6", "4h", "z")];
     assert_eq!(Windows::read(&bad, "windows").unwrap_err().len(), 4);
+}
+
+#[test]
+fn windows_that_never_close_together_are_refused() {
+    let day = window("0 6 * * *", "12h", "UTC");
+    let night = window("0 18 * * *", "12h", "UTC");
+    let wrong = Windows::read(&[day.clone(), night], "windows").unwrap_err();
+    let told: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(wrong.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("together they would never close"),
+        "{told:?}"
+    );
+    let late = window("0 18 * * *", "11h", "UTC");
+    assert!(Windows::read(&[day, late], "windows").is_ok());
 }
 
 /// A window of a minute on each minute of the working week closes, if late.

@@ -14,15 +14,28 @@ use crate::{
     patch, pipeline,
 };
 
+/// How much of a body that is too large is heard out.
+const HEARD_OUT: usize = 32 << 20;
+
 /// Reads the whole body; empty if there is none.
 pub(crate) async fn read(request: Request) -> Result<bytes::Bytes> {
-    let whole = Limited::new(request.into_body(), BODY_MAX).collect();
+    let mut body = request.into_body();
+    let whole = async {
+        let read = Limited::new(&mut body, BODY_MAX).collect().await;
+        if read
+            .as_ref()
+            .is_err_and(|error| is_too_large(error.as_ref()))
+        {
+            hear_out(&mut body).await;
+        }
+        read
+    };
     tokio::time::timeout(BODY_TIME, whole)
         .await
         .map_err(|_| Failure::timeout(BODY_TIME))?
         .map(http_body_util::Collected::to_bytes)
         .map_err(|error| {
-            if error.is::<http_body_util::LengthLimitError>() {
+            if is_too_large(error.as_ref()) {
                 Failure::too_large(format!(
                     "Request entity too large: limit is {BODY_MAX} bytes"
                 ))
@@ -30,6 +43,21 @@ pub(crate) async fn read(request: Request) -> Result<bytes::Bytes> {
                 Failure::bad_request(format!("the body could not be read: {error}"))
             }
         })
+}
+
+fn is_too_large(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.is::<http_body_util::LengthLimitError>()
+}
+
+/// Lets the client send the rest of what is refused: one that still writes when the connection closes reads no answer.
+async fn hear_out(body: &mut axum::body::Body) {
+    let mut heard = 0_usize;
+    while let Some(Ok(frame)) = body.frame().await {
+        heard = heard.saturating_add(frame.data_ref().map_or(0, bytes::Bytes::len));
+        if heard > HEARD_OUT {
+            return;
+        }
+    }
 }
 
 /// The media type without its parameters.

@@ -1,6 +1,15 @@
 //! What a request may ask for at most, and what is refused instead of being passed over.
 
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
 use axum::body::Body;
+use futures::{StreamExt, stream};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -230,4 +239,24 @@ async fn what_client_side_apply_left_behind_follows_the_server_side() {
         apply("kubectl", json!({"k": "<&>"})).await,
         applied("\\u003c\\u0026\\u003e")
     );
+}
+
+/// Who still writes when the connection closes is told of a broken pipe, and never of the limit.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_large_is_heard_out() {
+    let api = Api::without_definitions().await;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let parts = {
+        let sent = sent.clone();
+        stream::iter(0..8).map(move |_| {
+            sent.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(vec![b' '; 1 << 20])
+        })
+    };
+    let request = Request::post(MAPS).header(header::CONTENT_TYPE, JSON);
+    let (code, answer) = api.respond(request, Body::from_stream(parts)).await;
+    assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE, "{answer}");
+    let message = answer["message"].as_str().unwrap();
+    assert!(message.contains("limit is 3145728 bytes"), "{message}");
+    assert_eq!(sent.load(Ordering::Relaxed), 8);
 }

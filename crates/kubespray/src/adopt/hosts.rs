@@ -377,6 +377,14 @@ fn one<T: PartialEq>(mut values: impl Iterator<Item = Option<T>>) -> Option<T> {
         .then_some(first)
 }
 
+/// A path as a shell reads it between quotes.
+fn of_home(path: &str) -> String {
+    match path.strip_prefix("\"~/") {
+        Some(rest) => format!("\"$HOME/{rest}"),
+        None => path.to_owned(),
+    }
+}
+
 /// Whether the inventory names a file with the ssh key.
 fn key(existing: &Existing, hosts: &[Found], wish: &Wish, notes: &mut Vec<String>) -> bool {
     let named = hosts.iter().flat_map(|host| {
@@ -394,8 +402,9 @@ fn key(existing: &Existing, hosts: &[Found], wish: &Wish, notes: &mut Vec<String
         ),
         [file] => notes.push(format!(
             "ssh key: put it into the Secret that the Cluster names: kubectl -n {} create secret generic {secret} \
-             --from-file=ssh-privatekey={file}",
-            wish.namespace
+             --from-file=ssh-privatekey={}",
+            wish.namespace,
+            of_home(file)
         )),
         several => notes.push(format!(
             "ssh key: hosts have different ones ({}), Windlass has one for all: put it into the Secret {secret}, key ssh-privatekey",

@@ -513,3 +513,167 @@ fn a_lost_or_changed_value_is_a_difference_and_what_windlass_sets_is_not() {
         );
     }
 }
+
+/// A cluster as the common inventory has it, whose API does nothing but answer what it is asked for.
+struct Running {
+    nodes: Vec<Value>,
+    endpoints: Vec<&'static str>,
+    member: Option<(&'static str, &'static str)>,
+}
+
+impl Running {
+    fn new() -> Self {
+        let node = |(name, address, minute): (&str, &str, u8)| {
+            let labels = match name {
+                "w1" => json!({}),
+                _ => json!({"node-role.kubernetes.io/control-plane": ""}),
+            };
+            json!({
+                "metadata": {"name": name, "labels": labels, "creationTimestamp": format!("2026-01-01T00:0{minute}:00Z")},
+                "status": {
+                    "addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}],
+                    "nodeInfo": {
+                        "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
+                        "machineID": "", "operatingSystem": "", "osImage": "", "systemUUID": "", "kubeletVersion": "v1.34.3",
+                    },
+                },
+            })
+        };
+        let nodes = [
+            ("m2", "10.0.0.12", 1),
+            ("m1", "10.0.0.11", 2),
+            ("m3", "10.0.0.13", 3),
+            ("w1", "10.0.0.21", 4),
+        ];
+        Self {
+            nodes: nodes.map(node).to_vec(),
+            endpoints: vec!["10.0.0.12", "10.0.0.11", "10.0.0.13"],
+            member: None,
+        }
+    }
+
+    fn set(mut self, node: usize, pointer: &str, value: Value) -> Self {
+        *self.nodes[node].pointer_mut(pointer).unwrap() = value;
+        self
+    }
+
+    /// Reads it through a server that knows no other requests than to get these: another one would fail.
+    async fn look(&self) -> live::Live {
+        use axum::{Json, Router, routing::get};
+        let answer = |value: Value| get(move || async { Json(value) });
+        let endpoints = self.endpoints.iter();
+        let endpoints: Vec<_> = endpoints
+            .map(|at| format!("    - https://{at}:2379\n"))
+            .collect();
+        let configuration = format!("etcd:\n  external:\n    endpoints:\n{}", endpoints.concat());
+        let settings = json!({"metadata": {"name": "kubeadm-config"}, "data": {"ClusterConfiguration": configuration}});
+        let pods = self.member.iter().map(|(node, name)| {
+            let command = ["etcd".to_owned(), format!("--name={name}")];
+            json!({"metadata": {"name": "etcd"}, "spec": {"nodeName": node, "containers": [{"name": "etcd", "command": command}]}})
+        });
+        let pods: Vec<_> = pods.collect();
+        let api = Router::new()
+            .route(
+                "/api/v1/nodes",
+                answer(json!({"metadata": {}, "items": self.nodes})),
+            )
+            .route(
+                "/api/v1/namespaces/kube-system/configmaps/kubeadm-config",
+                answer(settings),
+            )
+            .route(
+                "/api/v1/namespaces/kube-system/pods",
+                answer(json!({"metadata": {}, "items": pods})),
+            );
+        live::look(&kube::Client::new(api, "default"))
+            .await
+            .unwrap()
+    }
+}
+
+#[tokio::test]
+async fn an_inventory_that_the_cluster_contradicts_is_told_by_group_name_and_address() {
+    let adopted = Inventory::new().adopt();
+    let told = Running::new().look().await.contradictions(&adopted);
+    assert_eq!(told, [""; 0], "it is as the cluster");
+    let renamed = Running::new().set(3, "/metadata/name", json!("w9"));
+    let moved = Running::new().set(3, "/status/addresses/1/address", json!("10.9.0.1"));
+    let plane = json!({"node-role.kubernetes.io/control-plane": ""});
+    let older = "/metadata/creationTimestamp";
+    let other = |endpoints: &[&'static str]| Running {
+        endpoints: endpoints.to_vec(),
+        ..Running::new()
+    };
+    for (name, running, expected) in [
+        (
+            "name",
+            renamed,
+            &["host w1: the cluster has no node", "node w9: no host"][..],
+        ),
+        (
+            "address",
+            moved,
+            &["host w1: the inventory has it at 10.0.0.21, and the cluster at 10.9.0.1"],
+        ),
+        (
+            "a plane more",
+            Running::new().set(3, "/metadata/labels", plane),
+            &["host w1: its node is a control plane"],
+        ),
+        (
+            "a plane less",
+            Running::new().set(1, "/metadata/labels", json!({})),
+            &["host m1: it stands in kube_control_plane"],
+        ),
+        (
+            "version",
+            Running::new().set(3, "/status/nodeInfo/kubeletVersion", json!("v1.33.1")),
+            &["Kubernetes 1.34.3: w1 has 1.33.1;"],
+        ),
+        (
+            "head",
+            Running::new().set(2, older, json!("2025-01-01T00:00:00Z")),
+            &["kube_control_plane: m2 stands first, and the node m3 is older"],
+        ),
+        (
+            "members",
+            other(&["10.0.0.12", "10.0.0.11", "10.0.0.99"]),
+            &[
+                "etcd: the API servers reach a member at 10.0.0.99",
+                "etcd: m3 stands in the group",
+            ],
+        ),
+        (
+            "head of etcd",
+            other(&["10.0.0.11", "10.0.0.12", "10.0.0.13"]),
+            &["etcd: m2 stands first, and m1 is the first that"],
+        ),
+        (
+            "name of a member",
+            Running {
+                member: Some(("m2", "m2")),
+                ..Running::new()
+            },
+            &["host m2: its member of etcd is called m2, and the inventory counts it as etcd1"],
+        ),
+    ] {
+        let told = running.look().await.contradictions(&adopted);
+        assert_eq!(told.len(), expected.len(), "{name}: {told:?}");
+        for (told, expected) in told.iter().zip(expected) {
+            assert!(told.starts_with(expected), "{name}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_version_is_that_of_the_nodes_where_they_have_one() {
+    let version = Running::new().look().await.version();
+    assert_eq!(version, "1.34.3".parse().ok());
+    let mixed = Running::new().set(0, "/status/nodeInfo/kubeletVersion", json!("v1.33.1"));
+    assert_eq!(mixed.look().await.version(), None);
+    let none = Running {
+        nodes: Vec::new(),
+        ..Running::new()
+    };
+    assert_eq!(none.look().await.version(), None);
+}

@@ -1,7 +1,8 @@
 //! Carries a decision out: writes only, no decisions.
 //!
-//! Order: the finalizer first, so that nothing is begun that deletion would not see; then the inventory order into the
-//! status, because it is state that the run's plan relies on; then the run.
+//! Order: the finalizer first, so that nothing is begun that deletion would not see; then the run. The order of the inventory
+//! comes into the status at the end of the pass, or of the next one: an order that stood there without its run would be taken
+//! for what hosts are in.
 
 use std::path::Path;
 
@@ -18,7 +19,6 @@ use serde_json::json;
 use crate::{
     cluster::decision::{Decision, NewRun, Planned},
     context::{Context, Error},
-    inputs::Inputs,
     names::{CLUSTER_MANAGER, FINALIZER},
     playbooks, private, request,
 };
@@ -89,7 +89,6 @@ pub async fn apply(
     }
     match &decision {
         Decision::Start(new) => {
-            persist_order(cluster, new, context).await?;
             run = Some(start(cluster, new, context).await?);
             until = Some(Until::Changed);
         }
@@ -176,27 +175,6 @@ async fn keep(cluster: &Cluster, context: &Context) -> Result<(), Error> {
         .await
         .map(drop)
         .map_err(|source| Error::api("add the finalizer", source))
-}
-
-async fn persist_order(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<(), Error> {
-    let Ok(inputs) = Inputs::from_map(&new.plan.inputs) else {
-        return Ok(());
-    };
-    let mut status = cluster.status.clone().unwrap_or_default();
-    if status.inventory.as_ref() == Some(&inputs.inventory) {
-        return Ok(());
-    }
-    status.inventory = Some(inputs.inventory);
-    controller::apply::apply_status(
-        &clusters(cluster, context),
-        CLUSTER_MANAGER,
-        &cluster.name_any(),
-        &status,
-        None,
-    )
-    .await
-    .map(drop)
-    .map_err(Error::Apply)
 }
 
 async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run, Error> {

@@ -1,6 +1,6 @@
 //! What a cluster was built with, and how the wish differs from it. Pure.
 
-use api::{Cluster, KubernetesVersion, KubesprayVersion, Run, run::RunPhase};
+use api::{Cluster, KubernetesVersion, KubesprayVersion, Run, cluster::Available, run::RunPhase};
 use kube::ResourceExt;
 use runs::phase;
 
@@ -10,11 +10,11 @@ use crate::{
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
-        Leaves, Operation, renew,
+        Leaves, Operation, recover, renew,
         scale::manages_etcd,
-        upgrade::{self, Begun, release_is_written},
+        upgrade::{self, Begun, release_is_asked_for},
     },
-    request::START_AGAIN,
+    request::start_again,
     variables,
 };
 
@@ -35,6 +35,8 @@ pub struct Built {
     pub not_carried_out: Vec<String>,
     /// What of it, and what else, must be taken back before the cluster can converge.
     pub beyond_converge: Vec<String>,
+    /// Newer versions that can be had and that nobody wishes for, if that is known.
+    pub available: Option<Vec<Available>>,
     /// What would start now, did it not wait for a maintenance window.
     pub waiting: Option<Box<Waiting>>,
 }
@@ -67,11 +69,15 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
     let begun = upgrade::begun(&observed.runs);
     let (kubernetes, kubespray) = versions(cluster, before.as_ref());
     let mut not_carried_out: Vec<_> = moves(cluster, before.as_ref(), resolved, begun.as_ref());
-    let name = cluster.name_any();
-    not_carried_out.extend(beyond_converge(&name, inputs, resolved, begun.as_ref()));
+    let again = start_again(
+        &cluster.namespace().unwrap_or_default(),
+        &cluster.name_any(),
+    );
+    not_carried_out.extend(beyond_converge(&again, inputs, resolved, begun.as_ref()));
+    not_carried_out.extend(recover::cancelled(&observed.runs));
     let mut beyond_converge = not_carried_out.clone();
     not_carried_out.extend(resolved.kept.iter().map(ToString::to_string));
-    if !release_is_written(cluster) {
+    if !release_is_asked_for(cluster) {
         beyond_converge.extend(another_release(kubespray, resolved.inputs.kubespray));
     }
     if inputs.variables != resolved.inputs.variables {
@@ -101,6 +107,7 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         run: observed.runs.last().cloned(),
         not_carried_out,
         beyond_converge,
+        available: resolved.available.clone(),
         inputs: before,
         waiting: None,
     }
@@ -146,7 +153,7 @@ fn moves(
 ) -> Vec<String> {
     let wanted = &resolved.inputs;
     let (kubernetes, kubespray) = versions(cluster, before);
-    let written = release_is_written(cluster);
+    let written = release_is_asked_for(cluster);
     let mut moves = Vec::new();
     if let (Some(from), Some(to)) = (kubernetes, wanted.kubernetes)
         && from != to
@@ -161,17 +168,20 @@ fn moves(
         let what = format!("kubespray {from} to {}", wanted.kubespray);
         moves.push((what, "kubespray.version", from.to_string()));
     }
-    let name = cluster.name_any();
+    let again = start_again(
+        &cluster.namespace().unwrap_or_default(),
+        &cluster.name_any(),
+    );
     let why = |field: &str, from: &str| match (before, begun) {
         (None, _) => format!(
             "the runs that know what the cluster was built with are gone; write spec.{field}: {from}, and windlass converge makes \
              it known again"
         ),
-        (_, Some(begun)) => halfway(&name, begun),
+        (_, Some(begun)) => halfway(&again, begun),
         _ => match another_release(kubespray, wanted.kubespray).filter(|_| !written) {
             Some(release) => release,
             None => format!(
-                "the run that upgrades was cancelled; to start it anew: kubectl annotate cluster {name} {START_AGAIN}=1; to take it \
+                "the run that upgrades was cancelled; to start it anew: {again}; to take it \
                  back: write spec.{field}: {from}"
             ),
         },
@@ -183,10 +193,9 @@ fn moves(
 }
 
 /// What there is to say of an upgrade that somebody ended in the middle.
-fn halfway(cluster: &str, begun: &Begun) -> String {
+fn halfway(again: &str, begun: &Begun) -> String {
     let mut text = format!(
-        "run {} was ended in the middle, hosts run either version, and it cannot be taken back; to go on: kubectl annotate cluster \
-         {cluster} {START_AGAIN}=1",
+        "run {} was ended in the middle, hosts run either version, and it cannot be taken back; to go on: {again}",
         begun.run
     );
     if !begun.halfway.is_empty() {
@@ -201,7 +210,7 @@ fn halfway(cluster: &str, begun: &Begun) -> String {
 
 /// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
 fn beyond_converge(
-    cluster: &str,
+    again: &str,
     built: &Inputs,
     resolved: &Resolved,
     begun: Option<&Begun>,
@@ -218,7 +227,7 @@ fn beyond_converge(
                 "host {}, which cannot join before the upgrade that run {} has begun is done",
                 host.name, begun.run
             ),
-            None => why_no_part(cluster, host, built, wanted),
+            None => why_no_part(again, host, built, wanted),
         });
     }
     for host in &wanted.hosts {
@@ -231,12 +240,20 @@ fn beyond_converge(
             ));
         }
     }
+    let replacing = resolved.replacing.iter();
+    for replacing in replacing.filter(|replacing| replacing.stays()) {
+        differences.push(format!(
+            "the replacement of host {}: {}; where its run was cancelled, to start it anew: {again}; to take it back: windlass node keep {0}",
+            replacing.host,
+            replacing.waits()
+        ));
+    }
     for name in before.iter().filter(|name| !after.contains(name)) {
         let removed = leaving.iter().any(|leaves| leaves.as_str() == name);
         differences.push(if removed {
             format!(
                 "the removal of host {name}: it is still part of the cluster, the run that removes it was cancelled; to start it \
-                 anew: kubectl annotate cluster {cluster} {START_AGAIN}=1; to take it back: windlass node keep {name}"
+                 anew: {again}; to take it back: windlass node keep {name}"
             )
         } else {
             format!(
@@ -248,7 +265,7 @@ fn beyond_converge(
 }
 
 /// Why a new host is no part of the cluster. One that can join does so before anybody is told.
-fn why_no_part(cluster: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
+fn why_no_part(again: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
     let name = &host.name;
     if !host.is_worker() && !host.is_member() {
         return format!(
@@ -264,7 +281,7 @@ fn why_no_part(cluster: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> S
         Some(release) => format!("host {name}, which cannot join: {release}"),
         None => format!(
             "host {name}: it is no part of the cluster, the run that makes it one was cancelled; \
-             to start it anew: kubectl annotate cluster {cluster} {START_AGAIN}=1"
+             to start it anew: {again}"
         ),
     }
 }
@@ -289,4 +306,34 @@ pub fn differing_sources(before: &Inputs, wanted: &Inputs) -> impl Iterator<Item
     .into_iter()
     .filter(|(differs, _)| *differs)
     .map(move |(_, field)| strip(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_changes_nothing_of_a_cluster_does_not_say_what_it_is() {
+        let run = |operation: &str, phase: &str| -> Run {
+            serde_json::from_value(json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": operation},
+                "spec": {
+                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"},
+                    "operation": operation, "generation": 1, "plan": {"digest": "d", "steps": []},
+                },
+                "status": {"phase": phase},
+            }))
+            .unwrap()
+        };
+        let runs = [
+            run("Create", "Succeeded"),
+            run("Scale", "Succeeded"),
+            run("Remove", "Failed"),
+            run("Renew", "Succeeded"),
+        ];
+        assert_eq!(built_by(&runs).unwrap().name_any(), "Scale");
+        assert!(built_by(&runs[2..]).is_none());
+    }
 }

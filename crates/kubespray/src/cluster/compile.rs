@@ -10,18 +10,22 @@ use api::{
 };
 
 mod beside;
+mod component;
 mod joining;
 mod leaving;
 mod own;
 mod planes;
+mod recovering;
 mod upgrading;
 
+pub(crate) use component::{Bringing, Component, component};
 pub(crate) use joining::joining;
 pub(crate) use leaving::{draining, leaving, of_nodes};
 pub(crate) use own::{own, snapshot};
 pub(crate) use planes::{
-    Endpoints, endpoints, joining_member, probe_staying, quorum, take_out, unproved,
+    Endpoints, endpoints, joining_member, leniently, probe_staying, quorum, take_out, unproved,
 };
+pub(crate) use recovering::{Recovering, recovering};
 pub(crate) use upgrading::{looking, upgrading};
 
 use crate::{
@@ -29,7 +33,7 @@ use crate::{
     cluster::resolve::{Conduct, Resolved},
     inputs::{Inputs, digest},
     operation::Operation,
-    playbooks::Checkout,
+    playbooks::{Checkout, Own},
     problem::{self, Problem},
     secret,
 };
@@ -87,6 +91,7 @@ pub(crate) fn kubeconfig(cluster: &str, conduct: &Conduct, inputs: &Inputs) -> P
             "Store the kubeconfig",
             Action::Kubeconfig(Kubeconfig {
                 secret: secret::kubeconfig_name(cluster),
+                own: Some(Own::Kubeconfig.digest()),
             }),
         )
     };
@@ -298,6 +303,7 @@ pub(crate) fn finish(
         digest: String::new(),
         reason: Some(reason),
         request: again.map(|again| again.chars().take(REQUEST).collect()),
+        wish: None,
         groups,
         // Elsewhere plays share hosts, and the state of one cluster.
         parallelism: forked.then_some(beside::PARALLELISM),
@@ -362,7 +368,7 @@ fn step(id: &str, title: &str, action: impl Into<RunAction>) -> Step {
     }
 }
 
-const fn gate(conduct: &Conduct) -> Gate {
+pub(crate) const fn gate(conduct: &Conduct) -> Gate {
     Gate {
         unreachable: conduct.unreachable,
         on_breach: conduct.on_breach,

@@ -96,6 +96,8 @@ struct Remembered {
     kubeconfig_secret: Option<String>,
     converge: Option<ConvergeRequest>,
     renew: Option<ConvergeRequest>,
+    recover: Option<ConvergeRequest>,
+    component: Option<ConvergeRequest>,
 }
 
 /// Playbooks, the same as others only if they were cut together.
@@ -147,6 +149,8 @@ impl Basis {
                 kubeconfig_secret: status.kubeconfig_secret,
                 converge: status.converge,
                 renew: status.renew,
+                recover: status.recover,
+                component: status.component,
             }),
             older_cluster: older_cluster.clone(),
             nodes: nodes
@@ -210,18 +214,11 @@ mod tests {
             let sources = Sources::new(data.path().to_owned(), Policy::person());
             let checkout = playbooks::load(&wish, "demo", &sources).await.unwrap();
             let observed = Observed {
-                now: "2026-06-01T00:00:00Z".parse().unwrap(),
-                older_cluster: None,
                 nodes: (0..hosts).map(node).collect(),
-                unreadable: Vec::new(),
-                runs: Vec::new(),
-                key: SshKey::NotReferred,
-                host_keys: HostKeys::NotReferred,
-                variables: Sight::default(),
-                playbooks: Playbooks::Ready(Arc::new(checkout)),
-                health: None,
-                served: Arc::default(),
-                pods: None,
+                ..Observed::empty(
+                    "2026-06-01T00:00:00Z".parse().unwrap(),
+                    Playbooks::Ready(Arc::new(checkout)),
+                )
             };
             Self {
                 cluster,

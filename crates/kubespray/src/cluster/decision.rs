@@ -1,7 +1,7 @@
 //! What can be decided about a cluster, and from what.
 
 use api::{
-    Cluster, Run,
+    Cluster, HostName, Run,
     cluster::Pending,
     run::{Plan, RunPhase},
 };
@@ -10,13 +10,9 @@ use kube::{Resource, ResourceExt};
 use runs::{object, phase};
 
 use crate::{
-    cluster::{
-        built::{Built, of_built},
-        maintain::RestChange,
-        observe::Observed,
-        resolve::Resolved,
-    },
-    operation::Operation,
+    cluster::{built::Built, maintain::RestChange, observe::Observed, resolve::Resolved},
+    inputs::Inputs,
+    operation::{Leaves, Operation, RESET_HOST},
     playbooks::{Checkout, Playbooks},
     problem::Problem,
 };
@@ -140,29 +136,129 @@ pub fn new_run(
     }
 }
 
-/// What becomes of a plan that the wish asks for, on a cluster that is built: it is carried out once.
+/// What becomes of a plan that the wish asks for, on a cluster that is built: it is carried out once. `about` says what is wished for:
+/// the hosts, the versions. It is not begun anew by itself once somebody cancelled it, whatever else was begun since; and one that
+/// failed waits for a person, unless the cluster is another one since, or a person has changed what it is made from.
 pub fn once(
     situation: &Situation<'_>,
     built: &Built,
     operation: &'static Operation,
-    plan: Plan,
+    mut plan: Plan,
+    about: &[String],
 ) -> Option<Decision> {
     let Situation {
         cluster, observed, ..
     } = *situation;
-    let is_it = |run: &&Run| run.spec.plan.digest == plan.digest;
-    // It is not begun anew by itself, whatever else was begun and given up since: somebody did not want it.
-    let mut since = observed.runs.iter().rev();
-    let mut since = since
-        .by_ref()
-        .take_while(|run| phase(run) != RunPhase::Succeeded);
-    if since.any(|run| is_it(&run) && phase(run) == RunPhase::Cancelled) {
+    plan.wish = workflow::plan::digest(&about).ok();
+    let last = of_wish(&observed.runs, operation, &plan);
+    let new = || Box::new(new_run(cluster, observed, operation, plan.clone()));
+    Some(match last.map(|run| (phase(run), run)) {
+        Some((RunPhase::Cancelled, _)) => return None,
+        Some((RunPhase::Failed, run))
+            if changed_since(&observed.runs, run).is_none() && !is_changed(cluster, run, &plan) =>
+        {
+            Decision::Maintain(Box::new(built.clone()), Box::new(run.clone()))
+        }
+        _ => Decision::Start(new()),
+    })
+}
+
+/// Hosts as a wish is about them: one that is declared anew under the same name is another one.
+pub fn declared<'a>(
+    observed: &Observed,
+    names: impl IntoIterator<Item = &'a HostName>,
+) -> Vec<String> {
+    let created = |name: &HostName| {
+        let mut nodes = observed.nodes.iter();
+        let node = nodes.find(|node| node.name_any() == name.as_str())?;
+        relocation::mark::created(node.meta())
+    };
+    let mut declared: Vec<_> = names
+        .into_iter()
+        .map(|name| match created(name) {
+            Some(time) => format!("{name} of {}", time.0),
+            None => name.to_string(),
+        })
+        .collect();
+    declared.sort_unstable();
+    declared
+}
+
+/// The newest run that was for the same wish.
+fn of_wish<'a>(runs: &'a [Run], operation: &Operation, plan: &Plan) -> Option<&'a Run> {
+    let is_it = |run: &&Run| {
+        let its = &run.spec.plan;
+        let same = match &its.wish {
+            Some(wish) => plan.wish.as_ref() == Some(wish) && its.request == plan.request,
+            // It is older than that this was noted.
+            None => its.digest == plan.digest,
+        };
+        same && run.spec.operation == operation.name
+    };
+    runs.iter().rev().find(is_it)
+}
+
+/// The newest run, of those oldest first, by which the cluster has become another one since a run: what that would go on with is not
+/// what there is.
+fn changed_since<'a>(
+    runs: impl IntoIterator<Item = &'a Run, IntoIter: DoubleEndedIterator>,
+    run: &Run,
+) -> Option<&'a Run> {
+    let name = run.name_any();
+    let since = runs.into_iter().rev();
+    let mut since = since.take_while(|later| later.name_any() != name);
+    since.find(|later| {
+        let changes = Operation::leaves(later, Leaves::Cluster) || resets_of(later, run);
+        phase(later) == RunPhase::Succeeded && changes
+    })
+}
+
+/// Why a run that failed cannot be taken up again, if it cannot: of these runs, one has changed its cluster since.
+pub fn outdated<'a>(runs: impl IntoIterator<Item = &'a Run>, run: &Run) -> Option<String> {
+    if phase(run) != RunPhase::Failed {
         return None;
     }
-    let last = of_built(observed).filter(is_it);
-    let failed = last.filter(|run| phase(run) == RunPhase::Failed);
-    Some(match failed {
-        Some(run) => Decision::Maintain(Box::new(built.clone()), Box::new(run.clone())),
-        None => Decision::Start(Box::new(new_run(cluster, observed, operation, plan))),
-    })
+    let runs = runs.into_iter();
+    let mut runs: Vec<&Run> = runs
+        .filter(|other| other.spec.subject == run.spec.subject)
+        .collect();
+    runs.sort_by_cached_key(|run| object::age(run));
+    let since = changed_since(runs, run)?.name_any();
+    Some(format!(
+        "run {} failed, and run {since} has changed the cluster since: it cannot be taken up again. What the spec still asks for is \
+         planned anew: see `windlass status` and `windlass plan --live`",
+        run.name_any(),
+    ))
+}
+
+/// Whether a run is to work on a host that another one has reset.
+fn resets_of(reset: &Run, run: &Run) -> bool {
+    if reset.spec.operation != RESET_HOST.name {
+        return false;
+    }
+    let inputs = Inputs::from_map(&reset.spec.plan.inputs);
+    let mut reset = inputs.iter().flat_map(|inputs| &inputs.leaving);
+    reset.any(|host| Inputs::has_host(&run.spec.plan.inputs, host.as_str()))
+}
+
+/// Whether a person has changed what a run was made from: the Cluster, a host, a Secret with variables, or playbooks in a directory. What
+/// else differs may be another Windlass, or a branch that moved.
+fn is_changed(cluster: &Cluster, run: &Run, plan: &Plan) -> bool {
+    if run.spec.plan.digest == plan.digest {
+        return false;
+    }
+    if run.spec.generation != relocation::mark::generation(cluster.meta()) {
+        return true;
+    }
+    let inputs = |plan: &Plan| Inputs::from_map(&plan.inputs);
+    let (Ok(before), Ok(now)) = (inputs(&run.spec.plan), inputs(plan)) else {
+        return true;
+    };
+    let directory = |inputs: &Inputs| {
+        let source = &inputs.source;
+        source.revision.is_none().then(|| source.digest.clone())
+    };
+    before.hosts != now.hosts
+        || before.revisions != now.revisions
+        || directory(&before) != directory(&now)
 }

@@ -15,7 +15,7 @@ use runs::{
 
 use crate::{
     cluster::{built::built_by, observe::Observed},
-    operation::{Operation, upgrade},
+    operation::{Operation, Order, renew, upgrade},
 };
 
 /// The runs that are to go, oldest first.
@@ -41,21 +41,37 @@ fn limits(cluster: &Cluster) -> Limits {
 
 /// Runs that stay whatever the limits say.
 fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
-    let orders = |run: &Run| Operation::of(run).is_some_and(|operation| operation.orders);
+    let orders =
+        |run: &Run| Operation::of(run).is_some_and(|operation| operation.order != Order::Takes);
     let created = |run: &&Run| orders(run) && phase(run) == RunPhase::Succeeded;
     let of_runs = [
         runs.iter().rev().find(created),
         built_by(runs),
-        upgrade::newest(runs),
+        upgrade::begun_run(runs).map(|(run, _)| run),
+        renew::newest(runs),
     ];
     let status = cluster.status.as_ref();
     let named = [
         status.and_then(|status| status.last_operation.as_ref()?.run.clone()),
         status.and_then(|status| status.converge.as_ref()?.run.clone()),
         status.and_then(|status| status.renew.as_ref()?.run.clone()),
+        status.and_then(|status| status.recover.as_ref()?.run.clone()),
+        status.and_then(|status| status.component.as_ref()?.run.clone()),
     ];
     let of_runs = of_runs.into_iter().flatten().map(ResourceExt::name_any);
-    of_runs.chain(named.into_iter().flatten()).collect()
+    let stopped = stopped(runs).map(ResourceExt::name_any);
+    let named = named.into_iter().flatten();
+    of_runs.chain(named).chain(stopped).collect()
+}
+
+/// The newest run of each wish, where that failed or was cancelled: it is why nothing is begun anew.
+fn stopped(runs: &[Run]) -> impl Iterator<Item = &Run> {
+    let mut wishes = BTreeSet::new();
+    let newest = runs.iter().rev().filter(move |run| {
+        let wish = run.spec.plan.wish.as_ref();
+        wish.is_some_and(|wish| wishes.insert((run.spec.operation.clone(), wish.clone())))
+    });
+    newest.filter(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled))
 }
 
 #[cfg(test)]
@@ -63,7 +79,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{host_keys::HostKeys, playbooks::Playbooks, secret::SshKey};
+    use crate::playbooks::Playbooks;
 
     const NOW: &str = "2026-06-01T00:00:00Z";
 
@@ -87,18 +103,8 @@ mod tests {
         }))
         .unwrap();
         let observed = Observed {
-            now: NOW.parse().unwrap(),
-            older_cluster: None,
-            nodes: Vec::new(),
-            unreadable: Vec::new(),
             runs,
-            key: SshKey::NotReferred,
-            host_keys: HostKeys::NotReferred,
-            playbooks: Playbooks::Unwanted,
-            variables: crate::variables::Sight::default(),
-            health: None,
-            served: std::sync::Arc::default(),
-            pods: None,
+            ..Observed::empty(NOW.parse().unwrap(), Playbooks::Unwanted)
         };
         let names = surplus(&cluster, &observed).into_iter();
         names
@@ -172,18 +178,8 @@ mod tests {
         cluster.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         let observed = Observed {
-            now: NOW.parse().unwrap(),
-            older_cluster: None,
-            nodes: Vec::new(),
-            unreadable: Vec::new(),
             runs: converges(30),
-            key: SshKey::NotReferred,
-            host_keys: HostKeys::NotReferred,
-            playbooks: Playbooks::Unwanted,
-            variables: crate::variables::Sight::default(),
-            health: None,
-            served: std::sync::Arc::default(),
-            pods: None,
+            ..Observed::empty(NOW.parse().unwrap(), Playbooks::Unwanted)
         };
         assert_eq!(surplus(&cluster, &observed).len(), 0);
     }

@@ -6,7 +6,10 @@
 use std::collections::BTreeSet;
 
 use api::{
-    Cluster, HostName, Run, cluster::MaintainRequest, maintenance::OnWindowEnd, run::StepPhase,
+    Cluster, HostName, Run,
+    cluster::MaintainRequest,
+    maintenance::OnWindowEnd,
+    run::{Plan, StepPhase},
 };
 use controller::window::Moment;
 use kube::{Resource, ResourceExt};
@@ -20,12 +23,9 @@ use crate::{
         decision::{Decision, NewRun, Situation},
         pending,
     },
-    operation::Operation,
+    operation::{Operation, asked},
     request,
 };
-
-/// How much of a request is remembered.
-const LENGTH: usize = 128;
 
 /// An operation that waits for a maintenance window.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ pub(super) fn rest(situation: &Situation<'_>, decision: &Decision) -> Option<Res
     };
     let rests = control::rest(run);
     let operation = Operation::of(run)?;
-    let asked = [request::CONVERGE, request::MAINTAIN];
+    let asked = [request::of(operation), request::MAINTAIN];
     let asked = asked
         .iter()
         .any(|name| run.annotations().contains_key(*name));
@@ -147,10 +147,16 @@ fn safe_after(run: &Run) -> Option<String> {
     let at = plan.steps.iter().position(|step| !is_done(&step.id))?;
     let mut drained: BTreeSet<HostName> = BTreeSet::new();
     for (place, step) in plan.steps.iter().enumerate() {
+        let hosts = || action::hosts_of(plan, step);
         match action::of(step) {
-            Ok(Some(Action::Drain { .. })) => drained.extend(action::hosts_of(plan, step)),
-            Ok(Some(Action::ForgetNodes { .. })) => {
-                for host in action::hosts_of(plan, step) {
+            Ok(Some(Action::Drain { .. })) => drained.extend(hosts()),
+            // A batch of an upgrade drains its nodes itself, and where it was repeated the gate behind it lets pods in again.
+            Ok(Some(Action::AnsiblePlay(play))) if play.limited => {
+                let gated = hosts().into_iter().filter(|host| gated(plan, place, host));
+                drained.extend(gated);
+            }
+            Ok(Some(Action::ForgetNodes { .. } | Action::Gate(_))) => {
+                for host in hosts() {
                     drained.remove(&host);
                 }
             }
@@ -162,6 +168,13 @@ fn safe_after(run: &Run) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether a host goes through a gate after that place.
+fn gated(plan: &Plan, place: usize, host: &HostName) -> bool {
+    let later = plan.steps.iter().skip(place + 1);
+    let mut gates = later.filter(|step| matches!(action::of(step), Ok(Some(Action::Gate(_)))));
+    gates.any(|step| action::hosts_of(plan, step).contains(host))
 }
 
 /// The answer to an open request, if the decision is one.
@@ -203,15 +216,12 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<MaintainRequest>
 
 /// The request that no answer is known to.
 fn open(cluster: &Cluster) -> Option<String> {
-    let value = cluster.annotations().get(request::MAINTAIN)?;
-    let value: String = value.chars().take(LENGTH).collect();
     let status = cluster.status.as_ref();
     let answered = status.and_then(|status| status.maintain.as_ref());
-    answered
-        .is_none_or(|last| last.request != value)
-        .then_some(value)
+    let answered = answered.map(|last| last.request.as_str());
+    asked::open(cluster, request::MAINTAIN, asked::LENGTH, answered)
 }
 
 fn is_for(run: &Run, request: &str) -> bool {
-    run.annotations().get(request::MAINTAIN).map(String::as_str) == Some(request)
+    asked::is_for(run, request::MAINTAIN, request)
 }

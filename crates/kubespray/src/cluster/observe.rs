@@ -58,6 +58,24 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// A namespace at that time with nothing in it yet but the playbooks of its cluster.
+    pub fn empty(now: Timestamp, playbooks: Playbooks) -> Self {
+        Self {
+            now,
+            older_cluster: None,
+            nodes: Vec::new(),
+            unreadable: Vec::new(),
+            runs: Vec::new(),
+            key: SshKey::NotReferred,
+            host_keys: HostKeys::NotReferred,
+            variables: Sight::default(),
+            playbooks,
+            health: None,
+            served: Arc::default(),
+            pods: None,
+        }
+    }
+
     /// Whether a Secret that the cluster refers to must change before the cluster can go on.
     pub fn awaits_secret(&self) -> bool {
         !(self.key.is_usable() && self.host_keys.is_usable() && self.variables.is_usable())

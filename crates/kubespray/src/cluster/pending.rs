@@ -18,12 +18,12 @@ use crate::{
         compile,
         decision::{Decision, NewRun, Situation},
         plan::SAY,
-        resolve::Resolved,
+        resolve::{ReplacingTurn, Resolved},
     },
     inputs::Inputs,
-    operation::{CONVERGE, Operation, REMOVE, converge},
+    operation::{CONVERGE, Operation, REMOVE, REPLACE, RESET_HOST, converge, remove, reset_host},
     problem,
-    request::START_AGAIN,
+    request::start_again,
 };
 
 /// What waits for a maintenance window.
@@ -77,8 +77,10 @@ pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pen
     for (operation, decide) in SAY.iter().filter(|(operation, _)| operation.of_built) {
         list.asked(situation, operation, decide(situation));
     }
+    list.replaced(situation);
     list.follow(situation, decision);
     list.not_removed(situation);
+    list.not_reset(situation);
     list.cancelled(situation);
     list.not_requested(situation);
     list.pending.truncate(MOST);
@@ -266,6 +268,53 @@ impl List<'_> {
         ))
     }
 
+    /// Whether an operation starts, stands, or waits.
+    fn is_asked_for(&self, operation: &str) -> bool {
+        let ahead = match self.ahead {
+            Ahead::Starts(new) => Some(new.operation.name),
+            Ahead::AtWork(run) | Ahead::Failed(run) => Some(run.spec.operation.as_str()),
+            Ahead::Nothing | Ahead::Stalled => None,
+        };
+        let mut pending = self.pending.iter();
+        ahead == Some(operation) || pending.any(|pending| pending.operation == operation)
+    }
+
+    /// Hosts whose place others take, and which leave in a later run.
+    fn replaced(&mut self, situation: &Situation<'_>) {
+        let (Ok(wanted), Some(before)) = (situation.wanted, &self.built.inputs) else {
+            return;
+        };
+        let upgrade = remove::waits_for(before, wanted, situation.observed);
+        for replacing in wanted
+            .replacing
+            .iter()
+            .filter(|replacing| replacing.stays())
+        {
+            let hosts = vec![replacing.host.clone()];
+            let keep = format!("to take it back: windlass node keep {}", replacing.host);
+            if let Some(upgrade) = &upgrade {
+                let message = format!("{upgrade}; {keep}");
+                self.add(REPLACE.name, "BehindRun", &message, hosts);
+                continue;
+            }
+            let message = format!("{}; {keep}", replacing.waits());
+            let hands_over = replacing.turn == ReplacingTurn::HandsOver;
+            if hands_over && !self.is_asked_for(REPLACE.name) {
+                let again = start_again(
+                    &self.cluster.namespace().unwrap_or_default(),
+                    &self.cluster.name_any(),
+                );
+                let message =
+                    format!("its run was cancelled; to start it anew: {again}; {message}");
+                self.add(REPLACE.name, "RunCancelled", &message, hosts);
+            } else if hands_over || replacing.hands_over.is_empty() {
+                self.add(REMOVE.name, "BehindRun", &message, hosts);
+            } else {
+                self.add(REPLACE.name, "BehindRun", &message, hosts);
+            }
+        }
+    }
+
     /// Hosts that leave in a later run than the next one: control planes and members of etcd leave one a run.
     fn follow(&mut self, situation: &Situation<'_>, decision: &Decision) {
         let (Ok(wanted), Some(before)) = (situation.wanted, &self.built.inputs) else {
@@ -285,11 +334,13 @@ impl List<'_> {
             .filter(|host| before.host(host).is_some() && !told.contains(host))
             .cloned()
             .collect();
-        if !rest.is_empty() && !told.is_empty() {
-            let message = format!(
-                "it comes after that of {}; to take it back: windlass node keep NAME",
-                compile::listed(&told)
-            );
+        let upgrade = remove::waits_for(before, wanted, situation.observed);
+        let after = upgrade.or_else(|| {
+            let first = (!told.is_empty()).then(|| compile::listed(&told))?;
+            Some(format!("it comes after that of {first}"))
+        });
+        if let Some(after) = after.filter(|_| !rest.is_empty()) {
+            let message = format!("{after}; to take it back: windlass node keep NAME");
             self.add(REMOVE.name, "BehindRun", &message, rest);
         }
     }
@@ -307,17 +358,39 @@ impl List<'_> {
         }
     }
 
+    /// Hosts that somebody wants reset, and which are not.
+    fn not_reset(&mut self, situation: &Situation<'_>) {
+        let Some(before) = &self.built.inputs else {
+            return;
+        };
+        for (host, why) in reset_host::refusals(situation.observed, before) {
+            self.add(RESET_HOST.name, "Refused", &why, vec![host]);
+        }
+    }
+
     /// What was cancelled, and is asked for still.
     fn cancelled(&mut self, situation: &Situation<'_>) {
         let Ok(wanted) = situation.wanted else { return };
         let runs = situation.observed.runs.iter().rev();
-        let since = runs.take_while(|run| phase(run) != RunPhase::Succeeded);
-        for run in since.filter(|run| phase(run) == RunPhase::Cancelled) {
-            self.cancelled_run(run, wanted);
+        let mut later: Vec<(&str, Vec<HostName>)> = Vec::new();
+        for run in runs {
+            let hosts = hosts(self.built, &run.spec.plan);
+            let operation = run.spec.operation.as_str();
+            let again = later.iter().any(|(known, its)| {
+                *known == operation && its.iter().any(|host| hosts.contains(host))
+            });
+            if phase(run) == RunPhase::Cancelled && !again {
+                self.cancelled_run(run, wanted);
+            }
+            later.push((operation, hosts));
         }
     }
 
     fn cancelled_run(&mut self, run: &Run, wanted: &Resolved) {
+        // Each request is carried out once.
+        if run.spec.operation == RESET_HOST.name {
+            return;
+        }
         let mut hosts = hosts(self.built, &run.spec.plan);
         let leaves = |host: &HostName| wanted.removal.leaving.contains(host);
         let comes = |host: &HostName| {
@@ -334,9 +407,12 @@ impl List<'_> {
             return;
         }
         let message = format!(
-            "run {} was cancelled; to start it anew: kubectl annotate cluster {} {START_AGAIN}=1",
+            "run {} was cancelled; to start it anew: {}",
             run.name_any(),
-            self.cluster.name_any()
+            start_again(
+                &self.cluster.namespace().unwrap_or_default(),
+                &self.cluster.name_any()
+            )
         );
         self.add(&run.spec.operation, "RunCancelled", &message, hosts);
     }

@@ -1,19 +1,22 @@
 //! What to do about a cluster, and why: every decision, pure and total.
 
-use api::Cluster;
+use api::{Cluster, Run};
 use kube::Resource;
 use runs::{is_active, phase};
 
 use crate::{
     cluster::{
-        built::{Built, as_built, of_built},
+        built::{Built, as_built},
         decision::{Decision, Planned, Situation},
         maintain::{self, Waiting},
         observe::Observed,
         pending,
         resolve::Resolved,
     },
-    operation::{self, Operation, converge, create, remove, renew, reset, scale, upgrade},
+    operation::{
+        self, Operation, component, converge, create, recover, remove, renew, replace, reset,
+        reset_host, scale, upgrade,
+    },
     problem::Problem,
 };
 
@@ -21,12 +24,16 @@ use crate::{
 pub(super) type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-pub(super) const SAY: [(&Operation, Decide); 8] = [
+pub(super) const SAY: [(&Operation, Decide); 12] = [
     (&operation::RESET, reset::decide),
+    (&operation::RECOVER, recover::decide),
     (&operation::RENEW, renew::decide),
+    (&operation::RESET_HOST, reset_host::decide),
+    (&operation::REPLACE, replace::decide),
     (&operation::REMOVE, remove::decide),
     (&operation::UPGRADE, upgrade::decide),
     (&operation::SCALE, scale::decide),
+    (&operation::COMPONENT, component::decide),
     (&operation::RENEW, renew::failed),
     (&operation::CONVERGE, converge::decide),
     (&operation::CREATE, create::decide),
@@ -114,7 +121,10 @@ fn of_windows(situation: &Situation<'_>, built: &Built) -> Option<Decision> {
 
 /// An operation on a cluster that is built comes to its end, or a person's word, before another one is begun.
 fn at_work(situation: &Situation<'_>) -> Option<Decision> {
-    let run = of_built(situation.observed).filter(|run| is_active(phase(run)))?;
+    // Not the last one only: one that failed may have been taken up again since.
+    let of_built = |run: &&Run| Operation::of(run).is_some_and(|operation| operation.of_built);
+    let mut runs = situation.observed.runs.iter().rev().filter(of_built);
+    let run = runs.find(|run| is_active(phase(run)))?;
     if situation.cluster.meta().deletion_timestamp.is_some() {
         return None;
     }

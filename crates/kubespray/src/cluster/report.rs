@@ -6,7 +6,10 @@
 
 use api::{
     Cluster, ClusterStatus, Run,
-    cluster::{ClusterHealth, ClusterState, FirstCertificate, LastOperation, NodeCounts, Pending},
+    cluster::{
+        ClusterHealth, ClusterState, FirstCertificate, InventoryStatus, LastOperation, NodeCounts,
+        Pending,
+    },
     node::Health,
     run::RunPhase,
     text::lines,
@@ -29,11 +32,12 @@ use crate::{
     context::{Context, Error, write_status},
     health::Check,
     health_book::Checked,
+    hint,
     inputs::Inputs,
     names::CLUSTER_MANAGER,
-    operation::{Operation, converge, renew},
+    operation::{Operation, asked},
     problem,
-    request::START_AGAIN,
+    request::start_again,
     secret,
 };
 
@@ -182,24 +186,39 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     if matches!(view.decision, Decision::AwaitPlaybooks(None)) && was_told(&status, generation) {
         return status;
     }
-    let summary = summary(view);
+    let namespace = cluster.namespace().unwrap_or_default();
+    let placed = |message: &str| hint::placed(message, &namespace);
+    let pending = view.pending.iter().cloned().map(|pending| Pending {
+        // Commands that name a namespace are longer.
+        message: lines(&placed(&pending.message), 2048),
+        ..pending
+    });
+    let pending: Vec<_> = pending.collect();
+    let mut summary = summary(view);
+    summary.message = placed(&summary.message);
     let mut conditions = Conditions::new(&status.conditions, generation, view.now);
     conditions.summarise(&summary);
     if let Some(run) = view.run {
         reachable(&mut conditions, run);
+        // The order is state from the first run on; the object that this pass saw may be older than it.
         if !is_earlier(run, status.last_operation.as_ref()) {
             status.last_operation = Some(last_operation(run));
-        }
-        // The order is state from the first run on; the object that this pass saw may be older than it.
-        if let Ok(inputs) = Inputs::from_map(&run.spec.plan.inputs)
-            && Operation::of(run).is_some_and(|operation| operation.orders)
-        {
-            status.inventory = Some(inputs.inventory);
+            if let Ok(inputs) = Inputs::from_map(&run.spec.plan.inputs)
+                && Operation::says_order(run)
+            {
+                status.inventory = Some(InventoryStatus {
+                    run: Some(run.name_any()),
+                    ..inputs.inventory
+                });
+            }
         }
     }
     if let Decision::Keep(built) | Decision::Maintain(built, _) = view.decision {
         status.kubernetes_version = built.kubernetes;
         status.kubespray_version = Some(built.kubespray);
+        if let Some(available) = &built.available {
+            status.available.clone_from(available);
+        }
         status.kubeconfig_secret = Some(secret::kubeconfig_name(&cluster.name_any()));
         if let Some(checked) = view.health {
             health_conditions(&mut conditions, checked);
@@ -207,19 +226,20 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
             status.first_certificate = first_certificate(checked).or(status.first_certificate);
         }
     }
-    if let Some(answer) = converge::answer(cluster, view.decision) {
-        status.converge = Some(answer);
+    for asked in asked::ALL {
+        if let Some(mut answer) = asked.answer(cluster, view.decision) {
+            answer.refused = answer.refused.as_deref().map(placed);
+            *(asked.place)(&mut status) = Some(answer);
+        }
     }
-    if let Some(answer) = renew::answer(cluster, view.decision) {
-        status.renew = Some(answer);
-    }
-    if let Some(answer) = maintain::answer(cluster, view.decision) {
+    if let Some(mut answer) = maintain::answer(cluster, view.decision) {
+        answer.refused = answer.refused.as_deref().map(placed);
         status.maintain = Some(answer);
     }
     // Who takes over has to bring the playbooks again, which changes nothing of what waits.
     if !matches!(view.decision, Decision::AwaitPlaybooks(None)) {
-        waiting(&mut conditions, view.pending);
-        status.pending = view.pending.to_vec();
+        waiting(&mut conditions, &pending);
+        status.pending = pending;
     }
     status.nodes = Some(counts(view));
     status.state = Some(state(cluster, view));
@@ -367,8 +387,8 @@ fn followed(run: &Run) -> (Standing, &'static str, String) {
             Standing::Stalled,
             "RunCancelled",
             format!(
-                "run {name} was {message}. To start anew change the spec, or: kubectl annotate cluster {} {START_AGAIN}=1",
-                run.spec.subject.name
+                "run {name} was {message}. To start anew change the spec, or: {}",
+                start_again(&run.namespace().unwrap_or_default(), &run.spec.subject.name)
             ),
         ),
         RunPhase::Superseded => (

@@ -6,34 +6,37 @@ use ansible::{
 };
 use api::{
     Cluster, ClusterNode, Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold,
-    cluster::{Approval, ClusterSpec, DeletionPolicy, InventoryStatus},
+    cluster::{Approval, Available, ClusterSpec, DeletionPolicy, InventoryStatus},
     node::{NodeType, Role},
     run::OnBreach,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use self::{contract::Given, leaving::Wished};
+use self::{contract::Given, leaving::Wished, policy::Policy};
 use crate::{
     cluster::observe::{self, Observed},
     host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
-    operation::Operation,
+    operation::{Operation, Order, upgrade},
     playbooks::{Playbooks, Wish},
     problem::{self, Problem},
-    request::START_AGAIN,
+    request::{REPLACED_BY, START_AGAIN},
     secret, subjects, variables as secret_variables,
 };
 
 mod contract;
 mod leaving;
 mod maintenance;
+pub mod policy;
 mod renewal;
+mod replacing;
 mod upgrading;
 
 pub use leaving::Kept;
 pub use maintenance::Keeping;
 pub use renewal::Renewal;
+pub use replacing::{Replacing, Turn as ReplacingTurn};
 pub use upgrading::Upgrade;
 
 /// How long a host may take to answer, unless told otherwise.
@@ -58,10 +61,18 @@ pub struct Resolved {
     pub renewal: Renewal,
     /// How upgrading the cluster behaves.
     pub upgrade: Upgrade,
+    /// How bringing one component to what the spec says behaves.
+    pub component: Upgrade,
+    /// How bringing it back behaves.
+    pub recovery: Conduct,
     /// The hosts whose ClusterNodes are being deleted, and which stay part of the cluster all the same.
     pub kept: Vec<Kept>,
+    /// The hosts whose place others take, and how far that is. Those whose turn to leave has come are named by the removal too.
+    pub replacing: Vec<Replacing>,
     /// What the start conditions still ask for, for people.
     pub missing: Vec<String>,
+    /// Newer versions that can be had and that nobody wishes for. None: that cannot be said until the playbooks are there.
+    pub available: Option<Vec<Available>>,
     /// When operations may start.
     pub maintenance: Keeping,
     /// What deletion does.
@@ -137,6 +148,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         nodes,
         kept,
         leaving,
+        replacing,
     } = leaving::wished(cluster, observed);
     problems.extend(secret_variables::problems(
         cluster,
@@ -176,13 +188,20 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         renew: renew(spec),
         hosts,
         leaving: Vec::new(),
-        passing: false,
+        // Until the host has left whose place another takes, etcd may have both.
+        passing: replacing.iter().any(Replacing::stays),
     };
     problems.extend(
         inventory::overrides(&inputs.ansible)
             .into_iter()
             .map(problem::of_inventory),
     );
+    let available = match &observed.playbooks {
+        Playbooks::Ready(checkout) => {
+            Some(policy::available(cluster, (release, kubernetes), checkout))
+        }
+        _ => None,
+    };
     let maintenance = maintenance::keeping(spec, &mut problems);
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);
@@ -203,9 +222,13 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             removal: removal(spec, creation.conduct, leaving, &observed.nodes),
             renewal: renewal::renewal(spec, creation.conduct, &nodes),
             upgrade: upgrading::settings(spec, creation.conduct),
+            component: upgrading::of_component(spec, creation.conduct),
+            recovery: recovery(spec, creation.conduct),
             kept,
+            replacing,
             creation,
             missing,
+            available,
             maintenance,
             deletion: spec.deletion_policy.unwrap_or_default(),
             again: cluster.annotations().get(START_AGAIN).cloned(),
@@ -216,8 +239,28 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
                 .max(),
         })
     } else {
+        // What is wrong may be that both are declared.
+        problems.splice(
+            ..0,
+            kept.iter()
+                .filter_map(|kept| not_replaced(kept, &observed.nodes)),
+        );
         Err(problems)
     }
+}
+
+fn not_replaced(kept: &Kept, nodes: &[ClusterNode]) -> Option<Problem> {
+    let node = nodes.iter().find(|node| node.name_any() == kept.name)?;
+    let by = replacing::named(node)?;
+    Some(Problem::new(
+        format!(
+            "ClusterNode {} metadata.annotations {REPLACED_BY}",
+            kept.name
+        ),
+        api::text::plain(by, 64),
+        kept.why.clone(),
+        format!("do that; or take it back: windlass node keep {}", kept.name),
+    ))
 }
 
 fn one_cluster(cluster: &Cluster, observed: &Observed) -> Option<Problem> {
@@ -311,6 +354,19 @@ fn removal(
     }
 }
 
+/// A host that it needs is never left out.
+fn recovery(spec: &ClusterSpec, creation: Conduct) -> Conduct {
+    let operations = spec.operations.as_ref();
+    let recover = operations.and_then(|operations| operations.recover.clone());
+    let recover = recover.unwrap_or_default();
+    Conduct {
+        unreachable: Threshold::Percent(0),
+        on_breach: OnBreach::Fail,
+        max_retries: recover.max_retries.unwrap_or(creation.max_retries),
+        approval: recover.approval.unwrap_or_default(),
+    }
+}
+
 /// The hosts in order of declaration.
 fn hosts(nodes: &[ClusterNode]) -> Vec<Host> {
     let separate_etcd = nodes
@@ -353,14 +409,21 @@ fn kubernetes(
     problems: &mut Vec<Problem>,
 ) -> Option<KubernetesVersion> {
     let field = "Cluster spec.kubernetesVersion";
-    let wanted = cluster.spec.kubernetes_version;
     let built = cluster
         .status
         .as_ref()
         .and_then(|status| status.kubernetes_version);
+    let policy = Policy::of(cluster).zip(built);
+    let written = cluster.spec.kubernetes_version;
+    let wanted = policy.map_or(written, |(_, built)| written.max(Some(built)));
     if let Playbooks::Ready(checkout) = &observed.playbooks {
+        // One that was begun comes to its end, or a person's word, before the policy leads further.
+        let begun = upgrade::begun(&observed.runs).and_then(|begun| begun.kubernetes);
+        let newest = |(policy, built): (Policy, _)| policy.kubernetes(built, &checkout.installable);
+        let taken = policy.map(|policy| begun.unwrap_or_else(|| newest(policy)));
         // What is built stays, where the spec does not say.
-        let wanted = wanted.or(built).unwrap_or(checkout.installable.default);
+        let wanted = wanted.max(taken).or(built);
+        let wanted = wanted.unwrap_or(checkout.installable.default);
         let mut installable = checkout.installable.clone();
         let missing = contract::has_checksums(given)
             .then(|| contract::missing_checksums(wanted, checkout, given))
@@ -431,8 +494,9 @@ fn bridged(wanted: KubernetesVersion, installed: KubernetesVersion, minor: u16) 
     )
 }
 
-/// The order that is state. Where the status lost it, the newest run that builds the cluster tells it; where both have one,
-/// that of the status may only add to that of the run.
+/// The order that is state. The newest run that says one tells it where the status lost it, or is of before that run; where the
+/// status is of that run, or does not say of which it is, it may only add to it. Where runs were deleted since, the status knows
+/// better.
 fn persisted(
     cluster: &Cluster,
     observed: &Observed,
@@ -440,16 +504,27 @@ fn persisted(
 ) -> InventoryStatus {
     let status = cluster.status.as_ref();
     let status = status.and_then(|status| status.inventory.clone());
-    let run = observed
-        .runs
-        .iter()
-        .rev()
-        .find(|run| Operation::of(run).is_some_and(|operation| operation.orders))
+    let mut runs = observed.runs.iter().rev();
+    let newest = runs.find(|run| Operation::says_order(run));
+    let moves_head = newest
+        .and_then(Operation::of)
+        .is_some_and(|operation| operation.order == Order::Moves);
+    let run = newest
         .and_then(|run| Inputs::from_map(&run.spec.plan.inputs).ok())
         .map(|inputs| inputs.inventory);
     match (status, run) {
         (Some(status), Some(run)) => {
+            let number = |run: &str| runs::number(run);
+            let of = status.run.as_deref().map(number);
+            let newest = newest.map(|run| number(&run.name_any()));
+            if of.is_some() && of < newest {
+                return run;
+            }
             let errors = inventory::appends(&run, &status);
+            // The status is of before the run has ended.
+            if moves_head && !errors.is_empty() {
+                return run;
+            }
             problems.extend(errors.into_iter().map(|error| {
                 let mut problem = problem::of_inventory(error);
                 problem.field = format!("Cluster {}", problem.field);

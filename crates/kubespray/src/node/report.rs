@@ -16,9 +16,11 @@ use crate::{
     action::PROBE,
     context::{Context, Error, write_status},
     health::Member,
+    hint,
     inputs::Inputs,
     names::NODE_MANAGER,
-    operation::{Leaves, Operation},
+    operation::{Leaves, Operation, reset_host},
+    request::RESET_HOST,
 };
 
 /// How long `lastSeen` may lag behind while nothing changes.
@@ -63,7 +65,8 @@ pub fn status(node: &ClusterNode, observed: &Observed, now: Timestamp) -> Cluste
         (NodeState::Failed | NodeState::Excluded, _) => Some(Health::Err),
         _ => None,
     };
-    let summary = summary(state, failure.as_ref(), member.as_ref());
+    let mut summary = summary(state, failure.as_ref(), member.as_ref());
+    summary.message = hint::placed(&summary.message, &node.namespace().unwrap_or_default());
     let mut conditions = Conditions::new(&before.conditions, node.metadata.generation, now);
     conditions.summarise(&summary);
     let seen = match (&member, &observed.health) {
@@ -90,8 +93,17 @@ pub fn status(node: &ClusterNode, observed: &Observed, now: Timestamp) -> Cluste
         } else {
             certificates
         },
+        reset: reset(node, observed).or(before.reset),
         failure,
     }
+}
+
+/// The request to reset the host that its run carries.
+fn reset(node: &ClusterNode, observed: &Observed) -> Option<String> {
+    let asked = reset_host::asked(node)?;
+    let run = observed.run()?;
+    let carried = run.annotations().get(RESET_HOST) == Some(&asked);
+    carried.then_some(asked)
 }
 
 fn last_seen(before: Option<Time>, seen: Option<Timestamp>) -> Option<Time> {

@@ -1,4 +1,7 @@
 //! Create: builds a cluster that does not exist yet, once its hosts are there and no new one came for a while. Pure.
+//!
+//! One that was adopted is there already: the same playbooks go over it as when it is converged, nothing is undone of what they find
+//! half done, and hosts are not made ready side by side.
 
 use ansible::slice::FOUNDING;
 use api::{
@@ -18,6 +21,7 @@ use crate::{
         observe::Observed,
         resolve::Resolved,
     },
+    names::ADOPTED,
     playbooks::{Checkout, Playbooks},
     problem::Problem,
 };
@@ -49,7 +53,7 @@ fn creation(cluster: &Cluster, resolved: &Resolved, observed: &Observed) -> Deci
             },
         };
     }
-    let plan = match compiled(&cluster.name_any(), resolved, checkout) {
+    let plan = match compiled(cluster, resolved, checkout) {
         Ok(plan) => plan,
         Err(problem) => return Decision::Stall(vec![problem]),
     };
@@ -90,21 +94,29 @@ fn quiet_time_left(resolved: &Resolved, observed: &Observed) -> Option<SignedDur
 }
 
 /// The plan that builds a cluster.
-fn compiled(cluster: &str, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
+fn compiled(cluster: &Cluster, resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
     let mut inputs = resolved.inputs.clone();
-    inputs
-        .operation_variables
-        .insert(FOUNDING.to_owned(), true.into());
-    let mut steps = compile::founding(cluster, resolved, checkout)?;
+    let hosts = inputs.hosts.len();
+    let name = cluster.name_any();
+    let (mut steps, question, why) = if cluster.annotations().contains_key(ADOPTED) {
+        let steps = compile::building(&name, resolved, checkout)?;
+        let question =
+            format!("take the cluster over: run its playbooks over {hosts} hosts that are at work");
+        (steps, question, "the cluster is taken over")
+    } else {
+        let undo = (FOUNDING.to_owned(), true.into());
+        inputs.operation_variables.extend([undo]);
+        let steps = compile::founding(&name, resolved, checkout)?;
+        let question = format!("build the cluster on {hosts} hosts");
+        (steps, question, "the cluster does not exist yet")
+    };
     if resolved.creation.conduct.approval == Approval::Manual {
-        let question = format!("build the cluster on {} hosts", inputs.hosts.len());
         steps.insert(0, compile::approval(question));
     }
     let reason = format!(
-        "the cluster does not exist yet: kubespray {} builds it{} on {} hosts",
+        "{why}: kubespray {} builds it{} on {hosts} hosts",
         inputs.kubespray,
         compile::with_kubernetes(&inputs),
-        inputs.hosts.len(),
     );
     compile::finish(&CREATE, resolved.again.as_deref(), &inputs, reason, steps)
 }

@@ -5,16 +5,21 @@
 //! what it can do without at that moment: its members are asked before each. A host that does not answer is removed all the same,
 //! and not reset: see [`Action::ForgetNodes`].
 
-use api::{HostName, cluster::Approval, node::Role, run::Plan};
+use api::{
+    HostName,
+    cluster::Approval,
+    node::{Health, NodeHealth, NodeState, Role},
+    run::Plan,
+};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::REMOVE;
+use super::{REMOVE, upgrade};
 use crate::{
     action::{Action, MemberChange, QUORUM, Turn},
     cluster::{
         compile::{self, Endpoints},
-        decision::{Decision, Situation, checkout, once},
+        decision::{Decision, Situation, checkout, declared, once},
         observe::Observed,
         resolve::Resolved,
     },
@@ -28,6 +33,10 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let built = situation.built?;
     let resolved = situation.wanted.ok()?;
     let before = built.inputs.as_ref()?;
+    // The playbooks are of another release, whose upgrade comes first.
+    if before.kubespray != resolved.inputs.kubespray {
+        return None;
+    }
     let leaving = leaving(before, &resolved.removal.leaving, situation.observed)?;
     let checkout = match checkout(situation.observed) {
         Ok(checkout) => checkout,
@@ -35,14 +44,40 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     };
     let cluster = situation.cluster.name_any();
     match compiled(&cluster, before, &leaving, resolved, checkout) {
-        Ok(plan) => once(situation, built, &REMOVE, plan),
+        Ok(plan) => {
+            let mut about = declared(situation.observed, &leaving);
+            let forced = resolved.removal.forced.iter();
+            let forced = forced.filter(|name| leaving.contains(name));
+            about.extend(forced.map(|name| format!("{name} by force")));
+            once(situation, built, &REMOVE, plan, &about)
+        }
         Err(problem) => Some(Decision::Stall(vec![problem])),
     }
 }
 
+/// Why hosts that somebody wants removed wait for an upgrade, if they do.
+pub fn waits_for(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Option<String> {
+    let (built, wanted) = (before.kubespray, resolved.inputs.kubespray);
+    if built != wanted {
+        return Some(format!(
+            "it comes after the upgrade to kubespray {wanted}, whose playbooks are named; to have it before, write \
+             spec.kubespray.version: {built}"
+        ));
+    }
+    let begun = upgrade::begun(&observed.runs)?;
+    Some(format!(
+        "control planes and members of etcd leave a cluster of one version only, and run {} has begun an upgrade; {}",
+        begun.run,
+        begun.remedy()
+    ))
+}
+
 /// The hosts of a built cluster that leave next of those that somebody wants removed.
 fn leaving(built: &Inputs, wanted: &[HostName], observed: &Observed) -> Option<Vec<HostName>> {
-    if let Some(first) = one_by_one(built, wanted, observed).into_iter().next() {
+    // What the others are told of a member that left is of the version that the cluster was built with.
+    let one_version = upgrade::begun(&observed.runs).is_none();
+    let first = one_by_one(built, wanted, observed).into_iter().next();
+    if let Some(first) = first.filter(|_| one_version) {
         return Some(vec![first]);
     }
     let hosts = built.hosts.iter().filter(|host| host.is_worker());
@@ -67,12 +102,24 @@ fn ordered(mut members: Vec<HostName>, is_down: impl Fn(&HostName) -> bool) -> V
     members
 }
 
-/// Whether the node of a host was found not to be Ready.
-fn is_down(observed: &Observed, name: &HostName) -> bool {
-    let checked = observed.health.as_ref();
-    let report = checked.and_then(|checked| checked.report.as_ref().ok());
+/// Whether the node of a host was found not to be Ready; while nothing was probed, as it was told last.
+pub fn is_down(observed: &Observed, name: &HostName) -> bool {
+    let Some(checked) = &observed.health else {
+        return was_down(observed, name);
+    };
+    let report = checked.report.as_ref().ok();
     let member = report.and_then(|report| report.members.get(name.as_str()));
-    member.is_some_and(|member| member.check.health != api::node::Health::Ok)
+    member.is_some_and(|member| member.check.health != Health::Ok)
+}
+
+fn was_down(observed: &Observed, name: &HostName) -> bool {
+    let mut nodes = observed.nodes.iter();
+    let node = nodes.find(|node| node.name_any() == name.as_str());
+    let status = node.and_then(|node| node.status.as_ref());
+    status.is_some_and(|status| {
+        let healthy = |node: &NodeHealth| node.health == Health::Ok;
+        status.state == Some(NodeState::Joined) && !status.node.as_ref().is_none_or(healthy)
+    })
 }
 
 /// The plan that removes these hosts from the cluster.
@@ -154,6 +201,14 @@ fn compiled(
     let mut reason = reason(leaving, &forced, before.members().len());
     if let Some(host) = member {
         reason.push_str(&of_member(host, before, &inputs, &resolved.removal.leaving));
+    }
+    let replacing = resolved.replacing.iter();
+    for replacing in replacing.filter(|replacing| leaving.contains(&replacing.host)) {
+        reason.push_str(&format!(
+            "; {} is replaced: {}",
+            replacing.host,
+            replacing.waits()
+        ));
     }
     compile::finish(&REMOVE, resolved.again.as_deref(), &inputs, reason, steps)
 }
@@ -260,7 +315,7 @@ fn shrunk(
 }
 
 /// A host that leaves, as the plays see it: its member of etcd is taken out before, which kubespray's own role does not survive twice.
-fn as_it_leaves(host: &mut Host) {
+pub fn as_it_leaves(host: &mut Host) {
     if host.roles != [Role::Etcd] {
         host.roles.retain(|role| *role != Role::Etcd);
     }

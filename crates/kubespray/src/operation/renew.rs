@@ -1,25 +1,27 @@
 //! Renew: makes the certificates of a built cluster's control plane anew, one host at a time. Pure.
 //!
-//! It is asked for by the annotation [`request::RENEW`], each value of which is answered once as of
-//! [`converge`](super::converge); or it begins by itself when a certificate that a server was seen to show ends sooner than the spec
-//! wants. What counts is what was seen after the last renewal: one that moved no end, or moved it less far than is wanted, is told
-//! of and not begun anew.
+//! It is asked for by the annotation [`request::RENEW`], each value of which is [answered](asked) once; or it begins by itself when a
+//! certificate that a server was seen to show ends sooner than the spec wants. What counts is what was seen after the last renewal: one
+//! that moved no end, or moved it less far than is wanted, is told of and not begun anew.
 
 use api::{
-    Cluster, Duration, HostName, Run,
-    cluster::{Approval, ConvergeRequest},
+    Duration, HostName, Run,
+    cluster::Approval,
     run::{Plan, RunPhase},
 };
 use jiff::{SignedDuration, Timestamp};
-use kube::{Resource, ResourceExt};
-use runs::{is_active, phase};
+use kube::ResourceExt;
+use runs::phase;
 
-use super::RENEW;
+use super::{
+    RENEW,
+    asked::{self, Asked},
+};
 use crate::{
     action::HEALTH,
     certificates::Part,
     cluster::{
-        built::{is_built, of_built},
+        built::of_built,
         compile,
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
@@ -31,8 +33,17 @@ use crate::{
     request,
 };
 
-/// How much of a request is remembered.
-const LENGTH: usize = 128;
+/// How it is asked for.
+pub const ASKED: Asked = Asked {
+    operation: &RENEW,
+    annotation: request::RENEW,
+    length: asked::LENGTH,
+    answered: |status| status.renew.as_ref(),
+    place: |status| &mut status.renew,
+    wrong: |_| None,
+    refusal: |_, _, _| None,
+    unbuilt: "its certificates are new then",
+};
 
 /// Has the say about a built cluster whose certificates somebody wants renewed, or which end.
 pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
@@ -42,8 +53,11 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let built = situation.built?;
     let resolved = situation.wanted.ok()?;
     let before = built.inputs.as_ref().unwrap_or(&resolved.inputs);
-    let carried_out = |request: &String| observed.runs.iter().any(|run| is_for(run, request));
-    let asked = open(cluster).filter(|request| !carried_out(request));
+    // The playbooks are of another release, whose upgrade comes first.
+    if before.kubespray != resolved.inputs.kubespray {
+        return None;
+    }
+    let asked = ASKED.wanted(cluster, &observed.runs);
     let wanted = match &asked {
         Some(request) => Wanted {
             hosts: before.group(CONTROL_PLANE).to_vec(),
@@ -137,9 +151,13 @@ pub fn beyond(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Vec<
     if ending.is_empty() {
         return Vec::new();
     }
-    if let Some(run) = stopped(observed).filter(|run| phase(run) == RunPhase::Cancelled) {
+    if let Some(run) = stopped(observed) {
+        let how = match phase(run) {
+            RunPhase::Cancelled => "was cancelled",
+            _ => "failed",
+        };
         return vec![format!(
-            "certificates that are renewed before they end: run {} was cancelled; to renew them all the same: windlass renew",
+            "certificates that are renewed before they end: run {} {how}; to renew them all the same: windlass renew",
             run.name_any()
         )];
     }
@@ -165,11 +183,16 @@ pub fn beyond(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Vec<
     told.collect()
 }
 
-/// The last run, if it was to renew and did not come to its end: what becomes of it is a person's word.
+/// The newest run that was to renew, if it did not come to its end: what becomes of it is a person's word.
 fn stopped(observed: &Observed) -> Option<&Run> {
     let stopped = |run: &&Run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled);
-    let last = observed.runs.last().filter(stopped);
-    last.filter(|run| run.spec.operation == RENEW.name)
+    newest(&observed.runs).filter(stopped)
+}
+
+/// The newest run that was to renew.
+pub fn newest(runs: &[Run]) -> Option<&Run> {
+    let mut newest = runs.iter().rev();
+    newest.find(|run| run.spec.operation == RENEW.name)
 }
 
 /// The certificates that end sooner than the spec wants, as they were seen since the last renewal.
@@ -296,66 +319,4 @@ fn compiled(
         compile::listed(&wanted.hosts),
     );
     compile::finish(&RENEW, Some(&wanted.mark), &inputs, reason, steps)
-}
-
-/// The answer to an open request, if the decision is one.
-pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<ConvergeRequest> {
-    let request = open(cluster)?;
-    let run = |name: String| ConvergeRequest {
-        request: request.clone(),
-        run: Some(name),
-        refused: None,
-    };
-    let refused = |why: String| ConvergeRequest {
-        request: request.clone(),
-        run: None,
-        refused: Some(api::text::lines(&why, 2048)),
-    };
-    match decision {
-        Decision::Start(new)
-            if new.operation.name == RENEW.name && new.request.as_ref() == Some(&request) =>
-        {
-            Some(run(new.name.clone()))
-        }
-        Decision::Maintain(_, at_work) if is_for(at_work, &request) => {
-            Some(run(at_work.name_any()))
-        }
-        Decision::Maintain(_, at_work) if is_active(phase(at_work)) => Some(refused(format!(
-            "run {} is under way: ask again when it has ended",
-            at_work.name_any()
-        ))),
-        Decision::Keep(built) | Decision::Maintain(built, _) => {
-            let last = built.run.as_ref().filter(|run| is_for(run, &request))?;
-            Some(run(last.name_any()))
-        }
-        Decision::Stall(_) => Some(refused(
-            "the spec must be corrected first: see the condition Stalled".to_owned(),
-        )),
-        // Of a cluster that is built and waits for its playbooks only.
-        Decision::AwaitPlaybooks(_) if is_built(cluster) => None,
-        Decision::Start(new) if new.operation.of_built => Some(refused(format!(
-            "run {} comes first: ask again when it has ended",
-            new.name
-        ))),
-        Decision::Cancel(_) | Decision::Forget => None,
-        _ if cluster.meta().deletion_timestamp.is_some() => None,
-        _ => Some(refused(
-            "the cluster is not built yet: its certificates are new then".to_owned(),
-        )),
-    }
-}
-
-/// The request that no answer is known to.
-fn open(cluster: &Cluster) -> Option<String> {
-    let value = cluster.annotations().get(request::RENEW)?;
-    let asked: String = value.chars().take(LENGTH).collect();
-    let status = cluster.status.as_ref();
-    let answered = status.and_then(|status| status.renew.as_ref());
-    answered
-        .is_none_or(|last| last.request != asked)
-        .then_some(asked)
-}
-
-fn is_for(run: &Run, request: &str) -> bool {
-    run.annotations().get(request::RENEW).map(String::as_str) == Some(request)
 }

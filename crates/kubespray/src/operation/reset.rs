@@ -1,11 +1,12 @@
 //! Reset: removes Kubernetes from the hosts of a Cluster that is being deleted, if its deletion policy says so. Pure.
 
 use api::{
-    Cluster, Run,
+    Cluster, HostName, Run,
     cluster::DeletionPolicy,
+    node::NodeState,
     run::{Plan, RunPhase},
 };
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 use serde_json::json;
 
@@ -17,6 +18,7 @@ use crate::{
         observe::Observed,
         resolve::Resolved,
     },
+    inputs::Inputs,
     playbooks::Checkout,
     problem::Problem,
 };
@@ -89,7 +91,7 @@ fn reset_run(
     };
     match wanted {
         Err(problems) => Decision::Stall(problems.iter().cloned().chain([way_out()]).collect()),
-        Ok(resolved) => match compiled(resolved, checkout) {
+        Ok(resolved) => match compiled(resolved, checkout, observed) {
             Ok(plan) => Decision::Start(Box::new(new_run(cluster, observed, &RESET, plan))),
             Err(problem) => Decision::Stall(vec![problem]),
         },
@@ -107,18 +109,58 @@ fn way_out() -> Problem {
 }
 
 /// The plan that removes Kubernetes from the hosts.
-fn compiled(resolved: &Resolved, checkout: &Checkout) -> Result<Plan, Problem> {
+fn compiled(
+    resolved: &Resolved,
+    checkout: &Checkout,
+    observed: &Observed,
+) -> Result<Plan, Problem> {
     let mut inputs = resolved.inputs.clone();
+    let spared = spare(&mut inputs, observed);
     // That of the creation.
     inputs.operation_secret_ref = None;
     inputs.operation_variables.extend([
         ("reset_confirmation".to_owned(), json!("yes")),
         ("skip_confirmation".to_owned(), json!(true)),
     ]);
+    // One of several that were to join may be among those that are spared.
+    let inputs = inputs.on_the_way();
     let inventory = compile::compiled(&inputs)?;
     let conduct = &resolved.creation.conduct;
     let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
     compile::plays(&checkout.reset, conduct, &inventory, &mut steps)?;
-    let reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
+    compile::unproved(&inputs, &mut steps);
+    let mut reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
+    if !spared.is_empty() {
+        reason.push_str(&format!(
+            "; no run was ever to work on these, and they are left alone: {}",
+            compile::listed(&spared)
+        ));
+    }
     compile::finish(&RESET, resolved.again.as_deref(), &inputs, reason, steps)
+}
+
+/// Takes out the hosts that no run was ever to work on: what is on them is not the cluster's. Where the runs are gone, what was told of
+/// the hosts counts, and where nothing was told, all are reset.
+fn spare(inputs: &mut Inputs, observed: &Observed) -> Vec<HostName> {
+    let planned = |name: &str| {
+        let mut runs = observed.runs.iter().filter(|run| !is_reset(run));
+        runs.any(|run| Inputs::has_host(&run.spec.plan.inputs, name))
+    };
+    let told = |name: &str| {
+        let mut nodes = observed.nodes.iter();
+        let node = nodes.find(|node| node.name_any() == name);
+        let state = node.and_then(|node| node.status.as_ref()?.state);
+        state.is_some_and(|state| state != NodeState::Waiting)
+    };
+    let touched = |name: &str| planned(name) || told(name);
+    if !inputs.hosts.iter().any(|host| touched(&host.name)) {
+        return Vec::new();
+    }
+    let names = inputs.hosts.iter().filter(|host| !touched(&host.name));
+    let spared: Vec<HostName> = names.filter_map(|host| host.name.parse().ok()).collect();
+    inputs.hosts.retain(|host| touched(&host.name));
+    for order in inputs.inventory.order.values_mut() {
+        order.retain(|name| !spared.contains(name));
+    }
+    spared
 }

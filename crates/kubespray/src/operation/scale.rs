@@ -23,7 +23,7 @@ use crate::{
     cluster::{
         built::of_built,
         compile::{self, Endpoints},
-        decision::{Decision, Situation, checkout, once},
+        decision::{Decision, Situation, checkout, declared, once},
         resolve::Resolved,
     },
     inputs::{Host, Inputs},
@@ -60,7 +60,12 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
                 workers => compiled(before, workers, resolved, checkout),
             };
             match plan {
-                Ok(plan) => once(situation, built, &SCALE, plan),
+                Ok(plan) => {
+                    let names: Vec<HostName> =
+                        new.iter().flat_map(|host| host.name.parse()).collect();
+                    let about = declared(situation.observed, &names);
+                    once(situation, built, &SCALE, plan, &about)
+                }
                 Err(problem) => Some(Decision::Stall(vec![problem])),
             }
         }
@@ -131,7 +136,8 @@ fn member(
         let question = format!("make {} part of the cluster", new.name);
         steps.insert(0, compile::approval(question));
     }
-    let reason = reason(new, before, &inputs, &resolved.inputs);
+    let mut reason = reason(new, before, &inputs, &resolved.inputs);
+    reason.push_str(&taking(resolved, &[new]));
     compile::finish(&SCALE, resolved.again.as_deref(), &inputs, reason, steps)
 }
 
@@ -197,7 +203,7 @@ fn compiled(
         let question = format!("make {} part of the cluster", compile::listed(&names));
         steps.insert(0, compile::approval(question));
     }
-    let reason = format!(
+    let mut reason = format!(
         "{} {} no part of the cluster yet: kubespray {} makes {} of it{}, and only reads the facts of the {} hosts that are",
         compile::listed(&names),
         if new.len() == 1 { "is" } else { "are" },
@@ -210,7 +216,19 @@ fn compiled(
         compile::with_kubernetes(&inputs),
         before.hosts.len(),
     );
+    reason.push_str(&taking(resolved, new));
     compile::finish(&SCALE, resolved.again.as_deref(), &inputs, reason, steps)
+}
+
+/// Whose place new hosts take, at the end of a reason.
+fn taking(resolved: &Resolved, new: &[&Host]) -> String {
+    let comes = |name: &HostName| new.iter().any(|host| host.name == name.as_str());
+    let replacing = resolved.replacing.iter();
+    let taken = replacing.filter(|replacing| replacing.stays() && comes(&replacing.by));
+    let told: Vec<_> = taken
+        .map(|replacing| format!("; of {}: {}", replacing.host, replacing.waits()))
+        .collect();
+    told.concat()
 }
 
 fn counted(number: usize, what: &str) -> String {

@@ -16,14 +16,17 @@ use kube::ResourceExt;
 use runs::phase;
 use serde_json::{Value, json};
 
-use super::{CONVERGE, UPGRADE};
+use super::{CONVERGE, UPGRADE, component};
 use crate::{
-    action::{self, SNAPSHOT},
+    action::{self, Left, SNAPSHOT},
     cluster::{
         built::of_built,
         compile,
         decision::{Decision, Situation, checkout, once},
-        resolve::{Resolved, Upgrade},
+        resolve::{
+            Resolved, Upgrade,
+            policy::{self, Policy},
+        },
     },
     inputs::Inputs,
     playbooks::Checkout,
@@ -46,8 +49,10 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
                 Ok(checkout) => checkout,
                 Err(decision) => return Some(decision),
             };
-            match compiled(&situation.cluster.name_any(), before, resolved, checkout) {
-                Ok(plan) => once(situation, built, &UPGRADE, plan),
+            let runs = &situation.observed.runs;
+            let left = (begun(runs), component::left(runs));
+            match compiled(situation.cluster, before, resolved, checkout, left) {
+                Ok((plan, about)) => once(situation, built, &UPGRADE, plan, &about),
                 Err(problem) => Some(Decision::Stall(vec![problem])),
             }
         }
@@ -58,16 +63,17 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
 /// that must not become an upgrade by surprise.
 fn is_asked_for(cluster: &Cluster, before: &Inputs, wanted: &Inputs) -> bool {
     if before.kubespray != wanted.kubespray {
-        return release_is_written(cluster);
+        return release_is_asked_for(cluster);
     }
     let versions = before.kubernetes.zip(wanted.kubernetes);
     versions.is_some_and(|(before, wanted)| before != wanted)
 }
 
-/// Whether a person wrote the release.
-pub fn release_is_written(cluster: &Cluster) -> bool {
+/// Whether a person wrote the release, or a policy that has a say about it.
+pub fn release_is_asked_for(cluster: &Cluster) -> bool {
     let kubespray = cluster.spec.kubespray.as_ref();
-    kubespray.is_some_and(|kubespray| kubespray.version.is_some())
+    let written = kubespray.is_some_and(|kubespray| kubespray.version.is_some());
+    written || policy::release(cluster).is_some()
 }
 
 /// One hop on the way to the wish.
@@ -101,13 +107,14 @@ fn hop(before: &Inputs, resolved: &Resolved, checkout: &Checkout) -> Result<Hop,
     })
 }
 
-/// The plan of the next hop.
+/// The plan of the next hop, and what it is about.
 fn compiled(
-    cluster: &str,
+    cluster: &Cluster,
     before: &Inputs,
     resolved: &Resolved,
     checkout: &Checkout,
-) -> Result<Plan, Problem> {
+    (after, component_left): (Option<Begun>, Option<Left>),
+) -> Result<(Plan, Vec<String>), Problem> {
     let playbook = checkout
         .upgrade
         .as_ref()
@@ -118,16 +125,40 @@ fn compiled(
     let inventory = compile::compiled(&inputs)?;
     let conduct = &upgrade.conduct;
     let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
-    steps.extend(compile::looking(upgrade, &inputs, drains(&inputs)));
+    let after = after.map(|begun| Left {
+        run: begun.run,
+        halfway: begun.halfway,
+    });
+    let after = after.or(component_left);
+    let looking = compile::looking(upgrade, &inputs, drains(&inputs), after);
+    steps.extend(looking);
     compile::upgrading(playbook, upgrade, &inputs, &inventory, &mut steps)?;
-    steps.push(compile::kubeconfig(cluster, conduct, &inputs));
+    steps.push(compile::kubeconfig(&cluster.name_any(), conduct, &inputs));
     steps.push(compile::healthy(conduct, &inputs));
     let moves = moves(before, &hop, resolved);
     if conduct.approval == Approval::Manual {
         steps.insert(0, compile::approval(format!("upgrade: {moves}")));
     }
-    let reason = format!("the spec asks for it: {moves}; {}", order(&inputs, upgrade));
-    compile::finish(&UPGRADE, resolved.again.as_deref(), &inputs, reason, steps)
+    let why = why(cluster, resolved);
+    let reason = format!("{why}: {moves}; {}", order(&inputs, upgrade));
+    let again = resolved.again.as_deref();
+    let plan = compile::finish(&UPGRADE, again, &inputs, reason, steps)?;
+    let about = vec![hop.to.to_string(), inputs.kubespray.to_string()];
+    Ok((plan, about))
+}
+
+/// Whose wish it is.
+fn why(cluster: &Cluster, resolved: &Resolved) -> &'static str {
+    let spec = &cluster.spec;
+    let release = spec.kubespray.as_ref();
+    let release = release.and_then(|kubespray| kubespray.version);
+    let wanted = &resolved.inputs;
+    let beyond = wanted.kubernetes > spec.kubernetes_version || Some(wanted.kubespray) > release;
+    if beyond && Policy::of(cluster).is_some() {
+        "spec.nodes.all.upgrade leads there"
+    } else {
+        "the spec asks for it"
+    }
 }
 
 /// From where to where the hop leads, for people.
@@ -266,19 +297,31 @@ impl Begun {
     }
 }
 
-/// The newest upgrade among the runs, oldest first.
-pub fn newest(runs: &[Run]) -> Option<&Run> {
-    let mut newest = runs.iter().rev();
-    newest.find(|run| run.spec.operation == UPGRADE.name)
+/// The upgrade that was begun and has ended before its end, if there is one. One that is at work is not: it comes to its end. One that
+/// failed before it touched a host leaves what another one had begun before it.
+pub fn begun(runs: &[Run]) -> Option<Begun> {
+    begun_run(runs).map(|(_, begun)| begun)
 }
 
-/// The upgrade that was begun and has ended before its end, if there is one. One that is at work is not: it comes to its end.
-pub fn begun(runs: &[Run]) -> Option<Begun> {
-    let run = newest(runs)?;
+/// The same, with its run.
+pub fn begun_run(runs: &[Run]) -> Option<(&Run, Begun)> {
+    let upgrades = runs.iter().rev();
+    let upgrades = upgrades.filter(|run| run.spec.operation == UPGRADE.name);
+    let ended =
+        upgrades.take_while(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled));
+    let mut left = ended.filter_map(|run| Some((run, left_by(run)?)));
+    let (run, mut begun) = left.next()?;
+    begun
+        .halfway
+        .extend(left.flat_map(|(_, earlier)| earlier.halfway));
+    begun.halfway.sort_unstable();
+    begun.halfway.dedup();
+    Some((run, begun))
+}
+
+/// What an upgrade has left that was ended before its end. None: it touched nothing.
+fn left_by(run: &Run) -> Option<Begun> {
     let phase = phase(run);
-    if !matches!(phase, RunPhase::Failed | RunPhase::Cancelled) {
-        return None;
-    }
     let status = run.status.as_ref()?;
     let changes = |id: &str| id != SNAPSHOT && !BEFORE.iter().any(|part| id.starts_with(part));
     let begins = |id: &str| {

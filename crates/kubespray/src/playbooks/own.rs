@@ -2,7 +2,8 @@
 //!
 //! They run with the inventory, the defaults and the variables of the checkout, in the same view of it as its own plays; so they are
 //! plain tasks, and name no role but the defaults, which is the one that every release and every set of playbooks with kubespray's
-//! contract has. Each is one play. A plan names the text of each by its digest, as it does the checkout.
+//! contract has, and those of the components, which are in all of them under the same names. Each is one play. A plan names the text
+//! of each by its digest, as it does the checkout.
 
 use std::path::Path;
 
@@ -14,13 +15,43 @@ use sha2::{Digest, Sha256};
 pub enum Own {
     /// Saves a snapshot of etcd on the first of its hosts.
     EtcdSnapshot,
+    /// Brings the administrator's kubeconfig of the first control plane to this machine.
+    Kubeconfig,
+    /// Brings the container engine of a node to what the variables say: without its pods, which come back.
+    ContainerEngine,
+    /// Brings a member of etcd to what the variables say.
+    Etcd,
+    /// Brings the network plugin to what the variables say, on all nodes.
+    NetworkPlugin,
     /// Renews the certificates of a host of the control plane.
     RenewCertificates,
+    /// Stops the members of etcd that are given up, and keeps their data elsewhere.
+    RecoverSetAside,
+    /// Founds etcd anew on one member.
+    RecoverEtcd,
+    /// Has a host of the control plane serve again, on etcd that was founded anew.
+    RecoverServe,
+    /// Proves that a host can be the first one, and names it where the first one was named.
+    ReplaceHead,
+    /// Has a node ask the host that is first instead of the one that was.
+    ReplaceEndpoints,
 }
 
 impl Own {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::EtcdSnapshot, Self::RenewCertificates];
+    pub const ALL: [Self; 11] = [
+        Self::EtcdSnapshot,
+        Self::ContainerEngine,
+        Self::Etcd,
+        Self::NetworkPlugin,
+        Self::Kubeconfig,
+        Self::RenewCertificates,
+        Self::RecoverSetAside,
+        Self::RecoverEtcd,
+        Self::RecoverServe,
+        Self::ReplaceHead,
+        Self::ReplaceEndpoints,
+    ];
 
     /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
@@ -31,14 +62,32 @@ impl Own {
     pub const fn name(self) -> &'static str {
         match self {
             Self::EtcdSnapshot => "windlass-etcd-snapshot",
+            Self::Kubeconfig => "windlass-kubeconfig",
+            Self::ContainerEngine => "windlass-container-engine",
+            Self::Etcd => "windlass-etcd",
+            Self::NetworkPlugin => "windlass-network-plugin",
             Self::RenewCertificates => "windlass-renew-certificates",
+            Self::RecoverSetAside => "windlass-recover-set-aside",
+            Self::RecoverEtcd => "windlass-recover-etcd",
+            Self::RecoverServe => "windlass-recover-serve",
+            Self::ReplaceHead => "windlass-replace-head",
+            Self::ReplaceEndpoints => "windlass-replace-endpoints",
         }
     }
 
     const fn text(self) -> &'static str {
         match self {
             Self::EtcdSnapshot => include_str!("../../playbooks/etcd-snapshot.yml"),
+            Self::Kubeconfig => include_str!("../../playbooks/kubeconfig.yml"),
+            Self::ContainerEngine => include_str!("../../playbooks/container-engine.yml"),
+            Self::Etcd => include_str!("../../playbooks/etcd.yml"),
+            Self::NetworkPlugin => include_str!("../../playbooks/network-plugin.yml"),
             Self::RenewCertificates => include_str!("../../playbooks/renew-certificates.yml"),
+            Self::RecoverSetAside => include_str!("../../playbooks/recover-set-aside.yml"),
+            Self::RecoverEtcd => include_str!("../../playbooks/recover-etcd.yml"),
+            Self::RecoverServe => include_str!("../../playbooks/recover-serve.yml"),
+            Self::ReplaceHead => include_str!("../../playbooks/replace-head.yml"),
+            Self::ReplaceEndpoints => include_str!("../../playbooks/replace-endpoints.yml"),
         }
     }
 
@@ -55,7 +104,8 @@ impl Own {
     pub fn playbook(self, checkout: &Path) -> Result<Playbook, slice::Error> {
         let is_there = |role: &&str| checkout.join("roles").join(role).is_dir();
         let role = DEFAULTS.into_iter().find(is_there).unwrap_or(ROLE);
-        Playbook::of_text(self.name(), &self.text().replace(ROLE, role))
+        let playbook = Playbook::of_text(self.name(), &self.text().replace(ROLE, role))?;
+        Ok(playbook.with_facts_of(checkout))
     }
 }
 
@@ -78,7 +128,11 @@ mod tests {
                 let [play] = playbook.slices() else {
                     panic!("{own:?} has {} plays", playbook.slices().len());
                 };
-                assert_eq!(play.roles, [role], "{own:?}");
+                assert_eq!(
+                    play.roles.first().map(String::as_str),
+                    Some(role),
+                    "{own:?}"
+                );
                 assert!(play.serial.is_none(), "{own:?}: its step names its hosts");
                 assert_eq!(Own::named(playbook.name()), Some(own));
             }

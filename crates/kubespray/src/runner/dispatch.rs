@@ -8,7 +8,7 @@ use super::{
     executor::{KubesprayExecutor, failed},
     gate::gate,
     plays, prepare, servers,
-    steps::{health, kubeconfig},
+    steps::{forget_kubeconfig, health, kubeconfig},
     workspace::failure,
 };
 use crate::action::{self, Action};
@@ -16,6 +16,10 @@ use crate::action::{self, Action};
 impl Executor for KubesprayExecutor {
     async fn execute(&self, steps: Vec<Step>, context: StepContext) {
         self.proven().await;
+        // A runner may have been killed between the two.
+        if is_behind_store(self, &steps) {
+            forget_kubeconfig(self).await;
+        }
         if steps.iter().all(|step| action::play_of(step).is_some()) {
             plays::execute(self, steps, context).await;
             return;
@@ -30,8 +34,28 @@ impl Executor for KubesprayExecutor {
             if context.reporter.finished(&step.id, outcome).await.is_err() || !done {
                 return;
             }
+            if stores(step) {
+                forget_kubeconfig(self).await;
+            }
         }
     }
+}
+
+/// Whether these steps come right after one that stores the kubeconfig, which is so in the journal.
+fn is_behind_store(executor: &KubesprayExecutor, steps: &[Step]) -> bool {
+    let Some(first) = steps.first() else {
+        return false;
+    };
+    let planned = executor.work.plan.plan().steps.windows(2);
+    let mut planned = planned.filter_map(|pair| match pair {
+        [before, after] => Some((before, after)),
+        _ => None,
+    });
+    planned.any(|(before, after)| after.id == first.id && stores(before))
+}
+
+fn stores(step: &Step) -> bool {
+    matches!(action::of(step), Ok(Some(Action::Kubeconfig(_))))
 }
 
 async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext) -> StepOutcome {
@@ -46,7 +70,7 @@ async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext
     match action::of(step) {
         Ok(Some(Action::Sandbox)) => prepare::sandbox(executor, step, context).await,
         Ok(Some(Action::Probe)) => prepare::probe(executor, step, context).await,
-        Ok(Some(Action::Kubeconfig(wanted))) => kubeconfig(executor, &wanted.secret).await,
+        Ok(Some(Action::Kubeconfig(wanted))) => kubeconfig(executor, step, context, &wanted).await,
         Ok(Some(Action::Budgets { forced })) => drain::budgets(executor, step, &forced).await,
         Ok(Some(Action::Drain { forced })) => drain::drain(executor, step, context, &forced).await,
         Ok(Some(Action::ForgetNodes { forced })) => {

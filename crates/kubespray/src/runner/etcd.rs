@@ -16,12 +16,14 @@ use super::{
     workspace::failure,
 };
 use crate::{
-    action::{self, MemberChange},
+    action::{self, MemberChange, Turn},
     etcd::{self, Answer, Member, Refusal},
 };
 
 /// How often is asked again.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often etcd is found without a quorum before that counts: while its members choose a leader it has none for a moment.
+const LOOKS: usize = 3;
 /// How long a step may take that says nothing.
 const DEADLINE: Duration = Duration::from_secs(45);
 /// How long one member may take to answer for all: etcdctl gives up on one that is silent after five seconds.
@@ -34,9 +36,44 @@ pub(crate) async fn prove(
     context: &StepContext,
     change: &MemberChange,
 ) -> StepOutcome {
+    if change.turn == Turn::Founds {
+        return prove_lost(executor, step, context, change).await;
+    }
     proven(executor, step, context, change)
         .await
         .map_or_else(|outcome| outcome, |(said, ..)| succeeded(Some(said)))
+}
+
+/// Proves that etcd has lost its quorum: each host is asked, more than once, and none tells of members that answer.
+async fn prove_lost(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+    change: &MemberChange,
+) -> StepOutcome {
+    let options = match prepare::options(executor).await {
+        Ok(options) => options,
+        Err(failure) => return failed(failure),
+    };
+    let targets = prepare::targets(executor, &asked(executor, step, context));
+    let mut said = Vec::new();
+    for _ in 0..LOOKS {
+        if let Some(outcome) = hold(step, context).await {
+            return outcome;
+        }
+        said.clear();
+        for target in &targets {
+            match ask(target, &options, &etcd::question()).await {
+                Ok(members) => match etcd::judge(&members, change, &executor.work.inputs) {
+                    Answer::Yes(yes) => said.push(format!("{}: {yes}", target.name)),
+                    Answer::No(refusal) => return refused(refusal),
+                },
+                Err(error) => said.push(format!("{}: {error}", target.name)),
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    succeeded(Some(said.join("; ")))
 }
 
 /// Takes a member out, unless it is gone already.
@@ -87,13 +124,7 @@ async fn proven(
     // Ends before the step's timeout does, to say what is wrong rather than that time is up.
     let deadline = Instant::now() + limit.mul_f64(0.6);
     let options = prepare::options(executor).await.map_err(failed)?;
-    let silent = action::hosts_left_out(&context.excluded);
-    let hosts = action::hosts_of(executor.work.plan.plan(), step);
-    let hosts: Vec<HostName> = hosts
-        .into_iter()
-        .filter(|host| !silent.contains(host))
-        .collect();
-    let targets = prepare::targets(executor, &hosts);
+    let targets = prepare::targets(executor, &asked(executor, step, context));
     loop {
         if let Some(outcome) = hold(step, context).await {
             return Err(outcome);
@@ -117,6 +148,14 @@ async fn proven(
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// The hosts of a step, but for those that do not answer.
+fn asked(executor: &KubesprayExecutor, step: &Step, context: &StepContext) -> Vec<HostName> {
+    let silent = action::hosts_left_out(&context.excluded);
+    let mut hosts = action::hosts_of(executor.work.plan.plan(), step);
+    hosts.retain(|host| !silent.contains(host));
+    hosts
 }
 
 /// What the first member says that says something.

@@ -6,7 +6,12 @@
 //! A node that took pods then takes them again here. A play that is repeated, because its runner was killed, finds the node cordoned,
 //! and kubespray leaves it so.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use ansible::write_private;
 use api::{
@@ -15,7 +20,11 @@ use api::{
     node::Health,
     run::{Failure, FailureClass, Step},
 };
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{ContainerStatus, Pod},
+};
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -32,7 +41,7 @@ use crate::{
     certificates::Served,
     health::{self, Expected, Report},
     secret,
-    workload::{Workload, is_ready_pod},
+    workload::{Workload, is_ready_pod, is_rolled_out},
 };
 
 /// How often is looked.
@@ -41,6 +50,11 @@ const LOOK: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_mins(10);
 /// Where the pods of Kubernetes itself are.
 const SYSTEM: &str = "kube-system";
+/// What one of the control planes does for the cluster. Until one has taken it over from one that was restarted, up to 15 s, nobody
+/// tells nodes that a pod is ending: a drain then ends pods to which requests still go.
+const LEADERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
+/// How long the beginning waits for somebody who leads, before it takes a cluster without for one that wants it so.
+const TAKEN_OVER: Duration = Duration::from_secs(45);
 
 /// What was not well when the run began.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -49,6 +63,12 @@ struct Earlier {
     crashing: BTreeSet<String>,
     /// Nodes that take no pods.
     cordoned: BTreeSet<String>,
+    /// Daemons of the system that some node lacks, or has an old one of.
+    #[serde(default)]
+    rolling: BTreeSet<String>,
+    /// What nobody leads.
+    #[serde(default)]
+    idle: BTreeSet<String>,
 }
 
 /// What one look found.
@@ -66,8 +86,17 @@ impl Look {
         let crashing = crashing.map(|name| format!("{name} is in a crash loop"));
         let cordoned = self.found.cordoned.difference(&earlier.cordoned);
         let cordoned = cordoned.map(|name| format!("{name} takes no pods"));
+        let rolling = self.found.rolling.difference(&earlier.rolling);
+        let rolling = rolling.map(|name| format!("{name} is not rolled out to every node"));
+        let idle = self.found.idle.difference(&earlier.idle);
+        let idle = idle.map(|name| format!("no {name} has taken over yet"));
         let trouble = self.trouble.iter().cloned();
-        trouble.chain(crashing).chain(cordoned).collect()
+        trouble
+            .chain(crashing)
+            .chain(cordoned)
+            .chain(rolling)
+            .chain(idle)
+            .collect()
     }
 }
 
@@ -84,13 +113,20 @@ pub(crate) async fn gate(
     // Ends before the step's timeout does, to say what is not well rather than that time is up.
     let deadline = Instant::now() + limit.mul_f64(0.95);
     let mut well: Option<Instant> = None;
+    let (began, mut led) = (Instant::now(), BTreeMap::new());
     loop {
         if let Some(outcome) = hold(step, context).await {
             return outcome;
         }
-        let found = look(work, step, gate).await;
+        let found = look(work, step, gate, &mut led).await;
         let trouble = match &found {
-            Ok(look) if gate.begins => look.since(&look.found),
+            Ok(look) if gate.begins => {
+                let mut noted = before(work, gate, look);
+                if began.elapsed() < TAKEN_OVER {
+                    noted.idle.clear();
+                }
+                look.since(&noted)
+            }
             Ok(look) => since(work, look).await,
             Err(error) => vec![error.clone()],
         };
@@ -124,7 +160,7 @@ pub(crate) async fn gate(
 
 /// What there is to wait for since the run began. Nodes that took pods then are let take them.
 async fn since(work: &ClusterWork, look: &Look) -> Vec<String> {
-    let Some(earlier) = earlier(work) else {
+    let Some(earlier) = earlier(&work.directory) else {
         return look.since(&Earlier::default());
     };
     for host in look.found.cordoned.difference(&earlier.cordoned) {
@@ -149,8 +185,13 @@ fn met(work: &ClusterWork, gate: &Gate, look: &Look) -> StepOutcome {
     if !gate.begins {
         return succeeded(None);
     }
-    let path = notes(work);
-    let text = serde_json::to_vec(&look.found).unwrap_or_default();
+    let path = notes(&work.directory);
+    let before = before(work, gate, look);
+    let noted = Earlier {
+        cordoned: taken_back(gate, &before.cordoned),
+        ..before
+    };
+    let text = serde_json::to_vec(&noted).unwrap_or_default();
     if let Err(error) = write_private(&path, &text) {
         return failed(disk(&path, &error));
     }
@@ -181,17 +222,45 @@ fn not_met(limit: Duration, trouble: &str, gate: &Gate) -> Failure {
     )
 }
 
-fn notes(work: &ClusterWork) -> PathBuf {
-    work.directory.join("not-well-before.json")
+/// What is no reason to stay at the beginning: what is not well now, and after another run was ended, of the crash loops and the
+/// daemons those only that it had found. Where what it noted is lost, none of them.
+fn before(work: &ClusterWork, gate: &Gate, look: &Look) -> Earlier {
+    let Some(after) = &gate.after else {
+        return look.found.clone();
+    };
+    let runs = work.directory.parent();
+    let noted = runs.and_then(|runs| earlier(&runs.join(&after.run)));
+    Earlier {
+        cordoned: look.found.cordoned.clone(),
+        ..noted.unwrap_or_default()
+    }
 }
 
-/// What was noted; none: it is lost.
-fn earlier(work: &ClusterWork) -> Option<Earlier> {
-    serde_json::from_slice(&fs::read(notes(work)).ok()?).ok()
+/// The nodes that take no pods because somebody wants it so, not because the run before was ended.
+fn taken_back(gate: &Gate, cordoned: &BTreeSet<String>) -> BTreeSet<String> {
+    let halfway = gate.after.iter().flat_map(|after| &after.halfway);
+    let halfway: BTreeSet<_> = halfway.map(ToString::to_string).collect();
+    cordoned.difference(&halfway).cloned().collect()
+}
+
+fn notes(directory: &Path) -> PathBuf {
+    directory.join("not-well-before.json")
+}
+
+/// What a run noted; none: it is lost.
+fn earlier(directory: &Path) -> Option<Earlier> {
+    serde_json::from_slice(&fs::read(notes(directory)).ok()?).ok()
 }
 
 /// Looks at the cluster once.
-async fn look(work: &ClusterWork, step: &Step, gate: &Gate) -> Result<Look, String> {
+///
+/// `led` is who led when, as the first look found it.
+async fn look(
+    work: &ClusterWork,
+    step: &Step,
+    gate: &Gate,
+    led: &mut BTreeMap<&'static str, Option<Timestamp>>,
+) -> Result<Look, String> {
     let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
         .await
         .map_err(|error| crate::chain(&error))?
@@ -223,6 +292,8 @@ async fn look(work: &ClusterWork, step: &Step, gate: &Gate) -> Result<Look, Stri
     let found = Earlier {
         crashing: system.iter().flat_map(crashing).collect(),
         cordoned: cordoned(&cluster, &hosts).await?,
+        rolling: rolling(&cluster.daemons_in(SYSTEM).await?),
+        idle: idle(&cluster, led).await?,
     };
     Ok(Look { found, trouble })
 }
@@ -310,6 +381,35 @@ fn crashing(pod: &Pod) -> Vec<String> {
             api::text::plain(&name, 256)
         })
         .collect()
+}
+
+/// The daemons that some node lacks or has an old one of. A node whose kube-proxy is being replaced sends requests to pods that a
+/// drain has ended.
+fn rolling(daemons: &[DaemonSet]) -> BTreeSet<String> {
+    let rolling = daemons.iter().filter(|daemons| !is_rolled_out(daemons));
+    let names = rolling.map(|daemons| format!("{SYSTEM}/{}", daemons.name_any()));
+    names.map(|name| api::text::plain(&name, 256)).collect()
+}
+
+/// What nobody has led since the first look: who leads says so anew every two seconds. Times of the same clock are compared, so that
+/// it need not be that of this machine. What has no lease is led by whoever runs.
+async fn idle(
+    cluster: &Workload,
+    led: &mut BTreeMap<&'static str, Option<Timestamp>>,
+) -> Result<BTreeSet<String>, String> {
+    let mut idle = BTreeSet::new();
+    for name in LEADERS {
+        let Some(lease) = cluster.lease(SYSTEM, name).await? else {
+            continue;
+        };
+        let renewed = lease.spec.and_then(|spec| spec.renew_time);
+        let renewed = renewed.map(|time| time.0);
+        let first = *led.entry(name).or_insert(renewed);
+        if renewed <= first {
+            idle.insert(name.to_owned());
+        }
+    }
+    Ok(idle)
 }
 
 /// Those of these hosts whose nodes take no pods.

@@ -12,7 +12,7 @@ use std::{
 use ansible::{
     inventory::ansible_cfg,
     mask::Mask,
-    playbook::{self, Adopted, Handle, PlaybookRun},
+    playbook::{self, Adopted, Handle, Outcome, PlaybookRun},
     slice::Playbook,
     write_private,
 };
@@ -64,21 +64,13 @@ pub(crate) async fn execute(executor: &KubesprayExecutor, steps: Vec<Step>, cont
     };
     drop(preparing);
     executor.proven().await;
-    match prepared.run.start().await {
+    match start(&prepared).await {
         Ok(handle) => {
             let guard = Guard(Some(prepared.run.clone()));
             follow(handle, &prepared, &steps, &context).await;
             guard.disarm();
         }
-        Err(error) => {
-            let failure = failure(
-                FailureClass::Permanent,
-                "PlaybookNotStarted",
-                crate::chain(&error),
-                Some("look into the message, then retry the run"),
-            );
-            finish(&context, first, failed(failure)).await;
-        }
+        Err(failure) => finish(&context, first, failed(failure)).await,
     }
 }
 
@@ -299,19 +291,10 @@ fn slices(
         Some(planned) => own(checkout, name, planned)?,
         None => Playbook::read(checkout, name).map_err(|error| broken(&error))?,
     };
-    let mut group: Vec<usize> = plays
+    let planned = plays
         .iter()
-        .filter_map(|(_, play)| usize::try_from(play.play).ok())
-        .collect();
-    // A play that reads what the one before registered takes it along.
-    while let Some(before) = group.first().and_then(|first| first.checked_sub(1))
-        && playbook
-            .slices()
-            .get(before)
-            .is_some_and(|slice| slice.with_next)
-    {
-        group.insert(0, before);
-    }
+        .filter_map(|(_, play)| usize::try_from(play.play).ok());
+    let mut group = playbook.with_what_they_read(planned);
     if let Some(facts) = facts.filter(|facts| group.first().is_some_and(|first| first > facts)) {
         group.insert(0, facts);
     }
@@ -356,10 +339,22 @@ fn own(checkout: &Path, name: &str, planned: &str) -> Result<Playbook, Failure> 
 }
 
 /// Follows a process to its end and reports its steps.
-async fn follow(mut handle: Handle, prepared: &Prepared, steps: &[Step], context: &StepContext) {
+async fn follow(handle: Handle, prepared: &Prepared, steps: &[Step], context: &StepContext) {
+    let mut progress = Progress::new(prepared, steps, context);
+    match watch(handle, &mut progress, context).await {
+        Ok(outcome) => progress.end(&outcome).await,
+        Err(failure) => progress.fail(failed(failure)).await,
+    }
+}
+
+/// Follows a process to its end.
+async fn watch(
+    mut handle: Handle,
+    progress: &mut Progress<'_>,
+    context: &StepContext,
+) -> Result<Outcome, Failure> {
     let mut events = handle.events();
     let mut signal = context.signal.clone();
-    let mut progress = Progress::new(prepared, steps, context);
     signal.mark_changed();
     loop {
         tokio::select! {
@@ -391,18 +386,69 @@ async fn follow(mut handle: Handle, prepared: &Prepared, steps: &[Step], context
             }
         }
     }
-    match handle.wait().await {
-        Ok(outcome) => progress.end(&outcome).await,
-        Err(error) => {
-            let failure = failure(
-                FailureClass::Permanent,
-                "PlaybookLost",
-                crate::chain(&error),
-                None,
-            );
-            progress.fail(failed(failure)).await;
-        }
+    handle.wait().await.map_err(|error| {
+        failure(
+            FailureClass::Permanent,
+            "PlaybookLost",
+            crate::chain(&error),
+            None,
+        )
+    })
+}
+
+/// Runs a playbook of Windlass' own within a step that is no play, on the hosts of the step and to its end.
+///
+/// # Errors
+///
+/// How the step ends, where the playbook did not come to a good end.
+pub(crate) async fn within(
+    executor: &KubesprayExecutor,
+    (name, planned): (&str, &str),
+    step: &Step,
+    context: &StepContext,
+) -> Result<(), StepOutcome> {
+    let play = AnsiblePlay {
+        playbook: name.to_owned(),
+        play: 0,
+        limited: true,
+        own: Some(planned.to_owned()),
+        left: false,
+    };
+    let step = Step {
+        action: action::Action::AnsiblePlay(play).into(),
+        batch: Some(format!("{name}/{}", step.id)),
+        ..step.clone()
+    };
+    let steps = [step];
+    let [step] = &steps;
+    earlier::end(executor, step, context)
+        .await
+        .map_err(failed)?;
+    let preparing = executor.preparing.lock().await;
+    let prepared = prepare_process(executor, step, &steps, context).await;
+    drop(preparing);
+    let prepared = prepared.map_err(failed)?;
+    executor.proven().await;
+    let handle = start(&prepared).await.map_err(failed)?;
+    let guard = Guard(Some(prepared.run.clone()));
+    let mut progress = Progress::new(&prepared, &steps, context);
+    let outcome = watch(handle, &mut progress, context).await;
+    guard.disarm();
+    match outcome {
+        Ok(outcome) => progress.trouble(&outcome).map_or(Ok(()), Err),
+        Err(failure) => Err(failed(failure)),
     }
+}
+
+async fn start(prepared: &Prepared) -> Result<Handle, Failure> {
+    prepared.run.start().await.map_err(|error| {
+        failure(
+            FailureClass::Permanent,
+            "PlaybookNotStarted",
+            crate::chain(&error),
+            Some("look into the message, then retry the run"),
+        )
+    })
 }
 
 fn warn(result: Result<(), playbook::Error>) {

@@ -1,6 +1,10 @@
 //! Steps after the playbook: the kubeconfig goes into a Secret, and the cluster becomes healthy.
 
-use std::{iter, path::Path, time::Duration};
+use std::{
+    iter,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use api::{
     HostName,
@@ -16,13 +20,15 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
     executor::{KubesprayExecutor, failed, hold, succeeded},
+    plays,
     work::ClusterWork,
-    workspace::{disk, failure},
+    workspace::failure,
 };
 use crate::{
-    action,
+    action::{self, Kubeconfig},
     certificates::Served,
     health::{self, Expected, Report},
+    playbooks::Own,
     secret::{self, KUBECONFIG_KEY},
 };
 
@@ -38,51 +44,112 @@ const DEADLINE: Duration = Duration::from_mins(15);
 /// kubeadm `cmd/kubeadm/app/util/pkiutil`, `GetAPIServerAltNames`.
 const SERVER_NAME: &str = "kubernetes";
 
-/// Stores the kubeconfig that the playbooks left on this machine.
-pub(crate) async fn kubeconfig(executor: &KubesprayExecutor, name: &str) -> StepOutcome {
+/// The annotation of the kubeconfig Secret that says by which step of which run it was stored.
+const STORED_BY: &str = "windlass.dev/stored-by";
+
+/// Stores the kubeconfig that the playbooks left on this machine. It may have been stored before, and that not be in the journal;
+/// or be lost before it was stored, with the volume of an earlier pod: then it is brought anew.
+pub(crate) async fn kubeconfig(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+    wanted: &Kubeconfig,
+) -> StepOutcome {
+    match stored(executor, step, context, wanted).await {
+        Ok(detail) => succeeded(Some(detail)),
+        Err(outcome) => outcome,
+    }
+}
+
+async fn stored(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+    wanted: &Kubeconfig,
+) -> Result<String, StepOutcome> {
     let work = &executor.work;
-    let path = executor
-        .workspace
-        .directories()
-        .artifacts
-        .join("admin.conf");
-    let bytes = match read(&path).await {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            return failed(failure(
-                FailureClass::Permanent,
-                "NoKubeconfig",
-                format!(
-                    "the playbooks left no kubeconfig at {}: {error}",
-                    path.display()
-                ),
-                Some("leave kubeconfig_localhost true, then retry the run"),
-            ));
+    let name = &wanted.secret;
+    let path = left(executor);
+    let mark = format!("{}/{}", work.run.uid().unwrap_or_default(), step.id);
+    if !is_there(&path).await {
+        let secret = executor.workspace.secret(name).await.map_err(failed)?;
+        if secret.is_some_and(|secret| is_marked(&secret, &mark)) {
+            return Ok(format!("stored in Secret {name} before"));
         }
-    };
-    let config = match rebuild(&bytes) {
-        Ok(config) => config,
-        Err(failure) => return failed(failure),
-    };
-    let config = match reachable(config, &addresses(work), answers).await {
-        Ok(config) => config,
-        Err(failure) => return failed(failure),
-    };
-    match store(work, name, &config).await {
-        Ok(()) => {
-            // From here on it is in the Secret and nowhere else; the playbooks bring it anew whenever they run.
-            if let Err(error) = tokio::fs::remove_file(&path).await {
-                return failed(disk(&path, &error));
-            }
-            succeeded(Some(format!("stored in Secret {name}")))
-        }
-        Err(error) => failed(failure(
+        let playbook = wanted.own.as_deref();
+        let planned = playbook.ok_or_else(|| failed(lost(&path)))?;
+        plays::within(executor, (Own::Kubeconfig.name(), planned), step, context).await?;
+    }
+    let bytes = read(&path)
+        .await
+        .map_err(|error| failed(unread(&path, &error)))?;
+    let config = rebuild(&bytes).map_err(failed)?;
+    let config = reachable(config, &addresses(work), answers)
+        .await
+        .map_err(failed)?;
+    store(work, name, &mark, &config).await.map_err(|error| {
+        failed(failure(
             FailureClass::Transient,
             "SecretUnwritable",
             format!("Secret {name} cannot be written: {}", crate::chain(&error)),
             None,
-        )),
+        ))
+    })?;
+    Ok(format!("stored in Secret {name}"))
+}
+
+/// Where the playbooks leave the kubeconfig.
+fn left(executor: &KubesprayExecutor) -> PathBuf {
+    let directories = executor.workspace.directories();
+    directories.artifacts.join("admin.conf")
+}
+
+async fn is_there(path: &Path) -> bool {
+    tokio::fs::try_exists(path).await.unwrap_or(true)
+}
+
+fn is_marked(secret: &Secret, mark: &str) -> bool {
+    let filled = secret.data.as_ref();
+    let filled = filled.is_some_and(|data| data.contains_key(KUBECONFIG_KEY));
+    filled && secret.annotations().get(STORED_BY).map(String::as_str) == Some(mark)
+}
+
+/// Removes the file that was stored: it is in the Secret then, and nowhere else. Only once that is in the journal, as the step could
+/// not be repeated otherwise. The playbooks bring it anew whenever they run.
+pub(crate) async fn forget_kubeconfig(executor: &KubesprayExecutor) {
+    let path = left(executor);
+    if let Err(error) = tokio::fs::remove_file(&path).await
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "the kubeconfig that was stored is still there");
     }
+}
+
+/// Of a plan of an earlier Windlass, which does not bring it anew.
+fn lost(path: &Path) -> Failure {
+    failure(
+        FailureClass::Permanent,
+        "NoKubeconfig",
+        format!(
+            "the kubeconfig that the playbooks left at {} is gone",
+            path.display()
+        ),
+        Some(
+            "cancel the run: what it was for is planned anew, with a step that brings the kubeconfig again",
+        ),
+    )
+}
+
+fn unread(path: &Path, error: &std::io::Error) -> Failure {
+    failure(
+        FailureClass::Permanent,
+        "NoKubeconfig",
+        format!(
+            "the kubeconfig of the first control-plane host cannot be read at {}: {error}",
+            path.display()
+        ),
+        Some("let this user read and write there, then retry the run"),
+    )
 }
 
 /// The addresses of the control plane, the one for other hosts first.
@@ -174,6 +241,7 @@ async fn answers(host: &str, port: u16) -> std::io::Result<()> {
 async fn store(
     work: &ClusterWork,
     name: &str,
+    mark: &str,
     config: &Foreign,
 ) -> Result<(), controller::apply::Error> {
     let document = config.document().expose_secret().as_bytes().to_vec();
@@ -182,6 +250,7 @@ async fn store(
             name: Some(name.to_owned()),
             namespace: Some(work.namespace()),
             labels: Some([("windlass.dev/cluster".to_owned(), work.cluster().to_owned())].into()),
+            annotations: Some([(STORED_BY.to_owned(), mark.to_owned())].into()),
             // The Secret goes with its Cluster, whose owner reference the Run carries.
             owner_references: Some(work.run.owner_references().to_vec()),
             ..ObjectMeta::default()
@@ -318,6 +387,25 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    #[test]
+    fn a_secret_tells_by_which_step_of_which_run_it_was_stored() {
+        let secret = |mark: &str, key: &str| Secret {
+            metadata: ObjectMeta {
+                annotations: Some([(STORED_BY.to_owned(), mark.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some([(key.to_owned(), ByteString(Vec::new()))].into()),
+            ..Secret::default()
+        };
+        let mark = "u-1/kubeconfig/store";
+        assert!(is_marked(&secret(mark, KUBECONFIG_KEY), mark));
+        for other in ["u-2/kubeconfig/store", "u-1/recover/kubeconfig", ""] {
+            assert!(!is_marked(&secret(other, KUBECONFIG_KEY), mark), "{other}");
+        }
+        assert!(!is_marked(&secret(mark, "other"), mark));
+        assert!(!is_marked(&Secret::default(), mark));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use kube::{
 use kubespray::{
     Layout,
     inputs::Inputs,
+    operation::{asked::Asked, converge},
     preview::{self, PreviewOutcome},
     request::CONVERGE,
 };
@@ -19,16 +20,18 @@ use serde_json::json;
 use crate::world::{World, condition, is};
 
 impl World {
-    pub async fn ask(&self, request: &str) {
-        let patch = json!({"metadata": {"annotations": {CONVERGE: request}}});
+    /// Somebody asks for an operation.
+    pub async fn ask(&self, asked: &Asked, request: &str) {
+        let patch = json!({"metadata": {"annotations": {asked.annotation: request}}});
         self.all::<Cluster>()
             .patch("first", &PatchParams::default(), &Patch::Merge(&patch))
             .await
             .unwrap();
     }
 
-    pub async fn answer(&self, request: &str) -> ConvergeRequest {
-        let answer = |cluster: &Cluster| cluster.status.as_ref()?.converge.clone();
+    /// What was answered to that request.
+    pub async fn answer(&self, asked: &Asked, request: &str) -> ConvergeRequest {
+        let answer = |cluster: &Cluster| (asked.answered)(cluster.status.as_ref()?).cloned();
         let answered = |cluster: &Cluster| answer(cluster).is_some_and(|is| is.request == request);
         let cluster = self.until("first", "answers", answered).await;
         answer(&cluster).unwrap()
@@ -51,8 +54,8 @@ impl World {
 async fn each_request_runs_the_playbooks_over_the_built_cluster_once() {
     let world = World::start().await;
     world.built().await;
-    world.ask("1").await;
-    let answer = world.answer("1").await;
+    world.ask(&converge::ASKED, "1").await;
+    let answer = world.answer(&converge::ASKED, "1").await;
     assert_eq!(answer.run.as_deref(), Some("first-converge-2"));
     let run = world.run_named("first-converge-2").await;
     assert_eq!(run.spec.operation, "Converge");
@@ -66,8 +69,8 @@ async fn each_request_runs_the_playbooks_over_the_built_cluster_once() {
     world.run_status(&run, json!({"phase": "Running"})).await;
     world.state(ClusterState::Converging).await;
     // Another one while this one is under way is refused, and stays so when it has ended.
-    world.ask("2").await;
-    let refused = world.answer("2").await.refused.unwrap();
+    world.ask(&converge::ASKED, "2").await;
+    let refused = world.answer(&converge::ASKED, "2").await.refused.unwrap();
     assert!(refused.contains("first-converge-2"), "{refused}");
     assert_eq!(world.events("ConvergeRefused").await, [refused]);
 
@@ -76,8 +79,8 @@ async fn each_request_runs_the_playbooks_over_the_built_cluster_once() {
     let last = created.status.unwrap().last_operation.unwrap();
     assert_eq!(last.operation, "Converge");
     assert_eq!(world.run_until(2).await.len(), 2);
-    world.ask("3").await;
-    let answer = world.answer("3").await;
+    world.ask(&converge::ASKED, "3").await;
+    let answer = world.answer(&converge::ASKED, "3").await;
     assert_eq!(answer.run.as_deref(), Some("first-converge-3"));
 }
 
@@ -85,8 +88,8 @@ async fn each_request_runs_the_playbooks_over_the_built_cluster_once() {
 async fn a_run_that_was_stored_before_a_crash_is_the_answer() {
     let world = World::start().await;
     world.built().await;
-    world.ask("1").await;
-    world.answer("1").await;
+    world.ask(&converge::ASKED, "1").await;
+    world.answer(&converge::ASKED, "1").await;
     let run = world.run_named("first-converge-2").await;
     world.run_status(&run, json!({"phase": "Succeeded"})).await;
     world.state(ClusterState::Created).await;
@@ -101,7 +104,10 @@ async fn a_run_that_was_stored_before_a_crash_is_the_answer() {
     world
         .cluster("first", json!({"ssh": {"user": "admin"}}))
         .await;
-    assert_eq!(world.answer("1").await.run.unwrap(), run.name_any());
+    assert_eq!(
+        world.answer(&converge::ASKED, "1").await.run.unwrap(),
+        run.name_any()
+    );
     assert_eq!(world.run_until(2).await.len(), 2);
 }
 
@@ -111,8 +117,12 @@ async fn a_request_is_refused_while_the_cluster_is_not_built() {
     world.three_nodes().await;
     world.cluster("first", json!({})).await;
     let run = world.run_until(1).await.remove(0);
-    world.ask("early").await;
-    let refused = world.answer("early").await.refused.unwrap();
+    world.ask(&converge::ASKED, "early").await;
+    let refused = world
+        .answer(&converge::ASKED, "early")
+        .await
+        .refused
+        .unwrap();
     assert!(refused.contains("not built yet"), "{refused}");
     world.run_status(&run, json!({"phase": "Succeeded"})).await;
     world.state(ClusterState::Created).await;
@@ -132,10 +142,16 @@ async fn converging_changes_variables_and_refuses_other_members() {
         })
         .await;
     let message = condition(&stalled, "Stalled").unwrap().2;
-    assert!(message.contains("windlass converge"), "{message}");
-    world.ask("variables").await;
+    assert!(message.contains("converge"), "{message}");
+    world.ask(&converge::ASKED, "variables").await;
     let run = world
-        .run_named(&world.answer("variables").await.run.unwrap())
+        .run_named(
+            &world
+                .answer(&converge::ASKED, "variables")
+                .await
+                .run
+                .unwrap(),
+        )
         .await;
     let inputs = Inputs::from_map(&run.spec.plan.inputs).unwrap();
     assert_eq!(inputs.variables["node_labels"]["a"], "b");
@@ -150,8 +166,12 @@ async fn converging_changes_variables_and_refuses_other_members() {
             is(c, "Stalled", "NotCarriedOut")
         })
         .await;
-    world.ask("a host").await;
-    let refused = world.answer("a host").await.refused.unwrap();
+    world.ask(&converge::ASKED, "a host").await;
+    let refused = world
+        .answer(&converge::ASKED, "a host")
+        .await
+        .refused
+        .unwrap();
     assert!(refused.contains("host reflector"), "{refused}");
 }
 
@@ -170,9 +190,14 @@ async fn what_a_request_would_come_to_is_shown_and_nothing_is_touched() {
     let data = tempfile::tempdir().unwrap();
     let preview = async || {
         let cluster = world.all::<Cluster>().get("first").await.unwrap();
-        preview::asked(&world.client, &cluster, CONVERGE, &Layout::new(data.path()))
-            .await
-            .unwrap()
+        preview::asked(
+            &world.client,
+            &cluster,
+            (CONVERGE, "now"),
+            &Layout::new(data.path()),
+        )
+        .await
+        .unwrap()
     };
     let shown = preview().await;
     assert_eq!(
@@ -186,9 +211,15 @@ async fn what_a_request_would_come_to_is_shown_and_nothing_is_touched() {
     let after = world.all::<Cluster>().get("first").await.unwrap();
     assert_eq!(after.resource_version(), cluster.resource_version());
 
-    world.ask("variables").await;
+    world.ask(&converge::ASKED, "variables").await;
     let run = world
-        .run_named(&world.answer("variables").await.run.unwrap())
+        .run_named(
+            &world
+                .answer(&converge::ASKED, "variables")
+                .await
+                .run
+                .unwrap(),
+        )
         .await;
     assert_eq!(run.spec.plan.steps, plan.steps);
     assert_eq!(run.spec.plan.reason, plan.reason);
@@ -214,8 +245,8 @@ async fn what_a_request_would_come_to_is_shown_and_nothing_is_touched() {
 async fn a_failed_one_is_shown_until_the_next_and_no_name_comes_again() {
     let world = World::start().await;
     world.built().await;
-    world.ask("1").await;
-    world.answer("1").await;
+    world.ask(&converge::ASKED, "1").await;
+    world.answer(&converge::ASKED, "1").await;
     let run = world.run_named("first-converge-2").await;
     let failure = json!({"class": "External", "code": "X", "message": "no way", "targets": []});
     world
@@ -227,6 +258,9 @@ async fn a_failed_one_is_shown_until_the_next_and_no_name_comes_again() {
     world.delete::<Run>("first-converge-2").await;
     world.state(ClusterState::Created).await;
     world.delete::<Run>("first-create-1").await;
-    world.ask("2").await;
-    assert_eq!(world.answer("2").await.run.unwrap(), "first-converge-3");
+    world.ask(&converge::ASKED, "2").await;
+    assert_eq!(
+        world.answer(&converge::ASKED, "2").await.run.unwrap(),
+        "first-converge-3"
+    );
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use api::{
-    Cluster, Run,
+    Cluster, ClusterNode, Run,
     cluster::ClusterState,
     run::{RecordEvent, RunSpec, Step},
 };
@@ -21,7 +21,7 @@ use controller::lease::Proof;
 use k8s_openapi::api::events::v1::Event;
 use kapi::fault::{Fault, Faults};
 use kube::{ResourceExt, api::ListParams};
-use kubespray::inputs;
+use kubespray::{cluster::decision::NewRun, inputs};
 use runs::{
     Engine, Words, Work,
     engine::{EngineError, Leave},
@@ -30,7 +30,10 @@ use runs::{
 use serde_json::{Value, json};
 use workflow::{Executor, StepContext, StepOutcome};
 
-use crate::world::{NAMESPACE, World, condition};
+use crate::{
+    past::{Past, days},
+    world::{NAMESPACE, World, condition},
+};
 
 /// Of hundred requests, so many meet a fault.
 const OFTEN: u8 = 25;
@@ -77,6 +80,61 @@ async fn nothing_is_decided_before_all_is_read() {
     world.run_status(&run, status).await;
     world.until("first", "goes on", says("further")).await;
     assert_eq!(world.events("InvalidSpec").await, Vec::<String>::new());
+}
+
+/// An order that stood in the status without its run would be taken for what hosts are in.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_whose_run_was_not_stored_binds_nobody() {
+    let faults = Faults::when(|request| {
+        let stores = request.method == "POST" && request.uri.path().ends_with("/runs");
+        stores.then_some(Fault::Internal)
+    });
+    let mut world = World::behind(faults.clone()).await;
+    world.three_nodes().await;
+    world.cluster("first", json!({})).await;
+    let fails = |_: &Cluster| faults.met().contains_key("internal");
+    let cluster = world.until("first", "cannot begin", fails).await;
+    let status = cluster.status.unwrap_or_default();
+    assert_eq!(status.inventory, None);
+    // The host that would have been first is taken back, and the operator dies.
+    world.delete::<ClusterNode>("master-1").await;
+    world.node("master-2", "master", "10.0.0.4").await;
+    world.take_over().await;
+    faults.end();
+    let run = world.run_until(1).await.remove(0);
+    let inputs = inputs::Inputs::from_map(&run.spec.plan.inputs).unwrap();
+    assert_eq!(inputs.inventory.order["etcd"][0].as_str(), "master-2");
+}
+
+/// The other edge: the run is stored, and the operator dies before the status tells of it.
+#[tokio::test]
+async fn a_run_that_the_status_does_not_know_yet_says_the_order() {
+    let mut past = Past::new(json!({}), &["master", "worker"]).await;
+    let names = |new: &NewRun| {
+        let inputs = inputs::Inputs::from_map(&new.plan.inputs).unwrap();
+        let nodes = &inputs.inventory.order["kube_node"];
+        nodes.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let node = |name: &str, address: &str| -> ClusterNode {
+        let node = json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+            "metadata": {"name": name, "namespace": "demo", "generation": 1},
+            "spec": {"type": "worker", "inventory": {"ansible_host": address}},
+        });
+        serde_json::from_value(node).unwrap()
+    };
+    let status = json!({"inventory": {
+        "order": {"kube_control_plane": ["master-1"], "etcd": ["master-1"], "kube_node": ["worker-2"]},
+        "etcdMemberNames": {"master-1": "etcd1"}, "run": "first-create-1",
+    }});
+    past.cluster.status = serde_json::from_value(status).unwrap();
+    past.observed.nodes.push(node("worker-9", "10.0.0.9"));
+    let scale = past.starts();
+    assert_eq!(names(&scale), ["worker-2", "worker-9"]);
+    past.ran(&scale, "Succeeded", days(-1));
+    // The host joins last, whatever its name says.
+    past.observed.nodes.insert(2, node("worker-3", "10.0.0.3"));
+    assert_eq!(names(&past.starts()), ["worker-2", "worker-9", "worker-3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

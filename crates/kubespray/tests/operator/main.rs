@@ -6,13 +6,17 @@
     reason = "a test fails by panicking"
 )]
 
+mod component;
 mod converge;
 mod faults;
 mod foreign;
+mod past;
 mod planes;
+mod recover;
 mod refusals;
 mod remove;
 mod renew;
+mod replace;
 mod scale;
 mod upgrade;
 mod windows;

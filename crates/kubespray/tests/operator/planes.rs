@@ -1,7 +1,7 @@
 //! Control planes and members of etcd join and leave a built cluster one by one.
 
 use api::{Cluster, ClusterNode, Run, cluster::ClusterState, node::NodeState};
-use kubespray::{inputs::Inputs, request::START_AGAIN};
+use kubespray::{inputs::Inputs, operation::converge, request::START_AGAIN};
 use serde_json::{Value, json};
 
 use crate::{
@@ -204,7 +204,7 @@ async fn two_of_three_members_leave_one_after_the_other() {
         "{message}"
     );
     assert!(message.contains("etcd would have 2 members"), "{message}");
-    assert!(message.contains("windlass node keep master-2"), "{message}");
+    assert!(message.contains("node keep master-2"), "{message}");
     world.node_state("master-2", NodeState::Joined).await;
     assert_eq!(world.run_until(3).await.len(), 3);
 
@@ -299,7 +299,7 @@ async fn the_head_is_kept_and_so_is_the_last_of_three_that_go() {
     world.three_members().await;
     world.delete::<ClusterNode>("master-1").await;
     let message = world.stalled_with("holds the authorities").await;
-    assert!(message.contains("windlass node keep master-1"), "{message}");
+    assert!(message.contains("node keep master-1"), "{message}");
     // With the head kept, these two leave one.
     world.delete::<ClusterNode>("master-2").await;
     world.delete::<ClusterNode>("master-3").await;
@@ -347,8 +347,8 @@ async fn a_host_does_not_become_something_else() {
         message.contains("host worker-1: it was made a worker"),
         "{message}"
     );
-    world.ask("now").await;
-    let refused = world.answer("now").await.refused.unwrap();
+    world.ask(&converge::ASKED, "now").await;
+    let refused = world.answer(&converge::ASKED, "now").await.refused.unwrap();
     assert!(refused.contains("it was made a worker"), "{refused}");
 }
 

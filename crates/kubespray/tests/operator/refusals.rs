@@ -323,3 +323,44 @@ async fn a_reset_that_lost_what_it_needs_is_not_passed_over() {
         .await;
     world.until_gone("first").await;
 }
+
+/// The name becomes the host's, the node's, a label of its pods and part of steps: one that does not fit all of them is refused at the
+/// door, and the longest that does goes all the way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_is_named_by_one_label_and_the_longest_works() {
+    let world = World::start().await;
+    let longest = "w".repeat(63);
+    let nodes = world.all::<ClusterNode>();
+    let parameters = PatchParams::apply("test");
+    for name in ["worker-3.example.com", &format!("{longest}w"), "worker_3"] {
+        let node = json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+            "metadata": {"name": name}, "spec": {"type": "worker", "inventory": {"ansible_host": "10.0.0.9"}},
+        });
+        let refused = nodes.patch(name, &parameters, &Patch::Apply(&node)).await;
+        let refused = refused.unwrap_err().to_string();
+        let words = ["at most 63 lower-case letters", "metadata.name", "RFC 1123"];
+        assert!(
+            words.iter().any(|word| refused.contains(word)),
+            "{name}: {refused}"
+        );
+    }
+    world.built().await;
+    world.node(&longest, "worker", "10.0.0.4").await;
+    world.run_until(2).await;
+    let joins = world.run_named("first-scale-2").await;
+    assert!(
+        crate::scale::targets(&joins, "health/check").contains(&longest),
+        "{:?}",
+        joins.spec.plan.steps
+    );
+    world
+        .run_status(&joins, json!({"phase": "Succeeded"}))
+        .await;
+    world
+        .node_state(&longest, api::node::NodeState::Joined)
+        .await;
+    world.delete::<ClusterNode>(&longest).await;
+    world.run_until(3).await;
+    world.run_named("first-remove-3").await;
+}

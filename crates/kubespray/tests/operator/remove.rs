@@ -131,7 +131,7 @@ async fn a_worker_leaves_by_a_run_and_its_object_is_held_until_then() {
     world.node_gone("worker-1").await;
     let last = world.state(ClusterState::Created).await.status.unwrap();
     assert_eq!(last.last_operation.unwrap().operation, "Remove");
-    assert_eq!(last.inventory.unwrap(), inputs.inventory);
+    assert_eq!(last.inventory.unwrap().order, inputs.inventory.order);
 
     // What joins later knows nothing of it.
     world.node("worker-3", "worker", "10.0.0.4").await;
@@ -157,7 +157,7 @@ async fn what_the_cluster_cannot_do_without_is_kept_and_said() {
         message.contains("only host of the control plane"),
         "{message}"
     );
-    assert!(message.contains("windlass node keep master-1"), "{message}");
+    assert!(message.contains("node keep master-1"), "{message}");
     world.node_state("master-1", NodeState::Joined).await;
     assert_eq!(world.run_until(1).await.len(), 1);
 
@@ -210,6 +210,34 @@ async fn a_host_without_a_clusternode_is_not_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_cancelled_stays_so_whatever_is_done_since() {
+    let world = World::start().await;
+    world.built().await;
+    let run = world.removing(&["worker-2"]).await;
+    world.run_status(&run, json!({"phase": "Cancelled"})).await;
+    // Another host joins, and the plan of the removal would be another one.
+    world.node("worker-3", "worker", "10.0.0.4").await;
+    world.run_until(3).await;
+    let scale = world.run_named("first-scale-3").await;
+    world
+        .run_status(&scale, json!({"phase": "Succeeded"}))
+        .await;
+    world.state(ClusterState::Created).await;
+    let spec = json!({"runner": {"maxForks": 7}, "operations": {"remove": {"drainTimeout": "1m"}}});
+    world.cluster("first", spec).await;
+    let told = |cluster: &api::Cluster| {
+        let seen = cluster.status.as_ref().unwrap().observed_generation;
+        let mut pending = cluster.status.iter().flat_map(|status| &status.pending);
+        seen == cluster.metadata.generation && pending.any(|one| one.reason == "RunCancelled")
+    };
+    world.until("first", "tells it", told).await;
+    assert_eq!(world.run_until(3).await.len(), 3);
+    world.annotate::<api::Cluster>("first", START_AGAIN).await;
+    world.run_until(4).await;
+    world.run_named("first-remove-4").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_that_failed_waits_and_one_by_force_is_another() {
     let world = World::start().await;
     world.built().await;
@@ -231,10 +259,7 @@ async fn one_that_failed_waits_and_one_by_force_is_another() {
     world.run_status(&run, failed).await;
     let cluster = world.state(ClusterState::Failed).await;
     let message = condition(&cluster, "Stalled").unwrap().2;
-    assert!(
-        message.contains("windlass retry first-remove-2"),
-        "{message}"
-    );
+    assert!(message.contains("retry first-remove-2"), "{message}");
     // New workers wait until that is decided.
     world.node("worker-3", "worker", "10.0.0.4").await;
     world
@@ -287,6 +312,8 @@ async fn nodes_go_with_their_cluster() {
     let remove = world.run_named("first-remove-2").await;
     world.run_status(&remove, json!({"phase": "Running"})).await;
     world.state(ClusterState::Removing).await;
+    // What no run was ever to work on is not the cluster's to reset.
+    world.node("worker-9", "worker", "10.0.0.99").await;
     world.delete::<api::Cluster>("first").await;
     world
         .run_status(&remove, json!({"phase": "Cancelled"}))
@@ -294,7 +321,10 @@ async fn nodes_go_with_their_cluster() {
     world.run_until(3).await;
     let reset = world.run_named("first-reset-3").await;
     let inputs = Inputs::from_map(&reset.spec.plan.inputs).unwrap();
-    assert_eq!(inputs.hosts.len(), 3);
+    let names: Vec<_> = inputs.hosts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["master-1", "worker-1", "worker-2"]);
+    let reason = reset.spec.plan.reason.clone().unwrap();
+    assert!(reason.contains("left alone: worker-9"), "{reason}");
     world
         .run_status(&reset, json!({"phase": "Succeeded"}))
         .await;

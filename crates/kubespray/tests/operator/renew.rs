@@ -2,130 +2,29 @@
 
 use std::sync::Arc;
 
-use ansible::source::{Policy, Sources};
-use api::{
-    Cluster, ClusterNode, Run,
-    cluster::{ClusterState, ConvergeRequest},
-    run::Plan,
-};
-use jiff::{SignedDuration, Timestamp};
-use kube::{
-    ResourceExt,
-    api::{Patch, PatchParams},
-};
+use api::{Run, cluster::ClusterState};
+use jiff::SignedDuration;
+use kube::ResourceExt;
 use kubespray::{
     Layout,
     certificates::{Part, Served},
-    cluster::{
-        decision::{Decision, NewRun},
-        observe::Observed,
-        plan, resolve,
-    },
-    host_keys::HostKeys,
-    playbooks::{self, Own, Playbooks, Wish},
+    cluster::decision::Decision,
+    operation::{converge, renew},
+    playbooks::Own,
     preview::{self, PreviewOutcome},
     problem,
     request::RENEW,
-    secret::SshKey,
-    variables::Sight,
 };
 use serde_json::{Value, from_value, json};
 
-use crate::world::{BUNDLE, World};
+use crate::{
+    past::{Past, days, now, steps},
+    world::World,
+};
 
-const NOW: &str = "2026-06-01T00:00:00Z";
-
-/// A cluster of three control planes and a worker that was built a while ago, as `plan` sees it.
-struct Past {
-    cluster: Cluster,
-    observed: Observed,
-}
-
-fn days(days: i64) -> SignedDuration {
-    SignedDuration::from_hours(24 * days)
-}
-
-fn now() -> Timestamp {
-    NOW.parse().unwrap()
-}
+const HOSTS: [&str; 4] = ["master", "master", "master", "worker"];
 
 impl Past {
-    async fn new(spec: Value) -> Self {
-        let mut spec = spec;
-        spec["kubespray"]["source"] = json!({"path": BUNDLE});
-        let cluster = json!({
-            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
-            "metadata": {"name": "first", "namespace": "demo", "uid": "c", "generation": 1}, "spec": spec,
-        });
-        let cluster: Cluster = from_value(cluster).unwrap();
-        let wish = Wish::of(&cluster).unwrap();
-        let data = tempfile::tempdir().unwrap();
-        let sources = Sources::new(data.path().to_owned(), Policy::person());
-        let checkout = playbooks::load(&wish, "demo", &sources).await.unwrap();
-        let kinds = ["master", "master", "master", "worker"];
-        let nodes = kinds.iter().zip(1..).map(|(kind, at)| {
-            let node = json!({
-                "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
-                "metadata": {"name": format!("{kind}-{at}"), "namespace": "demo", "generation": 1},
-                "spec": {"type": kind, "inventory": {"ansible_host": format!("10.0.0.{at}")}},
-            });
-            from_value::<ClusterNode>(node).unwrap()
-        });
-        let observed = Observed {
-            now: now(),
-            older_cluster: None,
-            nodes: nodes.collect(),
-            unreadable: Vec::new(),
-            runs: Vec::new(),
-            key: SshKey::NotReferred,
-            host_keys: HostKeys::NotReferred,
-            variables: Sight::default(),
-            playbooks: Playbooks::Ready(Arc::new(checkout)),
-            health: None,
-            served: Arc::default(),
-            pods: None,
-        };
-        let mut past = Self { cluster, observed };
-        let create = past.starts();
-        past.ran(&create, "Succeeded", days(-300));
-        past
-    }
-
-    fn decision(&self) -> Decision {
-        let wanted = resolve::resolve(&self.cluster, &self.observed);
-        let wanted = wanted.as_ref().map_err(Vec::as_slice);
-        plan::plan(&self.cluster, wanted, &self.observed)
-    }
-
-    fn starts(&self) -> NewRun {
-        match self.decision() {
-            Decision::Start(new) => *new,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// What the cluster is told to be missing, and that nothing starts.
-    fn rests(&self) -> String {
-        match self.decision() {
-            Decision::Keep(built) => built.not_carried_out.join("; "),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// A run came to that end, so long from now.
-    fn ran(&mut self, new: &NewRun, phase: &str, ended: SignedDuration) {
-        let run = json!({
-            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
-            "metadata": {"name": new.name, "namespace": "demo", "uid": new.name},
-            "spec": {
-                "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"},
-                "operation": new.operation.name, "generation": new.generation, "plan": new.plan,
-            },
-            "status": {"phase": phase, "finishedAt": (now() + ended).to_string()},
-        });
-        self.observed.runs.push(from_value(run).unwrap());
-    }
-
     /// That was seen a moment ago: what ends in how many days.
     fn shown(&mut self, ends: &[(&str, Part, i64)]) {
         let ends = ends.iter();
@@ -135,15 +34,6 @@ impl Past {
             ends: ends.collect(),
         });
     }
-}
-
-/// `step: hosts` of each step.
-fn steps(plan: &Plan) -> Vec<String> {
-    let steps = plan.steps.iter().map(|step| {
-        let hosts: Vec<_> = plan.targets(step).map(ToString::to_string).collect();
-        format!("{}: {}", step.id, hosts.join(" "))
-    });
-    steps.collect()
 }
 
 const RENEW_60D: &str = r#"{"nodes": {"all": {"certificates": {"renew": "60d"}}}}"#;
@@ -180,7 +70,7 @@ async fn what_ends_soon_is_renewed_on_the_hosts_of_which_it_is() {
             &[],
         ),
     ];
-    let mut past = Past::new(sixty()).await;
+    let mut past = Past::new(sixty(), &HOSTS).await;
     for (name, ends, hosts) in cases {
         past.shown(ends);
         if hosts.is_empty() {
@@ -202,7 +92,7 @@ async fn what_ends_soon_is_renewed_on_the_hosts_of_which_it_is() {
         assert_eq!(new.operation.name, "Renew");
     }
     // Of etcd that kubeadm made they are of the same authority, after a snapshot. The bundle has none, so the run says it alone.
-    let mut past = Past::new(sixty()).await;
+    let mut past = Past::new(sixty(), &HOSTS).await;
     let built = &mut past.observed.runs[0].spec.plan.inputs;
     built.insert(
         "variables".to_owned(),
@@ -222,7 +112,7 @@ async fn a_host_may_want_it_earlier_or_later_and_nobody_has_to() {
         ("master-1", Part::ApiServer, 20),
         ("master-2", Part::ApiServer, 20),
     ];
-    let mut past = Past::new(json!({})).await;
+    let mut past = Past::new(json!({}), &HOSTS).await;
     past.shown(&ends);
     assert_eq!(
         past.rests(),
@@ -236,7 +126,7 @@ async fn a_host_may_want_it_earlier_or_later_and_nobody_has_to() {
         "the certificate of kube-apiserver of master-2 ends on 2026-06-21, and is renewed 30d before: the certificates of master-2 \
          are made anew, one host after the other, and the kubeconfig of the administrator"
     );
-    let mut past = Past::new(sixty()).await;
+    let mut past = Past::new(sixty(), &HOSTS).await;
     past.shown(&ends);
     past.observed.nodes[0].spec.certificates = from_value(json!({"renew": "10d"})).unwrap();
     let steps = steps(&past.starts().plan);
@@ -250,7 +140,7 @@ async fn a_host_may_want_it_earlier_or_later_and_nobody_has_to() {
 #[tokio::test]
 async fn a_renewal_that_helps_nothing_is_told_of_and_not_begun_anew() {
     let ends = [("master-1", Part::ApiServer, 20)];
-    let mut past = Past::new(sixty()).await;
+    let mut past = Past::new(sixty(), &HOSTS).await;
     past.shown(&ends);
     let new = past.starts();
     past.ran(&new, "Succeeded", days(0) - SignedDuration::from_mins(1));
@@ -282,7 +172,7 @@ async fn a_renewal_that_helps_nothing_is_told_of_and_not_begun_anew() {
 
 #[tokio::test]
 async fn what_failed_or_was_cancelled_waits_for_a_person() {
-    let mut past = Past::new(sixty()).await;
+    let mut past = Past::new(sixty(), &HOSTS).await;
     past.shown(&[("master-1", Part::ApiServer, 20)]);
     let new = past.starts();
     past.ran(&new, "Failed", days(0));
@@ -290,8 +180,7 @@ async fn what_failed_or_was_cancelled_waits_for_a_person() {
         panic!("{:?}", past.decision());
     };
     assert_eq!(run.name_any(), new.name);
-    let asked = (RENEW.to_owned(), "again".to_owned());
-    past.cluster.annotations_mut().extend([asked.clone()]);
+    past.ask(RENEW, "again");
     let next = past.starts();
     assert_eq!(next.request.as_deref(), Some("again"));
     past.cluster.annotations_mut().clear();
@@ -299,15 +188,27 @@ async fn what_failed_or_was_cancelled_waits_for_a_person() {
     past.ran(&new, "Cancelled", days(0));
     let said = past.rests();
     assert!(
-        said.contains("was cancelled") && said.contains("windlass renew"),
+        said.contains("was cancelled") && said.contains("renew"),
         "{said}"
     );
+    // Whatever else came after it.
+    for (phase, how) in [("Cancelled", "was cancelled"), ("Failed", "failed")] {
+        past.observed.runs.pop();
+        past.ran(&new, phase, days(0));
+        let mut since = past.observed.runs[0].clone();
+        since.metadata.name = Some("first-converge-9".to_owned());
+        since.spec.operation = "Converge".to_owned();
+        past.observed.runs.push(since);
+        let said = past.rests();
+        assert!(said.contains(how) && said.contains("renew"), "{said}");
+        past.observed.runs.pop();
+    }
 }
 
 #[tokio::test]
 async fn what_is_longer_than_certificates_live_is_refused() {
     let spec = json!({"nodes": {"all": {"certificates": {"renew": "2y"}}}});
-    let mut past = Past::new(json!({})).await;
+    let mut past = Past::new(json!({}), &HOSTS).await;
     past.cluster.spec.nodes = from_value(spec["nodes"].clone()).unwrap();
     past.observed.nodes[0].spec.certificates = from_value(json!({"renew": "1y"})).unwrap();
     let Decision::Stall(problems) = past.decision() else {
@@ -326,9 +227,12 @@ async fn what_is_longer_than_certificates_live_is_refused() {
 
 #[tokio::test]
 async fn one_host_comes_after_the_other_with_health_between() {
-    let mut past = Past::new(json!({"operations": {"renew": {"approval": "Manual"}}})).await;
-    let asked = (RENEW.to_owned(), "now".to_owned());
-    past.cluster.annotations_mut().extend([asked]);
+    let mut past = Past::new(
+        json!({"operations": {"renew": {"approval": "Manual"}}}),
+        &HOSTS,
+    )
+    .await;
+    past.ask(RENEW, "now");
     let plan = past.starts().plan;
     assert_eq!(
         steps(&plan),
@@ -354,30 +258,14 @@ async fn one_host_comes_after_the_other_with_health_between() {
     assert_eq!(play["engine"]["parameters"]["limited"], true);
 }
 
-impl World {
-    async fn ask_to_renew(&self, request: &str) {
-        let patch = json!({"metadata": {"annotations": {RENEW: request}}});
-        let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let clusters = self.all::<Cluster>();
-        clusters.patch("first", &parameters, &patch).await.unwrap();
-    }
-
-    async fn answer_to_renew(&self, request: &str) -> ConvergeRequest {
-        let answer = |cluster: &Cluster| cluster.status.as_ref()?.renew.clone();
-        let answered = |cluster: &Cluster| answer(cluster).is_some_and(|is| is.request == request);
-        let cluster = self.until("first", "answers", answered).await;
-        answer(&cluster).unwrap()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn each_request_renews_once_and_is_answered() {
     let world = World::start().await;
     world.three_nodes().await;
     world.cluster("first", json!({})).await;
     let create = world.run_until(1).await.remove(0);
-    world.ask_to_renew("early").await;
-    let refused = world.answer_to_renew("early").await.refused.unwrap();
+    world.ask(&renew::ASKED, "early").await;
+    let refused = world.answer(&renew::ASKED, "early").await.refused.unwrap();
     assert!(refused.contains("not built yet"), "{refused}");
     world
         .run_status(&create, json!({"phase": "Succeeded"}))
@@ -386,26 +274,30 @@ async fn each_request_renews_once_and_is_answered() {
 
     let data = tempfile::tempdir().unwrap();
     let layout = Layout::new(data.path());
-    let shown = preview::asked(&world.client, &cluster, RENEW, &layout);
+    let shown = preview::asked(&world.client, &cluster, (RENEW, "now"), &layout);
     let PreviewOutcome::Plan(shown) = shown.await.unwrap().outcome else {
         panic!("nothing would be done");
     };
     assert_eq!(world.run_until(1).await.len(), 1);
 
-    world.ask_to_renew("1").await;
-    let answer = world.answer_to_renew("1").await;
+    world.ask(&renew::ASKED, "1").await;
+    let answer = world.answer(&renew::ASKED, "1").await;
     assert_eq!(answer.run.as_deref(), Some("first-renew-2"));
     let run = world.run_named("first-renew-2").await;
     assert_eq!(run.spec.plan.steps, shown.steps);
     world.run_status(&run, json!({"phase": "Running"})).await;
     world.state(ClusterState::Renewing).await;
-    world.ask_to_renew("2").await;
-    let refused = world.answer_to_renew("2").await.refused.unwrap();
+    world.ask(&renew::ASKED, "2").await;
+    let refused = world.answer(&renew::ASKED, "2").await.refused.unwrap();
     assert!(refused.contains("first-renew-2"), "{refused}");
     assert_eq!(world.events("RenewRefused").await.len(), 2);
     // Somebody who wants both gets one after the other.
-    world.ask("meanwhile").await;
-    let refused = world.answer("meanwhile").await.refused.unwrap();
+    world.ask(&converge::ASKED, "meanwhile").await;
+    let refused = world
+        .answer(&converge::ASKED, "meanwhile")
+        .await
+        .refused
+        .unwrap();
     assert!(refused.contains("first-renew-2"), "{refused}");
 
     world.run_status(&run, json!({"phase": "Succeeded"})).await;

@@ -1,11 +1,16 @@
 //! New workers become part of a built cluster by themselves.
 
-use api::{Cluster, ClusterNode, Run, cluster::ClusterState, node::NodeState};
+use api::{
+    Cluster, ClusterNode, Run,
+    cluster::ClusterState,
+    node::NodeState,
+    run::{RecordEvent, RunPhase},
+};
 use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
 };
-use kubespray::{inputs::Inputs, request::START_AGAIN};
+use kubespray::{inputs::Inputs, operation::converge, request::START_AGAIN};
 use serde_json::json;
 
 use crate::world::{BUNDLE, World, condition, is};
@@ -85,7 +90,9 @@ async fn a_new_worker_joins_by_a_run_that_leaves_the_others_alone() {
     world.run_status(&run, json!({"phase": "Running"})).await;
     let scaling = world.state(ClusterState::Scaling).await;
     assert!(is(&scaling, "Reconciling", "Scaling"));
-    assert_eq!(scaling.status.unwrap().inventory.unwrap(), inputs.inventory);
+    let stored = scaling.status.unwrap().inventory.unwrap();
+    assert_eq!(stored.run.as_deref(), Some("first-scale-2"));
+    assert_eq!(stored.order, inputs.inventory.order);
     world.node_state("worker-3", NodeState::Probing).await;
     world.node_state("worker-2", NodeState::Joined).await;
     world.run_status(&run, json!({"phase": "Succeeded"})).await;
@@ -96,6 +103,65 @@ async fn a_new_worker_joins_by_a_run_that_leaves_the_others_alone() {
     let message = world.not_carried_out().await;
     assert!(message.contains("changed variables"), "{message}");
     assert!(!message.contains("worker-3"), "{message}");
+}
+
+/// Whatever way a person asks: here as kubectl does, past every check of the command line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_cluster_has_moved_on_is_not_taken_up_again() {
+    let world = World::start().await;
+    world.built().await;
+    world.node("worker-3", "worker", "10.0.0.4").await;
+    world.run_until(2).await;
+    let failed = world.run_named("first-scale-2").await;
+    let step = failed.spec.plan.steps[0].id.clone();
+    let record = |sequence: u32, event: &str| json!({"sequence": sequence, "time": "2026-01-01T00:00:00Z", "event": event});
+    let of_step = |sequence, event| {
+        let mut record = record(sequence, event);
+        record["step"] = json!(step);
+        record["attempt"] = json!(1);
+        record
+    };
+    let mut ended = of_step(3, "StepFailed");
+    ended["failure"] = json!({"class": "External", "code": "Gate", "message": "m"});
+    let history = json!([
+        record(1, "RunStarted"),
+        of_step(2, "StepStarted"),
+        ended,
+        record(4, "RunFailed")
+    ]);
+    world
+        .run_status(&failed, json!({"phase": "Failed", "history": history}))
+        .await;
+    world.state(ClusterState::Failed).await;
+    world.delete::<ClusterNode>("worker-3").await;
+    world.node("worker-4", "worker", "10.0.0.5").await;
+    world.run_until(3).await;
+    let later = world.run_named("first-scale-3").await;
+    world
+        .run_status(&later, json!({"phase": "Succeeded"}))
+        .await;
+    world.node_state("worker-4", NodeState::Joined).await;
+    let runs = world.all::<Run>();
+    for (id, action) in [("1", "Retry"), ("2", "Skip")] {
+        let request = json!({"id": id, "action": action, "step": step, "reason": "why not"});
+        let patch = json!({"spec": {"control": {"requests": [request]}}});
+        let parameters = PatchParams::default();
+        runs.patch("first-scale-2", &parameters, &Patch::Merge(&patch))
+            .await
+            .unwrap();
+        let answered = |run: Option<&Run>| {
+            let status = run.and_then(|run| run.status.as_ref());
+            status.is_some_and(|status| status.has_answered(id))
+        };
+        let waiting = kube::runtime::wait::await_condition(runs.clone(), "first-scale-2", answered);
+        let waiting = tokio::time::timeout(std::time::Duration::from_secs(20), waiting);
+        let status = waiting.await.unwrap().unwrap().unwrap().status.unwrap();
+        assert_eq!(status.phase, RunPhase::Failed);
+        let answer = status.history.last().unwrap();
+        assert_eq!(answer.event, RecordEvent::RequestRefused, "{action}");
+        let why = answer.detail.as_deref().unwrap();
+        assert!(why.contains("run first-scale-3 has changed"), "{why}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,8 +176,8 @@ async fn hosts_that_are_declared_while_one_joins_join_together_after_it() {
     world.node("worker-4", "worker", "10.0.0.5").await;
     world.node("worker-5", "worker", "10.0.0.6").await;
     // Converging waits for its turn too.
-    world.ask("now").await;
-    let refused = world.answer("now").await.refused.unwrap();
+    world.ask(&converge::ASKED, "now").await;
+    let refused = world.answer(&converge::ASKED, "now").await.refused.unwrap();
     assert!(refused.contains("first-scale-2"), "{refused}");
     world.node_state("worker-5", NodeState::Waiting).await;
     world
@@ -140,7 +206,7 @@ async fn one_that_failed_waits_for_a_person_or_for_another_wish() {
     let failed = world.state(ClusterState::Failed).await;
     let message = condition(&failed, "Stalled").unwrap().2;
     assert!(
-        message.contains("windlass retry first-scale-2"),
+        message.contains("windlass -n demo retry first-scale-2"),
         "{message}"
     );
     world.node_state("worker-3", NodeState::Failed).await;

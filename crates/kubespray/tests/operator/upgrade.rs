@@ -3,12 +3,17 @@
 use std::path::PathBuf;
 
 use api::{
-    Cluster, Run,
+    Cluster, ClusterNode, Run,
     cluster::ClusterState,
     run::{Action, Interrupt},
 };
 use kube::api::{Patch, PatchParams};
-use kubespray::{action, inputs::Inputs, request::START_AGAIN};
+use kubespray::{
+    action,
+    inputs::Inputs,
+    operation::{converge, renew},
+    request::START_AGAIN,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -185,6 +190,89 @@ async fn a_cluster_is_upgraded_minor_by_minor_and_node_by_node() {
     assert_eq!(world.run_until(3).await.len(), 3);
 }
 
+/// The versions that a status says can be had.
+fn available(cluster: &Cluster) -> Vec<String> {
+    let status = cluster.status.as_ref().unwrap();
+    let available = status.available.iter();
+    available
+        .map(|one| {
+            let versions = (one.kubernetes_version, one.kubespray_version);
+            format!("{:?} {} by {}", one.change, versions.0, versions.1)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_takes_by_itself_what_its_policy_lets_it_and_is_told_of_the_rest() {
+    let world = World::start().await;
+    let versions = ["1.34.4", "1.33.14", "1.33.13"];
+    let own = world.built_at(&versions, "1.33.13").await;
+    let offered = |cluster: &Cluster| available(cluster).len() == 3;
+    let cluster = world.until("first", "offers", offered).await;
+    assert_eq!(
+        available(&cluster),
+        [
+            "Patch 1.33.14 by 2.30.0",
+            "Minor 1.34.4 by 2.30.0",
+            "Minor 1.35.4 by 2.31.0"
+        ]
+    );
+    let offers = cluster.status.unwrap().available;
+    let words = "write spec.kubernetesVersion: 1.33.14, or have the cluster take it by itself: \
+                 spec.nodes.all.upgrade.patch.auto: true";
+    assert_eq!(offers[0].message, words);
+    // The playbooks are of one release: another one comes only with others.
+    let words =
+        "write spec.kubespray.version: 2.31.0, and name its playbooks in spec.kubespray.source";
+    assert_eq!(offers[2].message, words);
+
+    let spec = |policy: Value| {
+        json!({
+            "kubernetesVersion": "1.33.13",
+            "kubespray": {"version": "2.30.0", "source": {"path": own}},
+            "nodes": {"all": {"upgrade": policy}},
+        })
+    };
+    let policy = json!({"patch": {"auto": true}});
+    world.cluster("first", spec(policy)).await;
+    world.run_until(2).await;
+    let run = world.run_named("first-upgrade-2").await;
+    let reason = run.spec.plan.reason.clone().unwrap();
+    let words = "spec.nodes.all.upgrade leads there: Kubernetes 1.33.13 to 1.33.14, by";
+    assert!(reason.contains(words), "{reason}");
+    // One that failed in the middle waits for a person, whatever else the policy would lead to.
+    let failed = ended_in(&run, "workers/upgrade/1", "Failed");
+    world.run_status(&run, failed).await;
+    world.state(ClusterState::Failed).await;
+    let policy = json!({"minor": {"auto": true}});
+    world.cluster("first", spec(policy)).await;
+    let named = |cluster: &Cluster| {
+        let waits = condition(cluster, "Stalled").is_some();
+        waits && cluster.status.as_ref().unwrap().observed_generation == cluster.metadata.generation
+    };
+    world.until("first", "has seen it", named).await;
+    assert_eq!(world.run_until(2).await.len(), 2);
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+
+    // The written version is the least: what was reached by itself stays, and the next minor follows.
+    world.run_until(3).await;
+    let run = world.run_named("first-upgrade-3").await;
+    assert_eq!(inputs(&run).kubernetes.unwrap().to_string(), "1.34.4");
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    let reached = |cluster: &Cluster| {
+        let status = cluster.status.as_ref().unwrap();
+        let installed = status.kubernetes_version.unwrap().to_string();
+        installed == "1.34.4" && available(cluster) == ["Minor 1.35.4 by 2.31.0"]
+    };
+    world.until("first", "reaches", reached).await;
+
+    // Without the policy the written version is a downgrade, and refused as one.
+    world.cluster("first", spec(json!({}))).await;
+    let message = world.stands_still("cannot be downgraded").await;
+    assert!(message.contains("1.34.4 or newer"), "{message}");
+    assert_eq!(world.run_until(3).await.len(), 3);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_canaries_and_gates_are_as_the_spec_says() {
     let world = World::start().await;
@@ -233,10 +321,7 @@ async fn one_that_failed_in_the_middle_cannot_be_taken_back() {
     world.run_status(&run, failed).await;
     let cluster = world.state(ClusterState::Failed).await;
     let message = condition(&cluster, "Stalled").unwrap().2;
-    assert!(
-        message.contains("windlass retry first-upgrade-2"),
-        "{message}"
-    );
+    assert!(message.contains("retry first-upgrade-2"), "{message}");
     // New hosts wait for it.
     world.node("worker-3", "worker", "10.0.0.4").await;
     // What runs on some hosts is not taken back from them in silence.
@@ -245,10 +330,7 @@ async fn one_that_failed_in_the_middle_cannot_be_taken_back() {
         .stands_still("has begun the upgrade to Kubernetes 1.34.3")
         .await;
     assert!(message.contains("write 1.34.3"), "{message}");
-    assert!(
-        message.contains("windlass retry first-upgrade-2"),
-        "{message}"
-    );
+    assert!(message.contains("retry first-upgrade-2"), "{message}");
     assert_eq!(world.run_until(2).await.len(), 2);
     // A newer one is a way on.
     world.wish(&own, "1.34.4", json!({})).await;
@@ -295,8 +377,14 @@ async fn one_that_was_cancelled_in_the_middle_names_what_it_left() {
         message.contains("cannot join before the upgrade"),
         "{message}"
     );
-    world.ask("now").await;
-    assert!(world.answer("now").await.refused.is_some());
+    world.ask(&converge::ASKED, "now").await;
+    assert!(
+        world
+            .answer(&converge::ASKED, "now")
+            .await
+            .refused
+            .is_some()
+    );
     let again = json!({"metadata": {"annotations": {START_AGAIN: "1"}}});
     let (clusters, again) = (world.all::<Cluster>(), Patch::Merge(again));
     clusters
@@ -306,12 +394,63 @@ async fn one_that_was_cancelled_in_the_middle_names_what_it_left() {
     world.run_until(3).await;
     let next = world.run_named("first-upgrade-3").await;
     assert_eq!(inputs(&next).hosts.len(), 3);
+    // What the first one has cordoned is not taken for its owner's wish.
+    let after = &parameters(&next, "gate/before")["after"];
+    let left = json!({"run": "first-upgrade-2", "halfway": ["worker-2"]});
+    assert_eq!(*after, left);
     world.run_status(&next, json!({"phase": "Succeeded"})).await;
     // Then the new host joins, with the version that the others have.
     world.run_until(4).await;
     let join = world.run_named("first-scale-4").await;
     assert_eq!(inputs(&join).kubernetes.unwrap().to_string(), "1.34.4");
     assert!(inputs(&join).operation_variables.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_failed_waits_for_a_person_whatever_else_succeeds() {
+    let world = World::start().await;
+    // The first one that is declared is the one that cannot leave.
+    world.three_nodes().await;
+    for number in [2, 3] {
+        let (name, address) = (format!("master-{number}"), format!("10.0.0.1{number}"));
+        world.node(&name, "master", &address).await;
+    }
+    let own = world.built_at(&["1.34.4", "1.33.13"], "1.33.13").await;
+    world.wish(&own, "1.34.4", json!({})).await;
+    world.run_until(2).await;
+    let run = world.run_named("first-upgrade-2").await;
+    let failed = ended_in(&run, "workers/upgrade/1", "Failed");
+    world.run_status(&run, failed).await;
+    world.state(ClusterState::Failed).await;
+    world.ask(&renew::ASKED, "now").await;
+    let renew = world.answer(&renew::ASKED, "now").await.run.unwrap();
+    let renew = world.run_named(&renew).await;
+    world
+        .run_status(&renew, json!({"phase": "Succeeded"}))
+        .await;
+    let waits = |cluster: &Cluster| {
+        let message = condition(cluster, "Ready").map(|(_, _, message)| message);
+        message.is_some_and(|message| message.contains("retry first-upgrade-2"))
+    };
+    world.until("first", "waits", waits).await;
+    // A control plane would have the others told of it by the old version: it waits, too.
+    for name in ["master-2", "master-3"] {
+        world.node_held(name).await;
+        world.delete::<ClusterNode>(name).await;
+    }
+    let waits = |cluster: &Cluster| {
+        let mut pending = cluster.status.iter().flat_map(|status| &status.pending);
+        pending.any(|one| one.message.contains("leave a cluster of one version only"))
+    };
+    world.until("first", "waits", waits).await;
+    assert_eq!(world.run_until(3).await.len(), 3);
+    // Taken up again it is at work, though it is not the last one.
+    world.run_status(&run, json!({"phase": "Running"})).await;
+    world.state(ClusterState::Upgrading).await;
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world.run_until(4).await;
+    let remove = world.run_named("first-remove-4").await;
+    assert_eq!(inputs(&remove).kubernetes.unwrap().to_string(), "1.34.4");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -408,30 +547,47 @@ async fn a_release_moves_to_the_next_one_where_it_is_written() {
     let run = world.run_until(1).await.remove(0);
     world.run_status(&run, json!({"phase": "Succeeded"})).await;
     world.state(ClusterState::Created).await;
-    // The newest one is nobody's wish.
+    // The newest one is nobody's wish: where nothing is written, what was built stays.
     wish(None, json!({"node_labels": {}})).await;
-    world.ask("now").await;
-    let refused = world.answer("now").await.refused.unwrap();
-    assert!(
-        refused.contains("write spec.kubespray.version: 2.29.1"),
-        "{refused}"
+    world.ask(&converge::ASKED, "now").await;
+    assert_eq!(
+        world.answer(&converge::ASKED, "now").await.run.as_deref(),
+        Some("first-converge-2")
     );
+    let run = world.run_named("first-converge-2").await;
+    assert_eq!(inputs(&run).kubespray.to_string(), "2.29.1");
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world.state(ClusterState::Created).await;
     wish(Some("2.31.0"), json!({"node_labels": {}})).await;
     let message = world
         .stands_still("from one minor release to the next")
         .await;
     assert!(message.contains("write 2.30.0"), "{message}");
-    assert_eq!(world.run_until(1).await.len(), 1);
-    // With the variables that the spec has for it.
+    assert_eq!(world.run_until(2).await.len(), 2);
+    // With the variables that the spec has for it; a host that is to leave waits for it: the playbooks are of that release.
+    world.node_held("worker-2").await;
+    world.delete::<ClusterNode>("worker-2").await;
     wish(Some("2.30.0"), json!({"node_labels": {"a": "b"}})).await;
-    world.run_until(2).await;
-    let run = world.run_named("first-upgrade-2").await;
+    world.run_until(3).await;
+    let run = world.run_named("first-upgrade-3").await;
+    let waits = |cluster: &Cluster| {
+        let mut pending = cluster.status.iter().flat_map(|status| &status.pending);
+        pending.any(|one| {
+            one.message
+                .contains("after the upgrade to kubespray 2.30.0")
+        })
+    };
+    world.until("first", "waits", waits).await;
     let reason = run.spec.plan.reason.clone().unwrap();
     assert!(reason.contains("kubespray 2.29.1 to 2.30.0"), "{reason}");
     let given = inputs(&run);
     assert_eq!(given.kubespray.to_string(), "2.30.0");
     assert_eq!(given.kubernetes.unwrap().to_string(), "1.33.13");
     assert_eq!(given.variables["node_labels"]["a"], "b");
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world.run_until(4).await;
+    let run = world.run_named("first-remove-4").await;
+    assert_eq!(inputs(&run).kubespray.to_string(), "2.30.0");
     world.run_status(&run, json!({"phase": "Succeeded"})).await;
     let status = world.state(ClusterState::Created).await.status.unwrap();
     assert_eq!(status.kubespray_version.unwrap().to_string(), "2.30.0");

@@ -9,7 +9,10 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::wait::await_condition,
 };
-use kubespray::request::MAINTAIN;
+use kubespray::{
+    operation::{converge, renew},
+    request::MAINTAIN,
+};
 use runs::control::RESTS_AFTER;
 use serde_json::{Value, json};
 
@@ -96,8 +99,8 @@ async fn a_removal_waits_for_its_window_and_new_workers_do_not() {
     assert_eq!(cluster.status.unwrap().state, Some(ClusterState::Created));
 
     // To converge would not remove it.
-    world.ask("now").await;
-    let refused = world.answer("now").await.refused.unwrap();
+    world.ask(&converge::ASKED, "now").await;
+    let refused = world.answer(&converge::ASKED, "now").await.refused.unwrap();
     assert!(refused.contains("Remove of worker-2 waits"), "{refused}");
 
     world.node("worker-3", "worker", "10.0.0.4").await;
@@ -149,8 +152,14 @@ async fn what_is_confined_is_what_the_spec_says() {
         [("Scale", "WaitingForWindow", vec!["worker-3"])]
     );
     // To converge would not make it part of the cluster.
-    world.ask("now").await;
-    assert!(world.answer("now").await.refused.is_some());
+    world.ask(&converge::ASKED, "now").await;
+    assert!(
+        world
+            .answer(&converge::ASKED, "now")
+            .await
+            .refused
+            .is_some()
+    );
     world
         .cluster(
             "first",
@@ -204,7 +213,10 @@ async fn a_run_rests_when_its_window_closes_and_goes_on_in_the_next() {
     let waits = |cluster: &Cluster| is(cluster, "Reconciling", "WaitingForWindow");
     let cluster = world.until("first", "says so", waits).await;
     let message = condition(&cluster, "Ready").unwrap().2;
-    assert!(message.contains("windlass maintain first"), "{message}");
+    assert!(
+        message.contains("windlass -n demo maintain first"),
+        "{message}"
+    );
     // Nobody wrote into what people steer by.
     assert!(rests.spec.control.is_none());
 
@@ -214,6 +226,29 @@ async fn a_run_rests_when_its_window_closes_and_goes_on_in_the_next() {
     );
     let goes = world.rests("first-remove-2", false).await;
     assert_eq!(goes.annotations()[MAINTAIN], "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_asked_for_does_not_rest() {
+    let world = World::start().await;
+    world.built().await;
+    let closed = json!({"windows": [far()], "onWindowEnd": "Pause"});
+    world.cluster("first", json!({"maintenance": closed})).await;
+    world.ask(&renew::ASKED, "now").await;
+    let run = world.answer(&renew::ASKED, "now").await.run.unwrap();
+    let run = world.run_named(&run).await;
+    let done = json!([{"id": "prepare/sandbox", "phase": "Succeeded"}]);
+    world
+        .run_status(&run, json!({"phase": "Running", "steps": done}))
+        .await;
+    world.state(ClusterState::Renewing).await;
+    // Another one is held up by it, which a pass has seen then.
+    world.node_held("worker-2").await;
+    world.delete::<ClusterNode>("worker-2").await;
+    let behind = |pending: &[Pending]| pending.iter().any(|one| one.operation == "Remove");
+    world.pending("waits behind it", behind).await;
+    let run = world.run_named(&run.name_any()).await;
+    assert!(runs::control::rest(&run).is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

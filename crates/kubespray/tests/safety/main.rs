@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use api::{Run, node::Role};
 use kubespray::{
-    action::DRAIN,
+    action::{DRAIN, FOUND},
     inputs::Inputs,
     operation::{Leaves, Operation},
 };
@@ -63,13 +63,29 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
                 }
             }
         }
-        "Converge" | "Renew" => {}
+        "Recover" => {
+            // From then on what is given up has no part in etcd, whatever becomes of the run.
+            if done(FOUND) {
+                for host in &inputs.leaving {
+                    if let Some(roles) = after.hosts.get_mut(host.as_str()) {
+                        roles.retain(|role| *role != Role::Etcd);
+                    }
+                }
+            }
+            if done(FORGOTTEN) {
+                for host in &inputs.leaving {
+                    after.hosts.remove(host.as_str());
+                    after.drained.remove(host.as_str());
+                }
+            }
+        }
+        "Converge" | "Renew" | "Component" | "Replace" | "ResetHost" => {}
         other => panic!(
             "operation {other} is not known here: say in `effect` what it does to the hosts, and in `rules` what it may change"
         ),
     }
     if whole {
-        assert!(Operation::leaves(run, Leaves::Cluster));
+        assert!(!Operation::leaves(run, Leaves::Nothing));
         after.kubernetes = inputs.kubernetes;
         let left = inputs.left();
         after.order = order(&left);

@@ -4,16 +4,21 @@ use std::collections::BTreeSet;
 
 use api::{
     Run,
+    cluster::Pending,
     maintenance::Confine,
     node::Role,
     run::{Plan, RunPhase},
+    text::lines,
 };
 use kube::ResourceExt;
 use kubespray::{
-    action::QUORUM,
+    action::{self, Action, LOST, PROBE, QUORUM},
     cluster::decision::{Decision, NewRun, Planned},
+    hint,
     inputs::Inputs,
-    operation::Operation,
+    operation::replace::HEAD,
+    operation::{Operation, Order},
+    request::REPLACED_BY,
 };
 
 use crate::{
@@ -40,13 +45,21 @@ pub fn of_start(world: &World, planned: &Planned, new: &NewRun, run: &Run) {
     assert!(!new.plan.steps.is_empty(), "a plan of nothing");
     if new.operation.of_built {
         order_stays(before, &left, new.operation);
+        if new.operation.name == "Replace" {
+            hands_over(world, &left);
+        }
         version_follows(before, &inputs);
-        only_wished(world, &inputs);
+        only_wished(world, &inputs, new.operation);
         for steps in 0..=stops(world, run).unwrap_or(new.plan.steps.len()) {
             let (one, other) = (effect(before, run, steps), before);
-            members(other, &one, &world.dead);
+            if new.operation.name == "Recover" {
+                recovers(world, &inputs, &one);
+            } else {
+                members(other, &one, &world.dead);
+            }
         }
-        rolls(before, &new.plan, new.operation);
+        rolls(before, &inputs, &new.plan, new.operation);
+        components(&inputs, &new.plan);
         windows(world, new);
     }
     let itself = |pending: &&api::cluster::Pending| {
@@ -65,7 +78,10 @@ pub fn of_start(world: &World, planned: &Planned, new: &NewRun, run: &Run) {
 fn members(before: &Reality, after: &Reality, dead: &BTreeSet<String>) {
     for (role, group) in GUARDED {
         let (was, is) = (before.with(role), after.with(role));
-        let changed = was.symmetric_difference(&is).count();
+        // A control plane that somebody kept too late is brought back beside another that joins; of etcd a run asks.
+        let back = |host: &&String| role == Role::ControlPlane && before.lost.contains(*host);
+        let changed = was.symmetric_difference(&is);
+        let changed = changed.filter(|host| !back(host)).count();
         assert!(
             changed <= 1,
             "{changed} hosts of {group} change at a time: {was:?} to {is:?}"
@@ -75,11 +91,43 @@ fn members(before: &Reality, after: &Reality, dead: &BTreeSet<String>) {
             "{group} is empty: there is no cluster without it"
         );
     }
+    let (was, is) = (before.with(Role::Worker), after.with(Role::Worker));
+    assert!(
+        was.is_empty() || !is.is_empty() || !before.lost.is_empty(),
+        "nobody is left for pods: of {was:?}"
+    );
     let (was, is) = (before.with(Role::Etcd), after.with(Role::Etcd));
     assert!(
         has_quorum(&is, dead) || !has_quorum(&was, dead),
         "etcd loses its quorum: of {was:?} to {is:?}, {dead:?} are switched off"
     );
+}
+
+/// Members are given up only where there is no quorum, and what is left answers.
+fn recovers(world: &World, inputs: &Inputs, after: &Reality) {
+    let (was, is) = (world.reality.with(Role::Etcd), after.with(Role::Etcd));
+    if was == is {
+        return;
+    }
+    let before = &world.dead;
+    assert!(
+        !has_quorum(&was, before),
+        "members are given up while etcd has its quorum: {was:?} to {is:?}, {before:?} are switched off"
+    );
+    assert_eq!(is.len(), 1, "etcd is founded anew on one member: {is:?}");
+    assert!(
+        has_quorum(&is, before),
+        "it is founded on what is switched off"
+    );
+    let planes = after.with(Role::ControlPlane);
+    let left = inputs.clone().left();
+    for (_, group) in GUARDED {
+        let head = left.group(group).first().unwrap().as_str();
+        assert!(
+            is.contains(head) || planes.contains(head),
+            "{head} is the head of {group}, and is given up"
+        );
+    }
 }
 
 fn has_quorum(members: &BTreeSet<String>, dead: &BTreeSet<String>) -> bool {
@@ -90,6 +138,31 @@ fn has_quorum(members: &BTreeSet<String>, dead: &BTreeSet<String>) -> bool {
 /// who is switched off, and a run asks.
 pub fn stops(world: &World, run: &Run) -> Option<usize> {
     let steps = &run.spec.plan.steps;
+    if let Some(asks) = steps.iter().position(|step| step.id == LOST) {
+        // What it is founded on must answer, and so must the first control plane that stays.
+        let probe = steps.iter().position(|step| step.id == PROBE)?;
+        let mut needed = run.spec.plan.targets(&steps[probe]);
+        if needed.any(|host| world.dead.contains(host.as_str())) {
+            return Some(probe);
+        }
+        let was = world.reality.with(Role::Etcd);
+        let left = Inputs::from_map(&run.spec.plan.inputs).unwrap().left();
+        let founder = left.group("etcd").first().unwrap();
+        let again = before_of(world) > 1 && was.len() == 1 && was.contains(founder.as_str());
+        return (has_quorum(&was, &world.dead) && !again).then_some(asks);
+    }
+    if run.spec.operation == "Replace" {
+        // One that somebody kept too late has nothing of what the first one needs, and the run proves it on the host.
+        let left = Inputs::from_map(&run.spec.plan.inputs).unwrap().left();
+        let heirs = order(&left);
+        let is_there = |(role, group): &(Role, &str)| {
+            let heir = &heirs[*group][0];
+            let roles = world.reality.hosts.get(heir);
+            roles.is_some_and(|roles| roles.contains(role))
+        };
+        let proves = steps.iter().position(|step| step.id.starts_with(HEAD));
+        return proves.filter(|_| !GUARDED.iter().all(is_there));
+    }
     let asks = steps.iter().position(|step| step.id == QUORUM)?;
     let (was, is) = (&world.reality, effect(&world.reality, run, steps.len()));
     let members = |reality: &Reality| reality.with(Role::Etcd);
@@ -99,10 +172,15 @@ pub fn stops(world: &World, run: &Run) -> Option<usize> {
     (many || (keeps(was) && !keeps(&is))).then_some(asks)
 }
 
+/// How many members etcd had in the cluster as it was built.
+fn before_of(world: &World) -> usize {
+    world.reality.order.get("etcd").map_or(0, Vec::len)
+}
+
 /// The head holds the authorities: nobody comes before it, and the rest keeps its order.
 fn order_stays(before: &Reality, left: &Inputs, operation: &Operation) {
     // That one is for another head.
-    if operation.name == "Replace" {
+    if operation.order == Order::Moves {
         return;
     }
     let after = order(left);
@@ -133,6 +211,61 @@ fn order_stays(before: &Reality, left: &Inputs, operation: &Operation) {
     }
 }
 
+/// Another host is first, which stays and works as far as is known; the one that was is the last of its group and is to leave; nobody
+/// else moves, and nobody joins or leaves by it.
+fn hands_over(world: &World, left: &Inputs) {
+    let (before, after) = (&world.reality, order(left));
+    assert!(left.leaving.is_empty(), "somebody leaves by it");
+    let hosts: BTreeSet<_> = left.hosts.iter().map(|host| host.name.clone()).collect();
+    let there: BTreeSet<_> = before.hosts.keys().cloned().collect();
+    assert!(hosts.is_superset(&there), "{there:?} to {hosts:?}");
+    let node = |name: &str| {
+        let mut nodes = world.observed.nodes.iter();
+        nodes.find(|node| node.name_any() == name)
+    };
+    let leaves =
+        |name: &str| node(name).is_none_or(|node| node.metadata.deletion_timestamp.is_some());
+    let mut moved = 0;
+    for (role, group) in GUARDED {
+        let (was, is) = (&before.order[group], &after[group]);
+        if was == is {
+            continue;
+        }
+        moved += 1;
+        let (old, heir) = (&was[0], &is[0]);
+        let replaced = node(old)
+            .is_some_and(|node| leaves(old) && node.annotations().contains_key(REPLACED_BY));
+        assert!(replaced, "{old} is not to be replaced, and {heir} is first");
+        assert!(
+            !leaves(heir),
+            "{heir} is the head of {group}, and is to leave"
+        );
+        let roles = before.hosts.get(heir);
+        assert!(
+            roles.map_or(before.lost.contains(heir), |roles| roles.contains(&role)),
+            "{heir} is none of {group}"
+        );
+        let told = node(heir).and_then(|node| node.status.as_ref()?.node.as_ref());
+        let works = told.is_none_or(|told| told.health == api::node::Health::Ok);
+        assert!(
+            works,
+            "{heir} is known to be switched off, and is to be first"
+        );
+        let mut expected: Vec<_> = was
+            .iter()
+            .filter(|host| *host != old && *host != heir)
+            .collect();
+        expected.insert(0, heir);
+        expected.push(old);
+        assert_eq!(is.iter().collect::<Vec<_>>(), expected, "{group}");
+    }
+    assert!(moved > 0, "nobody else is first by it");
+    assert_eq!(
+        left.inventory.etcd_member_names, before.members,
+        "a member is renamed"
+    );
+}
+
 fn version_follows(before: &Reality, inputs: &Inputs) {
     let (Some(was), Some(is)) = (before.kubernetes, inputs.kubernetes) else {
         return;
@@ -146,12 +279,20 @@ fn version_follows(before: &Reality, inputs: &Inputs) {
 }
 
 /// Nobody leaves whose removal was not asked for, and nobody joins who was not declared.
-fn only_wished(world: &World, inputs: &Inputs) {
+fn only_wished(world: &World, inputs: &Inputs, operation: &Operation) {
     let nodes = &world.observed.nodes;
     let find = |name: &str| nodes.iter().find(|node| node.name_any() == name);
     for host in &inputs.leaving {
+        if operation.name == "ResetHost" {
+            assert!(
+                !world.reality.hosts.contains_key(host.as_str()),
+                "{host} is part of the cluster, and is reset"
+            );
+            continue;
+        }
         let node = find(host.as_str());
-        let asked = node.is_some_and(|node| node.metadata.deletion_timestamp.is_some());
+        let asked = node.is_some_and(|node| node.metadata.deletion_timestamp.is_some())
+            || world.gives_up(host.as_str());
         assert!(asked, "{host} leaves, and nobody asked for it");
     }
     for host in &inputs.hosts {
@@ -165,24 +306,79 @@ fn only_wished(world: &World, inputs: &Inputs) {
 }
 
 /// Of a play that goes from host to host, no step is on two control planes.
-fn rolls(before: &Reality, plan: &Plan, operation: &Operation) {
+fn rolls(before: &Reality, inputs: &Inputs, plan: &Plan, operation: &Operation) {
     let planes = before.with(Role::ControlPlane);
     for step in &plan.steps {
         let action = serde_json::to_value(&step.action).unwrap();
         let limited = action["engine"]["parameters"]["limited"] == true;
         let touched = plan
             .targets(step)
-            .filter(|host| planes.contains(host.as_str()));
+            .filter(|host| planes.contains(host.as_str()))
+            // No more is lost of those that are given up.
+            .filter(|host| {
+                operation.order != Order::Moves
+                    || !inputs
+                        .leaving
+                        .iter()
+                        .any(|gone| gone.as_str() == host.as_str())
+            });
         let many = touched.count();
         // Facts are read and nothing is changed; and those plays are of all nodes, as converging runs them.
         let whole = step.id.ends_with("/facts")
-            || ["endpoints/control-plane", "endpoints/nodes"].contains(&step.id.as_str());
+            || [
+                "endpoints/control-plane",
+                "endpoints/nodes",
+                "network-plugin/upgrade",
+            ]
+            .contains(&step.id.as_str());
         let rolling = limited && operation.disruptive && !whole;
         assert!(
             !rolling || many <= 1,
             "{} touches {many} control planes at once",
             step.id
         );
+    }
+}
+
+/// A member of etcd is worked on alone, and etcd is asked before and after; no node is left without a gate that lets its pods in.
+fn components(inputs: &Inputs, plan: &Plan) {
+    let is_asked = |at: Option<usize>| {
+        let step = at.and_then(|at| plan.steps.get(at));
+        step.is_some_and(|step| {
+            action::of(step).is_ok_and(|action| matches!(action, Some(Action::Quorum(_))))
+        })
+    };
+    for (at, step) in plan.steps.iter().enumerate() {
+        let Some(play) = action::play_of(step).filter(|play| play.own.is_some()) else {
+            continue;
+        };
+        let hosts = action::hosts_of(plan, step);
+        if play.playbook == "windlass-etcd" {
+            let members = hosts
+                .iter()
+                .filter(|host| inputs.group("etcd").contains(host));
+            assert_eq!(
+                (members.count(), hosts.len()),
+                (1, 1),
+                "{}: one member at a time",
+                step.id
+            );
+            assert!(
+                is_asked(at.checked_sub(1)) && is_asked(Some(at + 1)),
+                "{}: nobody asks etcd",
+                step.id
+            );
+        }
+        if play.playbook == "windlass-container-engine" {
+            let next = plan.steps.get(at + 1).unwrap();
+            let gate = action::of(next).unwrap();
+            assert!(
+                matches!(gate, Some(Action::Gate(_))),
+                "{}: no gate",
+                step.id
+            );
+            assert_eq!(hosts, action::hosts_of(plan, next), "{}", step.id);
+        }
     }
 }
 
@@ -240,7 +436,12 @@ pub fn of_rest(world: &World, planned: &Planned) {
     }
     assert!(planned.pending.len() <= 16);
     let status = world.cluster.status.clone().unwrap();
-    assert_eq!(status.pending, planned.pending);
+    let namespace = world.cluster.namespace().unwrap();
+    let told = planned.pending.iter().map(|pending| Pending {
+        message: lines(&hint::placed(&pending.message, &namespace), 2048),
+        ..pending.clone()
+    });
+    assert_eq!(status.pending, told.collect::<Vec<_>>());
     // What is drained is either on its way out, or people are told of it.
     for host in &world.reality.drained {
         let text = serde_json::to_string(&(&status.pending, &status.conditions)).unwrap();

@@ -1,6 +1,6 @@
 //! What people do, what becomes of runs, and what is looked at between.
 
-use api::{Run, run::RunPhase};
+use api::{Run, node::Role, run::RunPhase};
 use kubespray::{
     cluster::decision::{Decision, NewRun},
     request::{CONVERGE, FORCE_REMOVAL, MAINTAIN, START_AGAIN},
@@ -26,15 +26,25 @@ pub enum Event {
     Force(usize),
     Die(usize),
     Revive,
+    /// A host is replaced, by a new one or by one that there is.
+    Replace(usize, Option<usize>),
+    /// The operator sees who is switched off.
+    See,
+    /// Somebody wants a host reset, whatever it is.
+    ResetHost(usize),
     Version(usize),
     Release(bool),
     Variable(u8),
     Converge,
+    /// A component is to be upgraded: container engine, etcd or network plugin.
+    Component(u8),
     StartAgain,
     Retry,
     Cancel,
     Window(Option<u8>),
     Maintain,
+    /// All members of etcd are given up but that one, if not from a snapshot.
+    Recover(usize, bool),
     Wait(u8),
 }
 
@@ -66,6 +76,9 @@ fn happen(world: &mut World, event: &Event) {
             world.dead.extend(host.cloned());
         }
         Event::Revive => world.dead.clear(),
+        Event::Replace(at, by) => world.replace(*at, *by),
+        Event::See => world.see(),
+        Event::ResetHost(at) => world.reset(*at),
         Event::Version(at) => {
             let versions = world.versions();
             let version = versions[at % versions.len()];
@@ -77,12 +90,16 @@ fn happen(world: &mut World, event: &Event) {
             world.spec(&json!({"kubespray": kubespray}));
         }
         Event::Variable(value) => {
-            let variables = json!({"node_labels": {"a": value.to_string()}});
+            let variables = json!({
+                "node_labels": {"a": value.to_string()}, "etcd_snapshot_count": 1000 + u32::from(*value),
+            });
             world.spec(&json!({"nodes": {"all": {"deploy": {"extraVars": variables}}}}));
         }
         Event::Converge => world.annotate(CONVERGE),
+        Event::Component(which) => world.component(*which),
         Event::StartAgain => world.annotate(START_AGAIN),
         Event::Maintain => world.annotate(MAINTAIN),
+        Event::Recover(at, snapshot) => world.recover(*at, *snapshot),
         Event::Retry => finish(world, RunPhase::Failed, RunPhase::Succeeded),
         Event::Cancel => finish(world, RunPhase::Failed, RunPhase::Cancelled),
         Event::Window(None) => world.spec(&json!({"maintenance": null})),
@@ -188,6 +205,10 @@ fn carried_out(world: &mut World, new: &NewRun, run: &Run, fate: Fate) {
         Fate::Cancelled(of) => (part(of), RunPhase::Cancelled),
     };
     world.reality = effect(&world.reality, run, steps);
+    // Of an upgrade the model says of no host how far it came.
+    if new.operation.name == "Recover" {
+        world.came(steps);
+    }
     world.phase(phase);
     world.let_go();
 }
@@ -246,17 +267,22 @@ fn event() -> impl Strategy<Value = Event> {
         6 => at.clone().prop_map(Event::Delete),
         2 => at.clone().prop_map(Event::Keep),
         1 => at.clone().prop_map(Event::Force),
-        2 => at.prop_map(Event::Die),
+        2 => at.clone().prop_map(Event::Die),
+        4 => (at, proptest::option::weighted(0.3, 0..12usize)).prop_map(|(at, by)| Event::Replace(at, by)),
+        1 => Just(Event::See),
+        1 => (0..12usize).prop_map(Event::ResetHost),
         1 => Just(Event::Revive),
         2 => (0..6usize).prop_map(Event::Version),
         1 => any::<bool>().prop_map(Event::Release),
         1 => (0..3u8).prop_map(Event::Variable),
         2 => Just(Event::Converge),
+        2 => (0..3_u8).prop_map(Event::Component),
         1 => Just(Event::StartAgain),
         2 => Just(Event::Retry),
         1 => Just(Event::Cancel),
         2 => proptest::option::of(0..6u8).prop_map(Event::Window),
         1 => Just(Event::Maintain),
+        2 => (0..5usize, any::<bool>()).prop_map(|(at, snapshot)| Event::Recover(at, snapshot)),
         1 => (0..200u8).prop_map(Event::Wait),
     ]
 }
@@ -337,4 +363,155 @@ fn up_to_five_hosts_every_way_is_safe() {
         }
     }
     assert!(told > 1_000, "{told}");
+}
+
+/// Every cluster of up to four hosts (in a full run five), each set of whose members is switched off, and each member of which is to be all that is left
+/// of etcd: it is where the quorum is lost and it answers, and nowhere else.
+#[test]
+fn members_are_given_up_only_where_the_quorum_is_lost() {
+    let (mut recovered, mut refused) = (0, 0);
+    let most = match Extent::of_this_run() {
+        Extent::Usual => 4,
+        Extent::Full => 5,
+    };
+    for many in 1..=most {
+        for kinds in chosen(many, &Kind::ALL) {
+            let Some(world) = built(&kinds) else {
+                continue;
+            };
+            let members = world.reality.order["etcd"].clone();
+            let planes = world.reality.with(Role::ControlPlane);
+            for (set, stays) in (0..1_usize << members.len())
+                .flat_map(|set| (0..members.len()).map(move |stays| (set, stays)))
+            {
+                let mut world = world.clone();
+                let dead = members.iter().enumerate();
+                let dead = dead.filter(|(at, _)| set >> at & 1 == 1);
+                world.dead = dead.map(|(_, name)| name.clone()).collect();
+                let lost = world.dead.len() * 2 >= members.len();
+                let given_up = |name: &String| members.contains(name) && *name != members[stays];
+                let mut left = planes.iter().filter(|name| !given_up(name));
+                let head = left.next().cloned();
+                let answers = |name: &String| !world.dead.contains(name);
+                let can = answers(&members[stays]) && head.as_ref().is_some_and(answers);
+                happen(&mut world, &Event::Recover(stays, true));
+                // Whatever fails stops the run: what follows a success is looked at elsewhere.
+                let planned = world.pass();
+                let Decision::Start(new) = &planned.decision else {
+                    assert!(
+                        head.is_none(),
+                        "{kinds:?} {set} {stays}: {:?}",
+                        planned.decision
+                    );
+                    continue;
+                };
+                let run = stored(&world, new);
+                rules::of_start(&world, &planned, new, &run);
+                carried_out(&mut world, new, &run, Fate::Succeeds);
+                let is: Vec<_> = world.reality.with(Role::Etcd).into_iter().collect();
+                if lost && can {
+                    assert_eq!(is, [members[stays].clone()], "{kinds:?} {set}");
+                    recovered += 1;
+                } else {
+                    assert_eq!(is.len(), members.len(), "{kinds:?} {set} {stays}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(recovered > 20 && refused > 20, "{recovered} {refused}");
+}
+
+/// Every cluster of up to four hosts (in a full run five), each host of which is replaced by a new one, while one of them, which the
+/// operator knows or does not, is switched off: where all answer, the new one is there in the end and the old one is gone, and
+/// another host is first if it was.
+#[test]
+fn any_host_is_replaced_and_nobody_loses_a_quorum_by_it() {
+    let (mut replaced, mut first) = (0, 0);
+    let most = match Extent::of_this_run() {
+        Extent::Usual => 4,
+        Extent::Full => 5,
+    };
+    for many in 1..=most {
+        for kinds in chosen(many, &Kind::ALL) {
+            let Some(built) = built(&kinds) else {
+                continue;
+            };
+            let names: Vec<_> = built.reality.hosts.keys().cloned().collect();
+            for (old, dead, seen) in (0..many)
+                .flat_map(|old| (0..=many).map(move |dead| (old, dead)))
+                .flat_map(|(old, dead)| [(old, dead, true), (old, dead, false)])
+            {
+                let mut world = built.clone();
+                world.dead.extend(names.get(dead).cloned());
+                if seen {
+                    happen(&mut world, &Event::See);
+                }
+                happen(&mut world, &Event::Replace(old, None));
+                rest(&mut world, &mut std::iter::empty());
+                let was = &built.reality.hosts[&names[old]];
+                let gone = !world.reality.hosts.contains_key(&names[old]);
+                let all = world.reality.hosts.len() == many;
+                let newcomer = world
+                    .reality
+                    .hosts
+                    .iter()
+                    .find(|(name, _)| !names.contains(name));
+                if dead == many {
+                    assert!(gone && all, "{kinds:?} {old}: {:?}", world.reality);
+                    assert_eq!(newcomer.map(|(_, roles)| roles), Some(was));
+                    replaced += 1;
+                } else if dead == old && seen && world.dead.len() < many {
+                    // It leaves first, where the cluster can do without it.
+                    let alone =
+                        |role: Role| was.contains(&role) && built.reality.with(role).len() == 1;
+                    let needed = [Role::ControlPlane, Role::Etcd, Role::Worker]
+                        .into_iter()
+                        .any(alone);
+                    let keeps = built.reality.with(Role::Etcd).len() != 2;
+                    assert!(
+                        gone || needed || !keeps,
+                        "{kinds:?} {old}: {:?}",
+                        world.reality
+                    );
+                }
+                let heads = ["etcd", "kube_control_plane"];
+                for head in heads.map(|group| world.reality.order[group].first().unwrap()) {
+                    assert!(world.reality.hosts.contains_key(head), "{head} is first");
+                    first += usize::from(gone && *head != names[0]);
+                }
+            }
+        }
+    }
+    assert!(replaced > 100 && first > 20, "{replaced} {first}");
+}
+
+/// Of three control planes the second was reset by a removal that was cancelled, and kept too late: it is next in order, and has nothing of
+/// what the first one needs. The run that is to put it first proves that, and the order stays.
+#[test]
+fn a_host_that_was_reset_does_not_become_the_first() {
+    let kinds = [Kind::Plane, Kind::Plane, Kind::Plane, Kind::Etcd];
+    let mut world = built(&kinds).unwrap();
+    let order = world.reality.order.clone();
+    happen(&mut world, &Event::Delete(1));
+    rest(&mut world, &mut [Fate::Cancelled(250)].into_iter());
+    assert!(
+        world.reality.lost.contains("host-02"),
+        "{:?}",
+        world.reality
+    );
+    happen(&mut world, &Event::Keep(1));
+    // The first one is known to be lost, so that nobody joins before.
+    world.dead.insert("host-01".to_owned());
+    happen(&mut world, &Event::See);
+    happen(&mut world, &Event::Replace(0, None));
+    rest(&mut world, &mut std::iter::empty());
+    let last = world.observed.runs.last().unwrap();
+    assert_eq!(last.spec.operation, "Replace");
+    assert_eq!(runs::phase(last), RunPhase::Failed);
+    let first = |order: &std::collections::BTreeMap<String, Vec<String>>| {
+        order["kube_control_plane"][0].clone()
+    };
+    assert_eq!(first(&world.reality.order), first(&order));
+    assert!(world.reality.hosts.contains_key("host-01"));
 }

@@ -8,8 +8,9 @@ use std::{
 use ansible::source::{Policy, Sources};
 use api::{
     Cluster, ClusterNode, ClusterStatus, KubernetesVersion, Run,
+    cluster::InventoryStatus,
     node::Role,
-    run::{RunPhase, RunStatus},
+    run::{RunPhase, RunStatus, StepPhase, StepStatus},
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -19,12 +20,10 @@ use kubespray::{
         observe::Observed,
         plan, report, resolve,
     },
-    host_keys::HostKeys,
     inputs::Inputs,
+    operation::Order,
     playbooks::{self, Checkout, Playbooks, Wish},
     request,
-    secret::SshKey,
-    variables::Sight,
 };
 use serde_json::{Value, json};
 
@@ -132,20 +131,7 @@ impl World {
             "spec": {"kubespray": {"source": {"path": BUNDLE}}},
         }))
         .unwrap();
-        let observed = Observed {
-            now: NOON.parse().unwrap(),
-            older_cluster: None,
-            nodes: Vec::new(),
-            unreadable: Vec::new(),
-            runs: Vec::new(),
-            key: SshKey::NotReferred,
-            host_keys: HostKeys::NotReferred,
-            variables: Sight::default(),
-            playbooks: Playbooks::Ready(checkout(&cluster)),
-            health: None,
-            served: Arc::default(),
-            pods: None,
-        };
+        let observed = Observed::empty(NOON.parse().unwrap(), Playbooks::Ready(checkout(&cluster)));
         let mut world = Self {
             cluster,
             observed,
@@ -200,6 +186,51 @@ impl World {
         self.let_go();
     }
 
+    /// As `windlass node replace`: by a new host of the same roles, or by one that there is.
+    pub fn replace(&mut self, at: usize, by: Option<usize>) {
+        let Some(roles) = self.node(at).map(|node| node.spec.roles.clone()) else {
+            return;
+        };
+        let by = if let Some(other) = by {
+            self.node(other).map(|node| node.name_any())
+        } else {
+            self.declare(Kind::Worker);
+            let new = self.observed.nodes.last_mut().unwrap();
+            new.spec.roles = roles;
+            Some(new.name_any())
+        };
+        if let (Some(node), Some(by)) = (self.node(at), by) {
+            let named = (request::REPLACED_BY.to_owned(), by);
+            node.annotations_mut().extend([named]);
+        }
+        self.delete(at);
+    }
+
+    /// As `windlass node reset`.
+    pub fn reset(&mut self, at: usize) {
+        self.made += 1;
+        let number = self.made;
+        if let Some(node) = self.node(at) {
+            let asked = format!("{} {number}", node.name_any());
+            let asked = (request::RESET_HOST.to_owned(), asked);
+            node.annotations_mut().extend([asked]);
+        }
+    }
+
+    /// The operator sees who is switched off, and says it of their nodes.
+    pub fn see(&mut self) {
+        let dead = self.dead.clone();
+        for node in &mut self.observed.nodes {
+            let health = if dead.contains(&node.name_any()) {
+                "HEALTH_ERR"
+            } else {
+                "HEALTH_OK"
+            };
+            let status = json!({"state": "Joined", "node": {"health": health}});
+            node.status = Some(serde_json::from_value(status).unwrap());
+        }
+    }
+
     /// As `windlass node keep`: the object is made anew, and the node takes pods again.
     pub fn keep(&mut self, at: usize) {
         self.made += 1;
@@ -207,6 +238,7 @@ impl World {
         let Some(node) = self.node(at) else { return };
         if node.metadata.deletion_timestamp.take().is_some() {
             node.metadata.uid = Some(uid);
+            node.annotations_mut().remove(request::REPLACED_BY);
             let name = node.name_any();
             self.reality.drained.remove(&name);
         }
@@ -217,6 +249,41 @@ impl World {
         let value = self.made.to_string();
         let annotations = self.cluster.annotations_mut();
         annotations.insert(annotation.to_owned(), value);
+    }
+
+    /// As `windlass component upgrade`.
+    pub fn component(&mut self, which: u8) {
+        self.made += 1;
+        let named = ["container-engine", "etcd", "network-plugin"][usize::from(which % 3)];
+        let annotations = self.cluster.annotations_mut();
+        annotations.insert(
+            request::COMPONENT.to_owned(),
+            format!("{named} {}", self.made),
+        );
+    }
+
+    /// As `windlass recover`: all members of etcd but one are given up.
+    pub fn recover(&mut self, stays: usize, snapshot: bool) {
+        self.made += 1;
+        let members = self.reality.order.get("etcd").cloned().unwrap_or_default();
+        let stays = stays
+            .checked_rem(members.len())
+            .and_then(|at| members.get(at));
+        let give_up: Vec<_> = members.iter().filter(|name| Some(*name) != stays).collect();
+        let mut request =
+            json!({"at": self.made.to_string(), "confirm": "first", "giveUp": give_up});
+        if snapshot {
+            request["snapshot"] = json!("/var/backups/snapshot.db");
+        }
+        let annotations = self.cluster.annotations_mut();
+        annotations.insert(request::RECOVER.to_owned(), request.to_string());
+    }
+
+    /// Whether the request to recover gives a host up.
+    pub fn gives_up(&self, host: &str) -> bool {
+        let annotations = self.cluster.annotations();
+        let request = annotations.get(request::RECOVER);
+        request.is_some_and(|request| request.contains(&format!("\"{host}\"")))
     }
 
     pub fn spec(&mut self, change: &Value) {
@@ -267,7 +334,7 @@ impl World {
             new.plan.clone(),
         );
         for (annotation, value) in [
-            (request::CONVERGE, &new.request),
+            (request::of(new.operation), &new.request),
             (request::MAINTAIN, &new.maintain),
         ] {
             let value = value.clone().map(|value| (annotation.to_owned(), value));
@@ -278,8 +345,13 @@ impl World {
         self.phase(RunPhase::Running);
         // The order is state from then on.
         let mut status = self.cluster.status.clone().unwrap_or_default();
-        if let Ok(inputs) = Inputs::from_map(&new.plan.inputs) {
-            status.inventory = Some(inputs.inventory);
+        if let Ok(inputs) = Inputs::from_map(&new.plan.inputs)
+            && new.operation.order != Order::Moves
+        {
+            status.inventory = Some(InventoryStatus {
+                run: Some(new.name.clone()),
+                ..inputs.inventory
+            });
         }
         self.cluster.status = Some(status);
     }
@@ -287,10 +359,24 @@ impl World {
     /// How the last run stands from now on.
     pub fn phase(&mut self, phase: RunPhase) {
         let run = self.observed.runs.last_mut().unwrap();
+        let before = run.status.take().unwrap_or_default();
         run.status = Some(RunStatus {
             phase,
+            steps: before.steps,
             ..RunStatus::default()
         });
+    }
+
+    /// How far the last run came.
+    pub fn came(&mut self, steps: usize) {
+        let run = self.observed.runs.last_mut().unwrap();
+        let done = run.spec.plan.steps.iter().take(steps);
+        let done = done.map(|step| StepStatus {
+            id: step.id.clone(),
+            phase: StepPhase::Succeeded,
+            ..StepStatus::default()
+        });
+        run.status.get_or_insert_default().steps = done.collect();
     }
 
     /// ClusterNodes go whose hosts are no part of the cluster, as their finalizer has it.

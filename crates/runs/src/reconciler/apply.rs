@@ -59,6 +59,11 @@ pub(super) async fn apply<S: Subjects>(
             report::write(run, ended, context).await?;
             (decision, AT_REST)
         }
+        Decision::Refuse(ref answered) => {
+            launcher.stop(run).await.map_err(Error::Runner)?;
+            report::write(run, answered, context).await?;
+            (decision, AT_REST)
+        }
         Decision::Watch => (decision, AT_REST),
         Decision::Rest => {
             // One may have been made for a runner that did not wait for it any more.

@@ -99,7 +99,7 @@ fn summary(run: &Run, decision: Result<&Decision, &Error>) -> Option<Summary> {
         Ok(Decision::Await(Some(obstacle)) | Decision::Renew(obstacle)) => {
             (obstacle.kind.reason(), obstacle.message.clone())
         }
-        Ok(Decision::End(_) | Decision::Rest) => return None,
+        Ok(Decision::End(_) | Decision::Refuse(_) | Decision::Rest) => return None,
         // A runner that starts tells of itself soon, and a log has the error.
         Ok(Decision::Start(_) | Decision::Watch) | Err(_) if had_runner => return None,
         // Whether it stays this time shows only then.

@@ -80,7 +80,13 @@ pub(super) fn find(given: &[PathBuf]) -> anyhow::Result<Files> {
     for place in places {
         for (name, of_groups) in [("group_vars", true), ("host_vars", false)] {
             let directory = place.join(name);
-            if directory.is_dir() {
+            if fs::symlink_metadata(&directory).is_ok() {
+                let within = Within::new(&place);
+                let led = within.leads_to(&directory)?;
+                if !led.is_dir() {
+                    continue;
+                }
+                let within = within.below(led);
                 for (name, path) in entries(&directory)? {
                     let names = if of_groups {
                         &mut files.groups
@@ -88,7 +94,7 @@ pub(super) fn find(given: &[PathBuf]) -> anyhow::Result<Files> {
                         &mut files.of_hosts
                     };
                     names.insert(stem(&name).to_owned());
-                    variables(&path, &mut files)?;
+                    variables(&path, &within, &mut files)?;
                 }
             }
         }
@@ -105,6 +111,7 @@ fn directory(path: &Path, files: &mut Files) -> anyhow::Result<()> {
         if !file.is_file() || ignored {
             continue;
         }
+        let file = Within::new(path).leads_to(&file)?;
         match program(&file)? {
             Some(program) => files.notes.push(format!("{name}: left out: {program}")),
             None => found.push(file),
@@ -167,14 +174,73 @@ fn is_yaml(file: &Path) -> bool {
     matches!(end, Some("yaml" | "yml" | "json"))
 }
 
+/// A directory that nothing of an inventory may lead out of, and the directories that were gone through.
+///
+/// A link that leaves it would carry files into objects that nobody has put into the inventory, as a private key; and one that leads
+/// back never ends.
+struct Within<'a> {
+    root: &'a Path,
+    through: Vec<PathBuf>,
+}
+
+impl<'a> Within<'a> {
+    const fn new(root: &'a Path) -> Self {
+        Self {
+            root,
+            through: Vec::new(),
+        }
+    }
+
+    /// Where a path of the inventory leads to.
+    fn leads_to(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        let led = fs::canonicalize(path).with_context(|| {
+            format!(
+                "{} is a link that leads nowhere, or round in a circle: remove it, or have it name a file of the inventory",
+                path.display()
+            )
+        })?;
+        anyhow::ensure!(
+            led.starts_with(self.root),
+            "{} is a link that leads out of the inventory, to {}: copy that into {}, if it belongs there",
+            path.display(),
+            led.display(),
+            self.root.display()
+        );
+        anyhow::ensure!(
+            !self.through.contains(&led),
+            "{} is a link that leads back to {}, through which it is reached: remove it",
+            path.display(),
+            led.display()
+        );
+        Ok(led)
+    }
+
+    /// As it is below that directory.
+    fn below(&self, directory: PathBuf) -> Self {
+        let mut through = self.through.clone();
+        through.push(directory);
+        Self {
+            root: self.root,
+            through,
+        }
+    }
+}
+
 /// Looks for what is encrypted in files with variables, as Ansible finds them.
-fn variables(path: &Path, files: &mut Files) -> anyhow::Result<()> {
-    if path.is_dir() {
+fn variables(path: &Path, within: &Within<'_>, files: &mut Files) -> anyhow::Result<()> {
+    let led = within.leads_to(path)?;
+    if led.is_dir() {
+        let below = within.below(led);
         for (_, path) in entries(path)? {
-            variables(&path, files)?;
+            variables(&path, &below, files)?;
         }
         return Ok(());
     }
+    anyhow::ensure!(
+        led.is_file(),
+        "{} is neither a file nor a directory: remove it",
+        path.display()
+    );
     let text = read(path)?;
     if text.starts_with(VAULT) {
         files.vaulted.push(path.to_owned());
@@ -323,6 +389,54 @@ mod tests {
             let error = format!("{:#}", found(files).unwrap_err());
             assert!(error.contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn a_link_stays_in_the_inventory_and_ends() {
+        use std::os::unix::fs::symlink;
+        let outside = place(&[("key", "secret: 1"), ("vars/a.yml", "a: 1")]);
+        let linked = |link: &str, target: &Path| {
+            let inside = place(&[("hosts", INI), ("group_vars/all/a.yml", "a: 1")]);
+            symlink(target, inside.path().join(link)).unwrap();
+            let found = find(&[inside.path().to_owned()]);
+            found.map_err(|error| format!("{error:#}"))
+        };
+        for (link, target, words) in [
+            (
+                "group_vars/all/key.yml",
+                outside.path().join("key"),
+                "out of the inventory",
+            ),
+            (
+                "group_vars/more",
+                outside.path().join("vars"),
+                "out of the inventory",
+            ),
+            (
+                "host_vars",
+                outside.path().join("vars"),
+                "out of the inventory",
+            ),
+            ("other", outside.path().join("key"), "out of the inventory"),
+            ("group_vars/all/up", PathBuf::from(".."), "leads back to"),
+            ("group_vars/all/same", PathBuf::from("."), "leads back to"),
+            ("group_vars/all/own", PathBuf::from("own"), "in a circle"),
+            ("host_vars", PathBuf::from("host_vars"), "in a circle"),
+            (
+                "group_vars/gone.yml",
+                PathBuf::from("nowhere"),
+                "leads nowhere",
+            ),
+        ] {
+            let error = linked(link, &target).unwrap_err();
+            assert!(
+                error.contains(words) && error.contains(link),
+                "{link}: {error}"
+            );
+        }
+        // One that stays inside is as good as what it names.
+        linked("group_vars/kube_node", Path::new("all")).unwrap();
+        linked("group_vars/all.yml", Path::new("all/a.yml")).unwrap();
     }
 
     #[test]

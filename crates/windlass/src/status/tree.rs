@@ -2,6 +2,7 @@
 
 use api::{
     ClusterNode,
+    cluster::Available,
     node::Health,
     run::{Plan, Progress, RunPhase, RunStatus, Step, StepPhase, StepStatus},
 };
@@ -36,6 +37,8 @@ pub(super) fn render(view: &View, width: usize) -> Vec<String> {
     }
     let status = view.cluster.as_ref().and_then(|c| c.status.as_ref());
     lines.extend(status.iter().flat_map(|status| &status.pending).map(then));
+    let available = status.iter().flat_map(|status| &status.available);
+    lines.extend(available.map(available_line));
     lines.push("hosts".into());
     lines.extend(view.nodes.iter().map(node_line));
     lines
@@ -66,6 +69,13 @@ fn cluster_line(view: &View) -> String {
             .filter(|text| !text.is_empty())
             .map(|text| format!("  {text}"))
             .unwrap_or_default()
+    )
+}
+
+fn available_line(available: &Available) -> String {
+    format!(
+        "available: Kubernetes {} by kubespray {}: {}",
+        available.kubernetes_version, available.kubespray_version, available.message
     )
 }
 

@@ -1,10 +1,15 @@
 //! Real, unmodified kubespray through Windlass, for whoever has a checkout: see docs/kubespray.md. With one, the other
-//! suites of this crate raise their clusters by it too; this one is the shortest.
+//! suites of this crate raise their clusters by it too; the first one is the shortest.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
-use e2e::{Kubespray, NAMESPACE, Options, Stage, root, windlass};
-use serde_json::json;
+use e2e::{Kubespray, NAMESPACE, Options, Stage, root, wait_until, windlass};
+use serde_json::{Value, json};
+
+use crate::{
+    first_cluster::{assert_each_step_succeeded_once, process, stage},
+    whole::of_hosts,
+};
 
 #[test]
 #[ignore = "it needs a checkout of kubespray: WINDLASS_KUBESPRAY"]
@@ -49,4 +54,50 @@ fn kubespray_itself_raises_a_cluster_of_one_host() {
     let events = stage.objects("events").unwrap();
     let told = events.iter().any(|event| event["reason"] == "Created");
     assert!(told, "{events:#?}");
+}
+
+/// Power fails three times in each play: at its first task, in its middle, and before its last one.
+#[test]
+#[ignore = "it needs a checkout of kubespray: WINDLASS_KUBESPRAY"]
+fn kubespray_itself_raises_a_cluster_though_each_play_dies_three_times() {
+    let mut stage = stage(2, 0);
+    stage.up().unwrap();
+    stage.apply(&of_hosts(&stage, 2)).unwrap();
+    let mut deaths: BTreeMap<String, usize> = BTreeMap::new();
+    let mut last = None;
+    let run = wait_until("the run to end", 3 * stage.patience(), || {
+        let run = stage.run()?;
+        if ["Succeeded", "Failed", "Cancelled"]
+            .map(Value::from)
+            .contains(&run["status"]["phase"])
+        {
+            return Ok(Some(run));
+        }
+        let Some(runner) = process(&run).filter(|runner| last != Some(*runner)) else {
+            return Ok(None);
+        };
+        for step in run["status"]["steps"].as_array().into_iter().flatten() {
+            let (done, of) = (&step["progress"]["done"], &step["progress"]["total"]);
+            let (Some(done), Some(of)) = (done.as_u64(), of.as_u64()) else {
+                continue;
+            };
+            let id = step["id"].as_str().unwrap_or_default();
+            let died = deaths.get(id).copied().unwrap_or_default();
+            let point = [1, of / 2, of.saturating_sub(1)].into_iter().nth(died);
+            if step["phase"] == "Running" && done > 0 && point.is_some_and(|point| done >= point) {
+                println!("{id} dies at task {done} of {of}");
+                *deaths.entry(id.to_owned()).or_default() += 1;
+                stage.kill_inside(runner)?;
+                last = Some(runner);
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    })
+    .unwrap();
+    assert_eq!(run["status"]["phase"], "Succeeded", "{deaths:#?} {run:#}");
+    assert_each_step_succeeded_once(&run);
+    assert!(deaths.values().any(|died| *died == 3), "{deaths:#?}");
+    println!("{deaths:#?}");
+    stage.ready_nodes(2).unwrap();
 }

@@ -8,14 +8,22 @@
 
 mod api_faults;
 mod bad_input;
+mod component;
+mod edges;
 mod faults;
 mod first_cluster;
 mod foreign;
 mod in_cluster;
 mod install_guide;
 mod kubespray_checkout;
+mod magnum;
+mod management;
 mod planes;
 mod plugin;
+mod providers;
+mod recover;
 mod relocation;
+mod replace;
 mod self_managing;
 mod upgrade;
+mod whole;

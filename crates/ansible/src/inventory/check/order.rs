@@ -1,11 +1,11 @@
 //! The order of hosts, which is state: the first control-plane and etcd hosts are the authorities for certificates.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use api::{HostName, cluster::InventoryStatus};
 
 use super::{Host, InventoryError, InventoryInput, field, with_role};
-use crate::inventory::GROUPS;
+use crate::{inventory::GROUPS, slice::distinct};
 
 /// The order to build with: what was persisted and is still there, then the new hosts. With what is wrong with it.
 pub(in crate::inventory) fn order(
@@ -23,13 +23,9 @@ pub(in crate::inventory) fn order(
             .get(group)
             .map_or(&[][..], Vec::as_slice);
         errors.extend(head(group, before, &now));
-        let mut members: Vec<HostName> = Vec::new();
-        let kept = before.iter().filter(|name| now.contains(name));
-        for name in kept.chain(now.iter().copied()) {
-            if !members.contains(name) {
-                members.push(name.clone());
-            }
-        }
+        let those: HashSet<_> = now.iter().copied().collect();
+        let kept = before.iter().filter(|name| those.contains(name));
+        let members = distinct(kept.chain(now));
         if !members.is_empty() {
             order.insert(group.to_owned(), members);
         }
@@ -40,6 +36,7 @@ pub(in crate::inventory) fn order(
         InventoryStatus {
             order,
             etcd_member_names,
+            run: None,
         },
         errors,
     )
@@ -53,7 +50,8 @@ pub fn appends(before: &InventoryStatus, after: &InventoryStatus) -> Vec<Invento
     let mut errors = Vec::new();
     for (group, before) in &before.order {
         let after = after.order.get(group).map_or(&[][..], Vec::as_slice);
-        let kept: Vec<&HostName> = before.iter().filter(|name| after.contains(name)).collect();
+        let those: HashSet<_> = after.iter().collect();
+        let kept: Vec<&HostName> = before.iter().filter(|name| those.contains(name)).collect();
         let front: Vec<&HostName> = after.iter().take(kept.len()).collect();
         if kept != front {
             errors.push(InventoryError::new(

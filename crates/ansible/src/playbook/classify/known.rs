@@ -15,7 +15,7 @@ pub(super) struct Known {
 }
 
 /// The first that fits wins: what is more particular stands first.
-const KNOWN: [Known; 21] = [
+const KNOWN: [Known; 22] = [
     Known {
         pattern: r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed",
         class: FailureClass::External,
@@ -78,6 +78,13 @@ const KNOWN: [Known; 21] = [
         class: FailureClass::Permanent,
         code: "KubeconfigMissing",
         remedy: "The host has no kubeconfig: its control plane was not brought up. Look whether the step that does it (control-plane) failed or was skipped, and retry the run from there; to skip it leads here again.",
+    },
+    // A new kubelet has just restarted the controller manager, which leads again a quarter of a minute later.
+    Known {
+        pattern: r"\[ERROR CreateJob\]: [^\n]*did not complete in",
+        class: FailureClass::Transient,
+        code: "JobNotCompleted",
+        remedy: "kubeadm gives a Job of its own a quarter of a minute to complete, and it did not; it is tried again. Look whether the controller manager and the scheduler run, and whether a node that takes pods can pull the pause image.",
     },
     // Not what a host fetches from elsewhere, but what runs, or does not, on the cluster's own hosts.
     Known {
@@ -178,6 +185,11 @@ mod tests {
             ("sh: 1: Syntax error: \"(\" unexpected", ""),
             ("Missing sudo password", "Sudo"),
             ("something else", ""),
+            (
+                "[preflight] Some fatal errors occurred:\n\t[ERROR CreateJob]: Job \"upgrade-health-check-1\" in the namespace \
+                 \"kube-system\" did not complete in 15s: no condition of type Complete",
+                "JobNotCompleted",
+            ),
             // Undefined, as ansible-core 2.14 to 2.19 say it, and what is not.
             ("'foo' is undefined", "UndefinedVariable"),
             ("'dict object' has no attribute 'foo'", "UndefinedVariable"),

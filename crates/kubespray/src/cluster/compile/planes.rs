@@ -38,6 +38,8 @@ const SERVERS: &str = "recover/finish";
 /// How long etcd may take to be as it must be before a change, and how long a new member may take to catch up.
 const LOOK_TIMEOUT: Duration = Duration::from_seconds(45);
 const CATCH_UP_TIMEOUT: Duration = Duration::from_seconds(300);
+/// How long it may take until that etcd has no quorum was said often enough: each silent member costs seconds.
+const LOST_TIMEOUT: Duration = Duration::from_seconds(300);
 /// How long an API server may take to come back with other settings: the kubelet looks for them every 20 s.
 const SERVER_TIMEOUT: Duration = Duration::from_seconds(300);
 
@@ -247,10 +249,14 @@ pub(crate) fn quorum(
             "Wait until the new member of etcd has a vote",
             CATCH_UP_TIMEOUT,
         ),
+        Turn::Restarts => ("Ask etcd whether all other members answer", LOOK_TIMEOUT),
+        Turn::Restarted => ("Wait until the member of etcd answers", CATCH_UP_TIMEOUT),
         Turn::Leaves => (
             "Ask etcd whether it keeps its quorum without the member",
             LOOK_TIMEOUT,
         ),
+        Turn::Founds => ("Prove that etcd has lost its quorum", LOST_TIMEOUT),
+        Turn::Founded => ("Prove that etcd answers, with one member", LOOK_TIMEOUT),
     };
     asked(
         conduct,
@@ -302,7 +308,13 @@ pub(crate) fn probe_staying(conduct: &Conduct, hosts: Vec<HostName>) -> Placed {
     Placed { step: probe, hosts }
 }
 
-fn lenient(conduct: &Conduct) -> Gate {
+/// A step that leaves out hosts that do not answer.
+pub(crate) fn leniently(conduct: &Conduct, mut placed: Placed) -> Placed {
+    placed.step.gate = Some(lenient(conduct));
+    placed
+}
+
+pub(super) fn lenient(conduct: &Conduct) -> Gate {
     Gate {
         on_breach: OnBreach::Exclude,
         ..gate(conduct)

@@ -16,7 +16,7 @@ use api::{
 
 use super::{LOOK_TIMEOUT, Placed, limit, listed, pattern, play, retry, snapshot, step};
 use crate::{
-    action::{Action, BUDGETS, FACTS, Gate},
+    action::{Action, BUDGETS, FACTS, Gate, Left},
     cluster::resolve::Upgrade,
     inputs::Inputs,
     problem::Problem,
@@ -30,10 +30,16 @@ const CANARY: &str = "approve/canary";
 const KUBELET: &str = "kubernetes/node";
 
 /// The steps before the first play: whether the cluster is well, and which budgets would hold pods for ever.
-pub(crate) fn looking(upgrade: &Upgrade, inputs: &Inputs, drains: bool) -> Vec<Placed> {
+pub(crate) fn looking(
+    upgrade: &Upgrade,
+    inputs: &Inputs,
+    drains: bool,
+    after: Option<Left>,
+) -> Vec<Placed> {
     let members = inputs.members();
     let begins = Gate {
         begins: true,
+        after,
         pods: upgrade.gate.clone(),
         ..Gate::default()
     };
@@ -82,7 +88,9 @@ pub(crate) fn upgrading(
             }
             continue;
         }
-        let batches = batches(slice, &targets.hosts, upgrade, inputs);
+        let serial = slice.serial.as_ref().and_then(serde_json::Value::as_u64);
+        let serial = serial.and_then(|number| usize::try_from(number).ok());
+        let batches = batches(serial, &targets.hosts, upgrade, inputs);
         let asks = asks_after(&batches, upgrade, inputs);
         for (at, hosts) in batches.into_iter().enumerate() {
             let number = at.saturating_add(1);
@@ -114,7 +122,7 @@ fn batch(
         kubernetes: inputs.kubernetes.filter(|_| brings_version),
         pods: upgrade.gate.clone(),
         soak: upgrade.soak,
-        begins: false,
+        ..Gate::default()
     };
     let id = format!("gate/{}/{number}", slice.id);
     let title = format!("Wait until the cluster is well with {names}");
@@ -122,19 +130,15 @@ fn batch(
 }
 
 /// The hosts of a play in batches. A control plane or a member of etcd goes alone, whatever the playbooks say.
-fn batches(
-    slice: &Slice,
+pub(super) fn batches(
+    serial: Option<usize>,
     hosts: &[HostName],
     upgrade: &Upgrade,
     inputs: &Inputs,
 ) -> Vec<Vec<HostName>> {
     let workers = hosts.iter().filter(|host| !goes_alone(inputs, host));
     let total = workers.count();
-    let size = slice
-        .serial
-        .as_ref()
-        .and_then(serde_json::Value::as_u64)
-        .and_then(|number| usize::try_from(number).ok())
+    let size = serial
         .unwrap_or_else(|| share(upgrade.max_unavailable, total))
         .max(1);
     let mut batches: Vec<Vec<HostName>> = Vec::new();
@@ -185,7 +189,13 @@ fn share(bound: Threshold, total: usize) -> usize {
     }
 }
 
-fn gate(id: &str, title: &str, gate: Gate, hosts: Vec<HostName>, upgrade: &Upgrade) -> Placed {
+pub(super) fn gate(
+    id: &str,
+    title: &str,
+    gate: Gate,
+    hosts: Vec<HostName>,
+    upgrade: &Upgrade,
+) -> Placed {
     let seconds = upgrade.gate_timeout.seconds();
     let seconds = seconds.saturating_add(gate.soak.seconds());
     Placed {
@@ -199,7 +209,7 @@ fn gate(id: &str, title: &str, gate: Gate, hosts: Vec<HostName>, upgrade: &Upgra
     }
 }
 
-fn canary(upgrade: &Upgrade) -> Placed {
+pub(super) fn canary(upgrade: &Upgrade) -> Placed {
     let number = upgrade.canary;
     let question = match number {
         1 => "upgrade the other workers as well: the first one is done".to_owned(),

@@ -49,6 +49,8 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
     for (reason, was, is) in [
         ("ConvergeRefused", &before.converge, &status.converge),
         ("RenewRefused", &before.renew, &status.renew),
+        ("RecoverRefused", &before.recover, &status.recover),
+        ("ComponentRefused", &before.component, &status.component),
     ] {
         if let Some(answer) = is
             && was.as_ref() != Some(answer)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ansible::{
-    catalogue::{self, Assertion, Contract, Installable, Known, Test},
+    catalogue::{self, Assertion, COMPONENTS, Contract, Installable, Known, Test},
     inventory::{ExtraVars, Settings},
     template,
 };
@@ -82,6 +82,7 @@ pub(super) fn problems(
     problems.extend(removed(contract, given));
     problems.extend(refused(contract, given));
     problems.extend(undefined(contract, given));
+    problems.extend(unlisted(contract, given));
     problems
 }
 
@@ -256,6 +257,31 @@ fn undefined(contract: &Contract, given: &Given<'_>) -> Vec<Problem> {
         });
     }
     problems
+}
+
+/// Versions of components that the release has no checksum of: it would fail where it downloads them.
+fn unlisted(contract: &Contract, given: &Given<'_>) -> Vec<Problem> {
+    let components = COMPONENTS.iter().filter_map(|(version, table, checksum)| {
+        let wanted = given.written.get(*version)?;
+        let text = wanted.as_str()?;
+        let listed = contract.checksums.get(*table)?;
+        let otherwise = given.may_have(table) || given.may_have(checksum);
+        if text.contains("{{") || otherwise || listed.contains(text) {
+            return None;
+        }
+        let near = nearest(text, listed.iter().map(String::as_str));
+        let near = near.map(str::to_owned).or_else(|| listed.last().cloned());
+        Some(Problem::new(
+            field(version),
+            shown(wanted),
+            format!("the release lists no checksum of it ({table})"),
+            format!(
+                "write one that it lists, for example {}, or give its checksum in extraVars.{table}",
+                near.unwrap_or_default()
+            ),
+        ))
+    });
+    components.collect()
 }
 
 fn each_text(path: &str, value: &Value, with: &mut impl FnMut(&str, &str)) {

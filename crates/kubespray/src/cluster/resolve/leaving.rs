@@ -19,6 +19,8 @@ use crate::{
     request::FORCE_REMOVAL,
 };
 
+use super::replacing::{Replacing, judge, named};
+
 /// A host whose ClusterNode is being deleted, and which stays part of the cluster.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Kept {
@@ -43,7 +45,7 @@ pub(super) fn is_forced(node: &ClusterNode) -> bool {
     is_leaving(node) && node.annotations().contains_key(FORCE_REMOVAL)
 }
 
-fn is_leaving(node: &ClusterNode) -> bool {
+pub(super) fn is_leaving(node: &ClusterNode) -> bool {
     node.meta().deletion_timestamp.is_some()
 }
 
@@ -54,6 +56,8 @@ pub(super) struct Wished {
     pub(super) kept: Vec<Kept>,
     /// Those that were part of the wish, and are to be removed.
     pub(super) leaving: Vec<HostName>,
+    /// Those whose place others take.
+    pub(super) replacing: Vec<Replacing>,
 }
 
 /// The hosts of the wish, and those that leave it.
@@ -63,6 +67,7 @@ pub(super) fn wished(cluster: &Cluster, observed: &Observed) -> Wished {
         nodes: nodes.clone(),
         kept: Vec::new(),
         leaving: Vec::new(),
+        replacing: Vec::new(),
     };
     // A reset is of all hosts that there are.
     if cluster.meta().deletion_timestamp.is_some() || !nodes.iter().any(is_leaving) {
@@ -73,16 +78,33 @@ pub(super) fn wished(cluster: &Cluster, observed: &Observed) -> Wished {
     let stands = builder.is_some() || is_built(cluster);
     for node in nodes.iter().filter(|node| is_leaving(node)) {
         let name = node.name_any();
+        if let Some((before, host, by)) = replaced(node, before.as_ref()) {
+            match judge(node, by, host, before, observed) {
+                Ok(replacing) => wished.replacing.push(replacing),
+                Err(why) => wished.kept.push(Kept { name, why }),
+            }
+            continue;
+        }
         let why = stands.then(|| why_not(&name, before.as_ref(), nodes));
         match why.flatten() {
             Some(why) => wished.kept.push(Kept { name, why }),
             None => wished.leaving.extend(name.parse().ok()),
         }
     }
-    if let Some(kept) = before.and_then(|before| uneven(&before, &wished.leaving, observed)) {
+    let replaced = wished.replacing.iter().map(|replacing| &replacing.host);
+    let all: Vec<HostName> = wished.leaving.iter().chain(replaced).cloned().collect();
+    if let Some(kept) = before.and_then(|before| uneven(&before, &all, observed)) {
         wished.leaving.retain(|name| name.as_str() != kept.name);
+        wished
+            .replacing
+            .retain(|replacing| replacing.host.as_str() != kept.name);
         wished.kept.push(kept);
     }
+    let turns = wished.replacing.iter();
+    let turns = turns.filter(|replacing| !replacing.stays());
+    wished
+        .leaving
+        .extend(turns.map(|replacing| replacing.host.clone()));
     let leaves = |node: &ClusterNode| {
         let name = node.name_any();
         wished
@@ -92,6 +114,17 @@ pub(super) fn wished(cluster: &Cluster, observed: &Observed) -> Wished {
     };
     wished.nodes.retain(|node| !leaves(node));
     wished
+}
+
+/// What the cluster was built with, the host in it, and the name of the one that takes its place, if somebody wants that.
+fn replaced<'a>(
+    node: &'a ClusterNode,
+    before: Option<&'a Inputs>,
+) -> Option<(&'a Inputs, &'a Host, &'a str)> {
+    let by = named(node)?;
+    let before = before?;
+    let host = before.host(&node.name_any().parse().ok()?)?;
+    Some((before, host, by))
 }
 
 /// The member of etcd that stays because an even number would be left, when all is done: the last one to go.
@@ -145,16 +178,21 @@ fn needed(host: &Host, before: &Inputs) -> Option<String> {
     };
     let members = before.group("etcd").len();
     let planes = before.group("kube_control_plane").len();
+    let instead = format!(
+        "another one takes its place by: windlass node replace {} --by NAME",
+        host.name
+    );
     let why = match () {
         () if host.is_worker() => return None,
         () if host.has(Role::ControlPlane) && planes == 1 => {
-            "it is the only host of the control plane".to_owned()
+            format!("it is the only host of the control plane; {instead}")
         }
-        () if host.has(Role::Etcd) && members == 1 => "it is the only member of etcd".to_owned(),
-        () if first_of("kube_control_plane") || first_of("etcd") => {
-            "it holds the authorities that the cluster was built with, and another host cannot take its place yet"
-                .to_owned()
+        () if host.has(Role::Etcd) && members == 1 => {
+            format!("it is the only member of etcd; {instead}")
         }
+        () if first_of("kube_control_plane") || first_of("etcd") => format!(
+            "it is the first one, and holds the authorities that the cluster was built with; {instead}"
+        ),
         () if !host.is_member() => {
             "only workers, control planes and members of etcd can be removed yet".to_owned()
         }

@@ -37,6 +37,17 @@ pub struct Upgrade {
 pub(super) fn settings(spec: &ClusterSpec, creation: Conduct) -> Upgrade {
     let operations = spec.operations.as_ref();
     let upgrade = operations.and_then(|operations| operations.upgrade.clone());
+    resolved(upgrade, creation)
+}
+
+/// The same of bringing one component to what the spec says.
+pub(super) fn of_component(spec: &ClusterSpec, creation: Conduct) -> Upgrade {
+    let operations = spec.operations.as_ref();
+    let component = operations.and_then(|operations| operations.component.clone());
+    resolved(component, creation)
+}
+
+fn resolved(upgrade: Option<api::cluster::Upgrade>, creation: Conduct) -> Upgrade {
     let upgrade = upgrade.unwrap_or_default();
     Upgrade {
         max_unavailable: upgrade.max_unavailable.unwrap_or(Threshold::Count(1)),
@@ -65,7 +76,7 @@ pub(super) fn problems(
         return Vec::new();
     };
     // One that is the newest by default is another matter: nobody asked for it.
-    let written = upgrade::release_is_written(cluster);
+    let written = upgrade::release_is_asked_for(cluster);
     let built = status.kubespray_version.filter(|_| written);
     let moved = built.and_then(|built| catalogue::check_move(release, built).err());
     let moved = moved.map(|error| of_release(release, error));

@@ -125,10 +125,17 @@ impl<'a> Progress<'a> {
 
     /// The process has ended: judge it, and give what is left its end.
     pub(super) async fn end(mut self, outcome: &Outcome) {
+        match self.trouble(outcome) {
+            None => while !self.ended && self.succeed().await == Next::GoOn {},
+            Some(outcome) => self.fail(outcome).await,
+        }
+    }
+
+    /// The end of the step at work, where the process did not come to a good one.
+    pub(super) fn trouble(&self, outcome: &Outcome) -> Option<StepOutcome> {
         let verdict = judge(self.prepared.expected.iter().map(String::as_str), outcome);
         if verdict == Verdict::Succeeded {
-            while !self.ended && self.succeed().await == Next::GoOn {}
-            return;
+            return None;
         }
         let mut outcome = match &verdict {
             Verdict::Interrupted {
@@ -157,7 +164,7 @@ impl<'a> Progress<'a> {
             },
         };
         self.mask(&mut outcome);
-        self.fail(outcome).await;
+        Some(outcome)
     }
 
     /// Masks what the plugin of an earlier release did not, or could not because Ansible ended before it was there.

@@ -24,7 +24,7 @@ fn cancelled_in_the_middle(story: &Story) {
     story.until_condition(
         "Ready",
         "WaitingForApproval",
-        &["on 3 hosts", "windlass approve"],
+        &["on 3 hosts", "windlass -n first-cluster approve"],
     );
     story.says(&["approve"], "is told of the approval").unwrap();
 

@@ -1,0 +1,209 @@
+//! `CoeCluster`: a cluster as clients of Magnum see it.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{NetworkDriver, NodeGroup, ServerType};
+
+/// A cluster with its node groups. Its name is its UUID.
+#[serde_with::skip_serializing_none]
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "magnum.windlass.dev",
+    version = "v1alpha1",
+    kind = "CoeCluster",
+    namespaced,
+    status = "CoeClusterStatus",
+    category = "windlass",
+    doc = "A cluster as clients of Magnum see it.",
+    printcolumn(name = "Name", type_ = "string", json_path = ".spec.name"),
+    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(name = "Health", type_ = "string", json_path = ".status.health.status"),
+    printcolumn(name = "Address", type_ = "string", json_path = ".status.apiAddress"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.reason",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CoeClusterSpec {
+    /// What people call it; several may have one name.
+    #[schemars(length(min = 1, max = 242))]
+    pub name: String,
+    /// The project that it belongs to.
+    #[schemars(length(min = 1, max = 64))]
+    pub project_id: String,
+    /// Who made it.
+    #[schemars(length(min = 1, max = 64))]
+    pub user_id: String,
+    /// The UUID of its template.
+    #[schemars(length(min = 36, max = 36))]
+    pub cluster_template_id: String,
+    /// What its servers are, as its template said when it was made. Default: vm.
+    pub server_type: Option<ServerType>,
+    /// The version of Kubernetes, for example 1.34.3. Default: that of the newest kubespray release.
+    pub kubernetes_version: Option<crate::KubernetesVersion>,
+    /// The network plugin, as its template said when it was made. Default: calico.
+    pub network_driver: Option<NetworkDriver>,
+    /// The name of a key pair.
+    #[schemars(length(min = 1, max = 255))]
+    pub keypair: Option<String>,
+    /// How long making it may take, in minutes. Default: 60.
+    pub create_timeout: Option<u32>,
+    /// The size of the volume for containers, in GB.
+    #[schemars(range(min = 1))]
+    pub docker_volume_size: Option<u32>,
+    /// Settings that have no field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "super::labels_schema")]
+    pub labels: BTreeMap<String, String>,
+    /// The flavor of workers.
+    #[schemars(length(min = 1, max = 255))]
+    pub flavor_id: Option<String>,
+    /// The flavor of control planes.
+    #[schemars(length(min = 1, max = 255))]
+    pub master_flavor_id: Option<String>,
+    /// The network of the servers.
+    #[schemars(length(min = 1, max = 255))]
+    pub fixed_network: Option<String>,
+    /// Its subnet.
+    #[schemars(length(min = 1, max = 255))]
+    pub fixed_subnet: Option<String>,
+    /// Where members of etcd find each other.
+    #[schemars(length(min = 1, max = 255))]
+    pub discovery_url: Option<String>,
+    /// Whether servers get floating addresses.
+    pub floating_ip_enabled: Option<bool>,
+    /// Whether control planes stand behind a load balancer.
+    pub master_lb_enabled: Option<bool>,
+    /// Its node groups, two at least.
+    #[schemars(length(min = 2, max = 64))]
+    pub node_groups: Vec<NodeGroup>,
+}
+
+/// How a cluster stands.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CoeClusterStatus {
+    /// The generation that this status speaks of.
+    pub observed_generation: Option<i64>,
+    /// How far what was asked for is. None: the cluster is being made.
+    pub state: Option<State>,
+    /// Why.
+    #[schemars(length(max = 4096))]
+    pub reason: Option<String>,
+    /// Its health, as was last told by whom the service trusts to.
+    pub health: Option<HealthReport>,
+    /// Where the Kubernetes API answers.
+    #[schemars(length(max = 255))]
+    pub api_address: Option<String>,
+    /// The version of Kubernetes, for example v1.34.3.
+    #[schemars(length(max = 64))]
+    pub coe_version: Option<String>,
+    /// How its groups stand, by UUID.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub groups: BTreeMap<String, GroupStatus>,
+}
+
+/// How far what was asked for is, in Magnum's words.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum State {
+    /// It is being made.
+    CreateInProgress,
+    /// It was made.
+    CreateComplete,
+    /// It could not be made.
+    CreateFailed,
+    /// It is being changed.
+    UpdateInProgress,
+    /// It was changed.
+    UpdateComplete,
+    /// It could not be changed.
+    UpdateFailed,
+    /// It goes.
+    DeleteInProgress,
+    /// It could not go.
+    DeleteFailed,
+}
+
+impl State {
+    /// The word of Magnum.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::CreateInProgress => "CREATE_IN_PROGRESS",
+            Self::CreateComplete => "CREATE_COMPLETE",
+            Self::CreateFailed => "CREATE_FAILED",
+            Self::UpdateInProgress => "UPDATE_IN_PROGRESS",
+            Self::UpdateComplete => "UPDATE_COMPLETE",
+            Self::UpdateFailed => "UPDATE_FAILED",
+            Self::DeleteInProgress => "DELETE_IN_PROGRESS",
+            Self::DeleteFailed => "DELETE_FAILED",
+        }
+    }
+
+    /// Whether something could not be done.
+    pub const fn is_failed(self) -> bool {
+        matches!(
+            self,
+            Self::CreateFailed | Self::UpdateFailed | Self::DeleteFailed
+        )
+    }
+
+    /// Whether nothing is being done and nothing failed.
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::CreateComplete | Self::UpdateComplete)
+    }
+}
+
+/// The health of a cluster.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct HealthReport {
+    /// In a word.
+    pub status: HealthStatus,
+    /// What it is made of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "super::labels_schema")]
+    pub reasons: BTreeMap<String, String>,
+}
+
+/// Health in a word.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum HealthStatus {
+    /// All is well.
+    Healthy,
+    /// Something is not.
+    Unhealthy,
+    /// Nobody knows.
+    #[default]
+    Unknown,
+}
+
+/// How a node group stands.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupStatus {
+    /// How far it is. None: it is being made.
+    pub state: Option<State>,
+    /// Why.
+    #[schemars(length(max = 4096))]
+    pub reason: Option<String>,
+    /// The addresses of its nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub node_addresses: Vec<String>,
+}

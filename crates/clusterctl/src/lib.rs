@@ -1,0 +1,38 @@
+//! Cluster API providers: what they are called, what their releases hold, and what is made of it.
+//!
+//! All but [`source`] is pure: it takes text and values and gives objects or reasons. A provider is a type and a name
+//! ([`Provider`]); its releases have a `metadata.yaml` ([`Metadata`]) and a file of components, which [`Components::render`]
+//! turns into the objects that `clusterctl generate provider` would print for it. [`patch`] and [`customize`] do what the custom resources of the existing operator ask for, and [`upgrade`] says which versions may follow which.
+//!
+//! What clusterctl does is what counts as right, and tests compare with it. `docs/providers.md` lists where Windlass differs.
+
+mod catalogue;
+mod components;
+pub mod customize;
+pub mod difference;
+mod image;
+mod inventory;
+mod linger;
+mod manifest;
+mod metadata;
+mod object;
+pub mod patch;
+mod provider;
+mod scope;
+mod selector;
+pub mod source;
+pub mod upgrade;
+mod version;
+
+pub use catalogue::{CatalogueEntry, catalogue, entry};
+pub use components::{Components, ComponentsError, Release, Substitution};
+pub use image::{Image, ImageOverride, ImageOverrides, InvalidImage, NonCanonical};
+pub use inventory::{Installed, InventoryError};
+pub use linger::linger;
+pub use manifest::{ManifestError, parse as parse_manifest};
+pub use metadata::{Contract, Metadata, MetadataError, ReleaseSeries};
+pub use object::{Lack, Object};
+pub use provider::{InvalidProvider, Provider, ProviderType, label};
+pub use scope::{Scope, Scopes};
+pub use selector::InvalidSelector;
+pub use version::{InvalidVersion, Version};

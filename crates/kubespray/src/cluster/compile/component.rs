@@ -1,0 +1,225 @@
+//! Steps that bring one component of a built cluster to what its variables say. Pure.
+//!
+//! kubespray has no playbook for one component: those of Windlass' own run its roles. What a host must do without meanwhile says how it
+//! goes: without the container engine it has no pods, so nodes go one by one as in an upgrade; a member of etcd is one vote less, so
+//! members go one by one, and etcd is asked before and after each; the network plugin is exchanged under running pods, by itself.
+
+use api::{
+    HostName,
+    run::{Interrupt, Step},
+};
+
+use super::{
+    Placed, beginning, healthy, limit, own, pattern, play, quorum, snapshot,
+    upgrading::{batches, canary, gate, looking},
+};
+use crate::{
+    action::{FACTS, Gate, Left, MemberChange, Turn},
+    cluster::resolve::Upgrade,
+    inputs::Inputs,
+    playbooks::{Checkout, Own},
+    problem::Problem,
+};
+
+/// What can be brought to what its variables say, and nothing else with it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Component {
+    /// What runs containers on each node.
+    ContainerEngine,
+    /// Where the API server keeps everything.
+    Etcd,
+    /// What pods reach each other by.
+    NetworkPlugin,
+}
+
+/// What the steps are made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Bringing<'a> {
+    /// The playbooks.
+    pub(crate) checkout: &'a Checkout,
+    /// How it behaves.
+    pub(crate) settings: &'a Upgrade,
+    /// The cluster with the component as it is to be.
+    pub(crate) inputs: &'a Inputs,
+    /// What an earlier run has left in the middle.
+    pub(crate) after: Option<&'a Left>,
+    /// Whether nodes are drained.
+    pub(crate) drains: bool,
+}
+
+/// The steps of one component.
+pub(crate) fn component(
+    component: Component,
+    bringing: &Bringing<'_>,
+) -> Result<Vec<Placed>, Problem> {
+    let Bringing {
+        settings, inputs, ..
+    } = *bringing;
+    let hosts = match component {
+        Component::ContainerEngine | Component::NetworkPlugin => inputs.members(),
+        Component::Etcd => of_etcd(inputs),
+    };
+    let mut steps = beginning(&settings.conduct, hosts.clone());
+    let drains = bringing.drains && component == Component::ContainerEngine;
+    let after = bringing.after.cloned();
+    steps.extend(looking(settings, inputs, drains, after));
+    facts(bringing, &hosts, &mut steps)?;
+    match component {
+        Component::ContainerEngine => engines(settings, inputs, &mut steps),
+        Component::Etcd => members(settings, inputs, &mut steps)?,
+        Component::NetworkPlugin => network(settings, inputs, &mut steps),
+    }
+    steps.push(healthy(&settings.conduct, inputs));
+    Ok(steps)
+}
+
+/// The hosts of etcd, and those whose certificates it makes.
+fn of_etcd(inputs: &Inputs) -> Vec<HostName> {
+    let mut hosts = inputs.group("etcd").to_vec();
+    let planes = inputs.group("kube_control_plane").iter();
+    let further: Vec<_> = planes
+        .filter(|host| !hosts.contains(host))
+        .cloned()
+        .collect();
+    hosts.extend(further);
+    hosts
+}
+
+/// The play of the release that reads what its roles know of hosts.
+fn facts(
+    bringing: &Bringing<'_>,
+    hosts: &[HostName],
+    steps: &mut Vec<Placed>,
+) -> Result<(), Problem> {
+    let playbook = &bringing.checkout.create;
+    let slice = playbook.slice(FACTS).map_err(|error| {
+        Problem::new(
+            "Cluster spec.kubespray.source",
+            playbook.name(),
+            crate::chain(&error),
+            "use playbooks that gather facts in a play of their own, as kubespray's do",
+        )
+    })?;
+    let inventory = super::compiled(bringing.inputs)?;
+    let targets = slice
+        .targets(&inventory)
+        .map_err(|error| pattern(playbook, &slice.id, &error))?;
+    let mut targets = targets.hosts;
+    targets.retain(|host| hosts.contains(host));
+    let mut placed = play(playbook, slice, &bringing.settings.conduct, targets);
+    limit(&mut placed.step, "facts");
+    steps.push(placed);
+    Ok(())
+}
+
+/// A step for each batch of nodes, control planes alone and first, and a gate behind each.
+fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
+    let mut hosts = inputs.group("kube_control_plane").to_vec();
+    let others = inputs.members().into_iter();
+    let others: Vec<_> = others.filter(|host| !hosts.contains(host)).collect();
+    let planes = hosts.len();
+    hosts.extend(others);
+    let mut workers = 0_usize;
+    for (number, hosts) in (1_usize..).zip(batches(None, &hosts, settings, inputs)) {
+        let names = super::listed(&hosts);
+        let id = format!("container-engine/{number}");
+        let title = format!("Bring the container engine of {names} to what the spec says");
+        let words = (id.as_str(), title.as_str());
+        steps.push(whole(own(
+            Own::ContainerEngine,
+            &settings.conduct,
+            words,
+            hosts.clone(),
+        )));
+        let id = format!("gate/{id}");
+        let title = format!("Wait until the cluster is well with {names}");
+        if number > planes {
+            workers = workers.saturating_add(hosts.len());
+        }
+        let last = workers == inputs.members().len().saturating_sub(planes);
+        steps.push(gate(&id, &title, between(settings), hosts, settings));
+        if settings.canary > 0 && workers == settings.canary && !last {
+            steps.push(canary(settings));
+        }
+    }
+}
+
+/// A snapshot, and the members one by one; etcd itself is asked before and after each.
+fn members(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) -> Result<(), Problem> {
+    let conduct = &settings.conduct;
+    let hosts = inputs.group("etcd");
+    steps.push(snapshot(conduct, inputs));
+    for (number, host) in (1_usize..).zip(hosts) {
+        let change = |turn| {
+            let member = inputs.inventory.etcd_member_names.get(host.as_str());
+            let member = member.ok_or_else(|| unnamed(host))?;
+            Ok(MemberChange {
+                host: host.clone(),
+                member: member.clone(),
+                turn,
+            })
+        };
+        // The others first: it may be down itself.
+        let others = hosts.iter().filter(|other| *other != host);
+        let asked: Vec<_> = others.chain([host]).cloned().collect();
+        let before = format!("etcd/before-{number}");
+        steps.push(quorum(conduct, &before, &change(Turn::Restarts)?, &asked));
+        let id = format!("etcd/upgrade-{number}");
+        let title = format!("Bring the member of etcd on {host} to what the spec says");
+        let only = vec![host.clone()];
+        steps.push(whole(own(Own::Etcd, conduct, (&id, &title), only)));
+        let after = format!("etcd/after-{number}");
+        steps.push(quorum(conduct, &after, &change(Turn::Restarted)?, &asked));
+        let id = format!("gate/etcd/{number}");
+        let title = format!("Wait until the cluster is well with {host}");
+        let nodes = inputs.members();
+        steps.push(gate(&id, &title, between(settings), nodes, settings));
+    }
+    Ok(())
+}
+
+/// The plugin on all nodes at once: its own roll-out goes from node to node.
+fn network(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
+    let nodes = inputs.members();
+    let words = (
+        "network-plugin/upgrade",
+        "Bring the network plugin to what the spec says",
+    );
+    steps.push(whole(own(
+        Own::NetworkPlugin,
+        &settings.conduct,
+        words,
+        nodes.clone(),
+    )));
+    let title = "Wait until the cluster is well";
+    let id = "gate/network-plugin";
+    steps.push(gate(id, title, between(settings), nodes, settings));
+}
+
+/// One that has begun comes to its end: a node would stay without its pods, or a member of etcd between two settings.
+fn whole(placed: Placed) -> Placed {
+    Placed {
+        step: Step {
+            interrupt: Interrupt::Never,
+            ..placed.step
+        },
+        ..placed
+    }
+}
+
+fn between(settings: &Upgrade) -> Gate {
+    Gate {
+        pods: settings.gate.clone(),
+        soak: settings.soak,
+        ..Gate::default()
+    }
+}
+
+fn unnamed(host: &HostName) -> Problem {
+    Problem::new(
+        format!("ClusterNode {host}"),
+        host,
+        "it is not known by which name etcd knows its member",
+        "write it into spec.inventory.etcd_member_name: etcdctl member list tells it",
+    )
+}

@@ -1,0 +1,164 @@
+//! Steps that bring back a cluster whose etcd lost its quorum. Pure.
+//!
+//! kubespray documents that as `recover-control-plane.yml`: it removes the data of the survivor before it restores it, repeats the whole
+//! `cluster.yml`, and expects somebody to have put the survivors first. Here etcd is founded by playbooks of Windlass' own, which keep
+//! what there is and may be killed anywhere; what follows is what follows the removal of a member.
+
+use api::{Duration, HostName, node::Role, run::Step};
+
+use super::{
+    Endpoints, Placed, compiled, endpoints, kubeconfig, leaving, of_nodes, own, planes::lenient,
+    probe_staying, quorum, retry, step, unproved,
+};
+use crate::{
+    action::{Action, FOUND, FOUNDED, GIVEN_UP, LOST, MemberChange, SET_ASIDE, Turn},
+    cluster::resolve::Conduct,
+    inputs::{Host, Inputs},
+    playbooks::{Checkout, Own},
+    problem::Problem,
+};
+
+/// How long nodes that are given up may be Ready yet: what watches over nodes has to be elected, and to miss them.
+const FORGET_TIMEOUT: Duration = Duration::from_seconds(300);
+/// How long hosts may take to say whether they answer.
+const PROBE_TIMEOUT: Duration = Duration::from_seconds(600);
+
+/// What a recovery is about.
+pub(crate) struct Recovering<'a> {
+    /// The cluster's name.
+    pub(crate) cluster: &'a str,
+    /// How the operation behaves.
+    pub(crate) conduct: &'a Conduct,
+    /// The playbooks.
+    pub(crate) checkout: &'a Checkout,
+    /// The cluster, with the hosts that leave it.
+    pub(crate) inputs: &'a Inputs,
+    /// The host on which etcd is founded, and its member.
+    pub(crate) founder: &'a MemberChange,
+    /// The hosts that are given up, as the cluster was built with them.
+    pub(crate) given_up: &'a [Host],
+}
+
+/// The steps after the founder has answered.
+pub(crate) fn recovering(
+    recovering: &Recovering<'_>,
+    steps: &mut Vec<Placed>,
+) -> Result<(), Problem> {
+    let &Recovering {
+        cluster,
+        conduct,
+        checkout,
+        inputs,
+        founder,
+        given_up,
+    } = recovering;
+    let inventory = compiled(inputs)?;
+    let left = inputs.clone().left();
+    let names = &inputs.leaving;
+    let staying: Vec<_> = left
+        .hosts
+        .iter()
+        .flat_map(|host| host.name.parse())
+        .collect();
+    steps.push(probe_staying(conduct, staying));
+    if !names.is_empty() {
+        steps.push(probe_given_up(conduct, names));
+    }
+    let of_etcd = given_up.iter().filter(|host| host.has(Role::Etcd));
+    let asked = of_etcd.filter_map(|host| host.name.parse().ok());
+    let asked: Vec<HostName> = [founder.host.clone()].into_iter().chain(asked).collect();
+    steps.push(quorum(conduct, LOST, founder, &asked));
+    if !names.is_empty() {
+        let words = (SET_ASIDE, "Stop the members of etcd that are given up");
+        let mut placed = own(Own::RecoverSetAside, conduct, words, names.clone());
+        placed.step.gate = Some(lenient(conduct));
+        steps.push(placed);
+    }
+    let alone = vec![founder.host.clone()];
+    let title = format!("Found etcd anew on {}", founder.host);
+    steps.push(own(
+        Own::RecoverEtcd,
+        conduct,
+        (FOUND, &title),
+        alone.clone(),
+    ));
+    let is_founded = MemberChange {
+        turn: Turn::Founded,
+        ..founder.clone()
+    };
+    steps.push(quorum(conduct, FOUNDED, &is_founded, &alone));
+    serving(cluster, conduct, &left, steps);
+    if names.is_empty() {
+        return Ok(());
+    }
+    if let Some(playbook) = &checkout.remove {
+        let with_node: Vec<_> = given_up
+            .iter()
+            .filter(|host| host.roles != [Role::Etcd])
+            .filter_map(|host| host.name.parse().ok())
+            .collect();
+        leaving(playbook, conduct, &inventory, &with_node, steps)?;
+        unproved(inputs, steps);
+    }
+    let mut forget = of_nodes(
+        conduct,
+        "forget/nodes",
+        "Take the nodes that are given up out of the cluster",
+        Action::ForgetNodes { forced: Vec::new() },
+        names,
+    );
+    forget.step.timeout = Some(FORGET_TIMEOUT);
+    steps.push(forget);
+    let Some(all) = in_one(given_up) else {
+        return Ok(());
+    };
+    let change = Endpoints {
+        cluster,
+        conduct,
+        checkout,
+        inputs: &left,
+        host: &all,
+        leaves: true,
+    };
+    endpoints(&change, &compiled(&left)?, steps)
+}
+
+/// The control planes that stay serve again, one after the other; the first one's kubeconfig is stored.
+fn serving(cluster: &str, conduct: &Conduct, left: &Inputs, steps: &mut Vec<Placed>) {
+    let planes = left.group("kube_control_plane");
+    for (number, host) in (1_usize..).zip(planes) {
+        let id = format!("recover/serve-{number}");
+        let title = format!("Have the API server of {host} answer");
+        let only = vec![host.clone()];
+        steps.push(own(Own::RecoverServe, conduct, (&id, &title), only));
+        if number == 1 {
+            // At once: what is stored may name a host that is lost.
+            let mut stored = kubeconfig(cluster, conduct, left);
+            "recover/kubeconfig".clone_into(&mut stored.step.id);
+            steps.push(stored);
+        }
+    }
+}
+
+fn probe_given_up(conduct: &Conduct, hosts: &[HostName]) -> Placed {
+    let title = "Ask the hosts that are given up whether they answer";
+    Placed {
+        step: Step {
+            timeout: Some(PROBE_TIMEOUT),
+            weight: Some(2),
+            retry: retry(conduct),
+            gate: Some(lenient(conduct)),
+            ..step(GIVEN_UP, title, Action::Probe)
+        },
+        hosts: hosts.to_vec(),
+    }
+}
+
+/// A host that is all that these are: what their leaving changes for the others.
+fn in_one(hosts: &[Host]) -> Option<Host> {
+    let mut all = hosts.first()?.clone();
+    all.roles = hosts.iter().flat_map(|host| host.roles.clone()).collect();
+    all.roles.sort_unstable();
+    all.roles.dedup();
+    Some(all)
+}

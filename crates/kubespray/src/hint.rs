@@ -1,0 +1,76 @@
+//! Commands in hints, as whoever reads them can type them.
+//!
+//! What is wrong is told by pure functions that know no namespace, and read by people whose commands go to another one. So the
+//! namespace comes into the commands at the border, where a message becomes a status, or is printed: no message can be forgotten.
+
+/// A text whose commands of Windlass name the namespace, unless it is the one that they go to by themselves.
+pub fn placed(text: &str, namespace: &str) -> String {
+    if namespace.is_empty() || namespace == USUAL {
+        return text.to_owned();
+    }
+    let mut pieces = text.split(PROGRAM);
+    let mut placed = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        placed.push_str(PROGRAM);
+        let end = piece.find(|letter: char| !letter.is_ascii_lowercase());
+        let verb = piece.split_at(end.unwrap_or(piece.len())).0;
+        if VERBS.contains(&verb) {
+            placed.push_str(&format!("-n {namespace} "));
+        }
+        placed.push_str(piece);
+    }
+    placed
+}
+
+/// How a command begins.
+const PROGRAM: &str = "windlass ";
+/// The namespace of a command that names none.
+const USUAL: &str = "default";
+/// The verbs that look into a namespace.
+const VERBS: [&str; 18] = [
+    "approve",
+    "cancel",
+    "component",
+    "converge",
+    "get",
+    "kubeconfig",
+    "logs",
+    "maintain",
+    "move",
+    "node",
+    "pause",
+    "plan",
+    "recover",
+    "renew",
+    "resume",
+    "retry",
+    "skip",
+    "status",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_go_to_the_namespace_of_what_they_are_about() {
+        for (text, expected) in [
+            (
+                "then: windlass retry r, or `windlass skip`",
+                "then: windlass -n demo retry r, or `windlass -n demo skip`",
+            ),
+            ("windlass plan --live", "windlass -n demo plan --live"),
+            // As it is already, or of no namespace.
+            ("windlass -n demo retry r", "windlass -n demo retry r"),
+            ("start `windlass up`", "start `windlass up`"),
+            ("windlass crds | kubectl", "windlass crds | kubectl"),
+            ("windlass planned it", "windlass planned it"),
+            ("windlass ", "windlass "),
+            ("", ""),
+        ] {
+            assert_eq!(placed(text, "demo"), expected);
+            assert_eq!(placed(expected, "demo"), expected, "once is enough");
+            assert_eq!(placed(text, "default"), text);
+        }
+    }
+}

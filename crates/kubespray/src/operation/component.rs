@@ -1,0 +1,346 @@
+//! Component: brings the container engine, etcd or the network plugin of a built cluster to what the release and the Cluster's variables
+//! say, node by node, and nothing else. Pure.
+//!
+//! It is asked for by the annotation [`request::COMPONENT`], each value of which is [answered](asked) once. Of the variables that have
+//! changed since the cluster was built, it carries out those of the component, by their names; the others are told of as before, and
+//! wait for the next converge.
+
+use api::{
+    HostName, Run,
+    cluster::Approval,
+    run::{Plan, RunPhase, StepPhase},
+};
+use kube::ResourceExt;
+use runs::phase;
+use serde_json::{Map, Value, json};
+
+use super::{
+    COMPONENT,
+    asked::{self, Asked},
+    scale::manages_etcd,
+};
+use crate::{
+    action::{self, Left},
+    cluster::{
+        built::{Built, of_built},
+        compile::{self, Bringing, Component},
+        decision::{Decision, NewRun, Situation, checkout, new_run},
+        resolve::Resolved,
+    },
+    inputs::Inputs,
+    playbooks::Checkout,
+    problem::Problem,
+    request,
+};
+
+/// How it is asked for.
+pub const ASKED: Asked = Asked {
+    operation: &COMPONENT,
+    annotation: request::COMPONENT,
+    length: asked::LENGTH,
+    answered: |status| status.component.as_ref(),
+    place: |status| &mut status.component,
+    wrong,
+    refusal: |_, request, built| refusal(request, built).or_else(|| beyond(built)),
+    unbuilt: "its creation installs its components",
+};
+
+/// Why no component is meant.
+fn wrong(request: &str) -> Option<String> {
+    Component::of(request)
+        .err()
+        .map(|problem| problem.to_string())
+}
+
+/// What the spec also asks for, which comes first.
+fn beyond(built: &Built) -> Option<String> {
+    let beyond = &built.beyond_converge;
+    (!beyond.is_empty()).then(|| format!("the spec also asks for {}", beyond.join("; ")))
+}
+
+impl Component {
+    /// All of them.
+    const ALL: [Self; 3] = [Self::ContainerEngine, Self::Etcd, Self::NetworkPlugin];
+
+    /// How people name it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ContainerEngine => "container-engine",
+            Self::Etcd => "etcd",
+            Self::NetworkPlugin => "network-plugin",
+        }
+    }
+
+    /// How it is called.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::ContainerEngine => "the container engine",
+            Self::Etcd => "etcd",
+            Self::NetworkPlugin => "the network plugin",
+        }
+    }
+
+    /// How the names of its variables begin.
+    const fn variables(self) -> &'static [&'static str] {
+        match self {
+            Self::ContainerEngine => &[
+                "containerd_",
+                "crictl_",
+                "cri_dockerd_",
+                "crio_",
+                "crun_",
+                "docker_",
+                "gvisor_",
+                "kata_containers_",
+                "nerdctl_",
+                "runc_",
+                "youki_",
+            ],
+            Self::Etcd => &["etcd_"],
+            Self::NetworkPlugin => &[
+                "calico_",
+                "calicoctl_",
+                "cilium_",
+                "cni_",
+                "flannel_",
+                "kube_ovn_",
+                "kube_router_",
+                "macvlan_",
+                "multus_",
+                "typha_",
+            ],
+        }
+    }
+
+    /// Whether a variable is of it. Which one it is, and by whom it is made, is none: exchanging it for another one is no upgrade.
+    fn has(self, name: &str) -> bool {
+        const KINDS: [&str; 3] = ["etcd_deployment_type", "etcd_member_name", "etcd_data_dir"];
+        let mut names = self.variables().iter();
+        names.any(|start| name.starts_with(start)) && !KINDS.contains(&name)
+    }
+
+    /// The component that a request names.
+    ///
+    /// # Errors
+    ///
+    /// It names none.
+    fn of(request: &str) -> Result<Self, Problem> {
+        let named = request.split_whitespace().next().unwrap_or_default();
+        let known = Self::ALL.into_iter().find(|known| known.name() == named);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Problem::new(
+                format!("Cluster metadata.annotations {}", request::COMPONENT),
+                named,
+                format!("its first word is a component, one of {names}"),
+                "name one of these: windlass component upgrade COMPONENT",
+            )
+        })
+    }
+}
+
+/// Why a request is not carried out, whatever else there is to do.
+fn refusal(request: &str, built: &Built) -> Option<String> {
+    let component = match Component::of(request) {
+        Ok(component) => component,
+        Err(problem) => return Some(problem.to_string()),
+    };
+    let inputs = built.inputs.as_ref()?;
+    if component == Component::Etcd && manages_etcd(inputs) {
+        return Some(
+            "kubeadm makes this etcd (etcd_deployment_type is kubeadm): it comes with the control plane, by an upgrade of the cluster"
+                .to_owned(),
+        );
+    }
+    let engine = inputs.variables.get("deploy_container_engine");
+    if component == Component::ContainerEngine && engine == Some(&Value::Bool(false)) {
+        return Some(
+            "the playbooks install no container engine here (deploy_container_engine is false): whoever does upgrades it"
+                .to_owned(),
+        );
+    }
+    None
+}
+
+/// Has the say about a built cluster of which somebody wants a component upgraded, or of which that has failed.
+pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
+    let Situation {
+        cluster, observed, ..
+    } = *situation;
+    let built = situation.built?;
+    let resolved = situation.wanted.ok()?;
+    let asked = ASKED.wanted(cluster, &observed.runs);
+    let possible =
+        |request: &String| built.beyond_converge.is_empty() && refusal(request, built).is_none();
+    let Some(asked) = asked.filter(possible) else {
+        let run = of_built(observed)
+            .filter(|run| run.spec.operation == COMPONENT.name && phase(run) == RunPhase::Failed)?;
+        let (built, run) = (built.clone(), run.clone());
+        return Some(Decision::Maintain(Box::new(built), Box::new(run)));
+    };
+    let checkout = match checkout(observed) {
+        Ok(checkout) => checkout,
+        Err(decision) => return Some(decision),
+    };
+    let before = built.inputs.as_ref().unwrap_or(&resolved.inputs);
+    let left = left(&observed.runs);
+    Some(
+        match compiled(&asked, resolved, before, checkout, left.as_ref()) {
+            Ok(plan) => Decision::Start(Box::new(NewRun {
+                request: Some(asked),
+                ..new_run(cluster, observed, &COMPONENT, plan)
+            })),
+            Err(problem) => Decision::Stall(vec![problem]),
+        },
+    )
+}
+
+/// The plan that brings the component of a request to what the spec says.
+fn compiled(
+    asked: &str,
+    resolved: &Resolved,
+    before: &Inputs,
+    checkout: &Checkout,
+    after: Option<&Left>,
+) -> Result<Plan, Problem> {
+    let component = Component::of(asked)?;
+    let settings = &resolved.component;
+    let (inputs, changed) = with(component, before, resolved);
+    let bringing = Bringing {
+        checkout,
+        settings,
+        inputs: &inputs,
+        after,
+        drains: inputs.variables.get("drain_nodes") != Some(&Value::Bool(false)),
+    };
+    let mut steps = compile::component(component, &bringing)?;
+    let what = told(component, &changed);
+    if settings.conduct.approval == Approval::Manual {
+        steps.insert(0, compile::approval(format!("upgrade: {what}")));
+    }
+    let reason = format!("somebody asked for it: {what}");
+    compile::finish(&COMPONENT, Some(asked), &inputs, reason, steps)
+}
+
+/// What is done, for people. Names only: values may be secret.
+fn told(component: Component, changed: &[String]) -> String {
+    let how = match component {
+        Component::ContainerEngine => "node by node, each without its pods meanwhile",
+        Component::Etcd => "one member after the other, after a snapshot",
+        Component::NetworkPlugin => "on all nodes, under running pods",
+    };
+    let changed = if changed.is_empty() {
+        "no variable of it has changed".to_owned()
+    } else {
+        format!("changed: {}", changed.join(", "))
+    };
+    format!(
+        "{} to what the release and the spec say, {how}; {changed}",
+        component.words()
+    )
+}
+
+/// What the cluster was built with, and the variables of the component as the spec has them now; and which of those differ.
+fn with(component: Component, before: &Inputs, resolved: &Resolved) -> (Inputs, Vec<String>) {
+    let wanted = &resolved.inputs;
+    let mut inputs = before.reached_as(wanted);
+    let mut changed = taken(component, &mut inputs.variables, &wanted.variables);
+    for host in &mut inputs.hosts {
+        let mut named = wanted.hosts.iter();
+        let Some(now) = named.find(|now| now.name == host.name) else {
+            continue;
+        };
+        let of_host = taken(component, &mut host.variables.other, &now.variables.other);
+        let name = &host.name;
+        changed.extend(
+            of_host
+                .iter()
+                .map(|variable| format!("{variable} of {name}")),
+        );
+    }
+    // What a Secret holds has changed for the others too: that is told until it is carried out there.
+    let names = inputs.variable_secrets().into_iter();
+    inputs.revisions = names
+        .filter_map(|name| {
+            let known = before.revisions.get(&name);
+            let revision = known.or(wanted.revisions.get(&name))?.clone();
+            Some((name, revision))
+        })
+        .collect();
+    if component == Component::ContainerEngine {
+        let timeout = resolved.component.drain_timeout;
+        let timeout =
+            timeout.map(|timeout| ("drain_timeout", json!(format!("{}s", timeout.seconds()))));
+        let variables = [
+            ("upgrade_node_confirm", json!(false)),
+            ("upgrade_node_post_upgrade_confirm", json!(false)),
+            ("upgrade_node_uncordon_after_drain_failure", json!(true)),
+            ("windlass_drain_always", json!(true)),
+        ];
+        let variables = variables.into_iter().chain(timeout);
+        let named = variables.map(|(name, value)| (name.to_owned(), value));
+        inputs.operation_variables.extend(named);
+    }
+    (inputs, changed)
+}
+
+/// Takes the variables of the component over, and says which differ.
+fn taken(
+    component: Component,
+    before: &mut Map<String, Value>,
+    wanted: &Map<String, Value>,
+) -> Vec<String> {
+    let mut changed: Vec<String> = before
+        .keys()
+        .chain(wanted.keys())
+        .filter(|name| component.has(name) && before.get(*name) != wanted.get(*name))
+        .cloned()
+        .collect();
+    changed.sort_unstable();
+    changed.dedup();
+    for name in &changed {
+        match wanted.get(name) {
+            Some(value) => drop(before.insert(name.clone(), value.clone())),
+            None => drop(before.remove(name)),
+        }
+    }
+    changed
+}
+
+/// What runs that were ended before their end have left since the last one that succeeded: their nodes may take no pods.
+pub fn left(runs: &[Run]) -> Option<Left> {
+    let runs = runs.iter().rev();
+    let runs = runs.filter(|run| run.spec.operation == COMPONENT.name);
+    let ended = runs.take_while(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled));
+    let mut left: Option<Left> = None;
+    for run in ended {
+        let hosts = halfway(run);
+        if let Some(left) = &mut left {
+            left.halfway.extend(hosts);
+        } else if !hosts.is_empty() {
+            left = Some(Left {
+                run: run.name_any(),
+                halfway: hosts,
+            });
+        }
+    }
+    left.map(|mut left| {
+        left.halfway.sort_unstable();
+        left.halfway.dedup();
+        left
+    })
+}
+
+/// The hosts whose step was begun and did not come to its end.
+fn halfway(run: &Run) -> Vec<HostName> {
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    let begun = steps.filter(|step| {
+        let ended = matches!(step.phase, StepPhase::Pending | StepPhase::Succeeded);
+        step.id.starts_with("container-engine/") && !ended
+    });
+    let plan = &run.spec.plan;
+    begun
+        .filter_map(|step| plan.steps.iter().find(|known| known.id == step.id))
+        .flat_map(|step| action::hosts_of(plan, step))
+        .collect()
+}

@@ -1,0 +1,488 @@
+//! Recover: brings back a built cluster whose etcd lost its quorum. Pure.
+//!
+//! It is asked for by the annotation [`request::RECOVER`], each value of which is [answered](super::asked) once. The value says what is
+//! given up: all members of etcd but one, and control planes; and the data of that one, where a snapshot takes its place. Etcd is founded anew on the one that stays; the hosts that are given up leave the cluster, and those that are still declared
+//! join it again as new ones, one a run. That the quorum is lost is asked of etcd, before anything is changed.
+//!
+//! A run that was ended in the middle leaves a cluster that is neither what it was nor what it is to be: until it was taken up again,
+//! nothing else is begun.
+
+use api::{
+    Cluster, HostName, Run,
+    cluster::Approval,
+    node::Role,
+    run::{Plan, RunPhase, StepPhase},
+};
+use kube::ResourceExt;
+use runs::phase;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{RECOVER, asked::Asked, remove::as_it_leaves, scale::manages_etcd};
+use crate::{
+    action::{FOUND, MemberChange, Turn},
+    cluster::{
+        built::Built,
+        compile::{self, Recovering},
+        decision::{Decision, NewRun, Situation, checkout, new_run},
+        resolve::Resolved,
+    },
+    inputs::{Host, Inputs},
+    playbooks::Checkout,
+    problem::{self, Problem},
+    request,
+};
+
+/// How much of a request is remembered, and how long it may be.
+pub const LENGTH: usize = 512;
+/// The longest name of a snapshot's file, in bytes.
+const PATH_LENGTH: usize = 256;
+
+/// How it is asked for.
+pub const ASKED: Asked = Asked {
+    operation: &RECOVER,
+    annotation: request::RECOVER,
+    length: LENGTH,
+    answered: |status| status.recover.as_ref(),
+    place: |status| &mut status.recover,
+    wrong: |request| parsed(request).err().map(|problem| problem.to_string()),
+    refusal: |cluster, _, built| {
+        let problems = Wanted::read(cluster, built).err()?;
+        Some(problem::text(&problems))
+    },
+    unbuilt: "there is nothing to bring back",
+};
+
+/// What the annotation holds, as JSON.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Request {
+    /// What tells one request from others that say the same: the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// The name of the cluster, written once more by who knows what is given up.
+    pub confirm: String,
+    /// The hosts whose members of etcd, and control planes, are given up.
+    #[serde(default)]
+    pub give_up: Vec<HostName>,
+    /// The file with a snapshot of etcd on the host that stays; what was written since is given up. None: the data of that host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+}
+
+/// Has the say about a cluster that somebody wants recovered, or whose recovery was begun.
+pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
+    let Situation {
+        cluster, observed, ..
+    } = *situation;
+    let built = situation.built?;
+    let resolved = situation.wanted.ok()?;
+    let asked = ASKED.wanted(cluster, &observed.runs);
+    let Some((asked, wanted)) = asked.and_then(|asked| {
+        let wanted = Wanted::read(cluster, built).ok()?;
+        Some((asked, wanted))
+    }) else {
+        return held(built, &observed.runs);
+    };
+    let checkout = match checkout(observed) {
+        Ok(checkout) => checkout,
+        Err(decision) => return Some(decision),
+    };
+    Some(
+        match compiled(cluster, &asked, &wanted, resolved, checkout) {
+            Ok(plan) => Decision::Start(Box::new(NewRun {
+                request: Some(asked),
+                ..new_run(cluster, observed, &RECOVER, plan)
+            })),
+            Err(problem) => Decision::Stall(vec![problem]),
+        },
+    )
+}
+
+/// A recovery that changed something and did not come to its end.
+fn begun(runs: &[Run]) -> Option<&Run> {
+    let mut newest = runs.iter().rev();
+    let run = newest.find(|run| run.spec.operation == RECOVER.name)?;
+    let stopped = matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled);
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    let mut steps = steps.filter(|step| step.phase != StepPhase::Pending);
+    (stopped && steps.any(|step| step.id == FOUND)).then_some(run)
+}
+
+/// What becomes of a cluster whose recovery was begun: nothing, until a person has said what.
+fn held(built: &Built, runs: &[Run]) -> Option<Decision> {
+    let run = begun(runs)?;
+    let built = Box::new(built.clone());
+    Some(match phase(run) {
+        RunPhase::Failed => Decision::Maintain(built, Box::new(run.clone())),
+        _ => Decision::Keep(built),
+    })
+}
+
+/// What there is to say of a recovery that somebody ended in the middle.
+pub fn cancelled(runs: &[Run]) -> Option<String> {
+    let run = begun(runs).filter(|run| phase(run) == RunPhase::Cancelled)?;
+    Some(format!(
+        "the recovery that run {} has begun: etcd may be one member already, and nothing else is begun before it is done; ask for it \
+         again: windlass recover",
+        run.name_any()
+    ))
+}
+
+/// A request that can be carried out.
+struct Wanted<'a> {
+    before: &'a Inputs,
+    founder: MemberChange,
+    given_up: Vec<Host>,
+    snapshot: Option<String>,
+}
+
+impl<'a> Wanted<'a> {
+    /// What a cluster's annotation asks for, or all that is wrong with it.
+    fn read(cluster: &Cluster, built: &'a Built) -> Result<Self, Vec<Problem>> {
+        let text = cluster.annotations().get(request::RECOVER);
+        let text = text.map(String::as_str).unwrap_or_default();
+        let request = parsed(text).map_err(|problem| vec![problem])?;
+        let before = built.inputs.as_ref().ok_or_else(|| {
+            vec![Problem::new(
+                FIELD,
+                "",
+                "the runs that know what the cluster was built with are gone",
+                "declare the hosts as the cluster has them, and ask for windlass converge when etcd answers again",
+            )]
+        })?;
+        let mut problems = Vec::new();
+        problems.extend(confirmed(cluster, &request, before));
+        problems.extend(kubeadms_own(before));
+        problems.extend(of_hosts(&request.give_up, before));
+        problems.extend(request.snapshot.as_deref().and_then(of_snapshot));
+        let founder = founder(&request, before).map_err(|problem| problems.push(problem));
+        let (Ok(founder), true) = (founder, problems.is_empty()) else {
+            return Err(problems);
+        };
+        let hosts = before.hosts.iter();
+        let is_given_up = |host: &&Host| {
+            request
+                .give_up
+                .iter()
+                .any(|name| name.as_str() == host.name)
+        };
+        Ok(Self {
+            before,
+            founder,
+            given_up: hosts.filter(is_given_up).cloned().collect(),
+            snapshot: request.snapshot,
+        })
+    }
+}
+
+/// Where a request stands.
+const FIELD: &str = "Cluster metadata.annotations kubespray.k8s.io/recover";
+
+fn parsed(text: &str) -> Result<Request, Problem> {
+    if text.chars().count() > LENGTH {
+        return Err(Problem::new(
+            FIELD,
+            format!("{} characters", text.chars().count()),
+            format!("a request has at most {LENGTH}"),
+            "leave `at` out, or give the snapshot's file a shorter name",
+        ));
+    }
+    serde_json::from_str(text).map_err(|error| {
+        Problem::new(
+            FIELD,
+            api::text::plain(text, LENGTH),
+            format!("it is no request: {error}"),
+            r#"write {"confirm": "CLUSTER", "giveUp": ["HOST"]}, or have windlass recover write it"#,
+        )
+    })
+}
+
+fn confirmed(cluster: &Cluster, request: &Request, before: &Inputs) -> Option<Problem> {
+    let name = cluster.name_any();
+    (request.confirm != name).then(|| {
+        Problem::new(
+            format!("{FIELD} confirm"),
+            &request.confirm,
+            format!(
+                "it must be the cluster's name, by who knows what is given up: {}",
+                loss(request, before)
+            ),
+            format!("write {name} (windlass recover --confirm {name}), if that may be lost"),
+        )
+    })
+}
+
+/// What is given up, for people.
+pub fn loss(request: &Request, before: &Inputs) -> String {
+    let mut loss = Vec::new();
+    if !request.give_up.is_empty() {
+        let known = request.give_up.iter().filter_map(|name| before.host(name));
+        let what: Vec<_> = known
+            .map(|host| format!("{} ({})", host.name, host.part()))
+            .collect();
+        loss.push(format!(
+            "what these hosts have and no other: {}; those that answer are reset, the others must be reset before they are switched on again",
+            what.join(", ")
+        ));
+    }
+    match &request.snapshot {
+        Some(file) => loss.push(format!(
+            "all that the cluster was told since the snapshot {file} was made: objects made since are gone, and those deleted since are back"
+        )),
+        None => loss.push("what was written last and no member that stays has".to_owned()),
+    }
+    loss.join("; ")
+}
+
+fn kubeadms_own(before: &Inputs) -> Option<Problem> {
+    manages_etcd(before).then(|| {
+        Problem::new(
+            "Cluster spec.nodes.all.deploy.extraVars etcd_deployment_type",
+            "kubeadm",
+            "only etcd that runs as a service of its hosts can be founded anew",
+            "recover it by hand as the documentation of etcd says, from /var/lib/etcd of a control plane",
+        )
+    })
+}
+
+fn of_hosts(given_up: &[HostName], before: &Inputs) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let field = format!("{FIELD} giveUp");
+    for (at, name) in given_up.iter().enumerate() {
+        let host = before.host(name);
+        if given_up.iter().take(at).any(|earlier| earlier == name) {
+            problems.push(Problem::new(
+                &field,
+                name,
+                "it stands there twice",
+                "write it once",
+            ));
+        } else if host.is_none() {
+            let members: Vec<_> = before.group("etcd").iter().map(HostName::as_str).collect();
+            problems.push(Problem::new(
+                &field,
+                name,
+                "it is no host of the cluster",
+                format!(
+                    "write names of its hosts; those of etcd are {}",
+                    members.join(", ")
+                ),
+            ));
+        } else if !host.is_some_and(Host::is_member) {
+            problems.push(Problem::new(
+                &field,
+                name,
+                "only members of etcd and control planes are given up",
+                format!("leave it out, and remove it when the cluster answers again: windlass node remove {name}"),
+            ));
+        }
+    }
+    let planes = before.group("kube_control_plane");
+    if !planes.iter().any(|plane| !given_up.contains(plane)) {
+        problems.push(Problem::new(
+            &field,
+            compile::listed(given_up),
+            "one control plane must stay: with the last one the authorities of the cluster are lost",
+            "leave one out; if none is left, bring back the files of one from a backup of the machine",
+        ));
+    }
+    problems
+}
+
+/// The one that stays of etcd.
+fn founder(request: &Request, before: &Inputs) -> Result<MemberChange, Problem> {
+    let field = format!("{FIELD} giveUp");
+    let members = before.group("etcd");
+    let stays: Vec<HostName> = members
+        .iter()
+        .filter(|name| !request.give_up.contains(name))
+        .cloned()
+        .collect();
+    let one = match stays.as_slice() {
+        [one] => one,
+        [] => {
+            return Err(Problem::new(
+                field,
+                compile::listed(&request.give_up),
+                "one member of etcd must stay, to be founded anew",
+                "leave out the one that has its data, or that has the snapshot",
+            ));
+        }
+        several => {
+            return Err(Problem::new(
+                field,
+                compile::listed(&request.give_up),
+                format!(
+                    "etcd is founded anew on one member, and the others join it again: {} stay",
+                    compile::listed(several)
+                ),
+                format!(
+                    "give up all of them but one; a host that is well joins again by itself (windlass recover --rejoin {})",
+                    several.last().map_or("HOST", HostName::as_str)
+                ),
+            ));
+        }
+    };
+    if members.len() == 1 && request.snapshot.is_none() {
+        return Err(Problem::new(
+            format!("{FIELD} snapshot"),
+            "",
+            format!(
+                "{one} is the only member of etcd, so that there is no quorum to lose but its data"
+            ),
+            "name a snapshot that takes the place of its data (windlass recover --from-snapshot FILE), or see why etcd does not run there",
+        ));
+    }
+    let member = before.inventory.etcd_member_names.get(one.as_str());
+    Ok(MemberChange {
+        host: one.clone(),
+        member: member.map_or_else(|| one.to_string(), String::clone),
+        turn: Turn::Founds,
+    })
+}
+
+fn of_snapshot(file: &str) -> Option<Problem> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:".contains(&byte);
+    let good = file.starts_with('/')
+        && file.len() <= PATH_LENGTH
+        && file.bytes().all(plain)
+        && !file.split('/').any(|part| part == "..");
+    (!good).then(|| {
+        Problem::new(
+            format!("{FIELD} snapshot"),
+            api::text::plain(file, PATH_LENGTH),
+            format!(
+                "it is the absolute path of a file on the host that stays: at most {PATH_LENGTH} letters, digits and / . _ - + :, without .."
+            ),
+            "copy the snapshot to a path like /var/backups/snapshot.db on that host",
+        )
+    })
+}
+
+/// The plan that founds etcd anew, and has the rest follow.
+fn compiled(
+    cluster: &Cluster,
+    asked: &str,
+    wanted: &Wanted<'_>,
+    resolved: &Resolved,
+    checkout: &Checkout,
+) -> Result<Plan, Problem> {
+    let name = cluster.name_any();
+    let conduct = &resolved.recovery;
+    let inputs = shrunk(asked, wanted, resolved)?;
+    let left = inputs.clone().left();
+    let mut needed = vec![wanted.founder.host.clone()];
+    let head = left.group("kube_control_plane").first();
+    needed.extend(head.filter(|head| **head != wanted.founder.host).cloned());
+    let mut steps = compile::beginning(conduct, needed);
+    let recovering = Recovering {
+        cluster: &name,
+        conduct,
+        checkout,
+        inputs: &inputs,
+        founder: &wanted.founder,
+        given_up: &wanted.given_up,
+    };
+    compile::recovering(&recovering, &mut steps)?;
+    steps.push(compile::healthy(conduct, &inputs));
+    if conduct.approval == Approval::Manual {
+        let question = format!("found etcd anew on {}", wanted.founder.host);
+        steps.insert(0, compile::approval(question));
+    }
+    let reason = reason(wanted, &left);
+    compile::finish(&RECOVER, Some(asked), &inputs, reason, steps)
+}
+
+/// What the cluster was built with, and which hosts are given up. Whoever stays comes first where order is state.
+fn shrunk(asked: &str, wanted: &Wanted<'_>, resolved: &Resolved) -> Result<Inputs, Problem> {
+    let before = wanted.before;
+    let names: Vec<HostName> = wanted
+        .given_up
+        .iter()
+        .filter_map(|host| host.name.parse().ok())
+        .collect();
+    let mut inputs = before.reached_as(&resolved.inputs);
+    for hosts in inputs.inventory.order.values_mut() {
+        hosts.retain(|host| !names.contains(host));
+    }
+    inputs.leaving.clone_from(&names);
+    let left = compile::compiled(&inputs.clone().on_the_way().left())?;
+    inputs.inventory = left.order().clone();
+    for host in &mut inputs.hosts {
+        if names.iter().any(|name| name.as_str() == host.name) {
+            as_it_leaves(host);
+        }
+    }
+    let mark = hex::encode(Sha256::digest(asked));
+    let mark: String = mark.chars().take(12).collect();
+    inputs.operation_variables.clear();
+    inputs
+        .operation_variables
+        .extend([("windlass_recover_mark".to_owned(), mark.into())]);
+    if let Some(file) = &wanted.snapshot {
+        let snapshot = ("windlass_recover_snapshot".to_owned(), json!(file));
+        inputs.operation_variables.extend([snapshot]);
+    }
+    if let Some(head) = left_head(wanted, &names) {
+        let addresses: Vec<_> = head.addresses().collect();
+        let old = ("windlass_old_head_addresses".to_owned(), json!(addresses));
+        inputs.operation_variables.extend([old]);
+    }
+    if !names.is_empty() {
+        let nodes = wanted
+            .given_up
+            .iter()
+            .filter(|host| host.roles != [Role::Etcd]);
+        let nodes: Vec<_> = nodes.map(|host| host.name.as_str()).collect();
+        inputs.operation_variables.extend([
+            ("node".to_owned(), json!(nodes.join(","))),
+            ("skip_confirmation".to_owned(), json!(true)),
+            ("allow_ungraceful_removal".to_owned(), json!(true)),
+        ]);
+    }
+    Ok(inputs.on_the_way())
+}
+
+/// The first control plane, if it is given up.
+fn left_head<'a>(wanted: &Wanted<'a>, names: &[HostName]) -> Option<&'a Host> {
+    let head = wanted.before.group("kube_control_plane").first()?;
+    let head = names.contains(head).then_some(head)?;
+    wanted.before.host(head)
+}
+
+fn reason(wanted: &Wanted<'_>, left: &Inputs) -> String {
+    let founder = &wanted.founder.host;
+    let mut reason = format!(
+        "somebody asked for it: etcd has lost its quorum, and is founded anew on {founder} from {}",
+        match &wanted.snapshot {
+            Some(file) => format!(
+                "the snapshot {file} there, so that what was written since is lost; its data is kept aside"
+            ),
+            None => "the data that it has, a copy of which is kept".to_owned(),
+        }
+    );
+    let names: Vec<HostName> = wanted
+        .given_up
+        .iter()
+        .filter_map(|host| host.name.parse().ok())
+        .collect();
+    if !names.is_empty() {
+        reason.push_str(&format!(
+            "; given up: {}, which join again as new hosts if they are declared when it is done",
+            compile::listed(&names)
+        ));
+    }
+    for (group, what) in [("kube_control_plane", "control planes"), ("etcd", "etcd")] {
+        let (was, is) = (wanted.before.group(group), left.group(group));
+        if was.first() != is.first() {
+            reason.push_str(&format!(
+                "; the first of {what} was {}, and is {} from then on",
+                compile::listed(was.get(..1).unwrap_or_default()),
+                compile::listed(is.get(..1).unwrap_or_default()),
+            ));
+        }
+    }
+    reason
+}

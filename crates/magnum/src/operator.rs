@@ -1,0 +1,358 @@
+//! What follows from a stored cluster: its hosts are claimed, the objects that build it are applied, and what becomes of them is
+//! told.
+//!
+//! Decisions are [`bare_metal`]'s and [`report`]'s; what is here reads and writes.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use api::{
+    Cluster, ClusterNode,
+    magnum::{CLUSTER_LABEL, Claim, CoeCluster, FINALIZER, Host, PROJECT_LABEL, project_namespace},
+};
+use controller::{Manager, WakeUps, Watch, apply, reads};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+    core::DeserializeGuard,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
+use serde_json::json;
+
+use crate::{
+    bare_metal::{self, KEY, NAME, Plan, Settings},
+    view::backing_namespace,
+};
+
+pub mod report;
+
+use report::Seen;
+
+/// The field manager of what is applied.
+const MANAGER: &str = "windlass-magnum";
+/// How soon a pass is tried again where somebody else took a host first.
+const TAKEN: Duration = Duration::from_millis(200);
+/// How soon is looked again at what waits: for its time to run out, or for what nobody tells of.
+const WAITING: Duration = Duration::from_secs(5);
+
+/// How the operator works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The namespace of the Hosts of the pool, and of the Secret with their ssh key.
+    pub pool: String,
+    /// The Secret with the ssh key of the pool's hosts.
+    pub key: String,
+    /// What builds clusters.
+    pub settings: Settings,
+}
+
+/// What a pass works with.
+struct Context {
+    client: Client,
+    options: Options,
+}
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused, or did not answer.
+    #[error("{0}")]
+    Api(&'static str, #[source] kube::Error),
+    /// Something could not be applied.
+    #[error("apply what builds the cluster")]
+    Apply(#[source] apply::Error),
+}
+
+/// Has the manager work on clusters.
+pub fn operate(manager: &mut Manager, options: Options) {
+    let own = manager.watch::<CoeCluster>();
+    let hosts = manager.watch::<Host>();
+    let clusters = manager.watch::<Cluster>();
+    let nodes = manager.watch::<ClusterNode>();
+    let context = Arc::new(Context {
+        client: manager.client().clone(),
+        options,
+    });
+    let wake_ups = WakeUps::default();
+    on_gone(&clusters, &wake_ups);
+    on_gone(&nodes, &wake_ups);
+    let all = own.clone();
+    manager
+        .controller(&own, reads::wish)
+        .woken_by(&hosts, |host| claim(host).cloned(), move |_| all.in_all())
+        .woken_by(&clusters, reads::everything, subject)
+        .woken_by(&nodes, reads::everything, subject)
+        .woken_on(&wake_ups, |(namespace, name)| {
+            [ObjectRef::new(&name).within(&namespace)]
+        })
+        .reconcile(reconcile, context);
+}
+
+fn claim(host: &DeserializeGuard<Host>) -> Option<&Claim> {
+    host.0.as_ref().ok()?.spec.claim.as_ref()
+}
+
+fn on_gone<K: controller::watch::Kind>(watch: &Watch<K>, wake_ups: &WakeUps) {
+    let wake_ups = wake_ups.clone();
+    watch.on_gone(move |meta| {
+        if let Some(key) = key_of(meta) {
+            wake_ups.wake(&key);
+        }
+    });
+}
+
+/// The cluster that something was made for.
+fn subject<K: Resource<DynamicType = ()>>(
+    object: &DeserializeGuard<K>,
+) -> Option<ObjectRef<DeserializeGuard<CoeCluster>>> {
+    let (namespace, name) = key_of(object.meta())?;
+    Some(ObjectRef::new(&name).within(&namespace))
+}
+
+fn key_of(meta: &ObjectMeta) -> Option<(String, String)> {
+    let labels = meta.labels.as_ref()?;
+    let namespace = project_namespace(labels.get(PROJECT_LABEL)?)?;
+    Some((namespace, labels.get(CLUSTER_LABEL)?.clone()))
+}
+
+/// One pass.
+async fn reconcile(
+    object: Arc<DeserializeGuard<CoeCluster>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let Ok(cluster) = &object.0 else {
+        tracing::warn!(name = object.name_any(), "a CoeCluster cannot be read");
+        return Ok(Action::await_change());
+    };
+    let seen = context.observe(cluster).await?;
+    let (plan, is_raced) = if cluster.meta().deletion_timestamp.is_some() {
+        if context.end(cluster, &seen).await? {
+            return Ok(Action::await_change());
+        }
+        (Plan::default(), false)
+    } else {
+        let there: BTreeSet<_> = seen.nodes.iter().map(ResourceExt::name_any).collect();
+        let plan = bare_metal::plan(cluster, &seen.hosts, &there, &context.options.settings);
+        let is_raced = !context.apply(cluster, &plan, &seen).await?;
+        (plan, is_raced)
+    };
+    let status = report::status(cluster, &seen, &plan, Timestamp::now());
+    let waits = !status.state.is_some_and(api::magnum::State::is_complete);
+    context.tell(cluster, &status).await?;
+    Ok(match (is_raced, waits) {
+        (true, _) => Action::requeue(TAKEN),
+        (false, true) => Action::requeue(WAITING),
+        (false, false) => Action::await_change(),
+    })
+}
+
+impl Context {
+    /// Hosts are read anew each time: what somebody else has claimed since would be claimed in vain.
+    async fn observe(&self, cluster: &CoeCluster) -> Result<Seen, Error> {
+        let namespace = backing_namespace(&cluster.name_any());
+        let everything = ListParams::default();
+        let hosts = self.pool::<Host>().list(&everything).await;
+        let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), &namespace);
+        let nodes: Api<ClusterNode> = Api::namespaced(self.client.clone(), &namespace);
+        let key = self.pool::<Secret>().get_opt(&self.options.key).await;
+        Ok(Seen {
+            hosts: hosts
+                .map_err(|error| Error::Api("list Hosts", error))?
+                .items,
+            kubespray: clusters
+                .get_opt(NAME)
+                .await
+                .map_err(|error| Error::Api("get the kubespray Cluster", error))?,
+            nodes: nodes
+                .list(&everything)
+                .await
+                .map_err(|error| Error::Api("list ClusterNodes", error))?
+                .items,
+            key: key.map_err(|error| Error::Api("get the ssh key of the pool", error))?,
+            key_name: format!("{}/{}", self.options.pool, self.options.key),
+        })
+    }
+
+    fn pool<K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>>(
+        &self,
+    ) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.options.pool)
+    }
+
+    /// Says whether all of it was done; somebody else may have claimed a host meanwhile.
+    ///
+    /// Hosts come first: an object of a host that is another's would build on it. The key comes before the cluster that reads it.
+    async fn apply(&self, cluster: &CoeCluster, plan: &Plan, seen: &Seen) -> Result<bool, Error> {
+        for (name, claim) in &plan.claims {
+            if !self.claim(seen, name, Some(claim)).await? {
+                return Ok(false);
+            }
+        }
+        for name in &plan.releases {
+            self.claim(seen, name, None).await?;
+        }
+        let (Some(objects), Some(key)) = (&plan.objects, &seen.key) else {
+            return Ok(true);
+        };
+        let namespace = backing_namespace(&cluster.name_any());
+        self.prepare(cluster, &namespace, key).await?;
+        let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), &namespace);
+        apply::apply(
+            &clusters,
+            MANAGER,
+            &objects.cluster,
+            seen.kubespray.as_ref(),
+        )
+        .await
+        .map_err(Error::Apply)?;
+        let nodes: Api<ClusterNode> = Api::namespaced(self.client.clone(), &namespace);
+        for node in &objects.nodes {
+            let existing = seen
+                .nodes
+                .iter()
+                .find(|seen| seen.name_any() == node.name_any());
+            apply::apply(&nodes, MANAGER, node, existing)
+                .await
+                .map_err(Error::Apply)?;
+        }
+        for name in &plan.leaving {
+            gone(nodes.delete(name, &DeleteParams::default()).await.map(drop))
+                .map_err(|error| Error::Api("delete a ClusterNode", error))?;
+        }
+        Ok(true)
+    }
+
+    /// Claims a host, or gives it back. It is written as it was read: who comes second is refused.
+    async fn claim(&self, seen: &Seen, name: &str, claim: Option<&Claim>) -> Result<bool, Error> {
+        let Some(host) = seen.hosts.iter().find(|host| host.name_any() == name) else {
+            return Ok(false);
+        };
+        let mut host = host.clone();
+        host.spec.claim = claim.cloned();
+        match self
+            .pool::<Host>()
+            .replace(name, &PostParams::default(), &host)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+            Err(error) => Err(Error::Api("claim a Host", error)),
+        }
+    }
+
+    /// The namespace of a cluster, and the key in it.
+    async fn prepare(
+        &self,
+        cluster: &CoeCluster,
+        namespace: &str,
+        key: &Secret,
+    ) -> Result<(), Error> {
+        let labels = json!({
+            CLUSTER_LABEL: cluster.name_any(),
+            PROJECT_LABEL: cluster.spec.project_id,
+        });
+        let parameters = PatchParams::apply(MANAGER).force();
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels},
+        });
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let made = namespaces
+            .patch(namespace, &parameters, &Patch::Apply(&object))
+            .await;
+        made.map_err(|error| Error::Api("make the namespace of the cluster", error))?;
+        let object = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": KEY, "labels": labels}, "type": key.type_, "data": key.data,
+        });
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let made = secrets
+            .patch(KEY, &parameters, &Patch::Apply(&object))
+            .await;
+        made.map(drop)
+            .map_err(|error| Error::Api("put the ssh key beside the cluster", error))
+    }
+
+    /// Ends a cluster: what it is built of goes, its hosts are given back, and it is let go. Says whether it is.
+    async fn end(&self, cluster: &CoeCluster, seen: &Seen) -> Result<bool, Error> {
+        let namespace = backing_namespace(&cluster.name_any());
+        if seen.kubespray.is_some() {
+            let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), &namespace);
+            gone(
+                clusters
+                    .delete(NAME, &DeleteParams::default())
+                    .await
+                    .map(drop),
+            )
+            .map_err(|error| Error::Api("delete the kubespray Cluster", error))?;
+            return Ok(false);
+        }
+        if !seen.nodes.is_empty() {
+            let nodes: Api<ClusterNode> = Api::namespaced(self.client.clone(), &namespace);
+            for node in &seen.nodes {
+                let deleted = nodes
+                    .delete(&node.name_any(), &DeleteParams::default())
+                    .await;
+                gone(deleted.map(drop))
+                    .map_err(|error| Error::Api("delete a ClusterNode", error))?;
+            }
+            return Ok(false);
+        }
+        let uuid = cluster.name_any();
+        for host in &seen.hosts {
+            let is_ours = host
+                .spec
+                .claim
+                .as_ref()
+                .is_some_and(|claim| claim.cluster == uuid);
+            if is_ours && !self.claim(seen, &host.name_any(), None).await? {
+                return Ok(false);
+            }
+        }
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        gone(
+            namespaces
+                .delete(&namespace, &DeleteParams::default())
+                .await
+                .map(drop),
+        )
+        .map_err(|error| Error::Api("delete the namespace of the cluster", error))?;
+        self.let_go(cluster).await?;
+        Ok(true)
+    }
+
+    async fn let_go(&self, cluster: &CoeCluster) -> Result<(), Error> {
+        let mut object = cluster.clone();
+        object
+            .finalizers_mut()
+            .retain(|finalizer| finalizer != FINALIZER);
+        let replaced = self
+            .own(cluster)
+            .replace(&cluster.name_any(), &PostParams::default(), &object)
+            .await;
+        gone(replaced.map(drop)).map_err(|error| Error::Api("let the cluster go", error))
+    }
+
+    async fn tell(
+        &self,
+        cluster: &CoeCluster,
+        status: &api::magnum::CoeClusterStatus,
+    ) -> Result<(), Error> {
+        let (name, existing) = (cluster.name_any(), cluster.status.as_ref());
+        let told = apply::apply_status(&self.own(cluster), MANAGER, &name, status, existing).await;
+        told.map(drop).map_err(Error::Apply)
+    }
+
+    fn own(&self, cluster: &CoeCluster) -> Api<CoeCluster> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        Api::namespaced(self.client.clone(), &namespace)
+    }
+}
+
+/// What is gone already is as good.
+fn gone(deleted: kube::Result<()>) -> kube::Result<()> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted,
+    }
+}

@@ -1,0 +1,249 @@
+//! How a cluster stands, in Magnum's words. Pure.
+
+use std::collections::BTreeMap;
+
+use api::{
+    Cluster, ClusterNode,
+    cluster::{ClusterState, ClusterStatus},
+    magnum::{
+        CoeCluster, CoeClusterStatus, GroupStatus, HealthReport, HealthStatus, Host, NodeGroup,
+        State,
+    },
+    node::{Health, NodeState},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+
+use crate::{bare_metal::Plan, view::CREATE_TIMEOUT_MINUTES};
+
+/// The port of the Kubernetes API.
+const PORT: u16 = 6443;
+/// The longest reason.
+const LONGEST: usize = 4096;
+
+/// What is seen of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The hosts of the pool.
+    pub hosts: Vec<Host>,
+    /// What builds it.
+    pub kubespray: Option<Cluster>,
+    /// And its hosts.
+    pub nodes: Vec<ClusterNode>,
+    /// The ssh key of the pool.
+    pub key: Option<Secret>,
+    /// How people find that key: namespace and name.
+    pub key_name: String,
+}
+
+impl Seen {
+    fn status(&self) -> Option<&ClusterStatus> {
+        self.kubespray.as_ref()?.status.as_ref()
+    }
+
+    /// Whether there is a Kubernetes.
+    fn is_built(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.kubernetes_version.is_some())
+    }
+
+    /// Whether nothing is being done, nor will be.
+    fn is_settled(&self) -> bool {
+        let rests = self.status().is_some_and(|status| {
+            let generation = self
+                .kubespray
+                .as_ref()
+                .and_then(|cluster| cluster.metadata.generation);
+            status.state == Some(ClusterState::Created)
+                && status.observed_generation == generation
+                && status.pending.is_empty()
+        });
+        let joined = |node: &ClusterNode| {
+            let state = node.status.as_ref().and_then(|status| status.state);
+            state == Some(NodeState::Joined) && node.metadata.deletion_timestamp.is_none()
+        };
+        rests && self.nodes.iter().all(joined)
+    }
+
+    /// Why kubespray does not go on by itself, if it does not.
+    fn failure(&self) -> Option<String> {
+        let status = self.status()?;
+        if status.state == Some(ClusterState::Failed) {
+            let operation = status.last_operation.as_ref();
+            let told = operation.and_then(|operation| operation.description.clone());
+            return Some(told.unwrap_or_else(|| "the last operation failed".to_owned()));
+        }
+        let stuck = ["InvalidSpec", "Refused", "RunFailed", "RunCancelled"];
+        let mut pending = status.pending.iter();
+        let pending = pending.find(|pending| stuck.contains(&pending.reason.as_str()))?;
+        Some(pending.message.clone())
+    }
+}
+
+/// How a cluster stands after a pass that did what the plan says.
+pub fn status(cluster: &CoeCluster, seen: &Seen, plan: &Plan, now: Timestamp) -> CoeClusterStatus {
+    let (state, reason) = judged(cluster, seen, plan, now);
+    let known = cluster.status.clone().unwrap_or_default();
+    let built = seen.status().filter(|_| seen.is_built());
+    let groups = cluster.spec.node_groups.iter();
+    CoeClusterStatus {
+        observed_generation: cluster.metadata.generation,
+        state: Some(state),
+        health: built.and_then(health).or(known.health),
+        api_address: built.and_then(|_| api_address(cluster, seen)),
+        coe_version: built.and_then(|status| Some(format!("v{}", status.kubernetes_version?))),
+        groups: groups
+            .map(|group| (group.uuid.clone(), of_group(group, seen, plan, state)))
+            .collect(),
+        reason: reason.map(|reason| api::text::plain(&reason, LONGEST)),
+    }
+}
+
+fn judged(
+    cluster: &CoeCluster,
+    seen: &Seen,
+    plan: &Plan,
+    now: Timestamp,
+) -> (State, Option<String>) {
+    let failure = seen.failure();
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return match failure {
+            Some(reason) => (State::DeleteFailed, Some(reason)),
+            None => (State::DeleteInProgress, None),
+        };
+    }
+    let is_new = cluster
+        .metadata
+        .generation
+        .is_none_or(|generation| generation <= 1);
+    let waits = plan.missing.values().next().cloned().or_else(|| {
+        let lacks_key = seen.key.is_none();
+        lacks_key.then(|| {
+            format!(
+                "there is no Secret {} with the ssh key of the hosts: make one",
+                seen.key_name
+            )
+        })
+    });
+    if !seen.is_built() {
+        return match failure {
+            Some(reason) => (State::CreateFailed, Some(reason)),
+            None if is_late(cluster, now) => (State::CreateFailed, Some(late(cluster, waits))),
+            None => (State::CreateInProgress, waits),
+        };
+    }
+    match (failure, waits) {
+        (Some(reason), _) | (None, Some(reason)) => (State::UpdateFailed, Some(reason)),
+        (None, None) if !plan.is_done() || !seen.is_settled() => {
+            let first = is_new && was_created(seen);
+            (
+                if first {
+                    State::CreateInProgress
+                } else {
+                    State::UpdateInProgress
+                },
+                None,
+            )
+        }
+        (None, None) if is_new => (State::CreateComplete, None),
+        (None, None) => (State::UpdateComplete, None),
+    }
+}
+
+/// Whether the last that was done is the creation.
+fn was_created(seen: &Seen) -> bool {
+    let operation = seen
+        .status()
+        .and_then(|status| status.last_operation.as_ref());
+    operation.is_none_or(|operation| operation.operation == "Create")
+}
+
+fn minutes(cluster: &CoeCluster) -> u32 {
+    cluster
+        .spec
+        .create_timeout
+        .unwrap_or(CREATE_TIMEOUT_MINUTES)
+}
+
+/// Without a limit nothing is late.
+fn is_late(cluster: &CoeCluster, now: Timestamp) -> bool {
+    let minutes = i64::from(minutes(cluster));
+    let created = cluster.metadata.creation_timestamp.as_ref();
+    created.is_some_and(|created| {
+        minutes > 0 && now.as_second() - created.0.as_second() > minutes * 60
+    })
+}
+
+fn late(cluster: &CoeCluster, waits: Option<String>) -> String {
+    let late = format!("it was not made within {} minutes", minutes(cluster));
+    waits.map_or(late.clone(), |waits| format!("{late}: {waits}"))
+}
+
+fn health(status: &ClusterStatus) -> Option<HealthReport> {
+    let told = status.cluster.as_ref()?;
+    let word = match told.health {
+        Health::Ok => HealthStatus::Healthy,
+        Health::Warn | Health::Err => HealthStatus::Unhealthy,
+    };
+    let mut reasons = BTreeMap::new();
+    for condition in &status.conditions {
+        if condition.type_ == "APIServerAvailable" {
+            let api = if condition.status == "True" {
+                "ok"
+            } else {
+                "failed"
+            };
+            reasons.insert("api".to_owned(), api.to_owned());
+        }
+    }
+    if let Some(nodes) = &status.nodes {
+        reasons.insert("nodes".to_owned(), nodes.summary.clone());
+    }
+    Some(HealthReport {
+        status: word,
+        reasons,
+    })
+}
+
+fn api_address(cluster: &CoeCluster, seen: &Seen) -> Option<String> {
+    let mut groups = cluster.spec.node_groups.iter();
+    let masters = groups.find(|group| group.is_master())?;
+    let address = addresses(masters, seen).into_iter().next()?;
+    Some(format!("https://{address}:{PORT}"))
+}
+
+fn addresses(group: &NodeGroup, seen: &Seen) -> Vec<String> {
+    let of_group = |host: &&Host| {
+        let claim = host.spec.claim.as_ref();
+        claim.is_some_and(|claim| {
+            let is_there = seen.nodes.iter().any(|node| node.name_any() == claim.node);
+            claim.group == group.uuid && is_there
+        })
+    };
+    let mut hosts: Vec<_> = seen.hosts.iter().filter(of_group).collect();
+    hosts.sort_by_key(|host| host.name_any());
+    hosts
+        .into_iter()
+        .map(|host| host.spec.address.clone())
+        .collect()
+}
+
+fn of_group(group: &NodeGroup, seen: &Seen, plan: &Plan, whole: State) -> GroupStatus {
+    let reason = plan.missing.get(&group.uuid).cloned();
+    // A group that lacks nothing does not fail because another one does.
+    let state = match whole {
+        State::UpdateFailed if reason.is_none() && !plan.missing.is_empty() => {
+            State::UpdateComplete
+        }
+        whole => whole,
+    };
+    GroupStatus {
+        state: Some(state),
+        reason,
+        node_addresses: addresses(group, seen),
+    }
+}
+
+#[cfg(test)]
+mod tests;

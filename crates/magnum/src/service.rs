@@ -1,0 +1,429 @@
+//! The service: from a request to an answer.
+//!
+//! Every request goes the same way: who asks, in which version, for what. The table of paths is one `match`; what stands behind a
+//! path is in the module of its object.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Query, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header},
+    response::Response,
+};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    contract::{Fault, Fields, Version, page::Marker, page::Page, patch::Patch, version},
+    identity::{Caller, Keystone},
+    store::{Scope, Store},
+};
+
+mod actions;
+mod certificates;
+mod clusters;
+mod groups;
+mod quotas;
+mod route;
+mod site;
+mod templates;
+
+use route::Route;
+
+/// The longest body, in bytes.
+const LONGEST_BODY: usize = 1 << 20;
+
+/// How the service works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many clusters a project may have that has no quota.
+    pub max_clusters_per_project: u32,
+    /// The name of this machine, as administrators see it.
+    pub host: String,
+}
+
+/// The service.
+pub struct Service {
+    store: Store,
+    keystone: Keystone,
+    options: Options,
+    started: Timestamp,
+    /// Clusters of a project are counted and made by one request at a time.
+    counted: std::sync::Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Service {
+    /// Over the objects behind a client, for whom Keystone vouches.
+    pub fn new(client: Client, keystone: Keystone, options: Options) -> Self {
+        Self {
+            store: Store::new(client),
+            keystone,
+            options,
+            started: Timestamp::now(),
+            counted: std::sync::Mutex::default(),
+        }
+    }
+
+    /// The paths that it serves.
+    pub fn router(self) -> Router {
+        Router::new().fallback(answer).with_state(Arc::new(self))
+    }
+
+    fn turn(&self, project: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(counted.entry(project.to_owned()).or_default())
+    }
+}
+
+/// What a request is answered with, where it is done.
+struct Answer {
+    status: StatusCode,
+    body: Option<Value>,
+    location: Option<String>,
+}
+
+impl Answer {
+    fn ok(body: impl serde::Serialize) -> Result<Self, Fault> {
+        Self::with(StatusCode::OK, body)
+    }
+
+    fn accepted(body: impl serde::Serialize) -> Result<Self, Fault> {
+        Self::with(StatusCode::ACCEPTED, body)
+    }
+
+    fn with(status: StatusCode, body: impl serde::Serialize) -> Result<Self, Fault> {
+        let body = serde_json::to_value(body).map_err(|error| {
+            tracing::error!(
+                error = controller::chain(&error),
+                "an object cannot be written as JSON"
+            );
+            Fault::told(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The object can not be shown.",
+            )
+        })?;
+        Ok(Self {
+            status,
+            body: Some(body),
+            location: None,
+        })
+    }
+
+    const fn done() -> Self {
+        Self {
+            status: StatusCode::NO_CONTENT,
+            body: None,
+            location: None,
+        }
+    }
+}
+
+/// A request that somebody may make.
+struct Asked<'a> {
+    service: &'a Service,
+    caller: Caller,
+    version: Version,
+    /// The address of the service as the client knows it.
+    base: String,
+    query: Vec<(String, String)>,
+    body: Bytes,
+}
+
+impl Asked<'_> {
+    fn store(&self) -> &Store {
+        &self.service.store
+    }
+
+    /// An administrator sees every project, everybody else their own.
+    fn scope(&self) -> Scope<'_> {
+        if self.caller.is_admin() {
+            Scope::All
+        } else {
+            self.own()
+        }
+    }
+
+    fn own(&self) -> Scope<'_> {
+        Scope::Project(&self.caller.project_id)
+    }
+
+    fn fields(&self) -> Result<Fields, Fault> {
+        Fields::of_body(&self.body)
+    }
+
+    fn patch(&self) -> Result<Patch, Fault> {
+        Patch::of_body(&self.body)
+    }
+
+    fn argument(&self, name: &str) -> Option<&str> {
+        let mut query = self.query.iter();
+        query.find_map(|(known, value)| (known == name).then_some(value.as_str()))
+    }
+
+    /// A page of a list, under its word.
+    fn page(&self, word: &str, path: &str, page: &Page, all: Vec<Value>) -> Result<Answer, Fault> {
+        let (entries, next) = page.cut(all)?;
+        let mut body = json!({ word: entries });
+        if let (Some(next), Some(body)) = (next, body.as_object_mut()) {
+            body.insert(
+                "next".to_owned(),
+                json!(format!("{}/v1/{path}?{next}", self.base)),
+            );
+        }
+        Answer::ok(body)
+    }
+
+    fn paged(&self, columns: &[&str], others: &[&str]) -> Result<Page, Fault> {
+        Page::read(&self.query, Marker::Uuid, columns, others)
+    }
+}
+
+/// Objects as the entries of a list.
+fn entries<T: serde::Serialize>(objects: impl IntoIterator<Item = T>) -> Result<Vec<Value>, Fault> {
+    let values = objects
+        .into_iter()
+        .map(|object| Ok(Answer::ok(object)?.body.unwrap_or_default()));
+    values.collect()
+}
+
+async fn answer(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let id = format!("req-{}", Uuid::new_v4());
+    let (parts, body) = request.into_parts();
+    let requested = parts
+        .headers
+        .get(version::HEADER)
+        .and_then(|value| value.to_str().ok());
+    let version = Version::requested(requested);
+    let effective = version.clone().unwrap_or(Version::MINIMUM);
+    let asked = Parts {
+        method: parts.method,
+        uri: parts.uri,
+        headers: parts.headers,
+    };
+    let done = asked.answer(&service, version, body).await;
+    let uri = service.keystone.address();
+    let mut response = done.map_or_else(|fault| refusal(&fault, uri), respond);
+    for (name, value) in [
+        (version::HEADER, format!("{} {effective}", version::SERVICE)),
+        (
+            version::MINIMUM_HEADER,
+            format!("{} {}", version::SERVICE, Version::MINIMUM),
+        ),
+        (
+            version::MAXIMUM_HEADER,
+            format!("{} {}", version::SERVICE, Version::MAXIMUM),
+        ),
+        ("vary", "OpenStack-API-Version".to_owned()),
+        ("x-openstack-request-id", id),
+    ] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response
+                .headers_mut()
+                .insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+struct Parts {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+impl Parts {
+    async fn answer(
+        self,
+        service: &Service,
+        version: Result<Version, Fault>,
+        body: Body,
+    ) -> Result<Answer, Fault> {
+        let base = base(&self.headers);
+        let path = self.uri.path().trim_matches('/');
+        if self.method == Method::GET
+            && let Some(public) = site::public(path, &base)
+        {
+            return public;
+        }
+        let caller = service.keystone.caller(&self.headers).await?;
+        let version = version?;
+        let segments = route::segments(path).ok_or(Fault::NO_ROUTE)?;
+        let segments: Vec<_> = segments.iter().map(String::as_str).collect();
+        let route = Route::of(&segments).ok_or(Fault::NO_ROUTE)?;
+        self.acceptable()?;
+        let Query(query) = Query::try_from_uri(&self.uri)
+            .map_err(|_| Fault::invalid("The arguments can not be read."))?;
+        let body = axum::body::to_bytes(body, LONGEST_BODY)
+            .await
+            .map_err(|_| Fault::told(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long."))?;
+        let asked = Asked {
+            service,
+            caller,
+            version,
+            base,
+            query,
+            body,
+        };
+        dispatch(&route, &self.method, &asked).await
+    }
+
+    fn acceptable(&self) -> Result<(), Fault> {
+        let header = |name| {
+            self.headers
+                .get(name)
+                .and_then(|value: &HeaderValue| value.to_str().ok())
+        };
+        let is_json = |text: &str| text.trim_start().starts_with("application/json");
+        let any = ["application/json", "application/*", "*/*"];
+        let accepts = |text: &str| any.iter().any(|kind| text.contains(kind));
+        if header(header::ACCEPT).is_some_and(|text| !accepts(text)) {
+            return Err(Fault::NOT_ACCEPTABLE);
+        }
+        let writes = matches!(self.method, Method::POST | Method::PATCH | Method::PUT);
+        let is_other = header(header::CONTENT_TYPE).is_some_and(|text| !is_json(text));
+        if writes && is_other {
+            return Err(Fault::told(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "Unknown mimetype. Use application/json.",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The address as the client wrote it; what no address can hold is left out, for it comes back in every link.
+fn base(headers: &HeaderMap) -> String {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let is_part = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    let host = host.filter(|host| host.len() <= 255 && host.chars().all(is_part));
+    format!("http://{}", host.unwrap_or("localhost"))
+}
+
+async fn dispatch(route: &Route<'_>, method: &Method, asked: &Asked<'_>) -> Result<Answer, Fault> {
+    match *method {
+        Method::GET => get(route, asked).await,
+        Method::POST => post(route, asked).await,
+        Method::PATCH => patch(route, asked).await,
+        Method::DELETE => delete(route, asked).await,
+        Method::OPTIONS => Answer::ok(json!({})),
+        _ => Err(Fault::NO_VERB),
+    }
+}
+
+async fn get(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
+    asked.caller.may_read()?;
+    match route {
+        Route::Templates => templates::list(asked).await,
+        Route::Template(ident) => templates::show(asked, ident).await,
+        Route::Clusters => clusters::list(asked).await,
+        Route::ClustersDetail => clusters::list_detail(asked).await,
+        Route::Cluster(ident) => clusters::show(asked, ident).await,
+        Route::Groups(cluster) => groups::list(asked, cluster).await,
+        Route::Group(cluster, ident) => groups::show(asked, cluster, ident).await,
+        Route::Certificate(cluster) => certificates::show(asked, cluster).await,
+        Route::Quotas => quotas::list(asked).await,
+        Route::Quota(project, resource) => quotas::show(asked, project, resource).await,
+        Route::Stats => site::stats(asked).await,
+        Route::Services => site::services(asked),
+        Route::Federations => Answer::ok(json!({"federations": []})),
+        Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
+        Route::Resize(_) | Route::Upgrade(_) | Route::Certificates | Route::Credential(_) => {
+            Err(Fault::NO_VERB)
+        }
+    }
+}
+
+async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
+    asked.caller.may_write()?;
+    match route {
+        Route::Templates => templates::create(asked).await,
+        Route::Clusters => clusters::create(asked).await,
+        Route::Resize(cluster) => actions::resize(asked, cluster).await,
+        Route::Upgrade(cluster) => actions::upgrade(asked, cluster).await,
+        Route::Groups(cluster) => groups::create(asked, cluster).await,
+        Route::Certificates => certificates::sign(asked).await,
+        Route::Quotas => quotas::create(asked).await,
+        Route::Federations => Err(Fault::invalid("Federations are not supported.")),
+        _ => Err(Fault::NO_VERB),
+    }
+}
+
+async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
+    asked.caller.may_write()?;
+    match route {
+        Route::Template(ident) => templates::update(asked, ident).await,
+        Route::Cluster(ident) => clusters::update(asked, ident).await,
+        Route::Group(cluster, ident) => groups::update(asked, cluster, ident).await,
+        Route::Certificate(cluster) => certificates::rotate(asked, cluster).await,
+        Route::Credential(cluster) => certificates::rotate_credential(asked, cluster).await,
+        Route::Quota(project, resource) => quotas::update(asked, project, resource).await,
+        Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
+        _ => Err(Fault::NO_VERB),
+    }
+}
+
+async fn delete(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
+    asked.caller.may_write()?;
+    match route {
+        Route::Template(ident) => templates::delete(asked, ident).await,
+        Route::Cluster(ident) => clusters::delete(asked, ident).await,
+        Route::Group(cluster, ident) => groups::delete(asked, cluster, ident).await,
+        Route::Quota(project, resource) => quotas::delete(asked, project, resource).await,
+        Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
+        _ => Err(Fault::NO_VERB),
+    }
+}
+
+fn respond(answer: Answer) -> Response {
+    let body = match &answer.body {
+        // What people type into a browser and probes ask for is a word.
+        Some(Value::String(word)) => word.clone(),
+        Some(body) => body.to_string(),
+        None => String::new(),
+    };
+    let kind = match answer.body {
+        Some(Value::String(_)) => "text/plain; charset=UTF-8",
+        _ => "application/json",
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    if answer.body.is_some() {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    if let Some(location) = answer
+        .location
+        .and_then(|text| HeaderValue::try_from(text).ok())
+    {
+        headers.insert(header::LOCATION, location);
+    }
+    response
+}
+
+fn refusal(fault: &Fault, keystone: &str) -> Response {
+    let mut response = respond(Answer {
+        status: fault.status(),
+        body: Some(fault.body()),
+        location: None,
+    });
+    if *fault == Fault::Unauthenticated
+        && let Ok(value) = HeaderValue::try_from(format!("Keystone uri=\"{keystone}\""))
+    {
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Certificates of a cluster's authorities, and credentials.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{Answer, Asked, clusters::own, templates::mandatory};
+use crate::{
+    authority::{AuthorityError, Purpose},
+    contract::{Fault, Version, objects::Certificate},
+    view::links,
+};
+
+pub(super) async fn show(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
+    let purpose = purpose(asked.argument("ca_cert_type"))?;
+    let cluster = own(asked, cluster).await?;
+    asked.caller.must_be(&cluster.spec.user_id)?;
+    let authority = asked.store().authority(&cluster, purpose).await?;
+    let uuid = cluster.name_any();
+    Answer::ok(Certificate {
+        links: links(&asked.base, &format!("certificates/{uuid}")),
+        cluster_uuid: uuid,
+        ca_cert_type: purpose.word(),
+        pem: authority.certificate,
+        csr: None,
+    })
+}
+
+pub(super) async fn sign(asked: &Asked<'_>) -> Result<Answer, Fault> {
+    let mut fields = asked.fields()?;
+    let cluster = fields
+        .text("cluster_uuid", 255)?
+        .ok_or_else(|| mandatory("cluster_uuid"))?;
+    let csr = fields
+        .text("csr", crate::authority::LONGEST)?
+        .ok_or_else(|| mandatory("csr"))?;
+    let purpose = purpose(fields.text("ca_cert_type", 64)?.as_deref())?;
+    fields.finish()?;
+    let cluster = own(asked, &cluster)
+        .await
+        .map_err(|fault| match fault.status() {
+            StatusCode::NOT_FOUND => {
+                Fault::invalid(format!("Cluster {cluster} could not be found."))
+            }
+            _ => fault,
+        })?;
+    asked.caller.must_be(&cluster.spec.user_id)?;
+    let authority = asked.store().authority(&cluster, purpose).await?;
+    let pem = authority
+        .sign(&csr, Timestamp::now())
+        .map_err(|error| refused(&error))?;
+    let uuid = cluster.name_any();
+    let certificate = Certificate {
+        links: links(&asked.base, &format!("certificates/{uuid}")),
+        cluster_uuid: uuid,
+        ca_cert_type: purpose.word(),
+        pem,
+        csr: Some(csr),
+    };
+    Answer::with(StatusCode::CREATED, certificate)
+}
+
+/// An unknown word is refused: another authority than the one that was asked for would be worse than none.
+fn purpose(word: Option<&str>) -> Result<Purpose, Fault> {
+    let Some(word) = word else {
+        return Ok(Purpose::Kubernetes);
+    };
+    Purpose::of(word).ok_or_else(|| {
+        let reason = "Value should be one of kubernetes, etcd and front_proxy";
+        Fault::field("ca_cert_type", &word.into(), reason)
+    })
+}
+
+/// No cluster can change its authority yet, so the one that is kept stays as it is.
+pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
+    let cluster = own(asked, cluster).await?;
+    Err(Fault::invalid(format!(
+        "Rotating the CA certificate of cluster {} is not supported.",
+        cluster.name_any()
+    )))
+}
+
+pub(super) async fn rotate_credential(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
+    asked.version.from_on(Version::CREDENTIALS)?;
+    let cluster = own(asked, cluster).await?;
+    Err(Fault::invalid(format!(
+        "Cluster {} has no credential of its own that could be rotated.",
+        cluster.name_any()
+    )))
+}
+
+fn refused(error: &AuthorityError) -> Fault {
+    match error {
+        AuthorityError::Authority(_) => broken(error),
+        AuthorityError::Request(_) | AuthorityError::Refused(_) => Fault::invalid(format!(
+            "Failed to {}.",
+            api::text::plain(&error.to_string(), 512)
+        )),
+    }
+}
+
+pub(super) fn broken(error: &AuthorityError) -> Fault {
+    tracing::error!(
+        error = controller::chain(error),
+        "an authority cannot be used"
+    );
+    Fault::told(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "The authority of the cluster can not be used.",
+    )
+}

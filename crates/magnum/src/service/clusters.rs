@@ -1,0 +1,214 @@
+//! Clusters.
+
+use api::magnum::{CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::{Map, json};
+use uuid::Uuid;
+
+use super::{Answer, Asked, actions::Resize, entries, templates::seen};
+use crate::{
+    authority::{Authority, Purpose},
+    contract::{Fault, Fields, Version, patch::Rules},
+    store::Scope,
+    view,
+};
+
+mod wish;
+
+pub(super) use wish::kubernetes_version;
+use wish::{NODES, Wish};
+
+/// What lists can be ordered by.
+const COLUMNS: [&str; 10] = [
+    "uuid",
+    "name",
+    "cluster_template_id",
+    "keypair",
+    "status",
+    "create_timeout",
+    "created_at",
+    "updated_at",
+    "project_id",
+    "health_status",
+];
+
+/// What is for us to write.
+const READ_ONLY: [&str; 17] = [
+    "uuid",
+    "links",
+    "stack_id",
+    "cluster_id",
+    "status",
+    "status_reason",
+    "health_status",
+    "health_status_reason",
+    "api_address",
+    "coe_version",
+    "container_version",
+    "project_id",
+    "user_id",
+    "node_addresses",
+    "master_addresses",
+    "created_at",
+    "updated_at",
+];
+
+const RULES: Rules = Rules {
+    only: Some(&["node_count", "health_status", "health_status_reason"]),
+    internal: &[],
+    mandatory: &[],
+};
+
+pub(super) async fn list(asked: &Asked<'_>) -> Result<Answer, Fault> {
+    let page = asked.paged(&COLUMNS, &[])?;
+    let all: Vec<CoeCluster> = asked.store().list(asked.scope()).await?;
+    let all = all
+        .iter()
+        .map(|cluster| view::cluster(cluster, &asked.base, asked.version));
+    asked.page("clusters", "clusters", &page, entries(all)?)
+}
+
+pub(super) async fn list_detail(asked: &Asked<'_>) -> Result<Answer, Fault> {
+    let page = asked.paged(&COLUMNS, &[])?;
+    let all: Vec<CoeCluster> = asked.store().list(asked.scope()).await?;
+    let templates: Vec<CoeClusterTemplate> = asked.store().list(Scope::All).await?;
+    let of = |cluster: &CoeCluster| {
+        let mut templates = templates.iter();
+        templates.find(|template| template.name_any() == cluster.spec.cluster_template_id)
+    };
+    let all = all
+        .iter()
+        .map(|cluster| view::cluster_detail(cluster, of(cluster), &asked.base, asked.version));
+    asked.page("clusters", "clusters/detail", &page, entries(all)?)
+}
+
+pub(super) async fn show(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {
+    let cluster = any(asked, ident).await?;
+    let template = template_of(asked, &cluster).await?;
+    Answer::ok(view::cluster_detail(
+        &cluster,
+        template.as_ref(),
+        &asked.base,
+        asked.version,
+    ))
+}
+
+/// A cluster of the caller's project, or any where the caller is an administrator.
+pub(super) async fn any(asked: &Asked<'_>, ident: &str) -> Result<CoeCluster, Fault> {
+    asked.store().find(asked.scope(), ident, |_| true).await
+}
+
+/// A cluster of the caller's project, also where the caller is an administrator.
+pub(super) async fn own(asked: &Asked<'_>, ident: &str) -> Result<CoeCluster, Fault> {
+    asked.store().find(asked.own(), ident, |_| true).await
+}
+
+async fn template_of(
+    asked: &Asked<'_>,
+    cluster: &CoeCluster,
+) -> Result<Option<CoeClusterTemplate>, Fault> {
+    let uuid = &cluster.spec.cluster_template_id;
+    match asked.store().find(Scope::All, uuid, |_| true).await {
+        Ok(template) => Ok(Some(template)),
+        Err(fault) if fault.status() == 404 => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
+    asked.paged(&COLUMNS, &[])?;
+    let fields = asked.fields()?;
+    fields.refuse(&READ_ONLY)?;
+    let wish = Wish::read(fields, asked.version)?;
+    let template = usable(asked, &wish.template).await?;
+    let spec = wish.resolve(&template, &asked.caller.project_id, &asked.caller.user_id)?;
+    // Held until the cluster is stored: the next one that is counted is counted with it.
+    let turn = asked.service.turn(&asked.caller.project_id);
+    let _turn = turn.lock().await;
+    within_quota(asked).await?;
+    let uuid = Uuid::new_v4().to_string();
+    let authorities = Purpose::ALL.map(|purpose| {
+        let made = Authority::new(&spec.name, purpose, Timestamp::now());
+        made.map(|authority| (purpose, authority))
+    });
+    let authorities: Result<Vec<_>, _> = authorities.into_iter().collect();
+    let authorities = authorities.map_err(|error| super::certificates::broken(&error))?;
+    let mut cluster = CoeCluster::new(&uuid, spec);
+    cluster
+        .finalizers_mut()
+        .push(api::magnum::FINALIZER.to_owned());
+    asked.store().create_cluster(&cluster, &authorities).await?;
+    Answer::accepted(json!({"uuid": uuid}))
+}
+
+/// A template that the caller may make clusters of.
+async fn usable(asked: &Asked<'_>, ident: &str) -> Result<CoeClusterTemplate, Fault> {
+    let template = match seen(asked, ident).await {
+        Err(fault) if fault.status() == 404 && asked.version < Version::EMPTY_GROUPS => {
+            return Err(Fault::invalid(format!(
+                "ClusterTemplate {ident} could not be found."
+            )));
+        }
+        found => found?,
+    };
+    let is_hidden = template.spec.visibility.unwrap_or_default().is_hidden();
+    if is_hidden && !asked.caller.is_admin() {
+        return Err(Fault::forbidden(
+            "Not authorized to use a hidden cluster template.",
+        ));
+    }
+    Ok(template)
+}
+
+async fn within_quota(asked: &Asked<'_>) -> Result<(), Fault> {
+    let quotas: Vec<CoeQuota> = asked.store().list(asked.own()).await?;
+    let usual = asked.service.options.max_clusters_per_project;
+    let limit = quotas.first().map_or(usual, |quota| quota.spec.hard_limit);
+    let clusters: Vec<CoeCluster> = asked.store().list(asked.own()).await?;
+    if clusters.len() < usize::try_from(limit).unwrap_or(usize::MAX) {
+        return Ok(());
+    }
+    Err(Fault::forbidden(format!(
+        "Resource limit exceeded: You have reached the maximum clusters per project, {limit}. You may delete a cluster to make room for a new one."
+    )))
+}
+
+pub(super) async fn update(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {
+    let patch = asked.patch()?;
+    let cluster = any(asked, ident).await?;
+    let uuid = json!({"uuid": cluster.name_any()});
+    if patch.is_empty() {
+        return Answer::accepted(uuid);
+    }
+    let status = cluster.status.clone().unwrap_or_default();
+    let health = status.health.unwrap_or_default();
+    let shown = view::cluster(&cluster, &asked.base, asked.version);
+    let before = Map::from_iter([
+        ("node_count".to_owned(), json!(shown.node_count)),
+        ("health_status".to_owned(), json!(health.status)),
+        ("health_status_reason".to_owned(), json!(health.reasons)),
+    ]);
+    let mut after = Fields::new(patch.apply(&before, &RULES)?);
+    let count = after.count("node_count", 0)?.unwrap_or(NODES);
+    let told = HealthReport {
+        status: after
+            .word("health_status")?
+            .unwrap_or(HealthStatus::Unknown),
+        reasons: after.texts("health_status_reason")?.unwrap_or_default(),
+    };
+    if patch.members().any(|member| member != "node_count") {
+        asked.caller.must_be(&cluster.spec.user_id)?;
+        asked.store().tell_health(&cluster, &json!(told)).await?;
+    }
+    if patch.members().any(|member| member == "node_count") {
+        Resize::of_workers(count).carry_out(asked, cluster).await?;
+    }
+    Answer::accepted(uuid)
+}
+
+pub(super) async fn delete(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {
+    let cluster = any(asked, ident).await?;
+    asked.store().delete(&cluster).await?;
+    Ok(Answer::done())
+}

@@ -1,0 +1,104 @@
+//! The table of paths.
+
+/// What a path is of.
+#[derive(Debug, PartialEq)]
+pub(super) enum Route<'a> {
+    Templates,
+    Template(&'a str),
+    Clusters,
+    ClustersDetail,
+    Cluster(&'a str),
+    Resize(&'a str),
+    Upgrade(&'a str),
+    Groups(&'a str),
+    Group(&'a str, &'a str),
+    Certificates,
+    Certificate(&'a str),
+    Credential(&'a str),
+    Quotas,
+    Quota(&'a str, &'a str),
+    Stats,
+    Services,
+    Federations,
+    Federation(&'a str),
+}
+
+impl<'a> Route<'a> {
+    /// Of the parts of a path, with or without the version in front.
+    pub(super) fn of(segments: &[&'a str]) -> Option<Self> {
+        let segments = segments.strip_prefix(&["v1"]).unwrap_or(segments);
+        Some(match *segments {
+            ["clustertemplates"] | ["clustertemplates", "detail"] => Self::Templates,
+            ["clustertemplates", ident] => Self::Template(ident),
+            ["clusters"] => Self::Clusters,
+            ["clusters", "detail"] => Self::ClustersDetail,
+            ["clusters", ident] => Self::Cluster(ident),
+            ["clusters", ident, "actions", "resize"] => Self::Resize(ident),
+            ["clusters", ident, "actions", "upgrade"] => Self::Upgrade(ident),
+            ["clusters", cluster, "nodegroups"] => Self::Groups(cluster),
+            ["clusters", cluster, "nodegroups", ident] => Self::Group(cluster, ident),
+            ["certificates"] => Self::Certificates,
+            ["certificates", cluster] => Self::Certificate(cluster),
+            ["credentials", cluster] => Self::Credential(cluster),
+            ["quotas"] => Self::Quotas,
+            ["quotas", project, resource] => Self::Quota(project, resource),
+            ["stats"] => Self::Stats,
+            ["mservices"] => Self::Services,
+            ["federations"] | ["federations", "detail"] => Self::Federations,
+            ["federations", ident] => Self::Federation(ident),
+            _ => return None,
+        })
+    }
+}
+
+/// The parts of a path, decoded. None where it cannot be decoded.
+pub(super) fn segments(path: &str) -> Option<Vec<String>> {
+    path.split('/').map(decoded).collect()
+}
+
+fn decoded(segment: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let code = digit()? * 16 + digit()?;
+        bytes.push(u8::try_from(code).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_found_with_and_without_its_version() {
+        assert_eq!(
+            Route::of(&["v1", "clusters", "a"]),
+            Some(Route::Cluster("a"))
+        );
+        assert_eq!(Route::of(&["clusters", "a"]), Some(Route::Cluster("a")));
+        for path in [
+            &["v1"][..],
+            &["v2", "clusters"],
+            &["clusters", "a", "b"],
+            &["clusters.json"],
+            &[""],
+        ] {
+            assert_eq!(Route::of(path), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn names_in_a_path_are_decoded_once() {
+        assert_eq!(segments("clusters/a%20b").unwrap()[1], "a b");
+        assert_eq!(segments("clusters/a%252Fb").unwrap()[1], "a%2Fb");
+        for path in ["%", "%2", "%zz", "%ff"] {
+            assert_eq!(segments(path), None, "{path}");
+        }
+    }
+}

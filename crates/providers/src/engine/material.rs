@@ -1,0 +1,219 @@
+//! What the objects of a run are made of, read anew by each step and held against the plan.
+
+use std::collections::BTreeMap;
+
+use api::provider::key;
+use clusterctl::{Object, Scope, Scopes};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{
+    Api, Client, ResourceExt,
+    discovery::{ApiGroup, Discovery, Scope as Known},
+};
+
+use super::{Failure, Installer, call, config};
+use crate::{
+    certificates,
+    render::{self, Material, Rendered},
+    source, target,
+};
+
+/// The minor of Kubernetes from which on pods may sleep before they end.
+const LINGERS_FROM: u32 = 30;
+/// What comes of parts that are not what the plan was made of.
+const CHANGED: &str = "the operator sees it and plans anew";
+
+impl Installer {
+    /// A client of the API that is installed in.
+    pub(super) async fn there(&self) -> Result<Client, Failure> {
+        let (namespace, secret) = (self.work.namespace(), self.inputs.target.as_deref());
+        target::client(&self.work.client, &namespace, secret)
+            .await
+            .map_err(|error| {
+                config(
+                    "NoTarget",
+                    controller::chain(&error),
+                    "mend it, and retry the run",
+                )
+            })
+    }
+
+    /// Everything that the objects are made of.
+    pub(super) async fn material(&self) -> Result<Material, Failure> {
+        let namespace = self.work.namespace();
+        let manifests = self.inputs.manifests.as_ref();
+        let manifests = manifests
+            .ok_or_else(|| config("NoManifests", "the plan names no manifests", CHANGED))?;
+        let version = self.inputs.version();
+        let version =
+            version.map_err(|error| config("NoVersion", controller::chain(&error), CHANGED))?;
+        let name = &manifests.config_map;
+        let map = self.config_map(&namespace, name).await?;
+        let held = source::held(&map)
+            .map_err(|error| config("ManifestsUnreadable", error.to_string(), CHANGED))?;
+        if held.digest() != manifests.digest {
+            let message =
+                format!("ConfigMap {namespace}/{name} is not what it was when the run was planned");
+            return Err(config("ManifestsChanged", message, CHANGED));
+        }
+        Ok(Material {
+            provider: self.provider.clone(),
+            version,
+            namespace,
+            is_here: self.inputs.target.is_none(),
+            components: held.components,
+            additional: self.additional().await?,
+            variables: self.variables().await?,
+            changes: self.inputs.changes.clone(),
+            lingers: false,
+        })
+    }
+
+    /// The objects, in the order in which they are applied.
+    pub(super) async fn objects(&self, there: &Client) -> Result<Vec<Object>, Failure> {
+        Ok(self.rendered(there).await?.objects)
+    }
+
+    /// The objects, and what of the spec has no effect on them.
+    pub(super) async fn rendered(&self, there: &Client) -> Result<Rendered, Failure> {
+        let mut rendered = self.asked(there).await?;
+        if !rendered.has_cert_manager {
+            rendered.objects = self.trusting(there, rendered.objects).await?;
+        }
+        Ok(rendered.into())
+    }
+
+    /// The objects as the release has them, and whether somebody makes the certificates that it asks for.
+    pub(super) async fn asked(&self, there: &Client) -> Result<Asked, Failure> {
+        let mut material = self.material().await?;
+        material.lingers = is_at_least(there, LINGERS_FROM).await?;
+        let discovery = discover(there).await?;
+        let rendered = render::render(&material, &scopes(&discovery)).map_err(|error| {
+            let remedy =
+                "mend the manifests or the spec, or give the variables in the Secret of spec.configSecret";
+            config("ComponentsError", controller::chain(&error), remedy)
+        })?;
+        Ok(Asked {
+            objects: rendered.objects,
+            notices: rendered.notices,
+            has_cert_manager: discovery.has_group(certificates::GROUP),
+        })
+    }
+
+    async fn additional(&self) -> Result<Option<String>, Failure> {
+        let Some(additional) = &self.inputs.additional else {
+            return Ok(None);
+        };
+        let (namespace, name) = (&additional.namespace, &additional.name);
+        let map = self.config_map(namespace, name).await?;
+        let text = map
+            .data
+            .and_then(|mut data| data.remove(key::MANIFESTS))
+            .unwrap_or_default();
+        if controller::digest(&[&text], 64) != additional.digest {
+            let message =
+                format!("ConfigMap {namespace}/{name} is not what it was when the run was planned");
+            return Err(config("ManifestsChanged", message, CHANGED));
+        }
+        Ok(Some(text))
+    }
+
+    async fn variables(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let Some(variables) = &self.inputs.variables else {
+            return Ok(BTreeMap::new());
+        };
+        let title = format!("Secret {}/{}", variables.namespace, variables.name);
+        let is_same = |secret: &Secret| {
+            secret.uid().as_deref() == Some(&variables.uid)
+                && secret.resource_version().as_deref() == Some(&variables.resource_version)
+        };
+        let secret = Api::<Secret>::namespaced(self.work.client.clone(), &variables.namespace)
+            .get_opt(&variables.name)
+            .await
+            .map_err(|error| call(format!("read {title}"), &error))?
+            .filter(is_same);
+        let secret = secret.ok_or_else(|| {
+            config(
+                "VariablesChanged",
+                format!("{title} is not what it was when the run was planned"),
+                CHANGED,
+            )
+        })?;
+        let values = secret.data.unwrap_or_default().into_iter();
+        values
+            .map(|(name, value)| match String::from_utf8(value.0) {
+                Ok(value) => Ok((name, value)),
+                Err(_) => Err(config(
+                    "VariablesUnreadable",
+                    format!("key {name} of {title} is no text"),
+                    "write it as text",
+                )),
+            })
+            .collect()
+    }
+
+    async fn config_map(&self, namespace: &str, name: &str) -> Result<ConfigMap, Failure> {
+        let title = format!("ConfigMap {namespace}/{name}");
+        Api::<ConfigMap>::namespaced(self.work.client.clone(), namespace)
+            .get_opt(name)
+            .await
+            .map_err(|error| call(format!("read {title}"), &error))?
+            .ok_or_else(|| {
+                config(
+                    "ManifestsGone",
+                    format!("{title} is not there any more"),
+                    CHANGED,
+                )
+            })
+    }
+}
+
+/// Whether an API is of Kubernetes 1.MINOR or newer.
+async fn is_at_least(there: &Client, minor: u32) -> Result<bool, Failure> {
+    let version = there
+        .apiserver_version()
+        .await
+        .map_err(|error| call("ask for the version of the API", &error))?;
+    // Some add a sign to it.
+    let digits: String = version
+        .minor
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    Ok(version.major != "1" || digits.parse::<u32>().is_ok_and(|found| found >= minor))
+}
+
+/// The objects as a release has them.
+pub(super) struct Asked {
+    pub objects: Vec<Object>,
+    notices: Vec<String>,
+    pub has_cert_manager: bool,
+}
+
+impl From<Asked> for Rendered {
+    fn from(asked: Asked) -> Self {
+        Self {
+            objects: asked.objects,
+            notices: asked.notices,
+        }
+    }
+}
+
+/// What an API knows of where objects live.
+fn scopes(discovery: &Discovery) -> Scopes {
+    let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
+    Scopes::new(resources.map(|(resource, capabilities)| {
+        let scope = match capabilities.scope {
+            Known::Cluster => Scope::Cluster,
+            Known::Namespaced => Scope::Namespaced,
+        };
+        (resource.group, resource.kind, scope)
+    }))
+}
+
+/// What an API serves.
+pub(super) async fn discover(there: &Client) -> Result<Discovery, Failure> {
+    Discovery::new(there.clone())
+        .run_aggregated()
+        .await
+        .map_err(|error| call("see what the API serves", &error))
+}

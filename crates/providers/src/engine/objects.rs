@@ -1,0 +1,74 @@
+//! Applies objects: server-side, as their owner.
+
+use std::collections::HashMap;
+
+use clusterctl::Object;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
+    discovery::{self, Scope},
+};
+
+use super::{Failure, call};
+use crate::names::COMPONENTS_MANAGER;
+
+/// What applying did to an object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Effect {
+    Created,
+    Changed,
+    Unchanged,
+}
+
+/// The resources of kinds, asked for once each.
+#[derive(Default)]
+pub(super) struct Resources(HashMap<GroupVersionKind, (ApiResource, Scope)>);
+
+impl Resources {
+    /// The objects of this one's kind, where it lives.
+    pub(super) async fn api(
+        &mut self,
+        there: &Client,
+        object: &Object,
+    ) -> Result<Api<DynamicObject>, Failure> {
+        let kind = GroupVersionKind::gvk(object.group(), object.version(), object.kind());
+        let known = if let Some(known) = self.0.get(&kind) {
+            known.clone()
+        } else {
+            let (resource, capabilities) =
+                discovery::pinned_kind(there, &kind)
+                    .await
+                    .map_err(|error| {
+                        call(format!("find the resource of {}", object.title()), &error)
+                    })?;
+            self.0
+                .insert(kind, (resource.clone(), capabilities.scope.clone()));
+            (resource, capabilities.scope)
+        };
+        Ok(match known {
+            (resource, Scope::Cluster) => Api::all_with(there.clone(), &resource),
+            (resource, Scope::Namespaced) => {
+                Api::namespaced_with(there.clone(), object.namespace(), &resource)
+            }
+        })
+    }
+}
+
+/// Applies an object. Its fields are the provider's, whoever wrote them before.
+pub(super) async fn apply(api: &Api<DynamicObject>, object: &Object) -> Result<Effect, Failure> {
+    let before = api
+        .get_metadata_opt(object.name())
+        .await
+        .map_err(|error| call(format!("read {}", object.title()), &error))?;
+    let parameters = PatchParams::apply(COMPONENTS_MANAGER).force();
+    let after = api
+        .patch(object.name(), &parameters, &Patch::Apply(object.value()))
+        .await
+        .map_err(|error| call(format!("apply {}", object.title()), &error))?;
+    Ok(match before {
+        None => Effect::Created,
+        Some(before) if before.resource_version() == after.resource_version() => Effect::Unchanged,
+        Some(_) => Effect::Changed,
+    })
+}

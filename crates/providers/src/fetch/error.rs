@@ -1,0 +1,102 @@
+//! Why a release was not brought.
+
+use std::{io, net::IpAddr, time::Duration};
+
+use clusterctl::{
+    MetadataError,
+    source::{ConfigMapError, Unfit},
+};
+
+/// Why a release was not brought, said so that it fits behind the field and its value.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// No version is given, and nobody says which is the newest.
+    #[error("no version is given, and nothing there says which is the newest")]
+    NoVersion,
+    /// An address that nothing is brought from.
+    #[error("{host} is {address}, which {what}")]
+    Address {
+        /// The host.
+        host: String,
+        /// What it stands for.
+        address: IpAddr,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A host without an address.
+    #[error("{0} has no address")]
+    Nowhere(String, #[source] io::Error),
+    /// A redirect that is not followed.
+    #[error(
+        "it leads to {0}, and redirects are followed by https alone, without user and password"
+    )]
+    Led(String),
+    /// Redirect after redirect.
+    #[error("it leads on more than {0} times")]
+    Redirects(usize),
+    /// Files that are not there.
+    #[error("there is no {}", .0.join(", no "))]
+    Missing(Vec<String>),
+    /// Another answer than the file.
+    #[error("{0} is answered by status {1}")]
+    Status(String, u16),
+    /// No answer, or half of one.
+    #[error("{0} is not answered in full")]
+    Answer(String, #[source] reqwest::Error),
+    /// A file that is too much, or no text.
+    #[error("{0} is not taken")]
+    Unfit(String, #[source] Unfit),
+    /// A file that is packed in a way that is not known.
+    #[error("{0} comes packed as {1:?}, and gzip alone is known")]
+    Encoding(String, String),
+    /// A release that does not come to an end.
+    #[error("the release did not come within {} s", .0.as_secs())]
+    Late(Duration),
+    /// Its metadata does not have its version.
+    #[error("{0} is not taken")]
+    Metadata(String, #[source] MetadataError),
+    /// Other components than those that somebody insists on.
+    #[error("its components have the digest sha256:{found}, and sha256:{pinned} is insisted on")]
+    Digest {
+        /// Theirs.
+        found: String,
+        /// The one that is wanted.
+        pinned: String,
+    },
+    /// A release that fits into no ConfigMap.
+    #[error("it cannot be kept")]
+    Keep(#[source] ConfigMapError),
+    /// Certificates that are none.
+    #[error("the authorities that the operator trusts cannot be used")]
+    Client(#[source] reqwest::Error),
+}
+
+impl FetchError {
+    /// What to do.
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::NoVersion => "give spec.version",
+            Self::Address { .. } => {
+                "name a public server, have the operator started with --provider-address for this one, or load the release into a ConfigMap"
+            }
+            Self::Led(_) | Self::Redirects(_) => "name the address that it leads to in the end",
+            Self::Missing(_) => "mend spec.version or the address; it is asked for again",
+            Self::Status(..) | Self::Answer(..) | Self::Late(_) | Self::Nowhere(..) => {
+                "it is asked for again; mend the server or the address, or load the release into a ConfigMap"
+            }
+            Self::Unfit(..) | Self::Encoding(..) => {
+                "see to what the server gives there; it is asked for again"
+            }
+            Self::Metadata(..) => {
+                "have the release mended, which is asked for again, or load it into a ConfigMap with other metadata"
+            }
+            Self::Digest { .. } => {
+                "find out who changed the release, and mend it or the annotation; it is asked for again"
+            }
+            Self::Keep(_) => "have a smaller release made",
+            Self::Client(_) => {
+                "start the operator with certificates in PEM as --provider-authorities"
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! How what belongs to a provider stands, in the API that it is installed in: every workload and every definition.
+
+use api::provider::label;
+use controller::Rollout;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::{
+    api::apps::v1::{DaemonSet, Deployment, StatefulSet},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
+use serde::de::DeserializeOwned;
+
+/// How it stands.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Health {
+    /// How many workloads there are.
+    pub workloads: usize,
+    /// How many definitions there are.
+    pub definitions: usize,
+    /// What is not as it should be, for people, in an order that stays.
+    pub waits: Vec<String>,
+}
+
+impl Health {
+    /// Whether everything is as it should be.
+    pub fn is_well(&self) -> bool {
+        self.waits.is_empty() && self.workloads + self.definitions > 0
+    }
+
+    /// For people.
+    pub fn message(&self) -> String {
+        if self.workloads + self.definitions == 0 {
+            return "nothing that belongs to it is there".to_owned();
+        }
+        if self.is_well() {
+            return format!(
+                "{} workloads are available, {} definitions are served",
+                self.workloads, self.definitions
+            );
+        }
+        self.waits.join("; ")
+    }
+}
+
+/// Looks, by the label that everything of the provider has.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn look(client: &Client, manifest_label: &str) -> Result<Health, kube::Error> {
+    let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
+    let deployments: Vec<Deployment> = list(client, &parameters).await?;
+    let sets: Vec<StatefulSet> = list(client, &parameters).await?;
+    let daemons: Vec<DaemonSet> = list(client, &parameters).await?;
+    let definitions: Vec<CustomResourceDefinition> = list(client, &parameters).await?;
+    let mut waits: Vec<_> = deployments.iter().filter_map(deployment).collect();
+    waits.extend(
+        sets.iter()
+            .filter_map(|set| unfinished("StatefulSet", set, Rollout::of_stateful_set(set))),
+    );
+    waits.extend(
+        daemons
+            .iter()
+            .filter_map(|set| unfinished("DaemonSet", set, Rollout::of_daemon_set(set))),
+    );
+    waits.extend(definitions.iter().filter_map(definition));
+    waits.sort();
+    Ok(Health {
+        workloads: deployments.len() + sets.len() + daemons.len(),
+        definitions: definitions.len(),
+        waits,
+    })
+}
+
+async fn list<K>(client: &Client, parameters: &ListParams) -> Result<Vec<K>, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    Ok(Api::<K>::all(client.clone()).list(parameters).await?.items)
+}
+
+fn deployment(object: &Deployment) -> Option<String> {
+    let status = object.status.clone().unwrap_or_default();
+    let wanted = object
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.replicas)
+        .unwrap_or(1);
+    let condition = |kind: &str| {
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|condition| condition.type_ == kind)
+    };
+    let is_available = condition("Available").is_some_and(|condition| condition.status == "True");
+    let is_seen = status.observed_generation >= object.metadata.generation;
+    let updated = status.updated_replicas.unwrap_or_default();
+    if is_seen && is_available && updated >= wanted {
+        return None;
+    }
+    let stuck = condition("Progressing").filter(|condition| condition.status == "False");
+    let stuck = stuck.and_then(|condition| condition.message.clone());
+    Some(told(
+        "Deployment",
+        object,
+        &format!(
+            "{} of {wanted} pods are available, {updated} are of the newest form",
+            status.available_replicas.unwrap_or_default()
+        ),
+        stuck,
+    ))
+}
+
+fn unfinished<K: Resource>(kind: &str, object: &K, rollout: Rollout) -> Option<String> {
+    let Rollout {
+        wanted, available, ..
+    } = rollout;
+    (!rollout.is_done()).then(|| {
+        let what = format!("{available} of {wanted} pods are available");
+        told(kind, object, &what, None)
+    })
+}
+
+fn told<K: Resource>(kind: &str, object: &K, what: &str, more: Option<String>) -> String {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let more = more
+        .map(|more| format!(" ({})", api::text::plain(&more, 200)))
+        .unwrap_or_default();
+    format!("{kind} {namespace}/{name}: {what}{more}")
+}
+
+fn definition(object: &CustomResourceDefinition) -> Option<String> {
+    if is_established(object) {
+        return None;
+    }
+    Some(format!(
+        "CustomResourceDefinition {}: it is not served yet",
+        object.name_any()
+    ))
+}
+
+/// Whether a definition is served.
+pub fn is_established(object: &CustomResourceDefinition) -> bool {
+    let conditions = object
+        .status
+        .iter()
+        .filter_map(|status| status.conditions.as_ref())
+        .flatten();
+    conditions
+        .clone()
+        .any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
+/// What needs a provider: objects of its definitions, a line for each kind that has some. What clusterctl keeps of it is none.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn objects(client: &Client, manifest_label: &str) -> Result<Vec<String>, kube::Error> {
+    let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
+    let definitions: Vec<CustomResourceDefinition> = list(client, &parameters).await?;
+    let lines = stream::iter(definitions)
+        .map(|definition| async move { of_definition(client, &definition).await })
+        .buffered(4)
+        .try_collect::<Vec<_>>()
+        .await?;
+    Ok(lines.into_iter().flatten().collect())
+}
+
+async fn of_definition(
+    client: &Client,
+    definition: &CustomResourceDefinition,
+) -> Result<Option<String>, kube::Error> {
+    let spec = &definition.spec;
+    let version = spec
+        .versions
+        .iter()
+        .find(|version| version.storage && version.served);
+    let Some(version) = version.or_else(|| spec.versions.iter().find(|version| version.served))
+    else {
+        return Ok(None);
+    };
+    let resource = kube::core::ApiResource {
+        group: spec.group.clone(),
+        version: version.name.clone(),
+        api_version: format!("{}/{}", spec.group, version.name),
+        kind: spec.names.kind.clone(),
+        plural: spec.names.plural.clone(),
+    };
+    let api: Api<kube::core::DynamicObject> = Api::all_with(client.clone(), &resource);
+    let first = match api.list_metadata(&ListParams::default().limit(SHOWN)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        found => found?,
+    };
+    if first.items.is_empty() {
+        return Ok(None);
+    }
+    let names: Vec<_> = first
+        .items
+        .iter()
+        .map(|object| match object.namespace() {
+            Some(namespace) => format!("{namespace}/{}", object.name_any()),
+            None => object.name_any(),
+        })
+        .collect();
+    let more = if first
+        .metadata
+        .continue_
+        .as_deref()
+        .is_some_and(|rest| !rest.is_empty())
+    {
+        " and more"
+    } else {
+        ""
+    };
+    Ok(Some(format!(
+        "{} {}{more}",
+        spec.names.kind,
+        names.join(", ")
+    )))
+}
+
+/// So many are named.
+const SHOWN: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn waits(status: &serde_json::Value) -> Option<String> {
+        let object = json!({"metadata": {"name": "a", "namespace": "b", "generation": 2}, "spec": {"replicas": 2, "selector": {}, "template": {}}, "status": status});
+        deployment(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn a_deployment_is_well_when_its_newest_form_is_available() {
+        let available = json!([{"type": "Available", "status": "True"}]);
+        assert_eq!(
+            waits(
+                &json!({"observedGeneration": 2, "updatedReplicas": 2, "availableReplicas": 2, "conditions": available})
+            ),
+            None
+        );
+        for (what, status) in [
+            (
+                "not seen",
+                json!({"observedGeneration": 1, "updatedReplicas": 2, "availableReplicas": 2, "conditions": available}),
+            ),
+            (
+                "the old form",
+                json!({"observedGeneration": 2, "updatedReplicas": 1, "availableReplicas": 2, "conditions": available}),
+            ),
+            (
+                "not available",
+                json!({"observedGeneration": 2, "updatedReplicas": 2}),
+            ),
+            ("nothing", json!({})),
+        ] {
+            assert!(waits(&status).is_some(), "{what}");
+        }
+        let stuck = json!({"observedGeneration": 2, "conditions": [{"type": "Progressing", "status": "False", "message": "has timed out"}]});
+        assert_eq!(
+            waits(&stuck).unwrap(),
+            "Deployment b/a: 0 of 2 pods are available, 0 are of the newest form (has timed out)"
+        );
+    }
+
+    #[test]
+    fn nothing_at_all_is_not_well() {
+        assert!(!Health::default().is_well());
+        let some = Health {
+            definitions: 1,
+            ..Health::default()
+        };
+        assert!(some.is_well());
+    }
+}

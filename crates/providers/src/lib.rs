@@ -1,0 +1,31 @@
+//! Providers of Cluster API as objects: `CoreProvider` and its six siblings.
+//!
+//! - [`check`]: what is wrong with one, by itself and among the others;
+//! - [`provider`]: the reconciler, generic over the seven kinds: it decides that a run is needed and tells how the provider stands;
+//! - [`operation`], [`action`], [`inputs`]: the runs, their steps and what these work from;
+//! - [`engine`]: what executes the steps: manifests out of a ConfigMap ([`source`]), rendered as clusterctl does ([`render`]), applied,
+//!   pruned, waited for ([`health`]) and written into clusterctl's inventory, here or in another cluster ([`target`]);
+//! - [`fetch`]: releases over the network, which become such ConfigMaps;
+//! - [`certificates`]: those of webhooks, where no cert-manager makes them;
+//! - [`operator`]: the controllers.
+//!
+//! What a provider is made of, is `clusterctl`'s: pure, and held against the real one.
+
+pub mod action;
+pub mod certificates;
+pub mod check;
+pub mod engine;
+pub mod fetch;
+pub mod health;
+pub mod inputs;
+pub mod names;
+pub mod operation;
+pub mod operator;
+pub mod provider;
+pub mod render;
+pub mod source;
+pub mod subjects;
+pub mod target;
+
+pub use engine::Engine;
+pub use operator::{Options, operate};

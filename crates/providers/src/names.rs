@@ -1,0 +1,17 @@
+//! What Windlass calls itself, and its things, towards the API.
+
+/// The field manager of what is written of a provider.
+pub const MANAGER: &str = "windlass-provider";
+/// The field manager of the objects that a provider is made of.
+pub const COMPONENTS_MANAGER: &str = "windlass-provider-components";
+/// The engine of the actions of a provider's runs.
+pub const ENGINE: &str = "providers";
+/// The annotation that names the Secret, in the provider's namespace, with the kubeconfig of the cluster to install in, under the
+/// key [`KUBECONFIG_KEY`]. Default: the cluster whose API has the provider. The definitions have no field for it, and must not.
+pub const TARGET: &str = "windlass.dev/target-kubeconfig";
+/// The key of such a Secret: that of the Secrets with kubeconfigs that Cluster API makes.
+pub const KUBECONFIG_KEY: &str = "value";
+/// The annotation with the digest that a provider's components must have: `sha256:` and what sha256sum says of their file.
+pub const COMPONENTS_DIGEST: &str = "windlass.dev/components-digest";
+/// The annotation of a ConfigMap with the address that its release was brought from.
+pub const FETCHED_FROM: &str = "windlass.dev/fetched-from";

@@ -1,0 +1,126 @@
+//! The controllers of the seven kinds, and what wakes them.
+
+use std::sync::Arc;
+
+use api::{
+    Run,
+    provider::{
+        Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider,
+        RuntimeExtension,
+    },
+};
+use controller::{Events, Manager, WakeUps, Watch, conditions, reads};
+use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
+use runs::operator::Place;
+
+use crate::{
+    fetch::{self, Fetcher},
+    provider::{self, All, Context},
+    subjects::Providers,
+};
+
+/// How the operator works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where runners are.
+    pub runners: Place,
+    /// Where releases may be brought from.
+    pub fetch: fetch::Policy,
+    /// Whether the API can run what providers are made of: the embedded one cannot.
+    pub runs_pods: bool,
+}
+
+/// Has the manager work on providers and their runs. Runners go on without it.
+pub fn operate(manager: &mut Manager, options: Options) {
+    let all = Arc::new(All {
+        core: manager.watch::<Provider<Core>>().store(),
+        bootstrap: manager.watch::<Provider<Bootstrap>>().store(),
+        control_plane: manager.watch::<Provider<ControlPlane>>().store(),
+        infrastructure: manager.watch::<Provider<Infrastructure>>().store(),
+        ipam: manager.watch::<Provider<Ipam>>().store(),
+        runtime_extension: manager.watch::<Provider<RuntimeExtension>>().store(),
+        addon: manager.watch::<Provider<Addon>>().store(),
+    });
+    let shared = Shared {
+        all,
+        fetcher: Arc::new(Fetcher::new(options.fetch)),
+        runs_pods: options.runs_pods,
+    };
+    of_kind::<Core>(manager, &shared);
+    of_kind::<Bootstrap>(manager, &shared);
+    of_kind::<ControlPlane>(manager, &shared);
+    of_kind::<Infrastructure>(manager, &shared);
+    of_kind::<Ipam>(manager, &shared);
+    of_kind::<RuntimeExtension>(manager, &shared);
+    of_kind::<Addon>(manager, &shared);
+    runs::operate(manager, options.runners, Providers);
+}
+
+/// What the controllers of all kinds share.
+struct Shared {
+    all: Arc<All>,
+    fetcher: Arc<Fetcher>,
+    runs_pods: bool,
+}
+
+fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
+    let own = manager.watch::<Provider<K>>();
+    let core = manager.watch::<Provider<Core>>();
+    let runs = manager.watch::<Run>();
+    let client = manager.client().clone();
+    let context = Arc::new(Context {
+        client: client.clone(),
+        own: own.store(),
+        all: Arc::clone(&shared.all),
+        runs: runs.store(),
+        events: Events::new(client, "provider"),
+        fetcher: Arc::clone(&shared.fetcher),
+        runs_pods: shared.runs_pods,
+    });
+    // A run that was deleted, a provider of that name that was there first.
+    let wake_ups = WakeUps::default();
+    runs.gone_wakes(&own, &wake_ups);
+    own.gone_wakes(&own, &wake_ups);
+    let every = own.clone();
+    manager
+        .controller(&own, reads::wish)
+        .woken_by(&runs, progress, subject)
+        .woken_by(&core, readiness, move |_| everywhere(&every))
+        .woken_on(&wake_ups, |(namespace, name)| {
+            [ObjectRef::new(&name).within(&namespace)]
+        })
+        .reconcile(provider::reconcile, context);
+}
+
+fn everywhere<K: Kind>(own: &Watch<Provider<K>>) -> Vec<ObjectRef<DeserializeGuard<Provider<K>>>> {
+    own.store()
+        .state()
+        .iter()
+        .map(|object| ObjectRef::from_obj(&**object))
+        .collect()
+}
+
+/// What others wait for.
+fn readiness(core: &DeserializeGuard<Provider<Core>>) -> bool {
+    let status = core.0.as_ref().ok().and_then(|core| core.status.as_ref());
+    status.is_some_and(|status| conditions::is_true(&status.conditions, conditions::READY))
+}
+
+/// What a provider tells of its run.
+fn progress(run: &DeserializeGuard<Run>) -> String {
+    let status = run.0.as_ref().ok().and_then(|run| run.status.as_ref());
+    status
+        .map(|status| format!("{:?} {:?}", status.phase, status.step))
+        .unwrap_or_default()
+}
+
+/// The provider of this kind that a run is of.
+fn subject<K: Kind>(
+    run: &DeserializeGuard<Run>,
+) -> Option<ObjectRef<DeserializeGuard<Provider<K>>>> {
+    let run = run.0.as_ref().ok()?;
+    if !run.spec.subject.is_a::<Provider<K>>() {
+        return None;
+    }
+    Some(ObjectRef::new(&run.spec.subject.name).within(&run.namespace()?))
+}

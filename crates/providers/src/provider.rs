@@ -1,0 +1,166 @@
+//! The reconciler of a provider: decides that a run is needed, and tells how the provider stands.
+//!
+//! How far a run got is the runner's business. At rest nothing is written; health is looked at by a few requests a minute.
+
+use std::sync::Arc;
+
+use api::{
+    Run,
+    provider::{
+        Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider,
+        RuntimeExtension,
+    },
+};
+use controller::{Events, Outcome};
+use futures::FutureExt;
+use kube::{
+    Client,
+    core::DeserializeGuard,
+    runtime::{controller::Action, reflector::Store},
+};
+
+use crate::{check::Other, fetch::Fetcher, target};
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+pub use apply::Applied;
+pub use observe::Observed;
+pub use plan::{Decision, NewRun, plan};
+
+/// What the passes over the providers of one kind share.
+pub struct Context<K: Kind> {
+    /// The API.
+    pub client: Client,
+    /// The providers of this kind.
+    pub own: Store<DeserializeGuard<Provider<K>>>,
+    /// All providers.
+    pub all: Arc<All>,
+    /// Their runs.
+    pub runs: Store<DeserializeGuard<Run>>,
+    /// What happened.
+    pub events: Events,
+    /// Brings releases over the network.
+    pub fetcher: Arc<Fetcher>,
+    /// Whether the API that has the objects can also run what they are made of: the embedded one cannot.
+    pub runs_pods: bool,
+}
+
+/// The providers of all kinds, as they were seen last.
+pub struct All {
+    /// Of each kind.
+    pub core: Store<DeserializeGuard<Provider<Core>>>,
+    /// Of each kind.
+    pub bootstrap: Store<DeserializeGuard<Provider<Bootstrap>>>,
+    /// Of each kind.
+    pub control_plane: Store<DeserializeGuard<Provider<ControlPlane>>>,
+    /// Of each kind.
+    pub infrastructure: Store<DeserializeGuard<Provider<Infrastructure>>>,
+    /// Of each kind.
+    pub ipam: Store<DeserializeGuard<Provider<Ipam>>>,
+    /// Of each kind.
+    pub runtime_extension: Store<DeserializeGuard<Provider<RuntimeExtension>>>,
+    /// Of each kind.
+    pub addon: Store<DeserializeGuard<Provider<Addon>>>,
+}
+
+impl All {
+    /// All of them; None: not all kinds have been read yet, and one that is there could be missing.
+    pub fn list(&self) -> Option<Vec<Other>> {
+        let Self {
+            core,
+            bootstrap,
+            control_plane,
+            infrastructure,
+            ipam,
+            runtime_extension,
+            addon,
+        } = self;
+        let lists = [
+            of(core)?,
+            of(bootstrap)?,
+            of(control_plane)?,
+            of(infrastructure)?,
+            of(ipam)?,
+            of(runtime_extension)?,
+            of(addon)?,
+        ];
+        Some(lists.into_iter().flatten().collect())
+    }
+}
+
+fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>) -> Option<Vec<Other>> {
+    store.wait_until_ready().now_or_never()?.ok()?;
+    let others = store.state().into_iter().map(|object| {
+        let meta = match &object.0 {
+            Ok(provider) => &provider.metadata,
+            Err(invalid) => &invalid.metadata,
+        };
+        let status = object
+            .0
+            .as_ref()
+            .ok()
+            .and_then(|provider| provider.status.as_ref());
+        Other {
+            provider: K::TYPE,
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            place: target::of(meta),
+            is_ready: status.is_some_and(|status| {
+                controller::conditions::is_true(&status.conditions, controller::conditions::READY)
+            }),
+        }
+    });
+    Some(others.collect())
+}
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused, or did not answer.
+    #[error("{0}")]
+    Api(&'static str, #[source] kube::Error),
+    /// Something could not be applied.
+    #[error("apply")]
+    Apply(#[source] controller::apply::Error),
+    /// A run could not be steered.
+    #[error("end the run")]
+    Control(#[source] runs::control::Error),
+    /// A plan could not be made.
+    #[error("make a plan")]
+    Plan(#[source] serde_json::Error),
+}
+
+/// One pass.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. What is wrong with the provider is no error: its status says it.
+pub async fn reconcile<K: Kind>(
+    object: Arc<DeserializeGuard<Provider<K>>>,
+    context: Arc<Context<K>>,
+) -> Result<Action, Error> {
+    let provider = match &object.0 {
+        Ok(provider) => provider,
+        Err(invalid) => {
+            // The schema lets nothing in that cannot be read; one of another version of it might.
+            tracing::warn!(kind = %K::TYPE, name = invalid.metadata.name, error = %invalid.error, "cannot be read");
+            return Ok(Action::await_change());
+        }
+    };
+    let Some(observed) = observe::observe(provider, &context).await? else {
+        return Ok(Action::requeue(UNTIL_READ));
+    };
+    let decision = plan(provider, &observed).map_err(Error::Plan)?;
+    let outcome = apply::apply(provider, decision, &observed, &context).await?;
+    report::publish(provider, outcome.applied(), &observed, &context).await?;
+    Ok(Outcome::action(&outcome))
+}
+
+/// How soon a pass is tried again that began before the stores were read.
+const UNTIL_READ: std::time::Duration = std::time::Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Carries a decision out: writes only, no decisions.
+//!
+//! The finalizer comes first, so that nothing is begun that deletion would not see.
+
+use std::time::Duration;
+
+use api::{
+    Run,
+    provider::{FINALIZER, Kind, Provider},
+};
+use clusterctl::Version;
+use controller::{Outcome, Until, backoff::jittered};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use runs::object;
+use serde_json::json;
+
+use super::{Context, Decision, Error, NewRun, Observed};
+use crate::{fetch::Failure, names::MANAGER};
+
+/// How often ConfigMaps and Secrets are looked at that a provider waits for.
+const PARTS_LOOK: Duration = Duration::from_secs(10);
+/// How soon a provider goes on whose release was brought.
+const FETCHED_LOOK: Duration = Duration::from_millis(50);
+/// How often health is looked at: of what is well, and of what is not.
+const HEALTH_LOOK: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
+
+/// What was done. Only `apply` makes it.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    decision: Decision,
+    run: Option<Run>,
+    fetched: Option<Result<Version, String>>,
+}
+
+impl Applied {
+    #[cfg(test)]
+    pub(super) fn of(decision: Decision, run: Option<Run>) -> Self {
+        Self {
+            decision,
+            run,
+            fetched: None,
+        }
+    }
+
+    /// The decision that was carried out.
+    pub const fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// The run that stands for it, as stored.
+    pub const fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    /// The version that was brought, or why none was.
+    pub const fn fetched(&self) -> Option<&Result<Version, String>> {
+        self.fetched.as_ref()
+    }
+}
+
+pub(super) async fn apply<K: Kind>(
+    provider: &Provider<K>,
+    decision: Decision,
+    observed: &Observed,
+    context: &Context<K>,
+) -> Result<Outcome<Applied>, Error> {
+    if provider.meta().deletion_timestamp.is_none() {
+        keep(provider, context).await?;
+    }
+    let client = &context.client;
+    let mut fetched = None;
+    let (run, until) = match &decision {
+        Decision::Start(new) => (Some(start(provider, new, context).await?), Until::Changed),
+        Decision::Follow(run) => (Some((**run).clone()), Until::Changed),
+        Decision::Supersede(run, digest) => {
+            object::supersede(client, run, digest)
+                .await
+                .map_err(|source| Error::Api("supersede the run", source))?;
+            (Some((**run).clone()), Until::Changed)
+        }
+        Decision::Cancel(run) => {
+            object::cancel(client, run, "deletion of the provider")
+                .await
+                .map_err(Error::Control)?;
+            (Some((**run).clone()), Until::Changed)
+        }
+        Decision::Fetch(wanted) => {
+            let brought = context.fetcher.bring(client, provider, wanted).await;
+            let brought = brought.map_err(|source| Error::Api("keep the release", source))?;
+            let look = brought.as_ref().err().map_or(FETCHED_LOOK, Failure::pause);
+            fetched = Some(brought.map_err(|failure| failure.problem.to_string()));
+            (None, Until::Elapsed(look))
+        }
+        Decision::Keep(run) => {
+            let is_well = observed.health.as_ref().is_some_and(|health| {
+                health
+                    .as_ref()
+                    .is_ok_and(super::super::health::Health::is_well)
+            });
+            let look = if is_well {
+                HEALTH_LOOK.0
+            } else {
+                HEALTH_LOOK.1
+            };
+            (Some((**run).clone()), Until::Elapsed(jittered(look)))
+        }
+        // Who is first is seen by nobody else: the other one may go.
+        Decision::Stall(_)
+        | Decision::Await(_)
+        | Decision::AwaitParts(..)
+        | Decision::Refuse(_) => (None, Until::Elapsed(jittered(PARTS_LOOK))),
+        Decision::Forget => {
+            forget(provider, context).await?;
+            (None, Until::Changed)
+        }
+    };
+    let applied = Applied {
+        decision,
+        run,
+        fetched,
+    };
+    Ok(Outcome::Waiting { applied, until })
+}
+
+async fn start<K: Kind>(
+    provider: &Provider<K>,
+    new: &NewRun,
+    context: &Context<K>,
+) -> Result<Run, Error> {
+    let generation = provider.meta().generation.unwrap_or_default();
+    let run = object::of(
+        provider,
+        new.name.clone(),
+        new.operation.name(),
+        generation,
+        new.plan.clone(),
+    );
+    object::store(&context.client, MANAGER, run)
+        .await
+        .map_err(|source| Error::Api("store the run", source))
+}
+
+/// Keeps the object until what belongs to it is gone.
+async fn keep<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Result<(), Error> {
+    if provider.finalizers().iter().any(|name| name == FINALIZER) {
+        return Ok(());
+    }
+    let body = json!({
+        "apiVersion": Provider::<K>::api_version(&()),
+        "kind": Provider::<K>::kind(&()),
+        "metadata": {"name": provider.name_any(), "finalizers": [FINALIZER]},
+    });
+    api(provider, context)
+        .patch(
+            &provider.name_any(),
+            &PatchParams::apply(MANAGER).force(),
+            &Patch::Apply(&body),
+        )
+        .await
+        .map(drop)
+        .map_err(|source| Error::Api("add the finalizer", source))
+}
+
+async fn forget<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Result<(), Error> {
+    if !provider.finalizers().iter().any(|name| name == FINALIZER) {
+        return Ok(());
+    }
+    let rest: Vec<_> = provider
+        .finalizers()
+        .iter()
+        .filter(|name| *name != FINALIZER)
+        .collect();
+    // Only as it was seen: somebody may have added one.
+    let patch =
+        json!({"metadata": {"finalizers": rest, "resourceVersion": provider.resource_version()}});
+    match api(provider, context)
+        .patch(
+            &provider.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await
+    {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => result
+            .map(drop)
+            .map_err(|source| Error::Api("remove the finalizer", source)),
+    }
+}
+
+pub(super) fn api<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Api<Provider<K>> {
+    Api::namespaced(
+        context.client.clone(),
+        &provider.namespace().unwrap_or_default(),
+    )
+}

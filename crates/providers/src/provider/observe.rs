@@ -1,0 +1,228 @@
+//! What there is: reads only.
+
+use api::{
+    Run,
+    provider::{Kind, Provider, key},
+};
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client, Resource, ResourceExt};
+use runs::object;
+
+use super::{Context, Error};
+use crate::{
+    check::{self, Finding, Other, Waiting, given},
+    fetch,
+    health::{self, Health},
+    inputs::{self, Additional, Variables},
+    names::TARGET,
+    source::{self, Held, Missing},
+    target,
+};
+
+/// Everything that the decision about a provider reads.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// What is wrong with it by itself.
+    pub findings: Vec<Finding>,
+    /// What is wrong with it among the others, or what it waits for.
+    pub among: Result<Option<Waiting>, Vec<Finding>>,
+    /// Its manifests.
+    pub source: Result<Held, Missing>,
+    /// What is brought over the network if its manifests are not held.
+    pub fetch: Option<fetch::Wanted>,
+    /// Its values of variables, or what is missing.
+    pub variables: Result<Option<Variables>, String>,
+    /// Its further manifests, or what is missing.
+    pub additional: Result<Option<Additional>, String>,
+    /// Its runs, oldest first.
+    pub runs: Vec<Run>,
+    /// How what belongs to it stands where it is installed, or why that is not known. None: it has never been installed.
+    pub health: Option<Result<Health, String>>,
+    /// Whether there is no cluster to install it in: this API runs no pods, and no other one is named.
+    pub is_nowhere: bool,
+    /// What needs it, or why that is not known; looked at when it is being deleted.
+    pub dependents: Result<Vec<String>, String>,
+}
+
+/// Reads what there is. None: the stores have not been read yet.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub(super) async fn observe<K: Kind>(
+    provider: &Provider<K>,
+    context: &Context<K>,
+) -> Result<Option<Observed>, Error> {
+    let Some(others) = context.all.list() else {
+        return Ok(None);
+    };
+    if context.runs.wait_until_ready().now_or_never().is_none() {
+        return Ok(None);
+    }
+    let client = &context.client;
+    let namespace = provider.namespace().unwrap_or_default();
+    let runs = runs(provider, context);
+    let is_going = provider.meta().deletion_timestamp.is_some();
+    let was_installed = runs
+        .iter()
+        .any(|run| runs::phase(run) == api::run::RunPhase::Succeeded)
+        || provider
+            .status
+            .as_ref()
+            .is_some_and(|status| status.installed_version.is_some());
+    let (mut health, mut dependents) = (None, Ok(Vec::new()));
+    if was_installed && let Ok(identity) = inputs::provider(K::TYPE, &provider.name_any()) {
+        let label = identity.manifest_label();
+        let there = target::client(client, &namespace, target_of(provider)).await;
+        let there = there.map_err(|error| controller::chain(&error));
+        health = Some(match &there {
+            Ok(there) => health::look(there, &label)
+                .await
+                .map_err(|error| controller::chain(&error)),
+            Err(error) => Err(error.clone()),
+        });
+        if is_going {
+            dependents = match &there {
+                Ok(there) => dependents_of(provider, &others, there, &label).await,
+                Err(error) => Err(error.clone()),
+            };
+        }
+    }
+    Ok(Some(Observed {
+        findings: check::object(provider),
+        among: check::among(provider, &others),
+        source: source_of(provider, client, &namespace).await?,
+        fetch: fetch::Wanted::of(provider, context.fetcher.policy().reach),
+        variables: variables(provider, client, &namespace).await?,
+        additional: additional(provider, client, &namespace).await?,
+        runs,
+        health,
+        is_nowhere: !context.runs_pods && target_of(provider).is_none(),
+        dependents,
+    }))
+}
+
+/// The Secret with the kubeconfig of where a provider is installed.
+pub(super) fn target_of<K: Kind>(provider: &Provider<K>) -> Option<&str> {
+    given(provider.annotations().get(TARGET).map(String::as_str))
+}
+
+fn runs<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Vec<Run> {
+    let namespace = provider.namespace().unwrap_or_default();
+    let found = controller::stream::in_namespace(&context.runs, &namespace);
+    let mut runs: Vec<_> = found
+        .iter()
+        .filter_map(|run| run.0.as_ref().ok())
+        .filter(|run| object::is_of(run, provider))
+        .cloned()
+        .collect();
+    runs.sort_by_cached_key(object::age);
+    runs
+}
+
+async fn source_of<K: Kind>(
+    provider: &Provider<K>,
+    client: &Client,
+    namespace: &str,
+) -> Result<Result<Held, Missing>, Error> {
+    let nothing = |labels: String| Missing::Nothing {
+        namespace: namespace.to_owned(),
+        labels,
+    };
+    let selector = match source::selector(provider) {
+        Ok(selector) => selector,
+        Err(error) => return Ok(Err(nothing(error))),
+    };
+    let maps = source::list(client, namespace, &selector)
+        .await
+        .map_err(|source| Error::Api("list the ConfigMaps with manifests", source))?;
+    if maps.is_empty() {
+        return Ok(Err(nothing(selector.to_string())));
+    }
+    // What is no version at all is what the check of the spec finds.
+    Ok(source::choose(&maps, fetch::version(provider).as_ref()))
+}
+
+async fn variables<K: Kind>(
+    provider: &Provider<K>,
+    client: &Client,
+    own: &str,
+) -> Result<Result<Option<Variables>, String>, Error> {
+    let Some(reference) = &provider.spec.config_secret else {
+        return Ok(Ok(None));
+    };
+    let namespace = given(reference.namespace.as_deref()).unwrap_or(own);
+    let name = &reference.name;
+    // Of its contents nothing is needed here.
+    let found = Api::<Secret>::namespaced(client.clone(), namespace)
+        .get_metadata_opt(name)
+        .await
+        .map_err(|source| Error::Api("read the Secret with variables", source))?;
+    Ok(match found {
+        None => Err(format!(
+            "Secret {namespace}/{name}, which spec.configSecret names, is not there; make it"
+        )),
+        Some(found) => Ok(Some(Variables {
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+            uid: found.uid().unwrap_or_default(),
+            resource_version: found.resource_version().unwrap_or_default(),
+        })),
+    })
+}
+
+async fn additional<K: Kind>(
+    provider: &Provider<K>,
+    client: &Client,
+    own: &str,
+) -> Result<Result<Option<Additional>, String>, Error> {
+    let Some(reference) = &provider.spec.additional_manifests else {
+        return Ok(Ok(None));
+    };
+    let namespace = given(reference.namespace.as_deref()).unwrap_or(own);
+    let name = &reference.name;
+    let found = Api::<ConfigMap>::namespaced(client.clone(), namespace)
+        .get_opt(name)
+        .await
+        .map_err(|source| Error::Api("read the ConfigMap with further manifests", source))?;
+    let text = found
+        .and_then(|map| map.data)
+        .and_then(|mut data| data.remove(key::MANIFESTS));
+    Ok(match text {
+        None => Err(format!(
+            "ConfigMap {namespace}/{name}, which spec.additionalManifests names, has no key {}; make it",
+            key::MANIFESTS
+        )),
+        Some(text) => Ok(Some(Additional {
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+            digest: controller::digest(&[&text], 64),
+        })),
+    })
+}
+
+async fn dependents_of<K: Kind>(
+    provider: &Provider<K>,
+    others: &[Other],
+    there: &Client,
+    label: &str,
+) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    if K::TYPE == api::provider::ProviderType::Core {
+        let same_cluster = |other: &&Other| other.place == target::place(provider);
+        let needs = |other: &&Other| other.provider != K::TYPE;
+        found.extend(
+            others
+                .iter()
+                .filter(needs)
+                .filter(same_cluster)
+                .map(|other| format!("{} {}/{}", other.provider, other.namespace, other.name)),
+        );
+    }
+    let objects = health::objects(there, label)
+        .await
+        .map_err(|error| controller::chain(&error))?;
+    found.extend(objects);
+    Ok(found)
+}

@@ -1,0 +1,322 @@
+//! What is decided about a core provider, and what is told of it, in every situation.
+
+use api::{
+    provider::{Core, CoreProvider, ProviderStatus, condition},
+    run::{RunPhase, RunStatus},
+};
+use controller::conditions::{READY, STALLED};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{Resource as _, ResourceExt as _};
+
+use super::*;
+use crate::{
+    fetch,
+    health::Health,
+    operation::Operation,
+    source::{Held, Missing},
+};
+
+fn core(version: &str) -> CoreProvider {
+    let spec = serde_json::from_value(serde_json::json!({"version": version})).unwrap();
+    let mut core = Provider::new("capi-system", "cluster-api", spec);
+    core.metadata.uid = Some("u".to_owned());
+    core.metadata.generation = Some(3);
+    core
+}
+
+fn observed(version: &str) -> Observed {
+    Observed {
+        findings: Vec::new(),
+        among: Ok(None),
+        source: Ok(Held {
+            config_map: format!("core-cluster-api-{version}"),
+            version: version.parse().unwrap(),
+            contract: "v1beta2".to_owned(),
+            metadata: String::new(),
+            components: String::new(),
+        }),
+        fetch: None,
+        variables: Ok(None),
+        additional: Ok(None),
+        runs: Vec::new(),
+        health: None,
+        is_nowhere: false,
+        dependents: Ok(Vec::new()),
+    }
+}
+
+fn decide(core: &CoreProvider, observed: &Observed) -> Decision {
+    plan(core, observed).unwrap()
+}
+
+/// The run that a decision starts, as it stands later.
+fn run(core: &CoreProvider, decision: &Decision, phase: RunPhase) -> Run {
+    let Decision::Start(new) = decision else {
+        panic!("{decision:?} starts nothing")
+    };
+    let mut run = runs::object::of(
+        core,
+        new.name.clone(),
+        new.operation.name(),
+        1,
+        new.plan.clone(),
+    );
+    run.status = Some(RunStatus {
+        phase,
+        ..RunStatus::default()
+    });
+    run
+}
+
+fn installed(core: &mut CoreProvider, version: &str) {
+    core.status = Some(ProviderStatus {
+        installed_version: Some(version.to_owned()),
+        ..ProviderStatus::default()
+    });
+}
+
+fn short(decision: &Decision) -> String {
+    match decision {
+        Decision::Start(new) => format!("start {}", new.name),
+        Decision::Follow(run) => format!("follow {}", run.metadata.name.clone().unwrap()),
+        Decision::Supersede(run, _) => format!("supersede {}", run.metadata.name.clone().unwrap()),
+        Decision::Cancel(run) => format!("cancel {}", run.metadata.name.clone().unwrap()),
+        Decision::Keep(run) => format!("keep {}", run.metadata.name.clone().unwrap()),
+        Decision::Stall(findings) => format!("stall {}", findings[0].reason.as_str()),
+        Decision::Await(waiting) => format!("await {}", waiting.reason().as_str()),
+        Decision::Fetch(wanted) => format!("fetch {}", wanted.url),
+        Decision::AwaitParts(reason, _) => format!("await parts {}", reason.as_str()),
+        Decision::Refuse(dependents) => format!("refuse for {}", dependents.join(", ")),
+        Decision::Forget => "forget".to_owned(),
+    }
+}
+
+#[test]
+fn one_run_makes_one_wish_true() {
+    let mut core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let first = decide(&core, &world);
+    assert_eq!(short(&first), "start cluster-api-install-1");
+    for (phase, expected) in [
+        (RunPhase::Pending, "follow cluster-api-install-1"),
+        (RunPhase::Paused, "follow cluster-api-install-1"),
+        (RunPhase::Failed, "follow cluster-api-install-1"),
+        (RunPhase::Cancelled, "follow cluster-api-install-1"),
+        (RunPhase::Succeeded, "keep cluster-api-install-1"),
+    ] {
+        world.runs = vec![run(&core, &first, phase)];
+        assert_eq!(short(&decide(&core, &world)), expected);
+    }
+    installed(&mut core, "v1.13.4");
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "keep cluster-api-install-1",
+        "being installed is no new wish"
+    );
+
+    core.spec.manager = Some(api::provider::Manager {
+        verbosity: Some(5),
+        ..api::provider::Manager::default()
+    });
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "start cluster-api-reconfigure-2"
+    );
+    core.spec.manager = None;
+    world.source = observed("v1.14.0").source;
+    let upgrade = decide(&core, &world);
+    assert_eq!(short(&upgrade), "start cluster-api-upgrade-2");
+    world.runs.push(run(&core, &upgrade, RunPhase::Running));
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "follow cluster-api-upgrade-2"
+    );
+    world.source = observed("v1.14.1").source;
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "supersede cluster-api-upgrade-2"
+    );
+    world.source = Err(Missing::Nothing {
+        namespace: String::new(),
+        labels: String::new(),
+    });
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "follow cluster-api-upgrade-2",
+        "what is at work goes on"
+    );
+    // Back to what was installed once is a wish as any other.
+    world.source = observed("v1.13.4").source;
+    world.runs[1].status.as_mut().unwrap().phase = RunPhase::Succeeded;
+    installed(&mut core, "v1.14.0");
+    assert_eq!(short(&decide(&core, &world)), "start cluster-api-upgrade-3");
+}
+
+#[test]
+fn nothing_is_begun_that_cannot_be_done() {
+    let core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    world.is_nowhere = true;
+    assert_eq!(short(&decide(&core, &world)), "stall InvalidSpec");
+    let mut world = observed("v1.13.4");
+    world.among = Ok(Some(crate::check::Waiting::ForCore));
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "await WaitingForCoreProviderReady"
+    );
+    let mut world = observed("v1.13.4");
+    world.variables = Err("no Secret".to_owned());
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "await parts ComponentsFetchError"
+    );
+}
+
+#[test]
+fn nothing_is_brought_that_is_held_or_is_not_asked_for() {
+    let mut core = core("v1.13.4");
+    core.spec.fetch_config = Some(api::provider::FetchConfig {
+        url: Some("https://git.example/org/capi/releases".to_owned()),
+        ..api::provider::FetchConfig::default()
+    });
+    let mut world = observed("v1.13.4");
+    world.fetch = fetch::Wanted::of(&core, fetch::Reach::Named);
+    let installs = "start cluster-api-install-1";
+    assert_eq!(short(&decide(&core, &world)), installs, "it is held");
+    let missing = Missing::Version {
+        wanted: "v1.13.4".to_owned(),
+        there: "v1.12.0".to_owned(),
+    };
+    world.source = Err(missing);
+    let fetches = "fetch https://git.example/org/capi/releases";
+    assert_eq!(short(&decide(&core, &world)), fetches);
+    world.among = Ok(Some(crate::check::Waiting::ForCore));
+    let waits = "await WaitingForCoreProviderReady";
+    assert_eq!(short(&decide(&core, &world)), waits, "nor before its time");
+    world.among = Ok(None);
+    world.source = Err(Missing::Unreadable {
+        config_map: "core".to_owned(),
+        what: "no metadata".to_owned(),
+    });
+    let stands = "await parts ComponentsFetchError";
+    assert_eq!(
+        short(&decide(&core, &world)),
+        stands,
+        "what is there stands"
+    );
+
+    assert_eq!(fetch::Wanted::of(&core, fetch::Reach::Nowhere), None);
+    core.spec.fetch_config = None;
+    assert_eq!(fetch::Wanted::of(&core, fetch::Reach::Named), None);
+    let known = fetch::Wanted::of(&core, fetch::Reach::Known).unwrap();
+    assert_eq!(known.version.unwrap().to_string(), "v1.13.4");
+}
+
+#[test]
+fn what_is_held_must_have_the_digest_that_is_insisted_on() {
+    let mut core = core("v1.13.4");
+    let world = observed("v1.13.4");
+    let digest = |text: &str| format!("sha256:{}", fetch::digest_of(text));
+    let pin = crate::names::COMPONENTS_DIGEST.to_owned();
+    core.annotations_mut().insert(pin.clone(), digest(""));
+    assert_eq!(short(&decide(&core, &world)), "start cluster-api-install-1");
+    core.annotations_mut().insert(pin, digest("other"));
+    let Decision::AwaitParts(_, message) = decide(&core, &world) else {
+        panic!("it is installed");
+    };
+    let begins = "CoreProvider metadata.annotations[windlass.dev/components-digest] is \"sha256:";
+    assert!(message.starts_with(begins), "{message}");
+}
+
+#[test]
+fn a_deletion_asks_those_who_need_it() {
+    let mut core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let first = decide(&core, &world);
+    core.meta_mut().deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(short(&decide(&core, &world)), "forget");
+    world.runs = vec![run(&core, &first, RunPhase::Running)];
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "cancel cluster-api-install-1"
+    );
+    world.runs = vec![run(&core, &first, RunPhase::Failed)];
+    world.dependents = Ok(vec!["Cluster default/one".to_owned()]);
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "refuse for Cluster default/one"
+    );
+    world.dependents = Err("no answer".to_owned());
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "await parts OldComponentsDeletionError"
+    );
+    world.dependents = Ok(Vec::new());
+    let deletion = decide(&core, &world);
+    assert_eq!(short(&deletion), "start cluster-api-delete-2");
+    world.runs.push(run(&core, &deletion, RunPhase::Failed));
+    assert_eq!(short(&decide(&core, &world)), "follow cluster-api-delete-2");
+    world.runs[1].status.as_mut().unwrap().phase = RunPhase::Succeeded;
+    assert_eq!(short(&decide(&core, &world)), "forget");
+    // Another operator's work is not taken for ours.
+    let mut foreign = core.clone();
+    installed(&mut foreign, "v1.13.4");
+    assert_eq!(
+        short(&decide(&foreign, &observed("v1.13.4"))),
+        "await parts OldComponentsDeletionError"
+    );
+}
+
+#[test]
+fn ready_is_of_everything() {
+    let core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let first = decide(&core, &world);
+    world.runs = vec![run(&core, &first, RunPhase::Succeeded)];
+    let told = |world: &Observed, kind: &str| {
+        let decision = decide(&core, world);
+        let run = world.runs.last().cloned();
+        let applied = Applied::of(decision, run);
+        let status = report::status::<Core>(&core, &applied, world, Timestamp::UNIX_EPOCH);
+        let found = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == kind);
+        found.map(|condition| format!("{} {}", condition.status, condition.reason))
+    };
+    let well = Health {
+        workloads: 1,
+        definitions: 1,
+        waits: Vec::new(),
+    };
+    world.health = Some(Ok(well.clone()));
+    assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
+    assert_eq!(
+        told(&world, condition::PROVIDER_INSTALLED).unwrap(),
+        "True ProviderInstalled"
+    );
+    assert_eq!(
+        told(&world, condition::PREFLIGHT_CHECK_PASSED).unwrap(),
+        "True PreflightChecksPassed"
+    );
+    for health in [
+        Ok(Health {
+            waits: vec!["Deployment a/b: 0 of 1".to_owned()],
+            ..well
+        }),
+        Ok(Health::default()),
+        Err("no answer".to_owned()),
+    ] {
+        world.health = Some(health);
+        assert_eq!(
+            told(&world, READY).unwrap(),
+            "False NoDeploymentAvailableConditionReason"
+        );
+        assert_eq!(told(&world, STALLED), None);
+    }
+    world.runs[0].status.as_mut().unwrap().phase = RunPhase::Failed;
+    assert_eq!(told(&world, READY).unwrap(), "False InstallFailed");
+    assert_eq!(told(&world, STALLED).unwrap(), "True InstallFailed");
+    assert_eq!(Operation::Install.name(), world.runs[0].spec.operation);
+}

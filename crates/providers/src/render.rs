@@ -1,0 +1,205 @@
+//! From the manifests of a plan to the objects that are applied. Pure but for what is read for it.
+
+use std::collections::BTreeMap;
+
+use clusterctl::{
+    Components, ComponentsError, ImageOverrides, NonCanonical, Object, Provider, Release, Scopes,
+    Substitution, Version,
+    customize::{Customization, CustomizeError, Notice},
+    patch::{self, ManifestPatch, Matched, Matching, PatchError, PatchTarget},
+};
+use serde_json::json;
+
+use crate::inputs::Changes;
+
+/// Everything that objects are made of.
+#[derive(Clone, Debug)]
+pub struct Material {
+    /// The provider.
+    pub provider: Provider,
+    /// The version.
+    pub version: Version,
+    /// The provider's namespace.
+    pub namespace: String,
+    /// Whether it is installed in the cluster that has its object, and so its namespace.
+    pub is_here: bool,
+    /// The manifests.
+    pub components: String,
+    /// Further manifests.
+    pub additional: Option<String>,
+    /// Values of variables.
+    pub variables: BTreeMap<String, String>,
+    /// What is changed in the objects.
+    pub changes: Changes,
+    /// Whether pods can be told to go on for some seconds when they are to end.
+    pub lingers: bool,
+}
+
+/// Why manifests do not become objects.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The manifests cannot be read, or a variable has no value.
+    #[error("render the manifests")]
+    Components(#[source] ComponentsError),
+    /// The settings are not those of a Deployment.
+    #[error("read the settings of the spec")]
+    Settings(#[source] serde_json::Error),
+    /// The settings do not fit the manifests.
+    #[error("carry out the settings of the spec")]
+    Customize(#[source] CustomizeError),
+    /// A patch does not fit the manifests.
+    #[error("apply the patch {0}")]
+    Patch(String, #[source] PatchError),
+}
+
+/// The objects of a release.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// In the order in which they are applied.
+    pub objects: Vec<Object>,
+    /// What of the spec has no effect on them, for people.
+    pub notices: Vec<String>,
+}
+
+/// Makes the objects.
+///
+/// # Errors
+///
+/// The manifests cannot be read, a variable has no value, or what is changed does not fit them.
+pub fn render(material: &Material, scopes: &Scopes) -> Result<Rendered, RenderError> {
+    let release = Release {
+        provider: &material.provider,
+        version: &material.version,
+        components: &material.components,
+        additional: material.additional.as_deref(),
+        target_namespace: Some(&material.namespace),
+        images: &ImageOverrides::default(),
+        non_canonical: NonCanonical::Keep,
+        scopes,
+    };
+    let value = |name: &str| material.variables.get(name).map(String::as_str);
+    let components = Components::render(&release, &Substitution::With(&value));
+    let mut objects = components.map_err(RenderError::Components)?.into_objects();
+    if material.is_here {
+        // Its object is in it already, and the namespace is not the provider's to change.
+        objects.retain(|object| !is_namespace(object));
+    }
+    let notices = change(&mut objects, material)?;
+    Ok(Rendered { objects, notices })
+}
+
+/// Settings first and patches then, which have the last word.
+fn change(objects: &mut [Object], material: &Material) -> Result<Vec<String>, RenderError> {
+    let Changes {
+        manager,
+        deployment,
+        additional_deployments,
+        manifest_patches,
+        patches,
+    } = &material.changes;
+    let settings = json!({
+        "manager": manager,
+        "deployment": deployment,
+        "additionalDeployments": additional_deployments.clone().unwrap_or_default(),
+    });
+    let customization: Customization =
+        serde_json::from_value(settings).map_err(RenderError::Settings)?;
+    let notices = customization
+        .apply(objects)
+        .map_err(RenderError::Customize)?;
+    let mut notices: Vec<_> = notices.iter().map(notice).collect();
+    if material.lingers {
+        clusterctl::linger(objects);
+    }
+    for (at, text) in manifest_patches.iter().flatten().enumerate() {
+        let field = format!("spec.manifestPatches[{at}]");
+        let patch = ManifestPatch::parse(text);
+        let matched = patch.and_then(|patch| patch.apply(objects, Matching::Documented));
+        matched_some(field, matched, &mut notices)?;
+    }
+    for (at, patch) in patches.iter().flatten().enumerate() {
+        let field = format!("spec.patches[{at}]");
+        let target = target(patch.target.clone().unwrap_or_default());
+        let text = patch.patch.as_deref().unwrap_or_default();
+        let patch = patch::Patch::parse(text, &target);
+        let matched = patch.and_then(|patch| patch.apply(objects));
+        matched_some(field, matched, &mut notices)?;
+    }
+    Ok(notices)
+}
+
+fn matched_some(
+    field: String,
+    matched: Result<Matched, PatchError>,
+    notices: &mut Vec<String>,
+) -> Result<(), RenderError> {
+    match matched {
+        Ok(Matched(0)) => notices.push(format!("{field} is for no object")),
+        Ok(_) => {}
+        Err(error) => return Err(RenderError::Patch(field, error)),
+    }
+    Ok(())
+}
+
+/// As `clusterctl` has it.
+pub(crate) fn target(target: api::provider::PatchTarget) -> PatchTarget {
+    let api::provider::PatchTarget {
+        group,
+        version,
+        kind,
+        name,
+        namespace,
+        label_selector,
+    } = target;
+    PatchTarget {
+        group,
+        version,
+        kind,
+        name,
+        namespace,
+        label_selector,
+    }
+}
+
+fn notice(notice: &Notice) -> String {
+    match notice {
+        Notice::NoFlag { field } => format!("{field}: no manager has a flag for it"),
+        Notice::NoDeployment { name } => {
+            format!("spec.additionalDeployments[{name}]: there is no Deployment of that name")
+        }
+        Notice::NoProbe { deployment, field } => {
+            format!("{field}: Deployment {deployment} has no such probe")
+        }
+    }
+}
+
+/// Whether an object is a definition, or the namespace that others need.
+pub fn comes_first(object: &Object) -> bool {
+    is_namespace(object) || is_definition(object)
+}
+
+/// Whether an object has the API ask a webhook about others.
+pub fn is_admission(object: &Object) -> bool {
+    object.group() == "admissionregistration.k8s.io"
+}
+
+/// Whether an object has the API call somebody: about others, or to convert its own.
+pub fn is_called_by(object: &Object) -> bool {
+    let converts = object.value().pointer("/spec/conversion/webhook").is_some();
+    is_admission(object) || (is_definition(object) && converts)
+}
+
+/// Whether an object is neither of those that come first nor of those that have the API ask webhooks.
+pub fn is_plain(object: &Object) -> bool {
+    !comes_first(object) && !is_admission(object)
+}
+
+/// Whether an object is a definition.
+pub fn is_definition(object: &Object) -> bool {
+    object.kind() == "CustomResourceDefinition" && object.group() == "apiextensions.k8s.io"
+}
+
+/// Whether an object is a namespace.
+pub fn is_namespace(object: &Object) -> bool {
+    object.kind() == "Namespace" && object.group().is_empty()
+}

@@ -1,0 +1,297 @@
+//! Releases over the network, from servers on loopback that are well or not.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+use std::time::Duration;
+
+use api::provider::{FetchConfig, Infrastructure, InfrastructureProvider, Provider};
+use kube::{Api, Client, ResourceExt};
+use providers::{
+    fetch::{FetchError, Fetcher, Policy, Reach, Wanted, digest_of},
+    names::{COMPONENTS_DIGEST, FETCHED_FROM},
+    source,
+};
+use releases::{Answer, Server};
+
+const METADATA: &str = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 2, minor: 1, contract: v1beta2}\n";
+const COMPONENTS: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: example-system}\n";
+const DIRECTORY: &str = "/org/example/releases/download/v2.1.0";
+
+fn provider(url: &str, version: Option<&str>) -> InfrastructureProvider {
+    let spec = api::provider::ProviderSpec {
+        version: version.map(str::to_owned),
+        fetch_config: Some(FetchConfig {
+            url: Some(url.to_owned()),
+            ..FetchConfig::default()
+        }),
+        ..api::provider::ProviderSpec::default()
+    };
+    let mut provider = Provider::new("example-system", "example", spec);
+    provider.metadata.uid = Some("u".to_owned());
+    provider
+}
+
+fn wanted(provider: &Provider<Infrastructure>) -> Wanted {
+    Wanted::of(provider, Reach::Named).unwrap()
+}
+
+/// One that reaches servers on loopback, and waits for none of them for long.
+fn fetcher(server: &Server) -> Fetcher {
+    Fetcher::new(Policy {
+        addresses: vec!["127.0.0.1/32".parse().unwrap()],
+        authorities: Some(server.authority().as_bytes().to_vec()),
+        silence: Duration::from_secs(2),
+        ..Policy::default()
+    })
+}
+
+/// What becomes of a release whose components are answered like this.
+async fn components(answer: Answer) -> Result<String, FetchError> {
+    let server = Server::start(move |path| match path {
+        path if path.ends_with("/metadata.yaml") => Answer::Whole(METADATA.into()),
+        path if path.ends_with("/infrastructure-components.yaml") => answer.clone(),
+        _ => Answer::Status(404),
+    });
+    let server = server.await.unwrap();
+    let provider = provider(&server.url("/org/example/releases"), Some("v2.1.0"));
+    let release = fetcher(&server).release(&wanted(&provider)).await;
+    release.map(|(_, files)| files.components)
+}
+
+#[tokio::test]
+async fn a_release_is_brought_as_github_and_as_a_plain_server_lay_it_out() {
+    let server = Server::start(|path| match path {
+        "/org/example/releases/latest" => Answer::Led("/org/example/releases/tag/v2.1.0".into()),
+        "/org/example/releases/download/v2.1.0/metadata.yaml" | "/files/v2.1.0/metadata.yaml" => {
+            Answer::Whole(METADATA.into())
+        }
+        // As GitHub, whose files are elsewhere.
+        "/org/example/releases/download/v2.1.0/infrastructure-components.yaml" => {
+            Answer::Led("/elsewhere?signature=secret".into())
+        }
+        "/elsewhere?signature=secret" => Answer::Whole(COMPONENTS.into()),
+        "/files/v2.1.0/components.yaml" => Answer::Packed(COMPONENTS.into()),
+        _ => Answer::Status(404),
+    });
+    let server = server.await.unwrap();
+    for (path, version) in [
+        ("/org/example/releases", None),
+        ("/org/example/releases", Some("v2.1.0")),
+        ("/files", Some("v2.1.0")),
+        ("/files/v2.1.0/components.yaml", None),
+    ] {
+        let provider = provider(&server.url(path), version);
+        let release = fetcher(&server).release(&wanted(&provider)).await;
+        let (version, files) = release.unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!(version.to_string(), "v2.1.0", "{path}");
+        assert_eq!(files.metadata, METADATA, "{path}");
+        assert_eq!(files.components, COMPONENTS, "{path}");
+    }
+    let provider = provider(&server.url("/files"), None);
+    let error = fetcher(&server).release(&wanted(&provider)).await;
+    assert!(matches!(error, Err(FetchError::NoVersion)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_gives_half_or_too_much_is_given_up() {
+    let large = vec![b'a'; usize::try_from(clusterctl::source::LARGEST).unwrap() + 1];
+    let large = String::from_utf8(large).unwrap();
+    let cases = [
+        (
+            Answer::Silence,
+            "infrastructure-components.yaml is not answered in full",
+        ),
+        (
+            Answer::Half(COMPONENTS.into()),
+            "infrastructure-components.yaml is not answered in full",
+        ),
+        (Answer::Endless, "it has more than 33554432 bytes"),
+        (Answer::Packed(large), "it has more than 33554432 bytes"),
+        (
+            Answer::Encoded("zstd".into()),
+            "comes packed as \"zstd\", and gzip alone is known",
+        ),
+        (Answer::Status(503), "is answered by status 503"),
+        (Answer::Status(404), "there is no https://"),
+    ];
+    for (answer, said) in cases {
+        let told = format!("{answer:?}");
+        let told = told.get(..40).unwrap_or(&told);
+        match components(answer.clone()).await {
+            Err(error) => {
+                let error = controller::chain(&error);
+                assert!(!said.is_empty() && error.contains(said), "{told}: {error}");
+            }
+            Ok(_) => assert!(said.is_empty(), "{told} was taken"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_leads_nowhere_that_an_address_may_not() {
+    for (to, said) in [
+        (
+            "https://169.254.169.254/latest/meta-data",
+            "is 169.254.169.254, which is a cloud's metadata service",
+        ),
+        (
+            "https://[::ffff:169.254.169.254]/",
+            "which is a cloud's metadata service",
+        ),
+        ("https://127.0.0.2/", "is 127.0.0.2, which is loopback"),
+        ("https://0x7f.2/", "which is loopback"),
+        ("https://10.0.0.1/", "is 10.0.0.1, which is private"),
+        (
+            "http://127.0.0.1/a?token=secret",
+            "it leads to http://127.0.0.1/a, and redirects are followed by https alone",
+        ),
+        (
+            "https://user:secret@127.0.0.1/",
+            "it leads to https://127.0.0.1/, and redirects",
+        ),
+        (
+            "/org/example/releases/download/v2.1.0/infrastructure-components.yaml",
+            "it leads on more than 5 times",
+        ),
+    ] {
+        let error = components(Answer::Led(to.into())).await.unwrap_err();
+        let error = controller::chain(&error);
+        assert!(error.contains(said), "{to}: {error}");
+        assert!(!error.contains("secret"), "{to}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_at_an_address_that_is_not_allowed() {
+    let server = Server::start(|_| Answer::Whole(METADATA.into()))
+        .await
+        .unwrap();
+    let strict = Fetcher::new(Policy {
+        authorities: Some(server.authority().as_bytes().to_vec()),
+        ..Policy::default()
+    });
+    for host in ["127.0.0.1", "localhost"] {
+        let url = format!("https://{host}:{}/files", server.port());
+        let error = strict
+            .release(&wanted(&provider(&url, Some("v2.1.0"))))
+            .await;
+        assert!(
+            matches!(error, Err(FetchError::Address { .. })),
+            "{error:?}"
+        );
+    }
+    assert_eq!(server.asked(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_is_not_believed() {
+    let server = Server::start(|_| Answer::Whole(METADATA.into()))
+        .await
+        .unwrap();
+    let other = Server::start(|_| Answer::Status(404)).await.unwrap();
+    let provider = provider(&server.url("/files"), Some("v2.1.0"));
+    let error = fetcher(&other).release(&wanted(&provider)).await;
+    assert!(matches!(error, Err(FetchError::Answer(..))), "{error:?}");
+    assert_eq!(server.asked(), 0);
+}
+
+/// The API that ConfigMaps are kept in.
+async fn embedded(data: &tempfile::TempDir) -> Client {
+    let options = kapi::Options {
+        data_dir: data.path().to_owned(),
+        crds: Vec::new(),
+        listen: None,
+    };
+    let server = kapi::Server::open(options).await.unwrap();
+    Client::new(server.router(), "default")
+}
+
+async fn held(client: &Client, provider: &InfrastructureProvider) -> Option<source::Held> {
+    let selector = source::selector(provider).unwrap();
+    let namespace = provider.namespace().unwrap();
+    let maps = source::list(client, &namespace, &selector).await.unwrap();
+    source::choose(&maps, None).ok()
+}
+
+#[tokio::test]
+async fn what_was_brought_is_kept_as_what_was_loaded() {
+    let server = Server::start(|path| match path {
+        path if path.ends_with("/metadata.yaml") => Answer::Whole(METADATA.into()),
+        path if path.starts_with(DIRECTORY) => Answer::Whole(COMPONENTS.into()),
+        _ => Answer::Status(404),
+    });
+    let server = server.await.unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let client = embedded(&data).await;
+    let namespace = serde_json::json!({"metadata": {"name": "example-system"}});
+    Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
+        .create(
+            &kube::api::PostParams::default(),
+            &serde_json::from_value(namespace).unwrap(),
+        )
+        .await
+        .unwrap();
+    let provider = provider(&server.url("/org/example/releases"), Some("v2.1.0"));
+    assert_eq!(held(&client, &provider).await, None);
+    let (fetcher, wanted) = (fetcher(&server), wanted(&provider));
+    let brought = fetcher.bring(&client, &provider, &wanted).await.unwrap();
+    assert_eq!(brought.unwrap().to_string(), "v2.1.0");
+    let held = held(&client, &provider).await.unwrap();
+    assert_eq!(held.components, COMPONENTS);
+    assert_eq!(held.components_digest(), digest_of(COMPONENTS));
+    assert_eq!(held.config_map, "infrastructure-example-v2.1.0");
+    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "example-system");
+    let map = maps.get(&held.config_map).await.unwrap();
+    assert_eq!(
+        map.annotations()[FETCHED_FROM],
+        server.url("/org/example/releases")
+    );
+    assert_eq!(map.owner_references().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_not_the_release_is_not_kept_and_not_asked_for_at_once() {
+    let server = Server::start(|path| match path {
+        path if path.ends_with("/metadata.yaml") => Answer::Whole(METADATA.into()),
+        _ => Answer::Whole(COMPONENTS.into()),
+    });
+    let server = server.await.unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let client = embedded(&data).await;
+    let fetcher = fetcher(&server);
+    let mut provider = provider(&server.url("/org/example/releases"), Some("v2.1.0"));
+    let pin = format!("sha256:{}", digest_of("other"));
+    provider
+        .annotations_mut()
+        .insert(COMPONENTS_DIGEST.to_owned(), pin);
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        let wanted = wanted(&provider);
+        let failure = fetcher.bring(&client, &provider, &wanted).await.unwrap();
+        let failure = failure.unwrap_err();
+        let told = failure.problem.to_string();
+        let begins = format!(
+            "InfrastructureProvider spec.fetchConfig.url is {:?}: its components have the digest sha256:{}, and sha256:",
+            server.url("/org/example/releases"),
+            digest_of(COMPONENTS)
+        );
+        assert!(told.starts_with(&begins), "{told}");
+        assert!(failure.pause() > Duration::ZERO);
+        asked.push(server.asked());
+    }
+    assert_eq!(asked, [2, 2], "the second time nobody is asked");
+    // Another wish is tried at once; metadata that does not have its version is refused.
+    provider.spec.version = Some("v2.2.0".to_owned());
+    provider.annotations_mut().clear();
+    let failure = fetcher.bring(&client, &provider, &wanted(&provider)).await;
+    let told = failure.unwrap().unwrap_err().problem.to_string();
+    assert!(
+        told.contains("v2.2.0/metadata.yaml is not taken: "),
+        "{told}"
+    );
+    assert_eq!(server.asked(), 4);
+    assert_eq!(held(&client, &provider).await, None);
+}

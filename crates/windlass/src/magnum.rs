@@ -1,0 +1,140 @@
+//! `windlass magnum`: OpenStack's Container Infrastructure Management API over the objects of an API, and the controller of its
+//! clusters.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, ensure};
+use api::magnum::CoeCluster;
+use controller::{Manager, Metrics, Shutdown, manager::Settings};
+use kube::{Api, Client, api::ListParams};
+use magnum::{Service, bare_metal, identity::Keystone, operator};
+use tokio::net::TcpListener;
+
+use crate::{
+    cli::{Global, Magnum},
+    client::answered,
+    up::{CONCURRENCY, shutdown_on_signals},
+};
+
+/// Serves until it is told to end.
+pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<()> {
+    let shutdown = shutdown_on_signals()?;
+    let client = global.client().await?;
+    defined(&client).await?;
+    let serving = Serving::of(options)?;
+    let settings = Settings {
+        namespace: None,
+        concurrency: CONCURRENCY,
+        metrics: Metrics::default(),
+        shutdown: shutdown.clone(),
+    };
+    let mut manager = Manager::new(client.clone(), settings);
+    operator::operate(&mut manager, serving.operator());
+    let answering = serving.serve(client, shutdown.clone()).await?;
+    let operating = async {
+        let ended = manager.run().await;
+        // Clusters that are accepted and never made would only look alive.
+        shutdown.trigger();
+        ended
+    };
+    let (answered, operated) = tokio::join!(answering, operating);
+    operated.context("the operator ended")?;
+    answered
+}
+
+/// Says what to do where the API does not know the objects.
+async fn defined(client: &Client) -> anyhow::Result<()> {
+    let clusters: Api<CoeCluster> = Api::all(client.clone());
+    match clusters.list(&ListParams::default().limit(1)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => anyhow::bail!(
+            "the API does not know CoeClusters: start `windlass up --magnum`, or install what `windlass crds --magnum` prints"
+        ),
+        listed => answered(listed, "list CoeClusters").map(drop),
+    }
+}
+
+/// How the service is served.
+pub(crate) struct Serving {
+    keystone: String,
+    listen: SocketAddr,
+    max_clusters: u32,
+    operator: operator::Options,
+}
+
+impl Serving {
+    fn of(options: Magnum) -> anyhow::Result<Self> {
+        let playbooks = options.checkout.map(std::path::absolute).transpose();
+        let playbooks = playbooks.context("failed to resolve --checkout")?;
+        Ok(Self {
+            max_clusters: options.max_clusters,
+            operator: operator::Options {
+                pool: options.pool,
+                key: options.ssh_key,
+                settings: bare_metal::Settings {
+                    kubespray: options.kubespray_version,
+                    playbooks: playbooks.map(|directory| directory.display().to_string()),
+                },
+            },
+            ..Self::beside(&options.keystone, options.listen)
+        })
+    }
+
+    /// As beside an API of our own, where nobody says more.
+    pub(crate) fn beside(keystone: &str, listen: SocketAddr) -> Self {
+        Self {
+            keystone: keystone.to_owned(),
+            listen,
+            max_clusters: 20,
+            operator: operator::Options {
+                pool: "default".to_owned(),
+                key: "magnum-ssh".to_owned(),
+                settings: bare_metal::Settings::default(),
+            },
+        }
+    }
+
+    /// How its controller works.
+    pub(crate) fn operator(&self) -> operator::Options {
+        self.operator.clone()
+    }
+
+    /// Listens; what is returned serves until it is told to end.
+    pub(crate) async fn serve(
+        self,
+        client: Client,
+        shutdown: Shutdown,
+    ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send> {
+        let address = self.listen;
+        // There is no TLS here, and a token is as good as its user.
+        ensure!(
+            address.ip().is_loopback(),
+            "failed to listen on {address}: only loopback addresses are served; put a proxy with TLS in front"
+        );
+        let keystone = Keystone::new(&self.keystone).context("--keystone is not to be used")?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("failed to listen on {address}"))?;
+        let address = listener.local_addr().context("failed to listen")?;
+        let options = magnum::Options {
+            max_clusters_per_project: self.max_clusters,
+            host: host(),
+        };
+        let router = Service::new(client, keystone, options).router();
+        println!("  Magnum      http://{address}/v1");
+        Ok(async move {
+            axum::serve(listener, router)
+                .with_graceful_shutdown(async move { shutdown.wait().await })
+                .await
+                .context("the Magnum API ended")
+        })
+    }
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.to_owned(),
+    }
+}

@@ -1,0 +1,164 @@
+//! What an API would say of objects before it takes them: the definitions of Windlass' kinds, held against objects of files.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use kapi::schema::{Fields, Schema};
+use kube::api::DynamicObject;
+
+/// Kinds that a plan is made of.
+const PLANNED: [&str; 2] = ["Cluster", "ClusterNode"];
+/// Kinds of Kubernetes that stand beside Windlass' and need no word.
+const KNOWN: [&str; 2] = ["Namespace", "Secret"];
+
+/// The schemas of Windlass' kinds, by apiVersion and kind.
+struct Schemas(BTreeMap<(String, String), Schema>);
+
+impl Schemas {
+    fn new() -> anyhow::Result<Self> {
+        let mut schemas = BTreeMap::new();
+        let definitions = api::custom_resource_definitions().into_iter();
+        for definition in definitions.chain(api::provider::provider_definitions()) {
+            let (group, kind) = (definition.spec.group, definition.spec.names.kind);
+            for version in definition.spec.versions {
+                let schema = version.schema.and_then(|schema| schema.open_api_v3_schema);
+                let Some(schema) = schema else { continue };
+                let source = serde_json::to_value(schema).context("failed to read a definition")?;
+                let schema = Schema::compile_stored(&source)
+                    .map_err(|errors| anyhow::anyhow!("{kind}: {}", errors.join("; ")))?;
+                schemas.insert((format!("{group}/{}", version.name), kind.clone()), schema);
+            }
+        }
+        Ok(Self(schemas))
+    }
+
+    /// The kinds that a group has, if it is one of Windlass'.
+    fn kinds(&self, api_version: &str) -> Vec<&str> {
+        let group = |api_version: &str| api_version.split('/').next().map(str::to_owned);
+        let of_group = self
+            .0
+            .keys()
+            .filter(|(of, _)| group(of) == group(api_version));
+        of_group.map(|(_, kind)| kind.as_str()).collect()
+    }
+}
+
+/// Holds objects of Windlass' kinds against their definitions. Returns those of kinds that nothing is done with.
+///
+/// # Errors
+///
+/// Everything that is wrong with all of them: a field that nobody knows, a value of another type or out of bounds, a kind that the
+/// group does not have.
+pub(crate) fn check(objects: &[DynamicObject]) -> anyhow::Result<Vec<String>> {
+    let schemas = Schemas::new()?;
+    let mut wrong = Vec::new();
+    let mut others = Vec::new();
+    for object in objects {
+        let types = object.types.clone().unwrap_or_default();
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let shown = format!("{} {name}", types.kind);
+        let kinds = schemas.kinds(&types.api_version);
+        // Read beside a plan.
+        let is_known = types.api_version == "v1" && KNOWN.contains(&types.kind.as_str());
+        let is_planned = PLANNED.contains(&types.kind.as_str());
+        match schemas.0.get(&(types.api_version.clone(), types.kind)) {
+            Some(schema) => {
+                others.extend((!is_planned).then(|| shown.clone()));
+                let faults = faults(schema, serde_json::to_value(object)?);
+                wrong.extend(faults.into_iter().map(|fault| format!("{shown}: {fault}")));
+            }
+            None if is_known => {}
+            None if kinds.is_empty() => others.push(shown),
+            None => wrong.push(format!(
+                "{shown}: {} has no such kind: write one of {}",
+                types.api_version,
+                kinds.join(", ")
+            )),
+        }
+    }
+    anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(others)
+}
+
+/// What is wrong with an object, as the API tells it.
+fn faults(schema: &Schema, mut value: serde_json::Value) -> Vec<String> {
+    if let Some(undecodable) = schema.undecodable(&value, Fields::Metadata) {
+        return vec![undecodable];
+    }
+    let unknown = schema.prune(&mut value).into_iter();
+    let mut faults: Vec<_> = unknown
+        .map(|path| format!("unknown field {path}: remove it, or see: kubectl explain"))
+        .collect();
+    schema.default(&mut value);
+    let errors = schema.validate(&value, None);
+    // That rules could not be asked says nothing to mend.
+    let errors = errors
+        .iter()
+        .filter(|error| !error.path.is_empty() || faults.is_empty());
+    let told: Vec<_> = errors
+        .map(|error| with_remedy(&error.to_string()))
+        .collect();
+    faults.extend(told);
+    faults
+}
+
+/// YAML takes what looks like a number for one.
+fn with_remedy(error: &str) -> String {
+    let quotes = error.contains("must be of type string:");
+    let remedy = match error {
+        _ if quotes => ": write it in quotes",
+        _ if error.ends_with(": \"string\"") => ": write it without quotes",
+        _ => "",
+    };
+    format!("{error}{remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object(api_version: &str, kind: &str, spec: &Value) -> DynamicObject {
+        let metadata = json!({"name": "a", "namespace": "b"});
+        let object =
+            json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let group = "kubespray.k8s.io/v1";
+        let objects = [
+            object(
+                group,
+                "Cluster",
+                &json!({"kubesprai": {}, "kubernetesVersion": 1.34}),
+            ),
+            object(
+                group,
+                "ClusterNode",
+                &json!({"type": "boss", "inventory": {"ansible_host": "h"}}),
+            ),
+            object(group, "Clusternode", &json!({})),
+        ];
+        let told = check(&objects).unwrap_err().to_string();
+        for part in [
+            "Cluster a: unknown field spec.kubesprai",
+            "Cluster a: spec.kubernetesVersion",
+            "ClusterNode a: spec.type",
+            "Clusternode a: kubespray.k8s.io/v1 has no such kind: write one of",
+            "write it in quotes",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_an_api_takes_is_taken() {
+        let spec = json!({"type": "worker", "inventory": {"ansible_host": "192.0.2.1"}});
+        let node = object("kubespray.k8s.io/v1", "ClusterNode", &spec);
+        let others = check(&[node, object("v1", "ConfigMap", &json!({}))]).unwrap();
+        assert_eq!(others, ["ConfigMap a"]);
+    }
+}

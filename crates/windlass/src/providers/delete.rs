@@ -1,0 +1,78 @@
+//! `windlass providers delete`: removes a provider that nothing needs any more.
+
+use anyhow::{Context, bail, ensure};
+use kube::api::DeleteParams;
+use providers::{health, target};
+
+use super::{
+    follow::{self, Awaited},
+    stand::Stand,
+    upgrade::kind,
+};
+use crate::{
+    cli::{DeleteProvider, Global},
+    client::answered,
+};
+
+pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow::Result<()> {
+    let (provider, version) = options.provider.read()?;
+    ensure!(
+        version.is_none(),
+        "a provider is deleted whatever its version is: leave that out"
+    );
+    let client = global.client().await?;
+    let stands = Stand::all(&client).await?;
+    let is_it = |stand: &&Stand| {
+        stand.provider.as_ref() == Some(&provider) && stand.namespace == global.namespace
+    };
+    let stand = stands.iter().find(is_it).with_context(|| {
+        format!(
+            "there is no {provider} in namespace {}: windlass providers status lists all",
+            global.namespace
+        )
+    })?;
+    let label = provider.manifest_label();
+    let there = target::client(&client, &stand.namespace, stand.target.as_deref()).await?;
+    let mut dependents: Vec<_> = stands
+        .iter()
+        .filter(|other| other.place == stand.place && other.kind != stand.kind)
+        .filter(|_| stand.kind == api::provider::ProviderType::Core.kind())
+        .map(|other| format!("{} {}/{}", other.kind, other.namespace, other.name))
+        .collect();
+    dependents.extend(answered(
+        health::objects(&there, &label).await,
+        "look for what needs it",
+    )?);
+    if !dependents.is_empty() {
+        bail!(
+            "nothing was done: these need {provider}: {}; delete them first",
+            dependents.join(", ")
+        );
+    }
+    println!(
+        "deletes {} {}/{}{} and all of its objects but definitions and namespaces",
+        stand.kind,
+        stand.namespace,
+        stand.name,
+        stand
+            .installed
+            .as_ref()
+            .map(|version| format!(" {version}"))
+            .unwrap_or_default()
+    );
+    ensure!(
+        options.confirm.as_deref() == Some(provider.name()),
+        "nothing was done; if that is wanted, say its name once more: --confirm {}",
+        provider.name()
+    );
+    let awaited = Awaited {
+        provider: kind(provider.provider_type()),
+        namespace: stand.namespace.clone(),
+        name: stand.name.clone(),
+        version: None,
+    };
+    let api = awaited.api(&client);
+    let deleted = api.delete(&awaited.name, &DeleteParams::default()).await;
+    answered(deleted, &format!("delete {provider}"))?;
+    follow::follow(&client, &[awaited]).await
+}

@@ -1,0 +1,205 @@
+//! Waits for providers, and shows the steps of their runs. The operator works on whether anybody watches or not.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Context, bail};
+use api::{
+    Run,
+    provider::{ProviderStatus, ProviderType, Reason},
+};
+use controller::conditions::{READY, STALLED};
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject},
+    runtime::{WatchStreamExt, watcher},
+};
+use runs::object::age;
+
+use crate::{status::Steps, terminal};
+
+/// A provider that is waited for.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Awaited {
+    pub(super) provider: ProviderType,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The version that it is to have. None: it is to be gone.
+    pub(super) version: Option<String>,
+}
+
+impl Awaited {
+    /// Its object, of whatever kind.
+    pub(super) fn api(&self, client: &Client) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), &self.namespace, &resource(self.provider))
+    }
+
+    fn title(&self) -> String {
+        format!("{} {}/{}", self.provider, self.namespace, self.name)
+    }
+
+    /// Whether a run is of it.
+    fn has(&self, run: &Run) -> bool {
+        let subject = &run.spec.subject;
+        run.namespace().as_deref() == Some(&self.namespace)
+            && subject.kind == self.provider.kind()
+            && subject.name == self.name
+    }
+}
+
+/// The kind of a provider, as the API serves it.
+pub(super) fn resource(provider: ProviderType) -> ApiResource {
+    ApiResource {
+        group: api::provider::GROUP.to_owned(),
+        version: api::provider::VERSION.to_owned(),
+        api_version: format!("{}/{}", api::provider::GROUP, api::provider::VERSION),
+        kind: provider.kind().to_owned(),
+        plural: provider.plural().to_owned(),
+    }
+}
+
+/// Waits until all of them are as they are to be.
+///
+/// # Errors
+///
+/// One cannot get there before somebody changes something.
+pub(super) async fn follow(client: &Client, awaited: &[Awaited]) -> anyhow::Result<()> {
+    println!("Ctrl-C ends what is shown here, and not what is done");
+    let awaited: Vec<_> = awaited.iter().cloned().map(Arc::new).collect();
+    let mut changes = futures::stream::select_all(awaited.iter().map(|one| changes(client, one)));
+    let mut view = View {
+        left: awaited
+            .into_iter()
+            .map(|one| (one, Shown::default()))
+            .collect(),
+    };
+    while let Some((one, change)) = changes.try_next().await.context("the watch ended")? {
+        for line in view.take(&one, change)? {
+            println!("{}", terminal::text(&line));
+        }
+        if view.left.is_empty() {
+            return Ok(());
+        }
+    }
+    bail!("the watch ended")
+}
+
+enum Change {
+    Object(Box<DynamicObject>),
+    Gone,
+    Run(Box<Run>),
+}
+
+fn changes(
+    client: &Client,
+    one: &Arc<Awaited>,
+) -> BoxStream<'static, Result<(Arc<Awaited>, Change), watcher::Error>> {
+    let named = watcher::Config::default().fields(&format!("metadata.name={}", one.name));
+    let objects = watcher(one.api(client), named)
+        .default_backoff()
+        .filter_map(async |event| match event {
+            Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
+                Some(Change::Object(Box::new(object)))
+            }
+            // One that is not there when the watch begins is as gone as one that goes later.
+            Ok(watcher::Event::Delete(_)) => Some(Change::Gone),
+            _ => None,
+        });
+    let runs = Api::<Run>::namespaced(client.clone(), &one.namespace);
+    let runs = watcher(runs, watcher::Config::default())
+        .default_backoff()
+        .filter_map(async |event| match event {
+            Ok(watcher::Event::Apply(run) | watcher::Event::InitApply(run)) => {
+                Some(Change::Run(Box::new(run)))
+            }
+            _ => None,
+        });
+    let one = Arc::clone(one);
+    futures::stream::select(objects.boxed(), runs.boxed())
+        .map(move |change| Ok((Arc::clone(&one), change)))
+        .boxed()
+}
+
+/// Those that are still waited for.
+struct View {
+    left: BTreeMap<Arc<Awaited>, Shown>,
+}
+
+/// What was shown of one.
+#[derive(Default)]
+struct Shown {
+    steps: Steps,
+    run: Option<Run>,
+    message: String,
+}
+
+impl View {
+    /// What is to be shown of a change.
+    fn take(&mut self, one: &Arc<Awaited>, change: Change) -> anyhow::Result<Vec<String>> {
+        let Some(shown) = self.left.get_mut(one) else {
+            return Ok(Vec::new());
+        };
+        let standing = match change {
+            Change::Run(run) => {
+                if !one.has(&run) || shown.run.as_ref().is_some_and(|last| age(last) > age(&run)) {
+                    return Ok(Vec::new());
+                }
+                shown.run = Some((*run).clone());
+                return Ok(shown.steps.edges(*run));
+            }
+            Change::Gone if one.version.is_none() => Standing::There("it is gone".to_owned()),
+            Change::Gone => bail!("{} was deleted", one.title()),
+            Change::Object(object) => standing(one, &object)?,
+        };
+        match standing {
+            Standing::Waits(message) if message == shown.message => Ok(Vec::new()),
+            Standing::Waits(message) => {
+                let line = format!("{}: {message}", one.title());
+                shown.message = message;
+                Ok(vec![line])
+            }
+            Standing::There(message) => {
+                self.left.remove(one);
+                Ok(vec![format!("{}: {message}", one.title())])
+            }
+        }
+    }
+}
+
+/// How one stands.
+enum Standing {
+    /// Not as it is to be yet.
+    Waits(String),
+    /// As it is to be.
+    There(String),
+}
+
+fn standing(one: &Awaited, object: &DynamicObject) -> anyhow::Result<Standing> {
+    let status = object.data.get("status").cloned().unwrap_or_default();
+    let status: ProviderStatus = serde_json::from_value(status).unwrap_or_default();
+    let condition = |kind: &str| status.conditions.iter().find(|one| one.type_ == kind);
+    let is = |found: Option<&Condition>| found.is_some_and(|found| found.status == "True");
+    let ready = condition(READY);
+    let message = ready.map(|ready| ready.message.clone()).unwrap_or_default();
+    let is_seen = status.observed_generation == object.meta().generation;
+    let Some(version) = &one.version else {
+        let refused = Reason::DependentsExist.as_str();
+        if ready.is_some_and(|ready| ready.reason == refused) {
+            bail!("{}: {message}", one.title());
+        }
+        return Ok(Standing::Waits(message));
+    };
+    if is_seen && is(condition(STALLED)) {
+        bail!("{}: {message}", one.title());
+    }
+    let is_there = is_seen && is(ready) && status.installed_version.as_ref() == Some(version);
+    Ok(if is_there {
+        Standing::There(format!("{version} is installed, {message}"))
+    } else if ready.is_some_and(|ready| ready.reason == Reason::RunInProgress.as_str()) {
+        // Its steps tell the story.
+        Standing::Waits(String::new())
+    } else {
+        Standing::Waits(message)
+    })
+}

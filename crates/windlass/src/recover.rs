@@ -1,0 +1,62 @@
+//! `windlass recover`: asks for a cluster to be brought back whose etcd lost its quorum.
+
+use anyhow::Context;
+use api::{Cluster, ClusterNode};
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, ResourceExt, api::DeleteParams};
+use kubespray::{
+    Layout,
+    operation::recover::{ASKED, Request},
+    preview,
+};
+
+use crate::{
+    cli::{Global, Recover},
+    client::{answered, named_or_only},
+    converge::{possible, request_of},
+    plan,
+};
+
+/// Asks, says what the operator answers, and has the hosts forgotten that are lost.
+pub(crate) async fn recover(global: &Global, options: Recover) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
+    let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
+    possible(
+        &cluster,
+        &Api::namespaced(client.clone(), &global.namespace),
+    )
+    .await?;
+    let name = cluster.name_any();
+    let given_up = options.give_up.iter().chain(&options.rejoin);
+    let mut request = Request {
+        at: Some(Timestamp::now().to_string()),
+        confirm: options.confirm.unwrap_or_default(),
+        give_up: given_up.cloned().collect(),
+        snapshot: options.from_snapshot,
+    };
+    if options.dry_run {
+        request.confirm.clone_from(&name);
+        let layout = Layout::new(global.private_data_directory()?);
+        let asked = serde_json::to_string(&request)?;
+        let preview =
+            preview::asked(&client, &cluster, (ASKED.annotation, &asked), &layout).await?;
+        return plan::show(&[preview], options.output);
+    }
+    let asked = serde_json::to_string(&request)?;
+    request_of(global, clusters, &name, &ASKED, asked).await?;
+    // Not before: what nobody declares is to be removed, and that would be begun first.
+    let nodes: Api<ClusterNode> = Api::namespaced(client, &global.namespace);
+    for host in &options.give_up {
+        let deleted = nodes.delete(host.as_str(), &DeleteParams::default()).await;
+        match deleted {
+            Err(kube::Error::Api(status)) if status.is_not_found() => continue,
+            deleted => answered(deleted, &format!("delete ClusterNode {host}")),
+        }
+        .with_context(|| {
+            format!("the run goes on; have the host forgotten with: windlass node remove {host}")
+        })?;
+        println!("clusternode {host} goes with the host: reset it before it is switched on again");
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! `windlass providers`: what it prints of a directory with a release, and what it refuses.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fs, path::Path, process::Command};
+
+use tempfile::TempDir;
+
+const COMPONENTS: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: boat-system}\n---\n\
+    apiVersion: v1\nkind: Secret\nmetadata: {name: credentials, namespace: boat-system}\nstringData: {key: \"${BOAT_KEY}\", size: \"${BOAT_SIZE:=3}\"}\n---\n\
+    apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: boat-controller-manager, namespace: boat-system}\nspec: {template: {spec: {containers: [{name: manager, image: \"r.example/boat:v1\"}]}}}\n";
+
+const METADATA: &str = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries: [{major: 1, minor: 0, contract: v1beta2}]\n";
+
+/// A directory with the releases v1.0.0 and v1.0.1.
+fn releases() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    for version in ["v1.0.0", "v1.0.1"] {
+        let release = home.path().join("infrastructure-boat").join(version);
+        fs::create_dir_all(&release).unwrap();
+        fs::write(release.join("infrastructure-components.yaml"), COMPONENTS).unwrap();
+        fs::write(release.join("metadata.yaml"), METADATA).unwrap();
+    }
+    home
+}
+
+/// Standard output, or standard error where it failed.
+fn generate(home: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Result<String, String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args(["providers", "generate", "--from"])
+        .arg(home)
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() {
+        assert_eq!(text(output.stderr), "");
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
+}
+
+#[test]
+fn a_release_is_printed_with_variables_of_the_environment_before_those_of_the_file() {
+    let home = releases();
+    let file = home.path().join("clusterctl.yaml");
+    fs::write(&file, "BOAT_KEY: from the file\nBOAT_SIZE: 5\nimages: {all: {repository: mirror.example}}\nproviders: []\n").unwrap();
+    let file = file.to_str().unwrap();
+    let boat = [
+        "--infrastructure",
+        "boat:v1.0.0",
+        "--target-namespace",
+        "harbour",
+        "--config",
+        file,
+    ];
+    let printed = generate(home.path(), &boat, &[("BOAT_KEY", "on"), ("BOAT_SIZE", "")]).unwrap();
+    let objects = clusterctl::parse_manifest(&printed).unwrap();
+    let told: Vec<_> = objects.iter().map(clusterctl::Object::title).collect();
+    assert_eq!(
+        told,
+        [
+            "Namespace harbour",
+            "Secret harbour/credentials",
+            "Deployment harbour/boat-controller-manager"
+        ]
+    );
+    assert_eq!(
+        objects[1].value()["stringData"],
+        serde_json::json!({"key": "on", "size": "5"})
+    );
+    assert!(
+        printed.contains("image: mirror.example/boat:v1"),
+        "{printed}"
+    );
+    assert!(
+        objects
+            .iter()
+            .all(|object| object.label(clusterctl::label::PROVIDER) == Some("infrastructure-boat"))
+    );
+}
+
+#[test]
+fn the_newest_release_is_described_without_any_variable() {
+    let home = releases();
+    let described = generate(
+        home.path(),
+        &["--infrastructure", "boat", "--describe"],
+        &[],
+    )
+    .unwrap();
+    assert_eq!(
+        described,
+        "provider   InfrastructureProvider boat\nversion    v1.0.1\ncontract   v1beta2\nnamespace  boat-system\nobjects    3\n\
+         variables  2\n  BOAT_KEY\n  BOAT_SIZE\nimages     1\n  r.example/boat:v1\n"
+    );
+    let raw = generate(home.path(), &["--infrastructure", "boat", "--raw"], &[]).unwrap();
+    assert!(raw.contains("${BOAT_SIZE:=3}"), "{raw}");
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    let home = releases();
+    let told = |arguments: &[&str]| generate(home.path(), arguments, &[]).unwrap_err();
+    let cases = [
+        (
+            told(&["--infrastructure", "boat"]),
+            "the variables BOAT_KEY are not set and have no default",
+        ),
+        (
+            told(&["--infrastructure", "boat:v1.0.9"]),
+            "InfrastructureProvider boat has v1.0.0, v1.0.1 there",
+        ),
+        (
+            told(&["--infrastructure", "boat:1.0"]),
+            "version \"1.0\" is not a semantic version",
+        ),
+        (
+            told(&["--infrastructure", "Boat"]),
+            "the name \"Boat\" of a provider",
+        ),
+        (
+            told(&["--core", "boat"]),
+            "cluster-api is the name of the CoreProvider",
+        ),
+        (
+            told(&["--addon", "boat"]),
+            "addon-boat cannot be listed, where the releases of AddonProvider boat would be",
+        ),
+        (
+            told(&["--addon", "boat", "--core", "cluster-api"]),
+            "cannot be used with",
+        ),
+        (told(&[]), "required arguments were not provided"),
+    ];
+    for (text, said) in cases {
+        assert!(text.contains(said), "{text}");
+    }
+    let metadata = home.path().join("infrastructure-boat/v1.0.1/metadata.yaml");
+    fs::write(&metadata, METADATA.replace("minor: 0", "minor: 9")).unwrap();
+    let text = told(&["--infrastructure", "boat"]);
+    assert!(
+        text.contains("has no 1.0 for version v1.0.1, only 1.9"),
+        "{text}"
+    );
+    fs::write(&metadata, METADATA.replace("v1beta2", "v1alpha4")).unwrap();
+    let text = told(&["--infrastructure", "boat"]);
+    assert!(
+        text.contains("keeps contract v1alpha4, and v1beta2 and v1beta1 are known"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_release_is_kept_as_the_existing_operator_keeps_it() {
+    let home = releases();
+    let preload = |provider: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+            .args([
+                "--namespace",
+                "boats",
+                "providers",
+                "preload",
+                "--print",
+                "--infrastructure",
+                provider,
+                "--from",
+            ])
+            .arg(home.path())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        if output.status.success() {
+            Ok(text(output.stdout))
+        } else {
+            Err(text(output.stderr))
+        }
+    };
+    let kept = preload("boat").unwrap();
+    let kept: serde_json::Value = serde_saphyr::from_str(&kept).unwrap();
+    assert_eq!(kept["metadata"]["name"], "infrastructure-boat-v1.0.1");
+    assert_eq!(kept["metadata"]["namespace"], "boats");
+    let labels = &kept["metadata"]["labels"];
+    assert_eq!(labels["provider.cluster.x-k8s.io/type"], "infrastructure");
+    assert_eq!(labels["provider.cluster.x-k8s.io/version"], "v1.0.1");
+    assert_eq!(kept["data"]["components"], COMPONENTS);
+    assert!(preload("boat:v3.0.0").unwrap_err().contains("v3.0.0"));
+}
+
+#[test]
+fn a_broken_configuration_is_told_without_what_stands_in_it() {
+    let home = releases();
+    let file = home.path().join("clusterctl.yaml");
+    for (text, said) in [
+        (
+            "KEY: hunter2\n- hunter2",
+            "it is no mapping in YAML, at line",
+        ),
+        ("[hunter2]", "it is no mapping in YAML"),
+        (
+            "KEY: hunter2\nimages: {all: {path: x}}",
+            "images: unknown field `path`",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let error = generate(
+            home.path(),
+            &[
+                "--infrastructure",
+                "boat",
+                "--config",
+                file.to_str().unwrap(),
+            ],
+            &[],
+        )
+        .unwrap_err();
+        assert!(error.contains(said), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

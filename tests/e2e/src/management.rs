@@ -1,0 +1,551 @@
+//! A management cluster: a real cluster of one node in which Windlass installs real providers of Cluster API, whose machines are in
+//! memory.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use lab::{
+    LabOptions, Node, Progress,
+    command::output,
+    programs::{
+        cluster_api::ClusterApi,
+        managers::{self, Managers},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{Called, Calls, Operator, Tally, wait_until};
+
+/// Images lie on the node already; a loaded machine takes its time all the same.
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// A provider of the management cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Installed {
+    /// Its kind, as kubectl takes it.
+    pub kind: &'static str,
+    /// Its kind, as objects have it.
+    pub title: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Its namespace.
+    pub namespace: &'static str,
+    /// How the command line names its kind.
+    option: &'static str,
+}
+
+/// The providers, core first.
+pub const PROVIDERS: [Installed; 4] = [
+    Installed {
+        kind: "coreprovider",
+        title: "CoreProvider",
+        name: "cluster-api",
+        namespace: "capi-system",
+        option: "--core",
+    },
+    Installed {
+        kind: "bootstrapprovider",
+        title: "BootstrapProvider",
+        name: "kubeadm",
+        namespace: "capi-kubeadm-bootstrap-system",
+        option: "--bootstrap",
+    },
+    Installed {
+        kind: "controlplaneprovider",
+        title: "ControlPlaneProvider",
+        name: "kubeadm",
+        namespace: "capi-kubeadm-control-plane-system",
+        option: "--control-plane",
+    },
+    Installed {
+        kind: "infrastructureprovider",
+        title: "InfrastructureProvider",
+        name: "docker",
+        namespace: "capd-system",
+        option: "--infrastructure",
+    },
+];
+
+/// The cluster, and the Windlass that works in it. All of it ends with the value, and with its process.
+pub struct Management {
+    /// The cluster.
+    pub node: Node,
+    /// What is installed in it.
+    pub managers: Managers,
+    windlass: PathBuf,
+    operator: Option<Operator>,
+}
+
+impl Management {
+    /// The versions of the providers that it can have, oldest first.
+    pub const VERSIONS: [&str; 2] = ClusterApi::VERSIONS;
+
+    /// Raises the cluster, loads the images of all versions, and starts Windlass beside it.
+    ///
+    /// # Errors
+    ///
+    /// What is needed cannot be made, or the cluster does not come up.
+    pub fn set(windlass: PathBuf, progress: &dyn Progress) -> anyhow::Result<Self> {
+        let managers = managers::managers(progress)?;
+        let options = LabOptions {
+            hosts: 1,
+            ..LabOptions::default()
+        };
+        let node = Node::start(options, progress)?;
+        progress.begin("images of the providers", "about 20 s");
+        for version in ClusterApi::VERSIONS {
+            for image in managers.images(version)? {
+                node.import(&image)?;
+            }
+        }
+        progress.end();
+        let mut management = Self {
+            node,
+            managers,
+            windlass,
+            operator: None,
+        };
+        for kinds in [["crds"].as_slice(), &["crds", "--providers"]] {
+            let definitions = output(Command::new(&management.windlass).args(kinds))?;
+            let file = management.node.lab.dir().join("crds.yaml");
+            fs::write(&file, definitions).context("write the definitions")?;
+            let file = file.display().to_string();
+            management.kubectl(&["apply", "--server-side", "--filename", &file])?;
+        }
+        let wait = [
+            "wait",
+            "--for=condition=Established",
+            "crd",
+            "--all",
+            "--timeout=60s",
+        ];
+        management.kubectl(&wait)?;
+        management.operate()?;
+        Ok(management)
+    }
+
+    /// Starts Windlass; the one before ends.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn operate(&mut self) -> anyhow::Result<()> {
+        self.operator = None;
+        let mut command = self.windlass(&[
+            "controller",
+            "--runners=process",
+            "--providers",
+            "--provider-fetch=never",
+        ]);
+        let log = self.node.lab.dir().join("operator.log");
+        self.operator = Some(Operator::start(&mut command, log)?);
+        Ok(())
+    }
+
+    /// Keeps a version of all providers in the cluster.
+    ///
+    /// # Errors
+    ///
+    /// A release cannot be read or stored.
+    pub fn preload(&self, version: &str) -> anyhow::Result<()> {
+        for provider in PROVIDERS {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": provider.namespace}});
+            self.apply(&namespace)?;
+            let choice = format!("{}:{version}", provider.name);
+            let from = self.managers.repository.display().to_string();
+            output(&mut self.windlass(&[
+                "--namespace",
+                provider.namespace,
+                "providers",
+                "preload",
+                provider.option,
+                &choice,
+                "--from",
+                &from,
+            ]))?;
+        }
+        Ok(())
+    }
+
+    /// Installs a version of all providers that is kept in the cluster.
+    ///
+    /// # Errors
+    ///
+    /// One is not Ready in time; the error shows how it stands.
+    pub fn install(&self, version: &str) -> anyhow::Result<()> {
+        self.settle(&PROVIDERS, version)
+    }
+
+    /// Upgrades all providers while everything that they bring along is called, and says what became of the calls. `cluster` is
+    /// deleted meanwhile, after it was found to be Available: machines in memory are those of one pod, whose successor has another
+    /// address and refuses their clusters.
+    ///
+    /// # Errors
+    ///
+    /// A provider or the cluster does not get there in time; the error shows how it stands.
+    pub fn upgrade(
+        &self,
+        version: &str,
+        cluster: &str,
+        tell: &dyn Fn(&str),
+    ) -> anyhow::Result<Vec<Tally>> {
+        let calls = self.calls();
+        let [core, bootstrap, control_plane, infrastructure] = PROVIDERS;
+        self.settle(&[core], version)?;
+        tell("core is upgraded");
+        self.settle(&[bootstrap, control_plane], version)?;
+        tell("kubeadm's providers are upgraded");
+        ensure!(self.is_available(cluster)?, "{cluster} is not Available");
+        self.remove(cluster)?;
+        tell("the cluster is deleted");
+        self.settle(&[infrastructure], version)?;
+        self.old_pods_gone()?;
+        tell("all providers are upgraded");
+        calls.end()
+    }
+
+    fn settle(&self, providers: &[Installed], version: &str) -> anyhow::Result<()> {
+        for provider in providers {
+            self.declare(*provider, version)?;
+        }
+        for provider in providers {
+            self.installed(*provider, version)?;
+        }
+        Ok(())
+    }
+
+    /// Declares a version of a provider.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses it.
+    pub fn declare(&self, provider: Installed, version: &str) -> anyhow::Result<()> {
+        self.apply(&json!({
+            "apiVersion": "operator.cluster.x-k8s.io/v1alpha2", "kind": provider.title,
+            "metadata": {"name": provider.name, "namespace": provider.namespace},
+            "spec": {"version": version},
+        }))
+    }
+
+    /// Waits until a provider is Ready in a version, and nothing works on it any more.
+    ///
+    /// # Errors
+    ///
+    /// It is not in time; the error shows how it stands.
+    pub fn installed(&self, provider: Installed, version: &str) -> anyhow::Result<()> {
+        let name = format!("{}/{}", provider.kind, provider.name);
+        let get = [
+            "--namespace",
+            provider.namespace,
+            "get",
+            &name,
+            "--output=json",
+        ];
+        let mut last = Value::Null;
+        wait_until(&format!("{name} {version} to be Ready"), LIMIT, || {
+            let object: Value = serde_json::from_str(&self.kubectl(&get)?)?;
+            last = object["status"].clone();
+            let ready = condition(&object, "Ready");
+            let is_told =
+                object["status"]["observedGeneration"] == object["metadata"]["generation"];
+            Ok((last["installedVersion"] == version && ready && is_told).then_some(()))
+        })
+        .with_context(|| {
+            let pods = ["--namespace", provider.namespace, "describe", "pods"];
+            let pods = self.kubectl(&pods).unwrap_or_default();
+            format!("{last:#}\n{pods}\n{}", self.said())
+        })
+    }
+
+    /// Raises a workload cluster of one control plane machine and one worker, all in memory, and waits until it is Available.
+    ///
+    /// # Errors
+    ///
+    /// It is not in time; the error shows how it stands.
+    pub fn raise(&self, name: &str) -> anyhow::Result<()> {
+        for object in workload(name) {
+            self.apply(&object)?;
+        }
+        let cluster = format!("clusters.cluster.x-k8s.io/{name}");
+        let get = ["get", &cluster, "--output=json"];
+        let mut last = Value::Null;
+        wait_until(&format!("cluster {name} to be Available"), LIMIT, || {
+            let object: Value = serde_json::from_str(&self.kubectl(&get)?)?;
+            last = object["status"]["conditions"].clone();
+            let workers = &object["status"]["workers"]["availableReplicas"];
+            Ok((condition(&object, "Available") && *workers == 1).then_some(()))
+        })
+        .with_context(|| {
+            let logs = [
+                "--namespace",
+                "capd-system",
+                "logs",
+                "--tail=30",
+                "deployment/capd-controller-manager",
+            ];
+            let logs = self.kubectl(&logs).unwrap_or_default();
+            format!("{last:#}\n{logs}")
+        })
+    }
+
+    /// Whether a workload cluster is Available.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or the API does not answer.
+    pub fn is_available(&self, name: &str) -> anyhow::Result<bool> {
+        let cluster = format!("clusters.cluster.x-k8s.io/{name}");
+        let object = self.kubectl(&["get", &cluster, "--output=json"])?;
+        Ok(condition(&serde_json::from_str(&object)?, "Available"))
+    }
+
+    /// Deletes a workload cluster, and waits until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// It is not in time.
+    pub fn remove(&self, name: &str) -> anyhow::Result<()> {
+        let cluster = format!("clusters.cluster.x-k8s.io/{name}");
+        self.kubectl(&["delete", &cluster, "--timeout=180s"])?;
+        Ok(())
+    }
+
+    /// Waits until no pod is ending: what one could still do to calls is done then.
+    ///
+    /// # Errors
+    ///
+    /// The API does not answer, or one is still there after the usual time.
+    pub fn old_pods_gone(&self) -> anyhow::Result<()> {
+        let ending = "--output=jsonpath={.items[*].metadata.deletionTimestamp}";
+        wait_until("old pods to be gone", LIMIT, || {
+            let ending = self.kubectl(&["get", "pods", "--all-namespaces", ending])?;
+            Ok(ending.trim().is_empty().then_some(()))
+        })
+    }
+
+    /// Calls the API through all versions of what the providers bring along.
+    pub fn calls(&self) -> Calls {
+        Calls::start(self.node.lab.owner(), &self.node.kubeconfig(), called())
+    }
+
+    /// What Windlass said.
+    pub fn said(&self) -> String {
+        let operator = self.operator.as_ref();
+        operator.map(Operator::said).unwrap_or_default()
+    }
+
+    /// Runs kubectl, and gives what it prints.
+    ///
+    /// # Errors
+    ///
+    /// It fails.
+    pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        output(&mut self.node.kubectl(arguments))
+    }
+
+    /// Applies an object.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses it.
+    pub fn apply(&self, object: &Value) -> anyhow::Result<()> {
+        let file = self.node.lab.dir().join("object.json");
+        fs::write(&file, object.to_string()).context("write an object")?;
+        let file = file.display().to_string();
+        let apply = [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--filename",
+            &file,
+        ];
+        match self.kubectl(&apply) {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("{error:#}: {object}"),
+        }
+    }
+
+    /// `windlass` by the administrator's kubeconfig, whose address is in the lab's network alone.
+    pub fn windlass(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.windlass);
+        let data: &Path = &self.node.lab.dir().join("windlass");
+        command.arg("--data-dir").arg(data);
+        command.arg("--kubeconfig").arg(self.node.kubeconfig());
+        command.args(arguments);
+        self.node.lab.enter_network(&command)
+    }
+}
+
+fn condition(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+/// What is called all the time. What controllers would work on is only tried, and one of it is read.
+fn called() -> Vec<Called> {
+    let both = |spec: &Value| vec![("v1beta1", spec.clone()), ("v1beta2", spec.clone())];
+    let reference = |group: &str, kind: &str| {
+        let mut reference = json!({"kind": kind, "name": "none"});
+        reference[group] = json!(match group {
+            "apiVersion" => "infrastructure.cluster.x-k8s.io/v1beta1",
+            _ => "infrastructure.cluster.x-k8s.io",
+        });
+        reference
+    };
+    let cluster =
+        |group: &str| json!({"paused": true, "infrastructureRef": reference(group, "DevCluster")});
+    let plane = |template: Value| json!({"version": "v1.34.4", "replicas": 1, "kubeadmConfigSpec": {"preKubeadmCommands": ["true"]}, "machineTemplate": template});
+    vec![
+        Called {
+            group: "cluster.x-k8s.io",
+            kind: "Cluster",
+            plural: "clusters",
+            specs: vec![
+                ("v1beta1", cluster("apiVersion")),
+                ("v1beta2", cluster("apiGroup")),
+            ],
+            is_tried: true,
+            every: 50,
+        },
+        Called {
+            group: "cluster.x-k8s.io",
+            kind: "MachineDrainRule",
+            plural: "machinedrainrules",
+            specs: both(
+                &json!({"drain": {"behavior": "Skip"}, "pods": [{"selector": {"matchLabels": {"app": "none"}}}]}),
+            ),
+            is_tried: false,
+            every: 50,
+        },
+        Called {
+            group: "bootstrap.cluster.x-k8s.io",
+            kind: "KubeadmConfigTemplate",
+            plural: "kubeadmconfigtemplates",
+            specs: both(&json!({"template": {"spec": {"preKubeadmCommands": ["true"]}}})),
+            is_tried: false,
+            every: 50,
+        },
+        Called {
+            group: "controlplane.cluster.x-k8s.io",
+            kind: "KubeadmControlPlane",
+            plural: "kubeadmcontrolplanes",
+            specs: vec![
+                (
+                    "v1beta1",
+                    plane(
+                        json!({"infrastructureRef": reference("apiVersion", "DevMachineTemplate")}),
+                    ),
+                ),
+                (
+                    "v1beta2",
+                    plane(
+                        json!({"spec": {"infrastructureRef": reference("apiGroup", "DevMachineTemplate")}}),
+                    ),
+                ),
+            ],
+            is_tried: true,
+            every: 50,
+        },
+        Called {
+            group: "infrastructure.cluster.x-k8s.io",
+            kind: "DevMachineTemplate",
+            plural: "devmachinetemplates",
+            specs: both(&json!({"template": {"spec": {"backend": {"inMemory": in_memory()}}}})),
+            is_tried: false,
+            every: 50,
+        },
+    ]
+}
+
+/// How long what is in memory takes to come up.
+fn in_memory() -> Value {
+    let part = |duration: &str| json!({"provisioning": {"startupDuration": duration, "startupJitter": "0.2"}});
+    json!({"vm": part("2s"), "node": part("1s"), "apiServer": part("1s"), "etcd": part("1s")})
+}
+
+fn workload(name: &str) -> Vec<Value> {
+    let machine = |part: &str| format!("{name}-{part}");
+    let object = |group: &str, kind: &str, name: &str, spec: Value| {
+        json!({
+            "apiVersion": format!("{group}/v1beta2"), "kind": kind,
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+        })
+    };
+    let reference = |kind: &str, name: &str| {
+        let group = match kind {
+            "KubeadmControlPlane" => CONTROL_PLANE,
+            "KubeadmConfigTemplate" => BOOTSTRAP,
+            _ => INFRASTRUCTURE,
+        };
+        json!({"apiGroup": group, "kind": kind, "name": name})
+    };
+    let template = |part: &str| {
+        let spec = json!({"template": {"spec": {"backend": {"inMemory": in_memory()}}}});
+        object(INFRASTRUCTURE, "DevMachineTemplate", &machine(part), spec)
+    };
+    let labels = json!({"cluster.x-k8s.io/cluster-name": name});
+    let memory = json!({"backend": {"inMemory": {}}});
+    let mut infrastructure = object(INFRASTRUCTURE, "DevCluster", name, memory);
+    // Its controller writes an annotation, and falls over where there are none.
+    infrastructure["metadata"]["annotations"] = json!({"example.com/in-memory": "true"});
+    let version = "v1.34.4";
+    vec![
+        object(
+            CLUSTER,
+            "Cluster",
+            name,
+            json!({
+                "clusterNetwork": {"pods": {"cidrBlocks": ["192.168.0.0/16"]}, "services": {"cidrBlocks": ["10.128.0.0/12"]}},
+                "controlPlaneRef": reference("KubeadmControlPlane", &machine("plane")),
+                "infrastructureRef": reference("DevCluster", name),
+            }),
+        ),
+        infrastructure,
+        template("plane"),
+        template("worker"),
+        object(
+            CONTROL_PLANE,
+            "KubeadmControlPlane",
+            &machine("plane"),
+            json!({
+                "replicas": 1, "version": version,
+                "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["localhost"]}}},
+                "machineTemplate": {"spec": {"infrastructureRef": reference("DevMachineTemplate", &machine("plane"))}},
+            }),
+        ),
+        object(
+            BOOTSTRAP,
+            "KubeadmConfigTemplate",
+            &machine("worker"),
+            json!({
+                "template": {"spec": {"joinConfiguration": {"nodeRegistration": {"criSocket": "unix:///run/containerd/containerd.sock"}}}},
+            }),
+        ),
+        object(
+            CLUSTER,
+            "MachineDeployment",
+            &machine("worker"),
+            json!({
+                "clusterName": name, "replicas": 1, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {
+                    "clusterName": name, "version": version,
+                    "bootstrap": {"configRef": reference("KubeadmConfigTemplate", &machine("worker"))},
+                    "infrastructureRef": reference("DevMachineTemplate", &machine("worker")),
+                }},
+            }),
+        ),
+    ]
+}
+
+const CLUSTER: &str = "cluster.x-k8s.io";
+const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
+const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
+const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";

@@ -1,0 +1,202 @@
+//! Two of three control planes are lost, the first one among them, and the cluster is brought back from the third.
+
+use e2e::{Stage, node, wait_until};
+use lab::command::output;
+use serde_json::json;
+
+use crate::{
+    edges::ended,
+    first_cluster::{assert_each_step_succeeded_once, process, running, stage},
+    whole::{everything, members, of_hosts, remember, remembered},
+};
+
+#[test]
+fn a_cluster_is_brought_back_from_the_one_control_plane_that_is_left() {
+    let mut stage = stage(5, 0);
+    stage.up().unwrap();
+    stage.apply(&of_hosts(&stage, 3)).unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    stage.ready_nodes(3).unwrap();
+    remember(&stage, "data");
+
+    a_quorum_is_left_alone(&stage);
+
+    let lost: Vec<String> = stage.lab.hosts()[..2]
+        .iter()
+        .map(|host| host.name.clone())
+        .collect();
+    for host in &lost {
+        stage.lab.kill_host(host).unwrap();
+    }
+    it_is_confirmed_and_shown(&stage);
+    from_the_one_that_is_left(&stage);
+    assert_eq!(members(&stage, 3), ["10.77.0.13"]);
+    assert_eq!(remembered(&stage), "kept");
+    stage.ready_nodes(1).unwrap();
+    for lost in ["master-1", "master-2"] {
+        stage
+            .until_gone("clusternode", lost, stage.patience())
+            .unwrap();
+    }
+
+    two_new_ones_join(&stage);
+    assert_eq!(
+        members(&stage, 3),
+        ["10.77.0.13", "10.77.0.14", "10.77.0.15"]
+    );
+    stage.ready_nodes(3).unwrap();
+    assert_eq!(remembered(&stage), "kept");
+}
+
+/// While etcd has its quorum nothing is given up, whatever was asked for and confirmed.
+fn a_quorum_is_left_alone(stage: &Stage) {
+    let recover = [
+        "recover",
+        "--rejoin",
+        "master-2,master-3",
+        "--confirm",
+        "first",
+    ];
+    stage.says(&recover, "first-recover-2").unwrap();
+    let run = ended(stage, "first-recover-2");
+    assert_eq!(run["status"]["phase"], "Failed", "{run:#}");
+    assert_eq!(run["status"]["failure"]["code"], "QuorumIntact", "{run:#}");
+    assert_eq!(
+        members(stage, 3),
+        ["10.77.0.11", "10.77.0.12", "10.77.0.13"]
+    );
+}
+
+fn it_is_confirmed_and_shown(stage: &Stage) {
+    let lost = ["recover", "--give-up", "master-1,master-2"];
+    let unconfirmed = stage.windlass(&lost).output().unwrap();
+    let said = String::from_utf8_lossy(&unconfirmed.stderr).into_owned();
+    assert!(!unconfirmed.status.success(), "{said}");
+    for words in [
+        "what these hosts have and no other: master-1",
+        "--confirm first",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    let plan = [&lost[..], &["--dry-run"]].concat();
+    let words = "the first of etcd was master-1, and is master-3 from then on";
+    stage.says(&plan, words).unwrap();
+}
+
+/// The runner dies while etcd is founded anew.
+fn from_the_one_that_is_left(stage: &Stage) {
+    let lost = [
+        "recover",
+        "--give-up",
+        "master-1,master-2",
+        "--confirm",
+        "first",
+    ];
+    stage.says(&lost, "first-recover-3").unwrap();
+    let runner = wait_until("etcd to be founded anew", stage.patience(), || {
+        let running = running(stage)?.filter(|(step, _)| step == "recover/found");
+        Ok(running.map(|(_, runner)| runner))
+    })
+    .unwrap();
+    stage.kill_inside(runner).unwrap();
+    let run = ended(stage, "first-recover-3");
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert_ne!(process(&run), Some(runner), "{run:#}");
+    assert_each_step_succeeded_once(&run);
+    // What the member had is kept.
+    let host = &stage.lab.hosts()[2].name;
+    let kept = stage
+        .lab
+        .ssh(
+            host,
+            "ls -d /var/backups/etcd-*-before-recover/member/snap/db",
+        )
+        .unwrap();
+    assert!(kept.status.success(), "{kept:?}");
+}
+
+fn two_new_ones_join(stage: &Stage) {
+    let hosts = stage.lab.hosts();
+    let new = [4, 5].map(|number| {
+        let address = hosts[number - 1].address.to_string();
+        node(&format!("master-{number}"), everything(), &address)
+    });
+    stage
+        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": new}))
+        .unwrap();
+    for number in [4, 5] {
+        let name = format!("first-scale-{number}");
+        let run = ended(stage, &name);
+        assert_eq!(run["status"]["phase"], "Succeeded", "{name}: {run:#}");
+    }
+}
+
+mod etcdutl {
+    //! From a snapshot, by the program of etcd that restores them: the lab builds none.
+
+    use std::{fs::File, path::PathBuf};
+
+    use super::*;
+
+    #[test]
+    #[ignore = "it needs an etcdutl: WINDLASS_ETCDUTL"]
+    fn a_cluster_whose_data_is_broken_is_brought_back_from_a_snapshot() {
+        let mut stage = stage(1, 0);
+        stage.up().unwrap();
+        stage.apply(&of_hosts(&stage, 1)).unwrap();
+        let run = stage.finished(stage.patience()).unwrap();
+        assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+        stage.ready_nodes(1).unwrap();
+        let host = stage.lab.hosts()[0].name.clone();
+        let on_host = |command: &str| {
+            let said = stage.lab.ssh(&host, command).unwrap();
+            assert!(said.status.success(), "{command}: {said:?}");
+        };
+        bring(&stage, &host);
+        remember(&stage, "data");
+        on_host(
+            "cd /etc/ssl/etcd/ssl && etcdctl --endpoints=https://127.0.0.1:2379 --cacert=ca.pem \
+             --cert=admin-master-1.pem --key=admin-master-1-key.pem snapshot save /var/backups/s.db",
+        );
+        remember(&stage, "since");
+        on_host(
+            "head -c 100000 /dev/urandom > /var/lib/etcd/member/snap/db; systemctl kill -s KILL etcd",
+        );
+
+        let snapshot = [
+            "recover",
+            "--from-snapshot",
+            "/var/backups/s.db",
+            "--confirm",
+            "first",
+        ];
+        stage.says(&snapshot, "first-recover-2").unwrap();
+        let run = ended(&stage, "first-recover-2");
+        assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+        assert_eq!(remembered(&stage), "kept");
+        stage.ready_nodes(1).unwrap();
+        let kubeconfig = stage.kubeconfig().unwrap();
+        let since = [
+            "get",
+            "configmap",
+            "since",
+            "--ignore-not-found",
+            "--output=name",
+        ];
+        let since = output(&mut stage.kubectl_by(&kubeconfig, &since)).unwrap();
+        assert_eq!(since, "", "what came after the snapshot is gone");
+        // Whoever watches goes on with what is there now.
+        let said = stage.in_pod("hello", "echo a pod runs").unwrap();
+        assert_eq!(said, "a pod runs");
+    }
+
+    fn bring(stage: &Stage, host: &str) {
+        let program = std::env::var_os("WINDLASS_ETCDUTL").map(PathBuf::from);
+        let program = File::open(program.unwrap()).unwrap();
+        let mut command = stage.lab.ssh_command(host).unwrap();
+        command.arg("cat > /usr/local/bin/etcdutl && chmod 755 /usr/local/bin/etcdutl");
+        let brought = command.stdin(program).status().unwrap();
+        assert!(brought.success(), "{brought}");
+    }
+}
