@@ -175,7 +175,7 @@ impl Action {
             ),
             Self::RecordInventory => (
                 "inventory/record",
-                "Tell clusterctl",
+                "Note what is installed",
                 "RecordInventory",
                 120,
                 2,

@@ -18,6 +18,7 @@ use crate::{
     inputs::{self, Inputs},
 };
 
+mod applied;
 mod calls;
 mod certificates;
 mod inventory;

@@ -5,6 +5,7 @@
 //! - [`operation`], [`action`], [`inputs`]: the runs, their steps and what these work from;
 //! - [`engine`]: what executes the steps: manifests out of a ConfigMap ([`source`]), rendered as clusterctl does ([`render`]), applied,
 //!   pruned, waited for ([`health`]) and written into clusterctl's inventory, here or in another cluster ([`target`]);
+//! - [`drift`]: whether all of that is still as it was applied;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
 //! - [`operator`]: the controllers.
@@ -14,6 +15,7 @@
 pub mod action;
 pub mod certificates;
 pub mod check;
+pub mod drift;
 pub mod engine;
 pub mod fetch;
 pub mod health;

@@ -13,5 +13,9 @@ pub const TARGET: &str = "windlass.dev/target-kubeconfig";
 pub const KUBECONFIG_KEY: &str = "value";
 /// The annotation with the digest that a provider's components must have: `sha256:` and what sha256sum says of their file.
 pub const COMPONENTS_DIGEST: &str = "windlass.dev/components-digest";
+/// The annotation of a Secret with a certificate that was made here: from when on it is to be renewed.
+pub const RENEWED_FROM: &str = "windlass.dev/renewed-from";
+/// The annotation that leaves what others have written as it is, where its value is `false`: it is told, and not put back.
+pub const REPAIR: &str = "windlass.dev/repair-drift";
 /// The annotation of a ConfigMap with the address that its release was brought from.
 pub const FETCHED_FROM: &str = "windlass.dev/fetched-from";

@@ -13,6 +13,8 @@ pub enum Operation {
     Upgrade,
     /// This version is installed, with other settings.
     Reconfigure,
+    /// What was applied is not as it was any more, and is applied again.
+    Repair,
     /// The provider is being deleted.
     Delete,
 }
@@ -24,6 +26,7 @@ impl Operation {
             Self::Install => "Install",
             Self::Upgrade => "Upgrade",
             Self::Reconfigure => "Reconfigure",
+            Self::Repair => "Repair",
             Self::Delete => "Delete",
         }
     }
@@ -44,7 +47,9 @@ impl Operation {
     /// The inputs cannot be written as JSON.
     pub fn plan(self, inputs: &Inputs, reason: &str) -> Result<Plan, serde_json::Error> {
         let actions = match self {
-            Self::Install | Self::Upgrade | Self::Reconfigure => Action::INSTALL.as_slice(),
+            Self::Install | Self::Upgrade | Self::Reconfigure | Self::Repair => {
+                Action::INSTALL.as_slice()
+            }
             Self::Delete => &Action::DELETE,
         };
         let mut plan = Plan {

@@ -93,6 +93,8 @@ reasons! {
     InstallFailed = "InstallFailed",
     /// A run is at work.
     RunInProgress = "RunInProgress",
+    /// What was applied is not as it was any more. Not of the existing operator, which does not look.
+    Drifted = "Drifted",
     /// The spec cannot be carried out. Not of the existing operator, which has no such check.
     InvalidSpec = "InvalidSpec",
     /// Something still needs what is to be deleted. Not of the existing operator, which deletes it.

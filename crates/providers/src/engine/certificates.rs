@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     certificates::{self, CertificateError, Pair, Wanted, encode},
-    names::COMPONENTS_MANAGER,
+    names::{COMPONENTS_MANAGER, RENEWED_FROM},
     render,
 };
 
@@ -133,6 +133,7 @@ impl Installer {
         pair: &Pair,
         bundle: Option<&str>,
     ) -> Result<(), Failure> {
+        let due = certificates::read(&pair.certificate);
         let mut data = json!({
             CERTIFICATE: encode(pair.certificate.as_bytes()), KEY: encode(pair.key.as_bytes()),
         });
@@ -144,6 +145,7 @@ impl Installer {
             "metadata": {
                 "name": name, "namespace": wanted.namespace,
                 "labels": {label::CLUSTERCTL: "", label::PROVIDER: self.provider.manifest_label()},
+                "annotations": {RENEWED_FROM: due.map(|(due, _)| due.to_string()).unwrap_or_default()},
             },
             "data": data,
         });

@@ -32,43 +32,54 @@ impl Resources {
         there: &Client,
         object: &Object,
     ) -> Result<Api<DynamicObject>, Failure> {
-        let kind = GroupVersionKind::gvk(object.group(), object.version(), object.kind());
-        let known = if let Some(known) = self.0.get(&kind) {
-            known.clone()
-        } else {
-            let (resource, capabilities) =
-                discovery::pinned_kind(there, &kind)
-                    .await
-                    .map_err(|error| {
-                        call(format!("find the resource of {}", object.title()), &error)
-                    })?;
-            self.0
-                .insert(kind, (resource.clone(), capabilities.scope.clone()));
-            (resource, capabilities.scope)
-        };
-        Ok(match known {
+        Ok(match self.of(there, object).await? {
             (resource, Scope::Cluster) => Api::all_with(there.clone(), &resource),
             (resource, Scope::Namespaced) => {
                 Api::namespaced_with(there.clone(), object.namespace(), &resource)
             }
         })
     }
+
+    /// The resource of this one's kind.
+    pub(super) async fn of(
+        &mut self,
+        there: &Client,
+        object: &Object,
+    ) -> Result<(ApiResource, Scope), Failure> {
+        let kind = GroupVersionKind::gvk(object.group(), object.version(), object.kind());
+        if let Some(known) = self.0.get(&kind) {
+            return Ok(known.clone());
+        }
+        let (resource, capabilities) = discovery::pinned_kind(there, &kind)
+            .await
+            .map_err(|error| call(format!("find the resource of {}", object.title()), &error))?;
+        let known = (resource, capabilities.scope);
+        self.0.insert(kind, known.clone());
+        Ok(known)
+    }
 }
 
-/// Applies an object. Its fields are the provider's, whoever wrote them before.
+/// Applies an object, and says what that did. Its fields are the provider's, whoever wrote them before.
 pub(super) async fn apply(api: &Api<DynamicObject>, object: &Object) -> Result<Effect, Failure> {
     let before = api
         .get_metadata_opt(object.name())
         .await
         .map_err(|error| call(format!("read {}", object.title()), &error))?;
-    let parameters = PatchParams::apply(COMPONENTS_MANAGER).force();
-    let after = api
-        .patch(object.name(), &parameters, &Patch::Apply(object.value()))
-        .await
-        .map_err(|error| call(format!("apply {}", object.title()), &error))?;
+    let after = put(api, object).await?;
     Ok(match before {
         None => Effect::Created,
         Some(before) if before.resource_version() == after.resource_version() => Effect::Unchanged,
         Some(_) => Effect::Changed,
     })
+}
+
+/// Applies an object, and gives it as it is then.
+pub(super) async fn put(
+    api: &Api<DynamicObject>,
+    object: &Object,
+) -> Result<DynamicObject, Failure> {
+    let parameters = PatchParams::apply(COMPONENTS_MANAGER).force();
+    api.patch(object.name(), &parameters, &Patch::Apply(object.value()))
+        .await
+        .map_err(|error| call(format!("apply {}", object.title()), &error))
 }

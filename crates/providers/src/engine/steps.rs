@@ -71,8 +71,13 @@ impl Installer {
                 self.remove(&there, &wanted, step, context).await
             }
             Action::DeleteObjects => self.remove(&there, &BTreeSet::new(), step, context).await,
-            Action::RecordInventory => Ok(counted([self.record(&there).await?])),
+            Action::RecordInventory => {
+                let effect = self.record(&there).await?;
+                self.note(&there).await?;
+                Ok(counted([effect]))
+            }
             Action::ForgetInventory => {
+                self.forget_applied(&there).await?;
                 self.forget(&there).await?;
                 Ok(done([]))
             }

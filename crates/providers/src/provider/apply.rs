@@ -100,7 +100,7 @@ pub(super) async fn apply<K: Kind>(
                     .as_ref()
                     .is_ok_and(super::super::health::Health::is_well)
             });
-            let look = if is_well {
+            let look = if is_well && observed.drifted.is_empty() {
                 HEALTH_LOOK.0
             } else {
                 HEALTH_LOOK.1

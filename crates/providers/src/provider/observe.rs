@@ -5,6 +5,7 @@ use api::{
     provider::{Kind, Provider, key},
 };
 use futures::FutureExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client, Resource, ResourceExt};
 use runs::object;
@@ -12,10 +13,10 @@ use runs::object;
 use super::{Context, Error};
 use crate::{
     check::{self, Finding, Other, Waiting, given},
-    fetch,
+    drift, fetch,
     health::{self, Health},
     inputs::{self, Additional, Variables},
-    names::TARGET,
+    names::{REPAIR, TARGET},
     source::{self, Held, Missing},
     target,
 };
@@ -39,6 +40,10 @@ pub struct Observed {
     pub runs: Vec<Run>,
     /// How what belongs to it stands where it is installed, or why that is not known. None: it has never been installed.
     pub health: Option<Result<Health, String>>,
+    /// What is not as it was applied, for people; looked at where nothing is at work.
+    pub drifted: Vec<String>,
+    /// Whether that is put back now.
+    pub repairs: bool,
     /// Whether there is no cluster to install it in: this API runs no pods, and no other one is named.
     pub is_nowhere: bool,
     /// What needs it, or why that is not known; looked at when it is being deleted.
@@ -71,11 +76,20 @@ pub(super) async fn observe<K: Kind>(
             .status
             .as_ref()
             .is_some_and(|status| status.installed_version.is_some());
-    let (mut health, mut dependents) = (None, Ok(Vec::new()));
+    let now = Timestamp::now();
+    let (mut health, mut dependents, mut drifted) = (None, Ok(Vec::new()), Vec::new());
     if was_installed && let Ok(identity) = inputs::provider(K::TYPE, &provider.name_any()) {
         let label = identity.manifest_label();
         let there = target::client(client, &namespace, target_of(provider)).await;
         let there = there.map_err(|error| controller::chain(&error));
+        if let Ok(there) = &there
+            && !is_going
+            && is_at_rest(&runs)
+        {
+            drifted = drift::look(there, &namespace, &label, now)
+                .await
+                .unwrap_or_default();
+        }
         health = Some(match &there {
             Ok(there) => health::look(there, &label)
                 .await
@@ -96,11 +110,27 @@ pub(super) async fn observe<K: Kind>(
         fetch: fetch::Wanted::of(provider, context.fetcher.policy().reach),
         variables: variables(provider, client, &namespace).await?,
         additional: additional(provider, client, &namespace).await?,
+        repairs: repairs(provider) && drift::is_due(&runs, now),
+        drifted,
         runs,
         health,
         is_nowhere: !context.runs_pods && target_of(provider).is_none(),
         dependents,
     }))
+}
+
+/// Whether the last run ended as it should, so that what it applied is what should be there.
+fn is_at_rest(runs: &[Run]) -> bool {
+    runs.last()
+        .is_some_and(|run| runs::phase(run) == api::run::RunPhase::Succeeded)
+}
+
+/// Whether what others have written is to be put back.
+pub(super) fn repairs<K: Kind>(provider: &Provider<K>) -> bool {
+    provider
+        .annotations()
+        .get(REPAIR)
+        .is_none_or(|value| value != "false")
 }
 
 /// The Secret with the kubeconfig of where a provider is installed.

@@ -82,12 +82,15 @@ pub fn plan<K: Kind>(
     let is_same =
         |run: &&Run| run.spec.plan.inputs == map && run.spec.operation != Operation::Delete.name();
     if let Some(run) = last.filter(is_same) {
-        let run = Box::new(run.clone());
-        return Ok(if phase(&run) == RunPhase::Succeeded {
-            Decision::Keep(run)
-        } else {
-            Decision::Follow(run)
-        });
+        if phase(run) != RunPhase::Succeeded {
+            return Ok(Decision::Follow(Box::new(run.clone())));
+        }
+        if observed.drifted.is_empty() || !observed.repairs {
+            return Ok(Decision::Keep(Box::new(run.clone())));
+        }
+        let reason = drifted(observed);
+        let new = new(provider, observed, Operation::Repair, &wanted, &reason)?;
+        return Ok(Decision::Start(Box::new(new)));
     }
     let installed = provider
         .status
@@ -110,6 +113,17 @@ pub fn plan<K: Kind>(
         None => Decision::Start(Box::new(new)),
     })
 }
+
+/// What others have written, for people.
+pub(super) fn drifted(observed: &Observed) -> String {
+    let shown = observed.drifted.iter().take(SHOWN).cloned();
+    let more = observed.drifted.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("{more} more"));
+    shown.chain(more).collect::<Vec<_>>().join("; ")
+}
+
+/// So many objects are named.
+const SHOWN: usize = 5;
 
 /// What a run is to work from, or why there is none to make.
 fn wanted<K: Kind>(provider: &Provider<K>, observed: &Observed) -> Result<Inputs, Decision> {

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource, ResourceExt};
 use runs::phase;
 
-use super::{Applied, Context, Decision, Error, Observed, apply};
+use super::{Applied, Context, Decision, Error, NewRun, Observed, apply, plan::drifted};
 use crate::{check::Finding, inputs::Inputs, names::MANAGER, operation::Operation};
 
 /// Writes the status if it changed, and the Event of what happened.
@@ -201,6 +201,11 @@ fn summary(applied: &Applied, observed: &Observed) -> Summary {
                 dependents.join(", ")
             ),
         ),
+        Decision::Keep(_) if !observed.drifted.is_empty() => of(
+            Standing::Unhealthy,
+            Reason::Drifted,
+            format!("it is not as it was applied: {}", drifted(observed)),
+        ),
         Decision::Keep(_) => match &observed.health {
             Some(Ok(health)) if health.is_well() => of(
                 Standing::Ready,
@@ -223,14 +228,11 @@ fn summary(applied: &Applied, observed: &Observed) -> Summary {
                 "how it stands is looked at".to_owned(),
             ),
         },
-        Decision::Start(new) => at_work(
-            &format!(
-                "run {} was made: {}",
-                new.name,
-                new.plan.reason.clone().unwrap_or_default()
-            ),
-            observed,
-        ),
+        Decision::Start(new) if new.operation == Operation::Repair => Summary {
+            reason: Reason::Drifted.as_str(),
+            ..started(new, observed)
+        },
+        Decision::Start(new) => started(new, observed),
         Decision::Follow(run) | Decision::Supersede(run, _) | Decision::Cancel(run) => {
             follow(run, observed)
         }
@@ -240,6 +242,11 @@ fn summary(applied: &Applied, observed: &Observed) -> Summary {
             "it is gone".to_owned(),
         ),
     }
+}
+
+fn started(new: &NewRun, observed: &Observed) -> Summary {
+    let reason = new.plan.reason.clone().unwrap_or_default();
+    at_work(&format!("run {} was made: {reason}", new.name), observed)
 }
 
 /// What was installed before may be well all the while.

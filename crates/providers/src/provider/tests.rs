@@ -41,6 +41,8 @@ fn observed(version: &str) -> Observed {
         additional: Ok(None),
         runs: Vec::new(),
         health: None,
+        drifted: Vec::new(),
+        repairs: true,
         is_nowhere: false,
         dependents: Ok(Vec::new()),
     }
@@ -151,6 +153,47 @@ fn one_run_makes_one_wish_true() {
     world.runs[1].status.as_mut().unwrap().phase = RunPhase::Succeeded;
     installed(&mut core, "v1.14.0");
     assert_eq!(short(&decide(&core, &world)), "start cluster-api-upgrade-3");
+}
+
+#[test]
+fn what_has_drifted_is_put_back_unless_that_is_not_wanted() {
+    let mut core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let first = decide(&core, &world);
+    installed(&mut core, "v1.13.4");
+    world.runs = vec![run(&core, &first, RunPhase::Succeeded)];
+    world.drifted = (1..=7).map(|at| format!("Service s{at} is gone")).collect();
+    let repair = decide(&core, &world);
+    let Decision::Start(new) = &repair else {
+        panic!("{repair:?}")
+    };
+    assert_eq!(new.name, "cluster-api-repair-2");
+    let reason = new.plan.reason.clone().unwrap();
+    assert!(reason.starts_with("Service s1 is gone; "), "{reason}");
+    assert!(reason.ends_with("; 2 more"), "{reason}");
+    let told = |core: &CoreProvider, world: &Observed| {
+        let applied = Applied::of(decide(core, world), world.runs.last().cloned());
+        let status = report::status::<Core>(core, &applied, world, Timestamp::UNIX_EPOCH);
+        let found = status.conditions.iter();
+        let found = found.filter(|condition| condition.type_ == READY);
+        let found: Vec<_> = found.map(|one| one.reason.clone()).collect();
+        found.join(" ")
+    };
+    assert_eq!(told(&core, &world), "Drifted");
+
+    world.repairs = false;
+    assert_eq!(short(&decide(&core, &world)), "keep cluster-api-install-1");
+    assert_eq!(told(&core, &world), "Drifted", "it is told all the same");
+    core.annotations_mut()
+        .insert(crate::names::REPAIR.to_owned(), "false".to_owned());
+    assert!(!observe::repairs(&core));
+
+    world.repairs = true;
+    world.runs.push(run(&core, &repair, RunPhase::Running));
+    assert_eq!(short(&decide(&core, &world)), "follow cluster-api-repair-2");
+    world.runs[1].status.as_mut().unwrap().phase = RunPhase::Succeeded;
+    world.drifted.clear();
+    assert_eq!(short(&decide(&core, &world)), "keep cluster-api-repair-2");
 }
 
 #[test]

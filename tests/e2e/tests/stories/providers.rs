@@ -200,6 +200,7 @@ fn providers_are_installed_upgraded_and_deleted() {
     refused_and_waiting(&world);
     let core = installed(&world);
     the_next_leaves_the_first_alone(&world, &core);
+    put_back(&world);
     upgraded(&world);
     brought_over_the_network(&world);
     deleted_last_first(&world);
@@ -336,6 +337,69 @@ fn the_next_leaves_the_first_alone(world: &World, core: &str) {
     );
 }
 
+/// What somebody else has written of the provider's is told, and put back; what they added stays.
+fn put_back(world: &World) {
+    let deployment = "deployment/cluster-api-controller-manager";
+    let annotate = |annotation: &str| {
+        world.kubectl(&["annotate", "--overwrite", CORE, annotation]);
+    };
+    let image = |wanted: &str| {
+        let image = |object: &Value| {
+            object["spec"]["template"]["spec"]["containers"][0]["image"] == json!(wanted)
+        };
+        wait_until(&format!("the image {wanted}"), LIMIT, || {
+            Ok(world.get(deployment).filter(image).map(drop))
+        })
+        .unwrap();
+    };
+    let edit = |wanted: &str| {
+        let path = "/spec/template/spec/containers/0/image";
+        let patch = json!([{"op": "replace", "path": path, "value": wanted}]).to_string();
+        let manager = "--field-manager=somebody";
+        world.kubectl(&[
+            "patch",
+            deployment,
+            "--type=json",
+            manager,
+            "--patch",
+            &patch,
+        ]);
+    };
+    let released = "example.com/cluster-api:v1.13.4";
+    image(released);
+    // Somebody's own label is somebody's own.
+    world.kubectl(&["label", deployment, "team=platform"]);
+    annotate("windlass.dev/repair-drift=false");
+    edit("example.com/cluster-api:mine");
+    annotate("example.com/look=1");
+    let message = world.await_condition(CORE, "Ready", "Drifted");
+    let expected =
+        format!("Deployment {NAMESPACE}/cluster-api-controller-manager was changed by somebody");
+    assert!(message.contains(&expected), "{message}");
+    assert_eq!(
+        world.get("run/cluster-api-repair-2"),
+        None,
+        "it is told alone"
+    );
+
+    world.kubectl(&["delete", "service", "cluster-api"]);
+    annotate("windlass.dev/repair-drift=true");
+    image(released);
+    world.run_pods("cluster-api");
+    world.await_condition(CORE, "Ready", "DeploymentAvailable");
+    let run = world.get("run/cluster-api-repair-2").unwrap();
+    let reason = run["spec"]["plan"]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("Service capi-system/cluster-api is gone"),
+        "{reason}"
+    );
+    assert!(world.get("service/cluster-api").is_some());
+    let labels = &world.get(deployment).unwrap()["metadata"]["labels"];
+    assert_eq!(labels["team"], "platform");
+    let told = world.kubectl(&["describe", CORE]);
+    assert!(told.contains("Drifted"), "{told}");
+}
+
 /// What the new version does not have any more is removed; what nobody has an answer for is refused.
 fn upgraded(world: &World) {
     world.apply(&manifests("core", "cluster-api", "v1.14.0", "Thing"));
@@ -391,7 +455,7 @@ fn upgraded(world: &World) {
     assert_eq!(pod["terminationGracePeriodSeconds"], 30);
     world.run_pods("cluster-api");
     wait_until("the run of the settings", LIMIT, || {
-        let run = world.get("run/cluster-api-reconfigure-3");
+        let run = world.get("run/cluster-api-reconfigure-4");
         Ok(run.filter(|run| run["status"]["phase"] == "Succeeded"))
     })
     .unwrap();

@@ -1,0 +1,380 @@
+//! Whether what was applied is still as it was applied.
+//!
+//! An API notes for each field of an object who wrote it last, and takes it from whoever had it before. So it is enough to look at the
+//! metadata of objects, whatever is in them: where the fields that are the provider's are no more those that they were when its run
+//! ended, somebody else has written one of them. Fields that others add are theirs, and are no drift.
+//!
+//! # Source
+//! Kubernetes, Server-Side Apply: `metadata.managedFields`.
+
+use std::collections::BTreeMap;
+
+use api::{Run, provider::label, run::RunPhase};
+use jiff::{Timestamp, ToSpan};
+use k8s_openapi::{
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    names::{COMPONENTS_MANAGER, RENEWED_FROM},
+    operation::Operation,
+};
+
+/// The key of the ConfigMap that keeps it.
+pub const KEY: &str = "applied.json";
+/// How long an object is left alone that was put back, and the longest that it becomes by doubling.
+const PAUSE: (u32, u32) = (1, 64);
+
+/// What a run has applied: for each resource the objects, and what tells whether the provider's fields in them are still its own.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Applied(Vec<OfResource>);
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OfResource {
+    api_version: String,
+    kind: String,
+    plural: String,
+    /// By namespace and name.
+    objects: BTreeMap<String, String>,
+}
+
+impl Applied {
+    /// Notes an object as it was after it was applied.
+    pub fn note(&mut self, resource: &ApiResource, meta: &ObjectMeta) {
+        let objects = self.of(resource);
+        objects.insert(place(meta), fields(meta));
+    }
+
+    fn of(&mut self, resource: &ApiResource) -> &mut BTreeMap<String, String> {
+        let is_it =
+            |of: &OfResource| of.api_version == resource.api_version && of.kind == resource.kind;
+        let at = self.0.iter().position(is_it).unwrap_or_else(|| {
+            self.0.push(OfResource {
+                api_version: resource.api_version.clone(),
+                kind: resource.kind.clone(),
+                plural: resource.plural.clone(),
+                objects: BTreeMap::new(),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[at].objects
+    }
+}
+
+/// The ConfigMap that keeps what was applied for a provider, in its namespace of the cluster that it is installed in.
+pub fn config_map(manifest_label: &str) -> String {
+    format!("windlass-applied-{manifest_label}")
+}
+
+/// What is not as it was applied, for people. Nothing where no run has noted what it applied.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn look(
+    there: &Client,
+    namespace: &str,
+    manifest_label: &str,
+    now: Timestamp,
+) -> Result<Vec<String>, kube::Error> {
+    let maps = Api::<ConfigMap>::namespaced(there.clone(), namespace);
+    let Some(map) = maps.get_opt(&config_map(manifest_label)).await? else {
+        return Ok(Vec::new());
+    };
+    let noted = map.data.as_ref().and_then(|data| data.get(KEY));
+    let noted = noted.map(|text| serde_json::from_str::<Applied>(text));
+    let Some(Ok(applied)) = noted else {
+        return Ok(vec![format!(
+            "ConfigMap {namespace}/{}: what was applied cannot be read there",
+            config_map(manifest_label)
+        )]);
+    };
+    let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
+    let mut drifted = Vec::new();
+    for of in &applied.0 {
+        let api = Api::<DynamicObject>::all_with(there.clone(), &of.resource());
+        let found = match api.list_metadata(&parameters).await {
+            // With the definition went the objects.
+            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+            found => found?.items,
+        };
+        let found = found.iter().map(|found| &found.metadata);
+        drifted.extend(of.differences(found, now));
+    }
+    Ok(drifted)
+}
+
+impl OfResource {
+    fn resource(&self) -> ApiResource {
+        let (group, version) = self
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &self.api_version));
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+            plural: self.plural.clone(),
+        }
+    }
+
+    fn differences<'a>(
+        &self,
+        found: impl Iterator<Item = &'a ObjectMeta>,
+        now: Timestamp,
+    ) -> Vec<String> {
+        let found: BTreeMap<_, _> = found.map(|meta| (place(meta), meta)).collect();
+        let lines = self.objects.iter().filter_map(|(place, noted)| {
+            let title = format!("{} {place}", self.kind);
+            let Some(meta) = found.get(place) else {
+                return Some(format!("{title} is gone"));
+            };
+            if fields(meta) != *noted {
+                return Some(format!("{title} was changed{}", by(meta)));
+            }
+            is_to_be_renewed(meta, now).then(|| format!("{title} has a certificate to be renewed"))
+        });
+        lines.collect()
+    }
+}
+
+fn is_to_be_renewed(meta: &ObjectMeta, now: Timestamp) -> bool {
+    let from = meta
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(RENEWED_FROM));
+    let from = from.and_then(|from| from.parse::<Timestamp>().ok());
+    from.is_some_and(|from| from <= now)
+}
+
+fn place(meta: &ObjectMeta) -> String {
+    let name = meta.name.clone().unwrap_or_default();
+    match &meta.namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name,
+    }
+}
+
+/// What tells the fields that are the provider's from others.
+fn fields(meta: &ObjectMeta) -> String {
+    let own =
+        entries(meta).find(|entry| is_ours(entry) && entry.operation.as_deref() == Some("Apply"));
+    let fields = own.and_then(|entry| entry.fields_v1.as_ref());
+    let text = fields.map(|fields| fields.0.to_string());
+    controller::digest(&[&text.unwrap_or_default()], 16)
+}
+
+/// Who wrote it last, beside the provider.
+fn by(meta: &ObjectMeta) -> String {
+    let others = entries(meta).filter(|entry| !is_ours(entry));
+    let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    let Some(manager) = last.and_then(|entry| entry.manager.as_deref()) else {
+        return String::new();
+    };
+    format!(" by {}", api::text::plain(manager, 128))
+}
+
+fn is_ours(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(COMPONENTS_MANAGER)
+}
+
+/// Whoever writes the status of an object, or its scale, writes something else.
+fn entries(meta: &ObjectMeta) -> impl Iterator<Item = &ManagedFieldsEntry> {
+    let entries = meta.managed_fields.iter().flatten();
+    entries.filter(|entry| entry.subresource.is_none())
+}
+
+/// Whether what has drifted is put back now. Somebody who writes it again and again is answered ever more slowly.
+pub fn is_due(runs: &[Run], now: Timestamp) -> bool {
+    let is_repair = |run: &&Run| run.spec.operation == Operation::Repair.name();
+    let repairs = runs.iter().rev().take_while(is_repair).count();
+    let Some(last) = runs.last().filter(|_| repairs > 0) else {
+        return true;
+    };
+    let status = last.status.as_ref();
+    let is_over = status.is_some_and(|status| status.phase == RunPhase::Succeeded);
+    let Some(finished) = status.and_then(|status| status.finished_at.as_ref()) else {
+        return is_over;
+    };
+    let doubled = u32::try_from(repairs - 1)
+        .ok()
+        .and_then(|n| PAUSE.0.checked_shl(n.min(16)));
+    let minutes = doubled.unwrap_or(PAUSE.1).min(PAUSE.1);
+    finished
+        .0
+        .checked_add(i64::from(minutes).minutes())
+        .is_ok_and(|due| due <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::run::Plan;
+    use kube::Resource as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn meta(value: &Value) -> ObjectMeta {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    fn entry(manager: &str, operation: &str, minute: u8, fields: &Value) -> Value {
+        json!({
+            "manager": manager, "operation": operation, "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+            "time": format!("2026-01-01T00:{minute:02}:00Z"), "fieldsV1": fields,
+        })
+    }
+
+    fn deployments() -> ApiResource {
+        OfResource {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            plural: "deployments".to_owned(),
+            objects: BTreeMap::new(),
+        }
+        .resource()
+    }
+
+    /// What is told of an object with these managed fields that was applied with the first of them.
+    fn told(now: &[Value]) -> Vec<String> {
+        let object = |entries: &[Value]| {
+            meta(&json!({"namespace": "capi-system", "name": "m", "managedFields": entries}))
+        };
+        let mut applied = Applied::default();
+        applied.note(&deployments(), &object(&[ours()]));
+        applied.0[0].differences([object(now)].iter(), Timestamp::UNIX_EPOCH)
+    }
+
+    fn ours() -> Value {
+        entry(
+            COMPONENTS_MANAGER,
+            "Apply",
+            0,
+            &json!({"f:spec": {"f:replicas": {}, "f:paused": {}}}),
+        )
+    }
+
+    #[test]
+    fn fields_that_others_took_are_drift_and_fields_that_they_added_are_none() {
+        let added = entry(
+            "kubectl-label",
+            "Update",
+            1,
+            &json!({"f:metadata": {"f:labels": {"f:a": {}}}}),
+        );
+        let mut scale = entry(
+            "kube-controller-manager",
+            "Update",
+            2,
+            &json!({"f:status": {}}),
+        );
+        scale["subresource"] = json!("status");
+        assert_eq!(told(&[ours(), added.clone(), scale.clone()]), [""; 0]);
+        let less = entry(
+            COMPONENTS_MANAGER,
+            "Apply",
+            0,
+            &json!({"f:spec": {"f:paused": {}}}),
+        );
+        let taken = entry(
+            "kubectl-edit",
+            "Update",
+            3,
+            &json!({"f:spec": {"f:replicas": {}}}),
+        );
+        assert_eq!(
+            told(&[less, added, taken, scale]),
+            ["Deployment capi-system/m was changed by kubectl-edit"]
+        );
+        assert_eq!(told(&[]), ["Deployment capi-system/m was changed"]);
+    }
+
+    #[test]
+    fn what_is_gone_is_told() {
+        let mut applied = Applied::default();
+        applied.note(
+            &deployments(),
+            &meta(&json!({"namespace": "a", "name": "b"})),
+        );
+        assert_eq!(
+            applied.0[0].differences([].iter(), Timestamp::UNIX_EPOCH),
+            ["Deployment a/b is gone"]
+        );
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_in_time() {
+        let secret = meta(&json!({
+            "namespace": "a", "name": "b", "annotations": {RENEWED_FROM: "2026-09-01T00:00:00Z"},
+        }));
+        let mut applied = Applied::default();
+        applied.note(
+            &ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&()),
+            &secret,
+        );
+        let told =
+            |now: &str| applied.0[0].differences([&secret].into_iter(), now.parse().unwrap());
+        assert_eq!(told("2026-08-31T23:59:59Z"), [""; 0]);
+        assert_eq!(
+            told("2026-09-01T00:00:00Z"),
+            ["Secret a/b has a certificate to be renewed"]
+        );
+    }
+
+    #[test]
+    fn it_is_kept_as_it_is_read() {
+        let mut applied = Applied::default();
+        applied.note(
+            &deployments(),
+            &meta(&json!({"namespace": "a", "name": "b"})),
+        );
+        applied.note(
+            &deployments(),
+            &meta(&json!({"namespace": "a", "name": "c"})),
+        );
+        let text = serde_json::to_string(&applied).unwrap();
+        assert_eq!(serde_json::from_str::<Applied>(&text).unwrap(), applied);
+        assert_eq!(
+            applied.0.len(),
+            1,
+            "one list of objects is read for each resource"
+        );
+    }
+
+    #[test]
+    fn who_writes_again_and_again_is_answered_ever_more_slowly() {
+        let run = |operation: &str, minute: i64| {
+            let finished = Timestamp::UNIX_EPOCH + minute.minutes();
+            let plan = Plan::default();
+            let run = json!({
+                "apiVersion": Run::api_version(&()), "kind": "Run", "metadata": {"name": "r"},
+                "spec": {"subject": {"apiGroup": "g", "kind": "k", "name": "n"}, "operation": operation, "generation": 1, "plan": plan},
+                "status": {"phase": "Succeeded", "finishedAt": finished.to_string()},
+            });
+            serde_json::from_value::<Run>(run).unwrap()
+        };
+        let at = |minute: i64| Timestamp::UNIX_EPOCH + minute.minutes();
+        let mut runs = vec![run("Install", 0)];
+        assert!(is_due(&runs, at(0)));
+        for (finished, due) in [(1, 2), (2, 4), (4, 8), (8, 16)] {
+            runs.push(run("Repair", finished));
+            assert!(!is_due(&runs, at(due - 1)), "{finished}");
+            assert!(is_due(&runs, at(due)), "{finished}");
+        }
+        for _ in 0..40 {
+            runs.push(run("Repair", 100));
+        }
+        assert!(is_due(&runs, at(164)), "an hour is the most");
+        runs.push(run("Upgrade", 200));
+        assert!(is_due(&runs, at(200)));
+    }
+}
