@@ -107,18 +107,18 @@ pub static KINDS: [Kind; 52] = [
         "Start sshd on the host, or correct its address and port; then retry the step.",
     ),
     by_words(
-        "HostTimedOut",
-        (External, Cause),
-        r"connect to host \S+ port \d+: (Connection|Operation) timed out|Connection to \S+ port \d+ timed out",
-        "Nothing answers at the host's ssh port.",
-        "Start the host, or mend the network or firewall between; then retry the step.",
-    ),
-    by_words(
         "HostLoginTimedOut",
         (External, Cause),
         r"timed out during banner exchange|Timeout, server \S+ not responding",
         "A host takes the connection, and its sshd says nothing.",
         "Log in by hand and look what it waits for: disks, name service, load.",
+    ),
+    by_words(
+        "HostTimedOut",
+        (External, Cause),
+        r"connect to host \S+ port \d+: (Connection|Operation) timed out|Connection to \S+ port \d+ timed out",
+        "Nothing answers at the host's ssh port.",
+        "Start the host, or mend the network or firewall between; then retry the step.",
     ),
     by_words(
         "HostNoRoute",
