@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 46] = [
+static OWN: [Kind; 47] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -57,6 +57,12 @@ static OWN: [Kind; 46] = [
         Config,
         "No PodDisruptionBudget lets these pods go, now or later.",
         "Give the pods another replica or loosen the budget; or give them up with --force.",
+    ),
+    own(
+        "DrainBlocked",
+        Transient,
+        "Pods have not left a node in time.",
+        "It is tried again. Let them go, give them up (windlass node remove NAME --force), or keep the host (windlass node keep NAME).",
     ),
     own(
         "EtcdNotFounded",

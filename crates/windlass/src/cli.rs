@@ -93,7 +93,7 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Say what a failure means, what to do about it, and what led to it
     #[command(subcommand)]
-    Explain(Explain),
+    Explain(ExplainWhat),
     /// Write a run into one file, to be sent to others: plan, variables, what happened and what was said, and no secret
     Bundle(Bundle),
     /// Show a run again from such a file, as it stood at any moment; no API is asked
@@ -933,7 +933,7 @@ pub(crate) struct Replay {
 
 /// What is explained.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Explain {
+pub(crate) enum ExplainWhat {
     /// Print the code of a run's failure, what it means, the first cause, what to do, and the log where it failed
     Failure(ExplainFailure),
     /// Print every code that a run may fail with

@@ -16,22 +16,22 @@ use kubespray::{
     Layout,
     bundle::Bundle,
     explain::{Explanation, explain, log_of},
-    failures,
+    failures, hint,
     runner::{EVENTS, FORMER_EVENTS},
 };
 use runs::phase;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{Explain, ExplainFailure, Global, Output},
+    cli::{ExplainFailure, ExplainWhat, Global, Output},
     control, terminal,
 };
 
 /// Explains a code or a run, or prints every code.
-pub(crate) async fn command(global: &Global, command: &Explain) -> anyhow::Result<()> {
+pub(crate) async fn command(global: &Global, command: &ExplainWhat) -> anyhow::Result<()> {
     match command {
-        Explain::Failure(options) => failure(global, options).await,
-        Explain::Codes(options) => codes(options.output),
+        ExplainWhat::Failure(options) => failure(global, options).await,
+        ExplainWhat::Codes(options) => codes(options.output),
     }
 }
 
@@ -45,6 +45,7 @@ async fn failure(global: &Global, options: &ExplainFailure) -> anyhow::Result<()
     let run = control::pick(&runs, named).await?;
     let directory = Layout::new(global.data_directory()?).run(&global.namespace, &run.name_any());
     let told = of_run(&run, &directory)?;
+    let told = hint::placed(&told, &global.namespace);
     print!("{}", terminal::text(&told));
     Ok(())
 }
@@ -52,10 +53,10 @@ async fn failure(global: &Global, options: &ExplainFailure) -> anyhow::Result<()
 fn of_code(code: &str) -> anyhow::Result<()> {
     let Some(kind) = failures::named(code) else {
         let nearest = failures::nearest(code);
-        let nearest = nearest.map(|near| format!(", did you mean {near}?"));
+        let nearest = nearest.map(|near| format!("; did you mean {near}?"));
         bail!(
-            "there is no code {code}{}: windlass explain codes prints every one",
-            nearest.unwrap_or_default()
+            "there is no code {code}{} windlass explain codes prints every one",
+            nearest.unwrap_or_else(|| ":".to_owned())
         )
     };
     println!("{}: {}", kind.code, kind.meaning);

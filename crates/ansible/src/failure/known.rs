@@ -84,7 +84,7 @@ pub static VERDICTS: [Kind; 6] = [
 ];
 
 /// By their words. The first that fits wins: what is more particular stands first, and causes before what follows from them.
-pub static KINDS: [Kind; 52] = [
+pub static KINDS: [Kind; 53] = [
     by_words(
         "HostKeyChanged",
         (External, Cause),
@@ -294,16 +294,23 @@ pub static KINDS: [Kind; 52] = [
     by_words(
         "QuorumLost",
         (External, Cause),
-        r"(?i)etcdserver: (no leader|request timed out, possibly due to (connection lost|previous leader failure)|unhealthy cluster|re-configuration failed due to not enough started members)|unhealthy cluster|has no leader|lost (its )?quorum",
+        r"(?i)etcdserver: (no leader|unhealthy cluster|re-configuration failed due to not enough started members)|unhealthy cluster|has no leader|lost (its )?quorum",
         "Too few members of etcd work: it takes no change.",
         "Bring the members back that are missing (journalctl -u etcd on them). Where they are lost for good: windlass recover.",
     ),
     by_words(
-        "DrainBlocked",
-        (Transient, Cause),
+        "EtcdSlow",
+        (Transient, Symptom),
+        r"(?i)etcdserver: (request timed out|leader changed|too many requests)",
+        "etcd has not answered in time: it changed its leader, or its disk is slow.",
+        "It is tried again. If it stays, look at the disks of its members (journalctl -u etcd says how long each write takes).",
+    ),
+    by_words(
+        "PodsHeld",
+        (External, Cause),
         r"(?i)violate the pod's disruption budget|needs \d+ healthy pods and has \d+ currently|global timeout reached|cannot delete (Pods|DaemonSet-managed Pods)[^\n]*--(force|ignore-daemonsets|delete)",
         "Pods do not leave a node: a PodDisruptionBudget holds them, or nobody would make them anew.",
-        "It is tried again. See which pods the message names: add a replica, loosen their PodDisruptionBudget, or delete them.",
+        "See which pods the message names: add a replica, loosen their PodDisruptionBudget, or delete them; then retry the step.",
     ),
     // Without one kubectl asks a server on localhost:8080, which refuses.
     by_words(
@@ -323,10 +330,10 @@ pub static KINDS: [Kind; 52] = [
     ),
     by_words(
         "ContainerEngineDown",
-        (External, Symptom),
+        (Transient, Symptom),
         r"(?i)\[ERROR CRI\]|container runtime is not running|(containerd|crio|cri-dockerd|docker)\.sock[^\n]*(connection refused|no such file|connect:)|validate (service connection|CRI v1 runtime API)",
         "The container engine does not answer on its host.",
-        "Look at it on the host (systemctl status containerd, journalctl -u containerd), then retry the step.",
+        "It is tried again. Look at it on the host (systemctl status containerd, journalctl -u containerd).",
     ),
     // Not what a host fetches from elsewhere, but what runs, or does not, on the cluster's own hosts.
     by_words(

@@ -226,9 +226,13 @@ const SAID: &[(&str, &str)] = &[
     // The cluster.
     (
         "error when evicting pods/\"web-0\" -n \"shop\" (will retry after 5s): Cannot evict pod as it would violate the pod's disruption budget.",
-        "DrainBlocked",
+        "PodsHeld",
     ),
     ("etcdserver: no leader", "QuorumLost"),
+    (
+        "etcdserver: request timed out, possibly due to previous leader failure",
+        "EtcdSlow",
+    ),
     (
         "{\"level\":\"warn\",\"error\":\"rpc error: code = Unavailable desc = etcdserver: unhealthy cluster\"}",
         "QuorumLost",
