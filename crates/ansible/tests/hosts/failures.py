@@ -11,7 +11,7 @@ import time
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        name = self.path.strip("/")
+        name = self.path.split("?")[0].strip("/")
         if name == "silent":
             time.sleep(60)
             return

@@ -47,7 +47,7 @@ const fn on_the_way(code: &'static str, host: &'static str) -> Fault {
 
 /// `$D` is the host's directory, `$P` the port of the server, `$X`, `$F` and `$U` those behind a certificate that is expired, not valid
 /// yet, and unknown; `$S` is a port that takes connections and says nothing.
-const FAULTS: [Fault; 28] = [
+const FAULTS: [Fault; 29] = [
     on_the_way("HostRefused", "ansible_port=1"),
     on_the_way("HostLoginTimedOut", "ansible_port=$S"),
     on_the_way(
@@ -104,8 +104,8 @@ const FAULTS: [Fault; 28] = [
         "command: apt-get -o Dir::State::status=$D/empty/status -o Dir::State::lists=$D/empty -y install no-such-package",
     ),
     fault(
-        "TimeSkew",
-        "command: apt-get -o Dir::Etc::sourcelist=$D/future.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$D/empty -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any -o Dir::Cache=$D/empty update",
+        "RepositoryUntrusted",
+        "command: apt-get -o Dir::Etc::sourcelist=$D/unsigned.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$D/empty -o APT::Get::List-Cleanup=0 -o Dir::Cache=$D/empty update",
     ),
     fault(
         "NameUnresolved",
@@ -121,7 +121,11 @@ const FAULTS: [Fault; 28] = [
     ),
     fault(
         "DownloadRefused",
-        "get_url: {url: 'http://127.0.0.1:$P/401', dest: $D/file}",
+        "get_url: {url: 'http://user:sesame@127.0.0.1:$P/401?sesame', dest: $D/file}",
+    ),
+    fault(
+        "TooManyRequests",
+        "get_url: {url: 'http://127.0.0.1:$P/429', dest: $D/file}",
     ),
     fault(
         "NotInMirror",
@@ -133,11 +137,11 @@ const FAULTS: [Fault; 28] = [
     ),
     fault(
         "CertificateExpired",
-        "get_url: {url: 'https://127.0.0.1:$X/file', dest: $D/file, ca_path: $D/expired.pem}",
+        "uri: {url: 'https://127.0.0.1:$X/file', ca_path: $D/expired.pem}",
     ),
     fault(
         "TimeSkew",
-        "get_url: {url: 'https://127.0.0.1:$F/file', dest: $D/file, ca_path: $D/future.pem}",
+        "uri: {url: 'https://127.0.0.1:$F/file', ca_path: $D/future.pem}",
     ),
     fault(
         "CertificateUntrusted",
@@ -166,8 +170,8 @@ open(sys.argv[1] + ".taken", "w")
 time.sleep(600)' $1/held/lock-frontend &
     while ! test -e $1/held/lock-frontend.taken; do sleep 0.05; done
     touch $1/repository/Packages
-    printf 'Date: Fri, 01 Jan 2100 00:00:00 UTC\nMD5Sum:\n d41d8cd98f00b204e9800998ecf8427e 0 Packages\nSHA256:\n e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 0 Packages\n' > $1/repository/Release
-    echo "deb [trusted=yes] file:$1/repository ./" > $1/future.list"#;
+    echo 'Date: Sat, 01 Jan 2000 00:00:00 UTC' > $1/repository/Release
+    echo "deb file:$1/repository ./" > $1/unsigned.list"#;
 
 /// What ends with the test.
 struct Server(Child);
@@ -318,12 +322,18 @@ async fn faults_that_are_made_for_real_are_told_by_their_codes() {
             wrong.push(format!("{} ({}) is told as {said}", fault.code, fault.task));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{}\n{}",
-        wrong.join("\n"),
-        outcome.log_tail
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // What a server answered is told with its place, and with no login or query.
+    let refused = FAULTS
+        .iter()
+        .position(|fault| fault.code == "DownloadRefused");
+    let refused = told(&outcome, &format!("case-{}", refused.expect("one")));
+    let message = refused.expect("a failure").message;
+    let place = format!(
+        "HTTP Error 401: Unauthorized: http://127.0.0.1:{}/401",
+        words[0].1
     );
+    assert!(message.ends_with(&place), "{message}");
 }
 
 /// Ansible says the same words of both; only a look tells.
