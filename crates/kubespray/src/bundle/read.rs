@@ -77,9 +77,9 @@ impl Bundle {
     /// It is none, or it was cut or altered.
     pub fn read(source: impl Read) -> Result<Self, BundleError> {
         let mut archive = tar::Archive::new(GzDecoder::new(source).take(MOST + MANIFEST_LIMIT));
-        let mut entries = archive.entries().map_err(none)?;
+        let mut entries = archive.entries().map_err(|error| none(&error))?;
         let (path, listed) = match entries.next() {
-            Some(entry) => whole(entry.map_err(none)?, MANIFEST_LIMIT)?,
+            Some(entry) => whole(entry.map_err(|error| none(&error))?, MANIFEST_LIMIT)?,
             None => return Err(BundleError::NotABundle("it is empty".to_owned())),
         };
         if path != MANIFEST {
@@ -162,7 +162,7 @@ impl Bundle {
     }
 }
 
-fn none(error: io::Error) -> BundleError {
+fn none(error: &io::Error) -> BundleError {
     BundleError::NotABundle(error.to_string())
 }
 
