@@ -218,15 +218,12 @@ fn at_failure(log: &str, failure: &Failure) -> Vec<String> {
         })
     };
     let begins = |line: &&str| line.starts_with("TASK [") || line.starts_with("PLAY [");
-    let shown = match lines.iter().rposition(|line| of_host(line)) {
+    let shown = match lines.iter().rposition(of_host) {
         Some(failed) => {
             let above = lines.get(..failed).unwrap_or_default();
-            let from = above
-                .iter()
-                .rposition(|line| begins(line))
-                .unwrap_or(failed);
+            let from = above.iter().rposition(begins).unwrap_or(failed);
             let rest = lines.get(from..).unwrap_or_default();
-            let next = rest.iter().skip(1).position(|line| begins(line));
+            let next = rest.iter().skip(1).position(begins);
             let until = next.map_or(rest.len(), |next| next + 1);
             shortened(rest.get(..until).unwrap_or_default(), failed - from)
         }
