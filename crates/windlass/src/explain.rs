@@ -152,11 +152,7 @@ fn of_failure(failure: &Failure) -> String {
         failures::told(failure.class)
     );
     if !failure.targets.is_empty() {
-        let hosts: Vec<_> = failure
-            .targets
-            .iter()
-            .map(|target| target.as_str())
-            .collect();
+        let hosts: Vec<_> = failure.targets.iter().map(api::Target::as_str).collect();
         let more = hosts.len().saturating_sub(10);
         let shown = hosts
             .iter()
