@@ -723,7 +723,7 @@ def _why(result):
     values = _failing_item(_result(result))
     if _is_censored(values):
         return {"message": "the result is hidden: the task says no_log", "hidden": True}
-    fields = {"message": _tail(values.get("msg") or values.get("reason") or "")}
+    fields = {"message": _tail(_answered(values, values.get("msg") or values.get("reason") or ""))}
     for key in ("stderr", "stdout", "exception"):
         text = _tail(values.get(key) or values.get("module_" + key) or "")
         if text:
@@ -731,6 +731,16 @@ def _why(result):
     if isinstance(values.get("rc"), int):
         fields["rc"] = values["rc"]
     return fields
+
+
+def _answered(values, message):
+    """A module that fetches keeps what a server answered, and where, out of its message: "Request failed"."""
+    response, status, url = values.get("response"), values.get("status_code"), values.get("url")
+    if not isinstance(status, int) or status <= 0 or not isinstance(response, str) or response in str(message):
+        return message
+    # Neither a login nor what a signature stands in.
+    place = re.sub(r"//[^/@]*@", "//", str(url or "")).split("?")[0]
+    return "%s: %s: %s" % (message, response, place)
 
 
 def _failing_item(values):

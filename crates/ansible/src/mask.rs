@@ -20,6 +20,24 @@ const SHORTEST: usize = 4;
 /// A line of a longer text, or a part of its base 64, says nothing when it is shorter.
 const SHORTEST_PART: usize = 8;
 
+/// Whether the value of a variable may be secret, as its name says: the plugin's `SECRET_NAME` says the same.
+pub fn may_be_secret(name: &str) -> bool {
+    const PARTS: [&str; 10] = [
+        "pass",
+        "secret",
+        "token",
+        "credential",
+        "private",
+        "_key",
+        "-key",
+        "key_",
+        "key-",
+        "apikey",
+    ];
+    let name = name.to_lowercase();
+    PARTS.iter().any(|part| name.contains(part)) || name == "auth" || name.ends_with("_auth")
+}
+
 /// Texts to be masked.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Mask {

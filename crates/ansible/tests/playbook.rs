@@ -357,7 +357,7 @@ async fn a_host_that_is_not_reached_is_told_apart() {
     };
     assert_eq!(unreachable.keys().collect::<Vec<_>>(), ["two"]);
     let told = failure(&verdict).expect("a failure");
-    assert_eq!(told.code, "HostUnreachable");
+    assert_eq!(told.code, "HostRefused");
     assert!(
         told.message.contains("Connection refused"),
         "{}",

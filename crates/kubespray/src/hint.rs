@@ -27,11 +27,13 @@ const PROGRAM: &str = "windlass ";
 /// The namespace of a command that names none.
 const USUAL: &str = "default";
 /// The verbs that look into a namespace.
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 20] = [
     "approve",
+    "bundle",
     "cancel",
     "component",
     "converge",
+    "explain",
     "get",
     "kubeconfig",
     "logs",

@@ -6,9 +6,12 @@
 
 pub mod action;
 pub mod adopt;
+pub mod bundle;
 pub mod certificates;
 pub mod cluster;
 pub mod context;
+pub mod explain;
+pub mod failures;
 pub mod health;
 pub mod health_book;
 pub mod hint;

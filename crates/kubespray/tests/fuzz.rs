@@ -6,6 +6,7 @@ use ansible::{inventory::Directories, listing::Listing};
 use api::{KubesprayVersion, cluster::Ssh};
 use kubespray::{
     adopt::{Existing, Wish, adopt, proof},
+    bundle::{Bundle, Redaction, gather, write},
     host_keys::{HostKeys, problems},
     inputs::Inputs,
 };
@@ -94,6 +95,39 @@ fn inputs_of_plans_survive_fuzzing() {
         if let Ok(inputs) = Inputs::from_map(&map) {
             let again = Inputs::from_map(&inputs.to_map().unwrap()).unwrap();
             assert_eq!(again, inputs);
+        }
+    });
+}
+
+#[test]
+fn bundles_survive_fuzzing() {
+    let run: api::Run = serde_json::from_value(serde_json::json!({
+        "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "first-1"},
+        "spec": {
+            "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"},
+            "operation": "Create", "generation": 1, "plan": {"digest": "", "steps": []},
+        },
+    }))
+    .unwrap();
+    let nowhere = std::path::Path::new("/nonexistent");
+    let gathered = gather(
+        &run,
+        &serde_json::json!([]),
+        nowhere,
+        &Redaction::of([], [0; 32]),
+    );
+    let mut whole = Vec::new();
+    write(
+        ("here", "first-1"),
+        String::new(),
+        &gathered.unwrap(),
+        &mut whole,
+    )
+    .unwrap();
+    fuzz::bytes("bundles", &[whole.as_slice()], |bytes| {
+        if let Ok(bundle) = Bundle::read(bytes) {
+            assert_eq!(bundle.manifest.run, "first-1");
+            assert!(bundle.at(None).is_err(), "it has no records");
         }
     });
 }

@@ -91,6 +91,13 @@ pub(crate) enum Command {
     Steps(Steps),
     /// Print what a run's steps wrote
     Logs(Logs),
+    /// Say what a failure means, what to do about it, and what led to it
+    #[command(subcommand)]
+    Explain(ExplainWhat),
+    /// Write a run into one file, to be sent to others: plan, variables, what happened and what was said, and no secret
+    Bundle(Bundle),
+    /// Show a run again from such a file, as it stood at any moment; no API is asked
+    Replay(Replay),
     /// Stop a run at the next task boundary; it keeps its place
     Pause(Control),
     /// Let a paused run go on
@@ -895,6 +902,58 @@ pub(crate) struct Logs {
     /// Go on as more is written
     #[arg(short, long)]
     pub(crate) follow: bool,
+}
+
+/// Options of `bundle`.
+#[derive(Args, Debug)]
+pub(crate) struct Bundle {
+    /// The Run [default: the newest of the namespace]
+    pub(crate) run: Option<String>,
+    /// The file, which must not be there [default: RUN.windlass.tar.gz]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+/// Options of `replay`.
+#[derive(Args, Debug)]
+pub(crate) struct Replay {
+    /// The file that `windlass bundle` wrote
+    pub(crate) file: PathBuf,
+    /// As it stood then: a time as 2026-01-02T03:04:05Z, a time since it began as 1m30s, or right after a record as '#12'
+    /// [default: its end]
+    #[arg(long, value_name = "MOMENT")]
+    pub(crate) at: Option<String>,
+    /// Print what happened until then, a record a line
+    #[arg(long)]
+    pub(crate) records: bool,
+    /// The form
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// What is explained.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExplainWhat {
+    /// Print the code of a run's failure, what it means, the first cause, what to do, and the log where it failed
+    Failure(ExplainFailure),
+    /// Print every code that a run may fail with
+    Codes(ExplainCodes),
+}
+
+/// Options of `explain failure`.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainFailure {
+    /// The Run, or a code such as DiskFull [default: the newest Run of the namespace]
+    #[arg(value_name = "RUN|CODE")]
+    pub(crate) what: Option<String>,
+}
+
+/// Options of `explain codes`.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainCodes {
+    /// The form
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
 }
 
 /// Options of the commands that steer a run.

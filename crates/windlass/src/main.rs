@@ -4,6 +4,7 @@
 
 mod adopt;
 mod apply;
+mod bundle;
 mod cli;
 mod client;
 mod component;
@@ -11,6 +12,7 @@ mod control;
 mod controller;
 mod converge;
 mod crds;
+mod explain;
 mod get;
 mod init;
 mod install;
@@ -121,6 +123,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Providers(command) => providers::providers(global, &command).await?,
         Command::Steps(options) => steps::steps(global, &options).await?,
         Command::Logs(options) => logs::logs(global, &options).await?,
+        Command::Explain(command) => explain::command(global, &command).await?,
+        Command::Bundle(options) => bundle::bundle(global, &options).await?,
+        Command::Replay(options) => bundle::replay(&options)?,
         Command::Pause(options) => control::pause(global, &options).await?,
         Command::Resume(options) => control::resume(global, &options).await?,
         Command::Cancel(options) => control::cancel(global, &options).await?,

@@ -12,6 +12,7 @@ use std::{io::IsTerminal, process::ExitCode};
 use anyhow::Context;
 use api::{Cluster, ClusterNode, Run, cluster::ClusterState, run::RunPhase};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, Resource, ResourceExt,
     api::ListParams,
@@ -71,6 +72,11 @@ pub(crate) async fn status(global: &Global, options: &Status) -> anyhow::Result<
         Output::Yaml => println!("{}", serde_saphyr::to_string(&document(&view))?),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lines of a run alone, as they were at that time.
+pub(crate) fn of_run(run: Run, now: Timestamp) -> Vec<String> {
+    tree::of_run(&shown(run), now)
 }
 
 fn shown_view(view: View) -> View {

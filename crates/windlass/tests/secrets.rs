@@ -468,6 +468,38 @@ async fn dump(client: &Client) -> String {
     all
 }
 
+/// Makes a bundle, unpacks it where it is searched with all else, and shows the run again from it.
+fn unpacked(stage: &Stage) {
+    let bundle = stage.inside().join("run.tar.gz").display().to_string();
+    let said = stage.says("here", &["bundle", "--to", &bundle]);
+    assert!(said.contains("files of run"), "{said}");
+    let again = stage.says("here", &["bundle", "--to", &bundle]);
+    assert!(again.contains("is there already"), "{again}");
+    let directory = stage.inside().join("unpacked");
+    fs::create_dir(&directory).unwrap();
+    let unpacked = Command::new("tar")
+        .arg("-xzf")
+        .arg(&bundle)
+        .arg("-C")
+        .arg(&directory)
+        .status()
+        .unwrap();
+    assert!(unpacked.success());
+    for name in ["run.json", "journal.jsonl", "events.jsonl", "vars.json"] {
+        assert!(directory.join(name).exists(), "{name}");
+    }
+    let said = stage.says("there", &["replay", &bundle, "--records"]);
+    for words in ["StepFailed", "TaskFailed", "the log where it failed"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let early = stage.says("there", &["replay", &bundle, "--at", "#2"]);
+    assert!(!early.contains("TaskFailed"), "{early}");
+    let bytes = fs::read(&bundle).unwrap();
+    fs::write(&bundle, &bytes[..bytes.len() / 2]).unwrap();
+    let cut = stage.says("there", &["replay", &bundle]);
+    assert!(cut.contains("it was cut"), "{cut}");
+}
+
 /// The files with one of the canaries, and whether the control was in one.
 fn search(roots: &[PathBuf], canaries: &Canaries, control: &[u8]) -> (Vec<String>, Vec<PathBuf>) {
     let mut found = Vec::new();
@@ -585,6 +617,11 @@ async fn what_is_secret_is_found_in_its_secret_and_nowhere_else() {
     for command in [["status", "--output", "yaml"], ["get", "--output", "yaml"]] {
         stage.says("here", &command);
     }
+    let said = stage.says("here", &["explain", "failure"]);
+    assert!(said.contains("code: TaskFailed"), "{said}");
+    assert!(said.contains("TASK [Fail with"), "{said}");
+    assert!(said.contains(ansible::mask::MASK), "{said}");
+    unpacked(&stage);
     stage.says("here", &["converge", "--dry-run"]);
     let mut dumps = dump(&here).await;
     assert!(

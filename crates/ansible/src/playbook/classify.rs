@@ -7,10 +7,11 @@ use api::{
 };
 
 use super::Verdict;
-use crate::event::HostFailure;
-use known::known;
+use crate::{
+    event::HostFailure,
+    failure::{self, Kind, Rank},
+};
 
-mod known;
 mod variables;
 
 /// The failure that a verdict means; `None` if it means none. An interruption that was asked for is none.
@@ -22,28 +23,21 @@ pub fn failure(verdict: &Verdict) -> Option<Failure> {
         } => None,
         Verdict::Interrupted {
             timed_out: true, ..
-        } => Some(Failure {
-            class: FailureClass::Transient,
-            code: "TimedOut".to_owned(),
-            message: "the step took longer than its timeout and was killed".to_owned(),
-            remedy: Some(
-                "It is tried again; give the step more time if its hosts are slow.".to_owned(),
-            ),
-            targets: Vec::new(),
-        }),
+        } => Some(of_kind(
+            "TimedOut",
+            "the step took longer than its timeout and was killed".to_owned(),
+        )),
         Verdict::Failed { failures, .. } => Some(of_hosts(failures)),
         Verdict::Unreachable { unreachable } => {
             let failures: Vec<HostFailure> = unreachable.values().cloned().collect();
             Some(not_reached(&failures))
         }
         Verdict::Missing { hosts } => Some(Failure {
-            class: FailureClass::Permanent,
-            code: "HostsMissing".to_owned(),
-            message: format!("{} took no part in the step", list(hosts)),
-            remedy: Some(
-                "Look into the step's log: the play does not match these hosts.".to_owned(),
-            ),
             targets: names(hosts),
+            ..of_kind(
+                "HostsMissing",
+                format!("{} took no part in the step", list(hosts)),
+            )
         }),
         Verdict::Crashed { reason } => Some(crash(reason)),
     }
@@ -51,24 +45,33 @@ pub fn failure(verdict: &Verdict) -> Option<Failure> {
 
 /// The failure that a text means, for texts that come from elsewhere.
 pub fn failure_of_text(text: &str) -> Failure {
-    let known = known(text);
+    let code = failure::of_text(text).map_or("TaskFailed", |kind| kind.code);
+    of_kind(code, lines(text, 4096))
+}
+
+/// A failure of a kind of the table.
+fn of_kind(code: &str, message: String) -> Failure {
+    let kind = failure::named(code);
     Failure {
-        class: known.map_or(FailureClass::Permanent, |known| known.class),
-        code: known.map_or("TaskFailed", |known| known.code).to_owned(),
-        message: lines(text, 4096),
-        remedy: Some(
-            known
-                .map_or("Look into the step's log, then retry the step.", |known| {
-                    known.remedy
-                })
-                .to_owned(),
-        ),
+        class: kind.map_or(FailureClass::Permanent, |kind| kind.class),
+        code: code.to_owned(),
+        message,
+        remedy: kind.map(|kind| kind.remedy.to_owned()),
         targets: Vec::new(),
     }
 }
 
+/// Of several hosts the first whose failure is a cause by itself: what else failed may follow from it.
+fn worst(failures: &[HostFailure]) -> Option<&HostFailure> {
+    let is_cause = |failed: &&HostFailure| {
+        let kind = failure::of_text(&words(failed));
+        kind.is_some_and(|kind| kind.rank == Rank::Cause)
+    };
+    failures.iter().find(is_cause).or_else(|| failures.first())
+}
+
 fn of_hosts(failures: &[HostFailure]) -> Failure {
-    let Some(first) = failures.first() else {
+    let Some(first) = worst(failures) else {
         return failure_of_text("");
     };
     let mut failure = of_host(first);
@@ -110,45 +113,27 @@ fn of_host(failure: &HostFailure) -> Failure {
 
 fn not_reached(failures: &[HostFailure]) -> Failure {
     let first = failures.first().cloned().unwrap_or_default();
-    // Why a host is not reached is told by ssh: only some of it is more than a dead host.
-    let known = known(&words(&first))
-        .filter(|known| matches!(known.code, "HostKeyChanged" | "Authentication" | "DiskFull"));
     let hosts: Vec<&String> = failures.iter().map(|failure| &failure.host).collect();
+    // Why a host is not reached is told by ssh, and what Ansible tells beside it: only some of the kinds are of that.
+    let of_login = |kind: &&Kind| kind.code.starts_with("Host") || kind.code == "DiskFull";
+    let kind = failure::of_text(&words(&first)).filter(of_login);
+    let message = format!("{} not reached: {}", list(&hosts), first.message);
     Failure {
-        class: known.map_or(FailureClass::External, |known| known.class),
-        code: known
-            .map_or("HostUnreachable", |known| known.code)
-            .to_owned(),
-        message: lines(
-            &format!("{} not reached: {}", list(&hosts), first.message),
-            4096,
-        ),
-        remedy: Some(
-            known
-                .map_or(
-                    "Bring the host back, or leave it out; then retry the step.",
-                    |k| k.remedy,
-                )
-                .to_owned(),
-        ),
         targets: names(hosts),
+        ..of_kind(
+            kind.map_or("HostUnreachable", |kind| kind.code),
+            lines(&message, 4096),
+        )
     }
 }
 
 fn crash(reason: &str) -> Failure {
-    let killed = reason.contains("killed by signal");
-    let mut failure = failure_of_text(reason);
-    if killed {
-        failure.class = FailureClass::Transient;
-        "Killed".clone_into(&mut failure.code);
-        failure.remedy = Some(
-            "It is tried again. If it happens again, look for the out-of-memory killer in the kernel's log.".to_owned(),
-        );
-    } else if failure.code == "TaskFailed" {
-        "Crashed".clone_into(&mut failure.code);
-        failure.remedy = Some("Look into the step's log.".to_owned());
+    let told = lines(reason, 4096);
+    if reason.contains("killed by signal") {
+        return of_kind("Killed", told);
     }
-    failure
+    let code = failure::of_text(reason).map_or("Crashed", |kind| kind.code);
+    of_kind(code, told)
 }
 
 fn words(failure: &HostFailure) -> String {

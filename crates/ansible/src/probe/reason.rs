@@ -105,6 +105,24 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 14] = [
+        Self::Unresolved,
+        Self::Refused,
+        Self::TimedOut,
+        Self::NoRoute,
+        Self::NotSsh,
+        Self::LoginTimedOut,
+        Self::HostKeyChanged,
+        Self::HostKeyUnknown,
+        Self::Authentication,
+        Self::Forwarding,
+        Self::Sudo,
+        Self::NoPython,
+        Self::PythonTooOld,
+        Self::Broken,
+    ];
+
     /// A constant in CamelCase, as in `Failure.code`.
     pub const fn code(self) -> &'static str {
         match self {

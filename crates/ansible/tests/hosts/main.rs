@@ -8,6 +8,7 @@
 mod bastion;
 #[path = "../support/environment.rs"]
 mod environment;
+mod failures;
 mod leftover;
 mod probe;
 mod sshd;

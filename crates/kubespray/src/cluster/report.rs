@@ -411,7 +411,7 @@ fn failure(run: &Run, message: &str) -> String {
         .remedy
         .clone()
         .unwrap_or_else(|| format!("then: windlass retry {}", run.name_any()));
-    format!("{}; {remedy}", failure.message)
+    format!("{}: {}; {remedy}", failure.code, failure.message)
 }
 
 fn kept(built: &Built, checked: Option<&Checked>) -> (Standing, &'static str, String) {

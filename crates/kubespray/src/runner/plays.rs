@@ -33,6 +33,7 @@ use crate::{
 use runs::small_log;
 
 mod earlier;
+mod look;
 mod progress;
 
 pub(crate) use earlier::end_now;
@@ -67,7 +68,7 @@ pub(crate) async fn execute(executor: &KubesprayExecutor, steps: Vec<Step>, cont
     match start(&prepared).await {
         Ok(handle) => {
             let guard = Guard(Some(prepared.run.clone()));
-            follow(handle, &prepared, &steps, &context).await;
+            follow(executor, handle, &prepared, &steps, &context).await;
             guard.disarm();
         }
         Err(failure) => finish(&context, first, failed(failure)).await,
@@ -339,10 +340,19 @@ fn own(checkout: &Path, name: &str, planned: &str) -> Result<Playbook, Failure> 
 }
 
 /// Follows a process to its end and reports its steps.
-async fn follow(handle: Handle, prepared: &Prepared, steps: &[Step], context: &StepContext) {
+async fn follow(
+    executor: &KubesprayExecutor,
+    handle: Handle,
+    prepared: &Prepared,
+    steps: &[Step],
+    context: &StepContext,
+) {
     let mut progress = Progress::new(prepared, steps, context);
     match watch(handle, &mut progress, context).await {
-        Ok(outcome) => progress.end(&outcome).await,
+        Ok(outcome) => {
+            let trouble = look::refined(executor, progress.trouble(&outcome)).await;
+            progress.end(trouble).await;
+        }
         Err(failure) => progress.fail(failed(failure)).await,
     }
 }
@@ -435,7 +445,10 @@ pub(crate) async fn within(
     let outcome = watch(handle, &mut progress, context).await;
     guard.disarm();
     match outcome {
-        Ok(outcome) => progress.trouble(&outcome).map_or(Ok(()), Err),
+        Ok(outcome) => {
+            let trouble = look::refined(executor, progress.trouble(&outcome)).await;
+            trouble.map_or(Ok(()), Err)
+        }
         Err(failure) => Err(failed(failure)),
     }
 }

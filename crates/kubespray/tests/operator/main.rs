@@ -116,7 +116,7 @@ async fn progress_and_failure_of_the_run_are_shown_on_the_cluster() {
         .await;
     assert_eq!(
         condition(&failed, "Ready").unwrap().2,
-        "2 of 3 hosts do not answer; bring them back"
+        "TooManyUnreachable: 2 of 3 hosts do not answer; bring them back"
     );
     assert_eq!(
         failed.status.unwrap().state,

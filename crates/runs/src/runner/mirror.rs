@@ -488,8 +488,8 @@ pub fn left_out(excluded: &[Exclusion]) -> String {
 fn failure_note(record: &Record, step: &str) -> String {
     match &record.failure {
         Some(failure) => match &failure.remedy {
-            Some(remedy) => format!("{step}: {}; {remedy}", failure.message),
-            None => format!("{step}: {}", failure.message),
+            Some(remedy) => format!("{step}: {}: {}; {remedy}", failure.code, failure.message),
+            None => format!("{step}: {}: {}", failure.code, failure.message),
         },
         None => format!("{step} failed"),
     }

@@ -106,7 +106,7 @@ fn step_line(step: &api::run::StepStatus, progress: u8) -> String {
     let failure = step
         .failure
         .as_ref()
-        .map(|failure| format!("  {}", failure.message))
+        .map(|failure| format!("  {}: {}", failure.code, failure.message))
         .unwrap_or_default();
     format!(
         "{:>3}% {} {}: {:?}{took}{failure}",

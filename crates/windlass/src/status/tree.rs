@@ -1,11 +1,12 @@
 //! The status as a tree of lines. Pure.
 
 use api::{
-    ClusterNode,
+    ClusterNode, Run,
     cluster::Available,
     node::Health,
     run::{Plan, Progress, RunPhase, RunStatus, Step, StepPhase, StepStatus},
 };
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::View;
@@ -16,24 +17,7 @@ pub(super) fn render(view: &View, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push(cluster_line(view));
     if let Some(run) = &view.run {
-        let status = run.status.clone().unwrap_or_default();
-        lines.push(run_line(&run.spec.operation, &status));
-        lines.extend(
-            run.spec
-                .plan
-                .steps
-                .iter()
-                .map(|step| step_line(&run.spec.plan, step, &status)),
-        );
-        if let Some(failure) = &status.failure {
-            lines.push(format!("  failed: {}", failure.message));
-            lines.extend(
-                failure
-                    .remedy
-                    .iter()
-                    .map(|remedy| format!("  what to do: {remedy}")),
-            );
-        }
+        lines.extend(of_run(run, Timestamp::now()));
     }
     let status = view.cluster.as_ref().and_then(|c| c.status.as_ref());
     lines.extend(status.iter().flat_map(|status| &status.pending).map(then));
@@ -45,6 +29,22 @@ pub(super) fn render(view: &View, width: usize) -> Vec<String> {
         .iter()
         .map(|line| fit(line.trim_end(), width))
         .collect()
+}
+
+/// The lines of a run and its steps, as they are at that time.
+pub(super) fn of_run(run: &Run, now: Timestamp) -> Vec<String> {
+    let status = run.status.clone().unwrap_or_default();
+    let plan = &run.spec.plan;
+    let mut lines = vec![run_line(&run.spec.operation, &status, now)];
+    lines.extend(plan.steps.iter().map(|step| step_line(plan, step, &status)));
+    if let Some(failure) = &status.failure {
+        lines.push(format!("  failed: {}: {}", failure.code, failure.message));
+        let remedy = failure.remedy.iter();
+        lines.extend(remedy.map(|remedy| format!("  what to do: {remedy}")));
+        let name = run.name_any();
+        lines.push(format!("  more: windlass explain failure {name}"));
+    }
+    lines
 }
 
 fn cluster_line(view: &View) -> String {
@@ -79,13 +79,10 @@ fn available_line(available: &Available) -> String {
     )
 }
 
-fn run_line(operation: &str, status: &RunStatus) -> String {
+fn run_line(operation: &str, status: &RunStatus, now: Timestamp) -> String {
     let eta = match (&status.estimated_finish, status.phase) {
         (Some(finish), RunPhase::Running) => {
-            let left = finish
-                .0
-                .duration_since(k8s_openapi::jiff::Timestamp::now())
-                .as_secs();
+            let left = finish.0.duration_since(now).as_secs();
             // Once it should be over, nothing is known.
             if left > 0 {
                 format!("  about {} left", duration(left))

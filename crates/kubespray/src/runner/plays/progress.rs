@@ -123,9 +123,9 @@ impl<'a> Progress<'a> {
         next
     }
 
-    /// The process has ended: judge it, and give what is left its end.
-    pub(super) async fn end(mut self, outcome: &Outcome) {
-        match self.trouble(outcome) {
+    /// The process has ended: gives what is left its end.
+    pub(super) async fn end(mut self, trouble: Option<StepOutcome>) {
+        match trouble {
             None => while !self.ended && self.succeed().await == Next::GoOn {},
             Some(outcome) => self.fail(outcome).await,
         }

@@ -1,0 +1,103 @@
+//! A look at a host after a failure whose words leave open what it was.
+//!
+//! The kernel says "No space left on device" of bytes and of inodes, and a certificate is expired to a clock that runs ahead.
+//! One short script tells them apart. It changes nothing, and what it prints is data of the host's.
+
+use api::run::Failure;
+
+use super::named;
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Look {
+    /// How full the file systems are.
+    Disks,
+    /// What time it is.
+    Clock,
+}
+
+/// A clock that is so far off is told: certificates and package lists are made with less than that to spare.
+const SKEW_SECONDS: u64 = 60;
+
+/// What is to be looked at after a failure of that code; nothing: its words say all.
+pub fn look(code: &str) -> Option<Look> {
+    match code {
+        "DiskFull" => Some(Look::Disks),
+        "CertificateExpired" | "TimeSkew" => Some(Look::Clock),
+        _ => None,
+    }
+}
+
+impl Look {
+    /// The script of a POSIX shell that looks.
+    pub const fn script(self) -> &'static str {
+        match self {
+            // Images of read-only file systems are always full.
+            Self::Disks => "df -Pk -x squashfs -x iso9660; echo inodes; df -Pi",
+            Self::Clock => "date +%s",
+        }
+    }
+
+    /// The failure, told as what the script's answer says that it is. `now` is this machine's time in seconds since the epoch.
+    pub fn refined(self, failure: Failure, said: &str, now: i64) -> Failure {
+        match self {
+            Self::Disks => of_disks(failure, said),
+            Self::Clock => of_clock(failure, said, now),
+        }
+    }
+}
+
+fn of_disks(failure: Failure, said: &str) -> Failure {
+    let (bytes, inodes) = said.split_once("\ninodes\n").unwrap_or((said, ""));
+    let (bytes, inodes) = (full(bytes), full(inodes));
+    match (bytes.as_slice(), inodes.as_slice()) {
+        ([], []) => failure,
+        ([], inodes) => told_as(
+            failure,
+            "InodesFull",
+            &format!("no inode is left on {}", inodes.join(", ")),
+        ),
+        (bytes, _) => told_as(failure, "DiskFull", &format!("full: {}", bytes.join(", "))),
+    }
+}
+
+/// Where nothing is left, from what `df -P` prints: name, size, used, left, percent, place.
+fn full(said: &str) -> Vec<&str> {
+    let lines = said.lines().filter(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (size, left) = (fields.nth(1), fields.nth(1));
+        size != Some("0") && left == Some("0")
+    });
+    let places = lines.filter_map(|line| line.split_ascii_whitespace().nth(5));
+    places.take(5).collect()
+}
+
+fn of_clock(failure: Failure, said: &str, now: i64) -> Failure {
+    let Ok(there) = said.trim().parse::<i64>() else {
+        return failure;
+    };
+    let ahead = there.saturating_sub(now);
+    if ahead.unsigned_abs() < SKEW_SECONDS {
+        return failure;
+    }
+    let direction = if ahead > 0 { "ahead of" } else { "behind" };
+    let told = format!(
+        "its clock is {} s {direction} this machine's",
+        ahead.unsigned_abs()
+    );
+    told_as(failure, "TimeSkew", &told)
+}
+
+fn told_as(failure: Failure, code: &str, more: &str) -> Failure {
+    let message = api::text::lines(&format!("{} ({more})", failure.message), 4096);
+    match named(code) {
+        Some(kind) => Failure {
+            class: kind.class,
+            code: code.to_owned(),
+            remedy: Some(kind.remedy.to_owned()),
+            message,
+            ..failure
+        },
+        None => failure,
+    }
+}

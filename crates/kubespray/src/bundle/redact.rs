@@ -1,0 +1,83 @@
+//! What may be secret, in what goes into a bundle.
+
+use ansible::mask::{Mask, may_be_secret};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// How secrets are taken out of documents and texts.
+#[derive(Debug)]
+pub struct Redaction {
+    mask: Mask,
+    key: [u8; 32],
+}
+
+impl Redaction {
+    /// Masks these texts, which Secrets hold, and makes digests of other values with a key of its own.
+    pub fn of<'a>(secrets: impl IntoIterator<Item = &'a str>, key: [u8; 32]) -> Self {
+        Self {
+            mask: Mask::of(secrets),
+            key,
+        }
+    }
+
+    /// A text of lines.
+    pub fn text(&self, text: &str) -> String {
+        self.mask.apply(text).into_owned()
+    }
+
+    /// A document: texts are masked, and what a name says may be secret becomes a digest.
+    pub fn document(&self, mut document: Value) -> Value {
+        self.redact(&mut document);
+        document
+    }
+
+    /// Lines of JSON; one that is none is a text.
+    pub fn lines(&self, text: &str) -> String {
+        let lines = text.lines().map(|line| {
+            let document = serde_json::from_str(line);
+            let told = document.map_or_else(
+                |_| self.text(line),
+                |document| self.document(document).to_string(),
+            );
+            told + "\n"
+        });
+        lines.collect()
+    }
+
+    fn redact(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact(item)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    match field {
+                        Value::String(_) | Value::Number(_) if may_be_secret(name) => {
+                            *field = self.digest(field).into();
+                        }
+                        Value::Array(items) if may_be_secret(name) => {
+                            for item in items {
+                                match item {
+                                    Value::String(_) | Value::Number(_) => {
+                                        *item = self.digest(item).into();
+                                    }
+                                    _ => self.redact(item),
+                                }
+                            }
+                        }
+                        _ => self.redact(field),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The key has one length and the digest is cut, so that none can be made longer.
+    fn digest(&self, value: &Value) -> String {
+        let digest = Sha256::new()
+            .chain_update(self.key)
+            .chain_update(value.to_string());
+        let digest = hex::encode(digest.finalize());
+        format!("digest:{}", digest.get(..24).unwrap_or_default())
+    }
+}
