@@ -30,6 +30,7 @@ pub use extent::Extent;
 pub use lab::{Host, Lab, LabOptions, Presence};
 pub use node::Node;
 pub use programs::Kubernetes;
+pub use programs::cloud_images::CloudImages;
 pub use programs::foreign::foreign;
 pub use programs::helm::helm;
 pub use programs::module::module;

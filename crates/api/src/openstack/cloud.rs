@@ -115,7 +115,10 @@ pub struct External {
 #[serde(rename_all = "camelCase")]
 pub struct CloudService {
     /// Which service: keystone.
-    #[schemars(length(min = 1, max = 30), regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$"))]
+    #[schemars(
+        length(min = 1, max = 30),
+        regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    )]
     pub name: String,
     /// The image of its containers.
     #[schemars(length(min = 1, max = 512))]
@@ -124,7 +127,10 @@ pub struct CloudService {
     #[schemars(range(min = 1, max = 100))]
     pub replicas: Option<u16>,
     /// Where its public endpoint answers: a URL without a path. Default: its Service, which only the cluster reaches.
-    #[schemars(length(min = 1, max = 255), regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+$"))]
+    #[schemars(
+        length(min = 1, max = 255),
+        regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+$")
+    )]
     pub public_url: Option<String>,
     /// What its configuration files say beside what Windlass gives, by the names of the files. It has the last word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

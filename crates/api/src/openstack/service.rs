@@ -36,7 +36,10 @@ use crate::cluster::SecretRef;
 #[kube(validation = ("size(self.metadata.name) <= 30", "the name of an OpenStackService has 30 characters at most: what is made for it is named after it"))]
 pub struct OpenStackServiceSpec {
     /// Which service: keystone.
-    #[schemars(length(min = 1, max = 30), regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$"))]
+    #[schemars(
+        length(min = 1, max = 30),
+        regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    )]
     #[x_kube(validation = ("self == oldSelf", "the service cannot change: make another object"))]
     pub service: String,
     /// The release of OpenStack, for people: 2026.1. What runs is the image.
@@ -52,7 +55,10 @@ pub struct OpenStackServiceSpec {
     #[schemars(length(min = 1, max = 255), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
     pub region: Option<String>,
     /// Where its public endpoint answers: a URL without a path. Default: its Service, which only the cluster reaches.
-    #[schemars(length(min = 1, max = 255), regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+$"))]
+    #[schemars(
+        length(min = 1, max = 255),
+        regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+$")
+    )]
     pub public_url: Option<String>,
     /// The database server.
     pub database: Database,
