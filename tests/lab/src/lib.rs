@@ -34,5 +34,5 @@ pub use programs::cloud_images::CloudImages;
 pub use programs::foreign::foreign;
 pub use programs::helm::helm;
 pub use programs::module::module;
-pub use programs::openstack::OpenStack;
+pub use programs::openstack::{OpenStack, kolla_ansible};
 pub use progress::Progress;

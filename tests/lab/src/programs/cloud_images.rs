@@ -104,9 +104,11 @@ fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
         CloudImages::KEYSTONE,
         &[&base, &packages],
     )?;
-    for left in [root, site, base.path, packages.path] {
-        cache::remove(&left)?;
+    for layer in [base.path, packages.path] {
+        fs::remove_file(&layer).context("remove a layer")?;
     }
+    cache::remove(&root)?;
+    cache::remove(&site)?;
     Ok(())
 }
 
