@@ -206,7 +206,7 @@ pub(crate) enum Openstack {
     /// Say what would be done for an object in a file, step by step, and change nothing
     Plan(OpenstackFile),
     /// Say what a setting of a configuration file is, and who gave it
-    Explain(Explain),
+    Explain(ExplainSetting),
     /// Say how clouds and services stand
     Status,
     /// Have one step of a service done again, by hand: it is a run of one step
@@ -229,7 +229,7 @@ pub(crate) struct OpenstackFile {
 
 /// Options of `openstack explain`.
 #[derive(Args, Debug)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainSetting {
     /// The configuration file: keystone.conf
     pub(crate) file: String,
     /// The setting: DEFAULT.debug; without it, all of them

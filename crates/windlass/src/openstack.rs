@@ -20,7 +20,7 @@ use runs::object;
 use serde_json::Value;
 
 use crate::{
-    cli::{Explain, Global, Openstack, RunStep},
+    cli::{ExplainSetting, Global, Openstack, RunStep},
     client::answered,
     manifest, terminal,
 };
@@ -149,7 +149,7 @@ fn show(object: &str, steps: &[Step], database: Option<&str>) {
     }
 }
 
-fn explain(options: &Explain) -> anyhow::Result<()> {
+fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
     let read = read(&options.of.filename)?;
     let mut is_known = false;
     for object in &read.services {

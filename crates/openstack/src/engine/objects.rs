@@ -153,6 +153,8 @@ impl Worker {
     pub(super) async fn make_server_secret(&self) -> Done {
         let password = password();
         let init = [
+            // They are made without a password, and come before '%' for who comes through the API of the cluster.
+            "DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1';".to_owned(),
             "CREATE USER IF NOT EXISTS 'root'@'%';".to_owned(),
             format!("ALTER USER 'root'@'%' IDENTIFIED BY '{password}';"),
             "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;".to_owned(),
