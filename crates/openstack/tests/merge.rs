@@ -53,23 +53,26 @@ fn random_trees_are_merged_as_kolla_does() {
 /// A file that looks like one, with everything that is odd in some.
 fn text(random: &mut StdRng) -> String {
     let mut text = String::new();
+    // Whether a further line would go on with a value: elsewhere one is refused, and most files are to be merged.
+    let mut is_open = false;
     for _ in 0..random.random_range(0..12) {
         let key = KEYS[random.random_range(0..KEYS.len())];
         let value = VALUES[random.random_range(0..VALUES.len())];
         let sign = ["=", " = ", ":", " : ", "  =\t"][random.random_range(0..5)];
-        match random.random_range(0..100) {
-            0..20 => text.push_str(&format!("[{key}]\n")),
-            20..75 => text.push_str(&format!("{key}{sign}{value}\n")),
-            75..85 if text.ends_with('\n') && !text.ends_with("]\n") && !text.ends_with("\n\n") => {
-                text.push_str(&format!("  \t{value}\n"));
-            }
-            85..90 => text.push_str(&format!("# {value}\n")),
-            90..93 => text.push_str(&format!(";{value}  \r\n")),
-            93..98 => text.push_str(["\n", "   \n", "\t\r\n"][random.random_range(0..3)]),
-            98 => text.push_str(&format!("{key}{sign}{value}")),
-            _ => text
-                .push_str(["[\n", "[]\n", "word\n", " lost\n", "= x\n"][random.random_range(0..5)]),
-        }
+        let (line, opens) = match random.random_range(0..200) {
+            0..40 => (format!("[{key}]\n"), false),
+            40..60 if is_open => (format!("  \t{value}\n"), !value.is_empty()),
+            60..75 => (format!("# {value}\n"), false),
+            75..80 => (format!(";{value}  \r\n"), false),
+            80..90 => ("\t \r\n".to_owned(), false),
+            90 => ("word\n lost\n[]\n".to_owned(), false),
+            _ => (format!("{key}{sign}{value}\n"), true),
+        };
+        text.push_str(&line);
+        is_open = opens;
+    }
+    if random.random_range(0..10) == 0 {
+        text.pop();
     }
     text
 }
