@@ -13,6 +13,7 @@ pub mod magnum;
 pub mod maintenance;
 pub mod name;
 pub mod node;
+pub mod openstack;
 pub mod provider;
 pub mod run;
 pub mod target;

@@ -128,6 +128,9 @@ pub(crate) enum Command {
     Move(Move),
     /// Serve OpenStack's Container Infrastructure Management API (Magnum), and make its clusters on hosts of a pool
     Magnum(Magnum),
+    /// Look at services of OpenStack: what would be done, where a setting comes from, how they stand; and do a step by hand
+    #[command(subcommand)]
+    Openstack(Openstack),
     /// Print the kubeconfig of a cluster that Windlass raised
     Kubeconfig(Kubeconfig),
     /// Make or check the Python environment of a kubespray release
@@ -204,6 +207,53 @@ const MAGNUM_HELP: &str = "The API is the one of `windlass up`, or that of a kub
     openstack service create --name magnum container-infra\n  \
     openstack endpoint create container-infra public http://127.0.0.1:9511/v1";
 
+/// Options of `openstack`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Openstack {
+    /// Say what would be done for an object in a file, step by step, and change nothing
+    Plan(OpenstackFile),
+    /// Say what a setting of a configuration file is, and who gave it
+    Explain(ExplainSetting),
+    /// Say how clouds and services stand
+    Status,
+    /// Have one step of a service done again, by hand: it is a run of one step
+    Run(RunStep),
+    /// Write the charts that steps are installed from into a directory, to be used without Windlass
+    Charts {
+        /// The directory, which is not there yet
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+}
+
+/// A file with objects of OpenStack.
+#[derive(Args, Debug)]
+pub(crate) struct OpenstackFile {
+    /// The file with an OpenStack or an OpenStackService
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: PathBuf,
+}
+
+/// Options of `openstack explain`.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainSetting {
+    /// The configuration file: keystone.conf
+    pub(crate) file: String,
+    /// The setting: DEFAULT.debug; without it, all of them
+    pub(crate) setting: Option<String>,
+    #[command(flatten)]
+    pub(crate) of: OpenstackFile,
+}
+
+/// Options of `openstack run`.
+#[derive(Args, Debug)]
+pub(crate) struct RunStep {
+    /// The OpenStackService
+    pub(crate) service: String,
+    /// The step: its id, or what stands behind the slash of it
+    pub(crate) step: String,
+}
+
 /// Options of `crds`.
 #[derive(Args, Debug)]
 pub(crate) struct Crds {
@@ -213,6 +263,9 @@ pub(crate) struct Crds {
     /// Those of the Magnum API alone
     #[arg(long, conflicts_with = "providers")]
     pub(crate) magnum: bool,
+    /// Those of OpenStack's services alone
+    #[arg(long, conflicts_with_all = ["providers", "magnum"])]
+    pub(crate) openstack: bool,
 }
 
 /// Options of `controller`.
@@ -228,6 +281,18 @@ pub(crate) struct Controller {
     /// Not beside the Cluster API operator, and with runners as processes
     #[arg(long)]
     pub(crate) providers: bool,
+    /// Run services of OpenStack: work on the objects of the definitions that `windlass crds --openstack` prints, with runners as
+    /// processes
+    #[arg(long)]
+    pub(crate) openstack: bool,
+    /// Helm, 3.14 or later, with which services of OpenStack are installed: its path, or its name
+    #[arg(
+        long,
+        env = "WINDLASS_HELM",
+        default_value = "helm",
+        value_name = "PROGRAM"
+    )]
+    pub(crate) helm: PathBuf,
     /// The image of this operator, which runner pods take windlass from
     #[arg(long, env = "WINDLASS_IMAGE", default_value = concat!("windlass:v", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
     pub(crate) image: String,
@@ -517,6 +582,14 @@ pub(crate) struct Runner {
     /// What sources of playbooks may be, as the operator says it [default: what an operator allows by default]
     #[arg(long, hide = true, value_name = "JSON")]
     pub(crate) source_policy: Option<SourcePolicy>,
+    /// Helm, for runs of OpenStack's services
+    #[arg(
+        long,
+        env = "WINDLASS_HELM",
+        default_value = "helm",
+        value_name = "PROGRAM"
+    )]
+    pub(crate) helm: PathBuf,
 }
 
 /// Options of `apply`.

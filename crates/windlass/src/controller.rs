@@ -60,7 +60,12 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     let sources = options.sources.policy();
     let runners = match jobs {
         Some(template) => Place::Jobs(Arc::new(template)),
-        None => up::processes(&data, global.kubeconfig.as_deref(), &sources)?,
+        None => up::processes(
+            &data,
+            global.kubeconfig.as_deref(),
+            &sources,
+            Some(&options.helm),
+        )?,
     };
     let releases = options.releases.policy()?;
     let providers = options.providers.then(|| providers::Options {
@@ -71,12 +76,21 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     if options.providers && runners.template().is_some() {
         bail!("--providers needs --runners process: a Job has no right to what providers install");
     }
+    if options.openstack && runners.template().is_some() {
+        bail!(
+            "--openstack needs --runners process: a Job has no right to what services are made of"
+        );
+    }
     let own = kubespray::Options {
         data_dir: data,
-        runners,
+        runners: runners.clone(),
         sources,
     };
-    let operating = Box::pin(up::operator(client, settings, own, providers).run());
+    let mut operator = up::operator(client, settings, own, providers);
+    if options.openstack {
+        openstack::operate(&mut operator, runners);
+    }
+    let operating = Box::pin(operator.run());
     let Some(mut leadership) = leadership else {
         return operating.await.context("the operator ended");
     };

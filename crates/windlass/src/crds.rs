@@ -10,6 +10,8 @@ pub(crate) fn crds(options: &Crds) -> anyhow::Result<()> {
         api::provider::provider_definitions()
     } else if options.magnum {
         api::magnum::definitions()
+    } else if options.openstack {
+        api::openstack::definitions()
     } else {
         api::custom_resource_definitions()
     };

@@ -25,6 +25,7 @@ mod maintain;
 mod manifest;
 mod node;
 mod objects;
+mod openstack;
 mod paths;
 mod plan;
 mod providers;
@@ -144,6 +145,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Node(command) => node::node(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Magnum(options) => Box::pin(magnum::magnum(global, options)).await?,
+        Command::Openstack(command) => {
+            openstack::openstack(global, &command).await?;
+        }
         Command::Kubeconfig(options) => kubeconfig::kubeconfig(global, &options).await?,
         Command::Sandbox(options) => sandbox::sandbox(global, options).await?,
         Command::Crds(options) => crds::crds(&options)?,

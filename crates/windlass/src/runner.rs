@@ -30,12 +30,18 @@ pub(crate) async fn run(global: &Global, options: Runner) -> anyhow::Result<Exit
             .clone()
             .or_else(|| own.exists().then_some(own)),
     };
+    let openstack = openstack::Engine {
+        helm: options.helm,
+        kubeconfig: options_of_run.kubeconfig.clone(),
+    };
     // Each kind of subject has its engine.
     let exit = Box::pin(runner::main(options_of_run, async |run: TakenUp| {
         if run.subject().is_a::<Cluster>() {
             Box::pin(Kubespray { sources }.execute(run)).await
         } else if run.subject().api_group == api::provider::GROUP {
             Box::pin(run.execute(providers::Engine)).await
+        } else if run.subject().api_group == api::openstack::GROUP {
+            Box::pin(run.execute(openstack)).await
         } else {
             Err(run.without_engine())
         }

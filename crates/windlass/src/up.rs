@@ -52,7 +52,7 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     };
     let sources = Policy::person();
     let own = kubespray::Options {
-        runners: processes(&data, Some(&kubeconfig), &sources)?,
+        runners: processes(&data, Some(&kubeconfig), &sources, None)?,
         data_dir: data,
         sources,
     };
@@ -119,6 +119,7 @@ pub(crate) fn processes(
     data: &Path,
     kubeconfig: Option<&Path>,
     sources: &Policy,
+    helm: Option<&Path>,
 ) -> anyhow::Result<Place> {
     let program = std::env::current_exe().context("failed to find this program")?;
     let mut arguments = Vec::new();
@@ -127,6 +128,9 @@ pub(crate) fn processes(
     }
     let policy = serde_json::to_string(sources).context("failed to write the policy of sources")?;
     arguments.extend(["runner".to_owned(), "--source-policy".to_owned(), policy]);
+    if let Some(helm) = helm {
+        arguments.extend(["--helm".to_owned(), helm.display().to_string()]);
+    }
     Ok(Place::Here(
         runs::Layout::new(data),
         Command { program, arguments },

@@ -315,11 +315,11 @@ fn write(target: &Path, name: &str, entry: &str, layer: &Layer) -> Result<()> {
         .context("write an image")
 }
 
-fn descriptor(media_type: &str, content: &[u8]) -> Value {
+pub(crate) fn descriptor(media_type: &str, content: &[u8]) -> Value {
     json!({"mediaType": media_type, "digest": digest(content), "size": content.len()})
 }
 
-fn digest(content: &[u8]) -> String {
+pub(crate) fn digest(content: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(content)))
 }
 

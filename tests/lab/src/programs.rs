@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Progress, cache, command, pip};
 
+pub mod cloud_images;
 pub mod cluster_api;
 pub mod foreign;
 pub mod helm;

@@ -55,6 +55,10 @@ fn gather(extent: Extent) -> Result<Ready> {
     };
     timed("Kubernetes", &|| programs::ensure(&progress).map(drop))?;
     timed("foreign clients", &|| lab::foreign(&progress).map(drop))?;
+    timed("images of OpenStack", &|| {
+        lab::CloudImages::ensure(&progress).map(drop)
+    })?;
+    timed("kolla-ansible", &|| lab::kolla_ansible(&progress).map(drop))?;
     timed("Helm", &|| lab::helm(&progress).map(drop))?;
     timed("Keystone and OpenStack's clients", &|| {
         OpenStack::ensure(&progress).map(drop)

@@ -18,6 +18,7 @@ mod install_guide;
 mod kubespray_checkout;
 mod magnum;
 mod management;
+mod openstack;
 mod planes;
 mod plugin;
 mod providers;

@@ -71,3 +71,26 @@ impl OpenStack {
         python
     }
 }
+
+/// kolla-ansible as it was released, without what it needs to run: its plug-ins are read.
+///
+/// # Errors
+///
+/// The package cannot be had.
+pub fn kolla_ansible(progress: &dyn Progress) -> Result<PathBuf> {
+    let key = cache::key([KOLLA_ANSIBLE.as_bytes()]);
+    cache::ensure("kolla-ansible", &key, |target| {
+        progress.begin("kolla-ansible", "a Python package, 2 MB");
+        pip::run(target, |pip| {
+            pip.args(["install", "--quiet", "--no-deps", "--only-binary=:all:"])
+                .arg(KOLLA_ANSIBLE)
+                .arg("--target")
+                .arg(target.join("site"));
+        })
+        .context("install kolla-ansible")?;
+        progress.end();
+        Ok(())
+    })
+}
+
+const KOLLA_ANSIBLE: &str = "kolla-ansible==22.2.0";

@@ -1,0 +1,56 @@
+//! OpenStack, in layers: `OpenStack` is a cloud (layer 5), `OpenStackService` one of its services (layer 4). What they are made of are
+//! releases of Helm (3), objects of Kubernetes (2) and containers (1), which have no kinds here.
+//!
+//! Each is of use without those above it: an `OpenStackService` needs no `OpenStack`, and nobody needs either.
+//!
+//! They are not among [`custom_resource_definitions`](crate::custom_resource_definitions): a definition whose objects nobody acts on
+//! misleads, and only `--openstack` acts on these.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+mod cloud;
+mod service;
+mod status;
+
+pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server, Storage};
+pub use service::{Database, Existing, OnDelete, OpenStackService, OpenStackServiceSpec};
+pub use status::{Phase, Standing};
+
+/// The group of all kinds here.
+pub const GROUP: &str = "openstack.windlass.dev";
+/// Their version.
+pub const VERSION: &str = "v1alpha1";
+/// Keeps an object until what belongs to it is gone.
+pub const FINALIZER: &str = "openstack.windlass.dev/releases";
+/// On what was made for an object: its name.
+pub const OF_LABEL: &str = "openstack.windlass.dev/of";
+
+/// The definitions of the kinds.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![OpenStack::crd(), OpenStackService::crd()]
+}
+
+/// Files by their names, each with its text.
+fn files(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {"type": "string", "maxLength": 65536},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_definition_with_a_schema() {
+        for definition in definitions() {
+            let text = serde_json::to_string(&definition).unwrap();
+            assert!(text.contains("openAPIV3Schema"), "{text}");
+            assert_eq!(definition.spec.group, GROUP);
+            assert_eq!(definition.spec.scope, "Namespaced");
+        }
+    }
+}

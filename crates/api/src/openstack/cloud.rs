@@ -1,0 +1,139 @@
+//! `OpenStack`: a cloud, made of services.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Existing, OnDelete, Standing};
+use crate::cluster::SecretRef;
+
+/// A cloud of OpenStack.
+#[serde_with::skip_serializing_none]
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "openstack.windlass.dev",
+    version = "v1alpha1",
+    kind = "OpenStack",
+    plural = "openstacks",
+    singular = "openstack",
+    namespaced,
+    status = "Standing",
+    category = "windlass",
+    doc = "A cloud of OpenStack.",
+    printcolumn(name = "Release", type_ = "string", json_path = ".spec.release"),
+    printcolumn(name = "Goal", type_ = "string", json_path = ".status.goal"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Steps", type_ = "string", json_path = ".status.steps"),
+    printcolumn(name = "Blocked-On", type_ = "string", json_path = ".status.blockedOn"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[kube(validation = ("size(self.metadata.name) <= 20", "the name of an OpenStack has 20 characters at most: what is made for it is named after it"))]
+pub struct OpenStackSpec {
+    /// The release of OpenStack, for people: 2026.1. What runs are the images.
+    #[schemars(length(min = 1, max = 64))]
+    pub release: Option<String>,
+    /// The region of all endpoints. Default: RegionOne.
+    #[schemars(length(min = 1, max = 255), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
+    pub region: Option<String>,
+    /// The database server of all services.
+    pub database: Server,
+    /// The services.
+    #[schemars(length(min = 1, max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub services: Vec<CloudService>,
+    /// What the configuration files of all services say: what stands in that of a service itself comes later.
+    #[schemars(length(max = 65536))]
+    pub config: Option<String>,
+    /// What becomes of databases that are there already and not known to be ours. Default: Refuse.
+    pub existing: Option<Existing>,
+    /// What becomes of databases and Secrets when it is deleted. Default: Retain.
+    pub on_delete: Option<OnDelete>,
+}
+
+/// The database server of a cloud: one of the two.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("has(self.managed) != has(self.external)", "a database server is managed or external: give one of the two"))]
+pub struct Server {
+    /// One that Windlass makes: a single MariaDB.
+    pub managed: Option<Managed>,
+    /// One that is there.
+    pub external: Option<External>,
+}
+
+/// A single MariaDB in the namespace of the cloud.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Managed {
+    /// Its image.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+    /// Where its data is kept. Default: nowhere, it goes with its pod, which is for trials.
+    pub storage: Option<Storage>,
+}
+
+/// A volume.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// Its size: 10Gi.
+    #[schemars(length(min = 1, max = 32), regex(pattern = r"^[0-9]+(Mi|Gi|Ti)$"))]
+    pub size: String,
+    /// Its class. Default: that of the cluster.
+    #[schemars(length(min = 1, max = 253))]
+    pub class: Option<String>,
+}
+
+/// A database server that is there.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct External {
+    /// Its host, as pods reach it.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[A-Za-z0-9.:-]+$"))]
+    pub host: String,
+    /// Its port. Default: 3306.
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// The Secret with whom databases are made by: its keys are username and password.
+    pub admin_secret: SecretRef,
+}
+
+/// A service of a cloud.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CloudService {
+    /// Which service: keystone.
+    #[schemars(
+        length(min = 1, max = 30),
+        regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    )]
+    pub name: String,
+    /// The image of its containers.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+    /// How many pods serve its API. Default: 1.
+    #[schemars(range(min = 1, max = 100))]
+    pub replicas: Option<u16>,
+    /// Where its public endpoint answers: a URL without a path. Default: its Service, which only the cluster reaches.
+    #[schemars(
+        length(min = 1, max = 255),
+        regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+$")
+    )]
+    pub public_url: Option<String>,
+    /// What its configuration files say beside what Windlass gives, by the names of the files. It has the last word.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "super::files")]
+    pub config: BTreeMap<String, String>,
+}

@@ -1,0 +1,108 @@
+//! `OpenStackService`: one service, such as Keystone.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Standing;
+use crate::cluster::SecretRef;
+
+/// One service of OpenStack.
+#[serde_with::skip_serializing_none]
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "openstack.windlass.dev",
+    version = "v1alpha1",
+    kind = "OpenStackService",
+    namespaced,
+    status = "Standing",
+    category = "windlass",
+    doc = "One service of OpenStack.",
+    printcolumn(name = "Service", type_ = "string", json_path = ".spec.service"),
+    printcolumn(name = "Release", type_ = "string", json_path = ".spec.release"),
+    printcolumn(name = "Goal", type_ = "string", json_path = ".status.goal"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Steps", type_ = "string", json_path = ".status.steps"),
+    printcolumn(name = "Blocked-On", type_ = "string", json_path = ".status.blockedOn"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[kube(validation = ("size(self.metadata.name) <= 30", "the name of an OpenStackService has 30 characters at most: what is made for it is named after it"))]
+pub struct OpenStackServiceSpec {
+    /// Which service: keystone.
+    #[schemars(
+        length(min = 1, max = 30),
+        regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    )]
+    #[x_kube(validation = ("self == oldSelf", "the service cannot change: make another object"))]
+    pub service: String,
+    /// The release of OpenStack, for people: 2026.1. What runs is the image.
+    #[schemars(length(min = 1, max = 64))]
+    pub release: Option<String>,
+    /// The image of its containers.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+    /// How many pods serve its API. Default: 1.
+    #[schemars(range(min = 1, max = 100))]
+    pub replicas: Option<u16>,
+    /// The region of its endpoints. Default: RegionOne.
+    #[schemars(length(min = 1, max = 255), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
+    pub region: Option<String>,
+    /// Where its public endpoint answers: a URL without a path. Default: its Service, which only the cluster reaches.
+    #[schemars(
+        length(min = 1, max = 255),
+        regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+$")
+    )]
+    pub public_url: Option<String>,
+    /// The database server.
+    pub database: Database,
+    /// What its configuration files say beside what Windlass gives, by the names of the files: keystone.conf. It has the last word.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "super::files")]
+    pub config: BTreeMap<String, String>,
+    /// What becomes of a database of its name that is there already and not known to be its own. Default: Refuse.
+    pub existing: Option<Existing>,
+    /// What becomes of its database and its Secrets when it is deleted. Default: Retain.
+    pub on_delete: Option<OnDelete>,
+}
+
+/// A database server of MariaDB.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Database {
+    /// Its host, as pods reach it: a Service of the same namespace, or a name or address anywhere.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[A-Za-z0-9.:-]+$"))]
+    pub host: String,
+    /// Its port. Default: 3306.
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// The Secret with whom databases are made by: its keys are username and password.
+    pub admin_secret: SecretRef,
+}
+
+/// What becomes of what is there already.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Existing {
+    /// Nothing is done to it, and the service is not installed.
+    #[default]
+    Refuse,
+    /// It becomes that of the service, with what is in it.
+    Adopt,
+}
+
+/// What becomes of the database and the Secrets of what is deleted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum OnDelete {
+    /// They stay.
+    #[default]
+    Retain,
+    /// They go too.
+    Delete,
+}

@@ -1,0 +1,50 @@
+//! How an object of OpenStack stands.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a cloud or a service stands.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    /// The generation that this status speaks of.
+    pub observed_generation: Option<i64>,
+    /// How far it is.
+    pub phase: Option<Phase>,
+    /// What the run that stands for its wish does.
+    #[schemars(length(max = 64))]
+    pub goal: Option<String>,
+    /// How many of the run's steps are done: 4/11.
+    #[schemars(length(max = 16))]
+    pub steps: Option<String>,
+    /// The step that is at work, and what it sees.
+    #[schemars(length(max = 512))]
+    pub blocked_on: Option<String>,
+    /// The run.
+    #[schemars(length(max = 253))]
+    pub run: Option<String>,
+    /// Ready, Reconciling, Stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Phase {
+    /// Something has to come first, which comes by itself.
+    #[default]
+    Waiting,
+    /// A run is at work on it.
+    Working,
+    /// It is as it should be.
+    Ready,
+    /// It was made, and does not work.
+    Unhealthy,
+    /// Somebody must change something.
+    Stalled,
+    /// It goes.
+    Deleting,
+}

@@ -1,0 +1,204 @@
+//! What the steps of clouds and services do.
+
+use std::collections::BTreeMap;
+
+use api::{
+    Duration,
+    run::{Action as StepAction, EngineAction, Interrupt, Retry, Step},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{definition::Key, names::ENGINE};
+
+/// What a step does. Each can be repeated: it works from the plan and from what it finds.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Action {
+    /// Asks the database server who it is.
+    CheckDatabase,
+    /// Refuses a database that is there and not known to be the service's.
+    CheckOwner,
+    /// Stores the configuration files as a ConfigMap.
+    ApplyConfig,
+    /// Makes the Secrets that are not there yet.
+    MakeSecrets,
+    /// Makes the database and its user, and gives it what it needs and no more.
+    CreateDatabase,
+    /// Runs a command once, in a Job of its own release.
+    Job(Job),
+    /// Installs the pods that serve.
+    Deploy,
+    /// Waits until they serve, all of them in the newest form.
+    AwaitApi,
+    /// Has a token issued and validated.
+    IssueToken,
+    /// Removes ConfigMaps of before.
+    PruneConfig,
+    /// Removes the service's releases.
+    RemoveReleases,
+    /// Removes the database and its user.
+    DropDatabase,
+    /// Removes the Secrets.
+    RemoveSecrets,
+    /// Makes the Secret with the administrator of the database server.
+    MakeServerSecret,
+    /// Installs the database server.
+    DeployServer,
+    /// Waits until it serves.
+    AwaitServer,
+    /// Removes the database server.
+    RemoveServer,
+    /// Stores a service of a cloud as an object.
+    Declare(Named),
+    /// Waits until it is Ready.
+    AwaitService(Named),
+    /// Deletes the objects of all services, and waits until they are gone.
+    RemoveServices,
+}
+
+/// A command that runs once.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Job {
+    /// The command.
+    pub command: Vec<String>,
+    /// What it has in its environment beside what all containers of the service have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, Key>,
+}
+
+/// A service of a cloud.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Named {
+    /// Its name.
+    pub service: String,
+}
+
+impl Action {
+    /// As a step of a plan, after this one.
+    ///
+    /// # Errors
+    ///
+    /// None, as long as every field of an action is text.
+    pub fn step(
+        &self,
+        id: &str,
+        title: &str,
+        after: Option<&str>,
+    ) -> Result<Step, serde_json::Error> {
+        let (timeout, weight, retries) = self.bounds();
+        let (action, parameters) = match serde_json::to_value(self)? {
+            Value::Object(fields) => match fields.into_iter().next() {
+                Some((name, Value::Object(parameters))) => (name, parameters),
+                _ => (String::new(), Map::new()),
+            },
+            Value::String(name) => (name, Map::new()),
+            _ => (String::new(), Map::new()),
+        };
+        Ok(Step {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            depends_on: after.map(str::to_owned).into_iter().collect(),
+            action: StepAction::Engine(EngineAction {
+                name: ENGINE.to_owned(),
+                action,
+                parameters,
+            }),
+            groups: Vec::new(),
+            timeout: Some(Duration::from_seconds(timeout)),
+            retry: Some(Retry {
+                limit: retries,
+                back_off: Some(Duration::from_seconds(2)),
+            }),
+            gate: None,
+            interrupt: Interrupt::AtTask,
+            batch: None,
+            weight: Some(weight),
+        })
+    }
+
+    /// The action of a step. None: it is none of this engine.
+    pub fn of(step: &Step) -> Option<Self> {
+        let StepAction::Engine(action) = &step.action else {
+            return None;
+        };
+        if action.name != ENGINE {
+            return None;
+        }
+        let name = Value::String(action.action.clone());
+        serde_json::from_value(name).ok().or_else(|| {
+            let mut whole = Map::new();
+            whole.insert(
+                action.action.clone(),
+                Value::Object(action.parameters.clone()),
+            );
+            serde_json::from_value(Value::Object(whole)).ok()
+        })
+    }
+
+    /// How long it may take in seconds, its weight, and how many times more it is tried.
+    const fn bounds(&self) -> (u64, u32, u8) {
+        match self {
+            // Three attempts are the Job's own.
+            Self::Job(_) => (1800, 30, 3),
+            Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
+            Self::AwaitService(_) => (7200, 60, 3),
+            Self::RemoveServices => (3600, 20, 3),
+            Self::Deploy | Self::DeployServer | Self::RemoveReleases | Self::RemoveServer => {
+                (300, 5, 5)
+            }
+            Self::IssueToken => (120, 3, 8),
+            Self::CheckDatabase
+            | Self::CheckOwner
+            | Self::ApplyConfig
+            | Self::MakeSecrets
+            | Self::CreateDatabase
+            | Self::PruneConfig
+            | Self::DropDatabase
+            | Self::RemoveSecrets
+            | Self::MakeServerSecret
+            | Self::Declare(_) => (120, 1, 8),
+        }
+    }
+}
+
+/// Steps one after the other.
+///
+/// # Errors
+///
+/// As of [`Action::step`].
+pub fn in_order<'a>(
+    actions: impl IntoIterator<Item = (&'a str, &'a str, Action)>,
+) -> Result<Vec<Step>, serde_json::Error> {
+    let mut steps: Vec<Step> = Vec::new();
+    for (id, title, action) in actions {
+        let before = steps.last().map(|step| step.id.clone());
+        steps.push(action.step(id, title, before.as_deref())?);
+    }
+    Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_are_found_again_in_steps() {
+        let job = Job {
+            command: vec!["a".to_owned(), "b c".to_owned()],
+            ..Job::default()
+        };
+        let named = Named {
+            service: "keystone".to_owned(),
+        };
+        for action in [
+            Action::CheckDatabase,
+            Action::Job(job),
+            Action::Declare(named),
+        ] {
+            let step = action.step("a/b", "A", None).unwrap();
+            assert_eq!(Action::of(&step), Some(action));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The charts: one step is one small release without hooks, so that nothing in one waits for what comes after it.
+
+use std::{fs, io, path::Path};
+
+use tempfile::TempDir;
+
+/// A chart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Chart {
+    /// A command that runs once.
+    Job,
+    /// Pods that serve.
+    Api,
+    /// A single MariaDB.
+    Database,
+}
+
+impl Chart {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Job, Self::Api, Self::Database];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Api => "api",
+            Self::Database => "database",
+        }
+    }
+
+    const fn files(self) -> [(&'static str, &'static str); 3] {
+        match self {
+            Self::Job => [
+                ("Chart.yaml", include_str!("../charts/job/Chart.yaml")),
+                (
+                    "templates/job.yaml",
+                    include_str!("../charts/job/templates/job.yaml"),
+                ),
+                POD,
+            ],
+            Self::Api => [
+                ("Chart.yaml", include_str!("../charts/api/Chart.yaml")),
+                (
+                    "templates/api.yaml",
+                    include_str!("../charts/api/templates/api.yaml"),
+                ),
+                POD,
+            ],
+            Self::Database => [
+                ("Chart.yaml", include_str!("../charts/database/Chart.yaml")),
+                (
+                    "templates/database.yaml",
+                    include_str!("../charts/database/templates/database.yaml"),
+                ),
+                POD,
+            ],
+        }
+    }
+
+    /// A directory with it, which goes with the value.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn unpack(self) -> io::Result<TempDir> {
+        let directory = TempDir::new()?;
+        self.write(directory.path())?;
+        Ok(directory)
+    }
+
+    /// Writes it into a directory that is there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(self, directory: &Path) -> io::Result<()> {
+        fs::create_dir_all(directory.join("templates"))?;
+        for (name, text) in self.files() {
+            fs::write(directory.join(name), text)?;
+        }
+        Ok(())
+    }
+}
+
+const POD: (&str, &str) = ("templates/_pod.tpl", include_str!("../charts/_pod.tpl"));

@@ -1,0 +1,260 @@
+//! The configuration files of services: several sources of one file, merged as operators of OpenStack know it from Kolla, and for each
+//! setting where it came from.
+//!
+//! Pure: texts in, text out. [`ini`] reads and writes the files, here they are merged. The later source has the last word on each
+//! setting; the settings of a section keep the order in which they first appeared. There is no way to take a setting away, but for an
+//! empty value.
+//!
+//! # Source
+//! The merge is that of `merge_configs` of kolla-ansible 22, which the tests of this crate compare it with.
+
+pub mod ini;
+
+use ini::{Line, Unreadable};
+
+/// A source of a file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Source {
+    /// What people know it by.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Where a setting was given.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Origin {
+    /// The source.
+    pub source: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What was given: one value for each time that the key stands there.
+    pub values: Vec<String>,
+}
+
+/// A setting of a merged file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Setting {
+    /// Its key.
+    pub key: String,
+    /// What it is: one entry for each time that the key stands there, of one text for each line.
+    values: Vec<Vec<String>>,
+    /// Who gave it, the one with the last word last.
+    pub origins: Vec<Origin>,
+}
+
+/// A merged file.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Merged {
+    sections: Vec<Section>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Section {
+    /// None: settings before the first section.
+    name: Option<String>,
+    settings: Vec<Setting>,
+}
+
+/// Why a file cannot be merged.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{source_name} line {}: {}", at.line, at.rule)]
+pub struct Error {
+    /// The source.
+    pub source_name: String,
+    /// What is wrong, and where.
+    pub at: Unreadable,
+}
+
+impl Merged {
+    /// Merges the sources of one file, the one with the last word last.
+    ///
+    /// # Errors
+    ///
+    /// One is not written as such a file is.
+    pub fn of(sources: &[Source]) -> Result<Self, Error> {
+        let mut merged = Self::default();
+        for source in sources {
+            let of_source = Self::read(source)?;
+            for section in of_source.sections {
+                merged.take(section);
+            }
+        }
+        Ok(merged)
+    }
+
+    fn read(source: &Source) -> Result<Self, Error> {
+        let lines = ini::read(&source.text).map_err(|at| Error {
+            source_name: source.name.clone(),
+            at,
+        })?;
+        let mut read = Self::default();
+        let mut current = None;
+        for line in lines {
+            match line {
+                Line::Section(name) => {
+                    current = Some(name);
+                    read.section(current.as_deref());
+                }
+                Line::Setting { key, value, line } => {
+                    let shown = value.join("\n");
+                    let settings = &mut read.section(current.as_deref()).settings;
+                    // In one source a key may stand several times, and each counts.
+                    match settings.iter_mut().find(|setting| setting.key == key) {
+                        Some(setting) => {
+                            setting.values.push(value);
+                            if let Some(origin) = setting.origins.first_mut() {
+                                origin.values.push(shown);
+                            }
+                        }
+                        None => settings.push(Setting {
+                            key,
+                            values: vec![value],
+                            origins: vec![Origin {
+                                source: source.name.clone(),
+                                line,
+                                values: vec![shown],
+                            }],
+                        }),
+                    }
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    fn section(&mut self, name: Option<&str>) -> &mut Section {
+        let at = self
+            .sections
+            .iter()
+            .position(|section| section.name.as_deref() == name)
+            .unwrap_or_else(|| {
+                self.sections.push(Section {
+                    name: name.map(str::to_owned),
+                    settings: Vec::new(),
+                });
+                self.sections.len() - 1
+            });
+        &mut self.sections[at]
+    }
+
+    fn take(&mut self, section: Section) {
+        let settings = &mut self.section(section.name.as_deref()).settings;
+        for later in section.settings {
+            match settings.iter_mut().find(|setting| setting.key == later.key) {
+                Some(setting) => {
+                    setting.values = later.values;
+                    setting.origins.extend(later.origins);
+                }
+                None => settings.push(later),
+            }
+        }
+    }
+
+    /// The file.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for Section { name, settings } in &self.sections {
+            if let Some(name) = name {
+                text.push_str(&format!("[{name}]\n"));
+            }
+            for setting in settings {
+                for value in &setting.values {
+                    ini::write(&mut text, &setting.key, value);
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A setting; no section: one before the first.
+    pub fn setting(&self, section: Option<&str>, key: &str) -> Option<&Setting> {
+        let section = self
+            .sections
+            .iter()
+            .find(|found| found.name.as_deref() == section)?;
+        section.settings.iter().find(|setting| setting.key == key)
+    }
+
+    /// All settings, with their sections.
+    pub fn settings(&self) -> impl Iterator<Item = (Option<&str>, &Setting)> {
+        self.sections.iter().flat_map(|section| {
+            let name = section.name.as_deref();
+            section.settings.iter().map(move |setting| (name, setting))
+        })
+    }
+}
+
+impl Setting {
+    /// What it is: one value for each time that the key stands there.
+    pub fn values(&self) -> impl Iterator<Item = String> {
+        self.values.iter().map(|lines| lines.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(name: &str, text: &str) -> Source {
+        Source {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_last_word_wins_and_everybody_who_spoke_is_known() {
+        let sources = [
+            source(
+                "defaults",
+                "[DEFAULT]\ndebug = false\n# why\nhosts = a\nhosts = b\n",
+            ),
+            source("site", "[cache]\nenabled: true\n[DEFAULT]\nhosts = c\n"),
+            source("mine", "[DEFAULT]\nhosts =\n"),
+        ];
+        let merged = Merged::of(&sources).unwrap();
+        assert_eq!(
+            merged.render(),
+            "[DEFAULT]\ndebug = false\nhosts =\n\n[cache]\nenabled = true\n\n"
+        );
+        let hosts = merged.setting(Some("DEFAULT"), "hosts").unwrap();
+        let told: Vec<_> = hosts
+            .origins
+            .iter()
+            .map(|origin| format!("{}:{} {:?}", origin.source, origin.line, origin.values))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                r#"defaults:4 ["a", "b"]"#,
+                r#"site:4 ["c"]"#,
+                r#"mine:2 [""]"#
+            ]
+        );
+        assert_eq!(merged.setting(None, "hosts"), None);
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_named_by_source_and_line() {
+        for (text, line) in [
+            ("[a]\nb", 2),
+            ("[a", 1),
+            ("[]", 1),
+            (" a = b", 1),
+            ("\n= b", 2),
+        ] {
+            let error = Merged::of(&[source("mine", text)]).unwrap_err();
+            assert_eq!((error.source_name.as_str(), error.at.line), ("mine", line));
+        }
+    }
+
+    #[test]
+    fn values_go_over_several_lines_and_lose_their_quotes() {
+        let text = "a = 'x'\nb = 1\n  2\n\t3\n\nc =\n  4\n[s]\na = \"\n";
+        let merged = Merged::of(&[source("mine", text)]).unwrap();
+        let rendered = "a = x\nb = 1\n    2\n    3\nc = \n    4\n\n[s]\na =\n\n";
+        assert_eq!(merged.render(), rendered);
+    }
+}

@@ -1,0 +1,133 @@
+//! What a service is: data, one file a service. A further service needs a file here and no code, as long as its steps do what the
+//! steps of others do.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::action::Action;
+
+/// A service.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Definition {
+    /// Its name, as objects have it.
+    pub name: String,
+    /// Its database, and the user of that.
+    pub database: String,
+    /// The number of the user that its containers run as.
+    pub user: u32,
+    /// The port of its API.
+    pub port: u16,
+    /// What answers there when it serves.
+    pub path: String,
+    /// Where its configuration files lie.
+    pub config_directory: String,
+    /// Its configuration files: what stands before anything that people say.
+    pub config: BTreeMap<String, String>,
+    /// What all its containers have in their environment, from its Secrets.
+    #[serde(default)]
+    pub environment: BTreeMap<String, Key>,
+    /// Its Secrets, beside that of its database.
+    #[serde(default)]
+    pub secrets: Vec<Secret>,
+    /// The pods that serve.
+    pub api: Api,
+    /// Its steps, one after the other.
+    pub steps: Vec<StepDefinition>,
+}
+
+/// The pods that serve.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Api {
+    /// What they run.
+    pub command: Vec<String>,
+}
+
+/// A key of a Secret of the service.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Key {
+    /// The Secret, by the word behind the name of the object.
+    pub secret: String,
+    /// Its key.
+    pub key: String,
+}
+
+/// A Secret that is made once.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Secret {
+    /// The word behind the name of the object.
+    pub name: String,
+    /// What it holds.
+    pub kind: SecretKind,
+    /// Where containers find it. None: nowhere.
+    pub directory: Option<String>,
+    /// Whose password it is.
+    pub username: Option<String>,
+}
+
+/// What a Secret holds.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+pub enum SecretKind {
+    /// Keys of Fernet by their numbers: 0 is the next one, the highest the one in use.
+    Keys,
+    /// A user name and a password.
+    Password,
+}
+
+/// A step.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepDefinition {
+    /// Its id in plans.
+    pub id: String,
+    /// What it does, for people.
+    pub title: String,
+    /// What it does.
+    pub does: Action,
+}
+
+/// The service of that name.
+pub fn find(name: &str) -> Option<Definition> {
+    let text = FILES.iter().find(|(known, _)| *known == name)?.1;
+    // They are read by a test: one that cannot be read is in no release.
+    serde_saphyr::from_str(text).ok()
+}
+
+/// The names of all services.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(name, _)| *name)
+}
+
+const FILES: &[(&str, &str)] = &[("keystone", include_str!("../services/keystone.yaml"))];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_file_is_a_service_whose_secrets_are_its_own() {
+        for (name, text) in FILES {
+            let definition: Definition = serde_saphyr::from_str(text).unwrap();
+            assert_eq!(definition.name, *name);
+            let mut secrets: BTreeSet<_> = definition
+                .secrets
+                .iter()
+                .map(|secret| secret.name.as_str())
+                .collect();
+            secrets.insert("database");
+            let of_jobs = definition.steps.iter().filter_map(|step| match &step.does {
+                Action::Job(job) => Some(job.environment.values()),
+                _ => None,
+            });
+            for key in definition.environment.values().chain(of_jobs.flatten()) {
+                assert!(secrets.contains(key.secret.as_str()), "{name}: {key:?}");
+            }
+        }
+    }
+}

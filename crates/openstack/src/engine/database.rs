@@ -1,0 +1,142 @@
+//! Steps on the database server.
+
+use crate::{
+    definition::Definition,
+    engine::{Done, Failure, FailureClass, Worker, config, failure, transient},
+    names, reach,
+    service::{Inputs, Server},
+    sql::{self, Found, Login, Session},
+};
+
+impl Worker {
+    pub(super) async fn check_database(&self, inputs: &Inputs) -> Done {
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        let version = session.version().await.map_err(|error| said(&error))?;
+        session.close().await;
+        if !version.contains("MariaDB") {
+            return Err(config(
+                "NotMariaDB",
+                format!("the database server says that it is {version}"),
+                "give a MariaDB of 10.5 or later",
+            )
+            .into());
+        }
+        Ok(Some(version))
+    }
+
+    /// What is not known to be this service's is not touched.
+    pub(super) async fn check_owner(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        let found = session.find(&definition.database).await;
+        let found = found.map_err(|error| said(&error))?;
+        session.close().await;
+        let own = self.owner();
+        let database = &definition.database;
+        let detail = match found {
+            Found::Nothing => "it is not there yet".to_owned(),
+            Found::Database(owner) if owner == own => "it is this service's".to_owned(),
+            Found::Database(_) | Found::User if inputs.adopt => "it is adopted".to_owned(),
+            Found::Database(owner) => {
+                let whose = if owner.is_empty() {
+                    "nobody says whose it is".to_owned()
+                } else {
+                    format!("it belongs to {owner}")
+                };
+                return Err(taken(
+                    database,
+                    &format!("database {database} is there already: {whose}"),
+                )
+                .into());
+            }
+            Found::User => {
+                let what =
+                    format!("user {database} is there already, and no database of that name");
+                return Err(taken(database, &what).into());
+            }
+        };
+        Ok(Some(detail))
+    }
+
+    pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        let secret = names::secret(self.name(), "database");
+        let password = self.secret_value(&secret, "password").await?;
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        // Between the check and now somebody else may have been faster.
+        let found = session.find(&definition.database).await;
+        if let Found::Database(owner) = found.map_err(|error| said(&error))?
+            && owner != self.owner()
+            && !inputs.adopt
+        {
+            let what = format!("database {} is there meanwhile", definition.database);
+            return Err(taken(&definition.database, &what).into());
+        }
+        self.held()?;
+        let digest = sql::digest(&password);
+        let statements = sql::create(&definition.database, &self.owner(), &digest);
+        let made = session.execute(&statements).await;
+        made.map_err(|error| said(&error))?;
+        session.close().await;
+        Ok(None)
+    }
+
+    /// Only what is known to be this service's.
+    pub(super) async fn drop_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        let found = session.find(&definition.database).await;
+        if found.map_err(|error| said(&error))? != Found::Database(self.owner()) {
+            session.close().await;
+            return Ok(Some("there is none that is this service's".to_owned()));
+        }
+        self.held()?;
+        let removed = session.execute(&sql::remove(&definition.database)).await;
+        removed.map_err(|error| said(&error))?;
+        session.close().await;
+        Ok(None)
+    }
+
+    /// The comment of the service's database.
+    fn owner(&self) -> String {
+        format!("windlass {}/{}", self.namespace(), self.name())
+    }
+
+    async fn session(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
+        let Server {
+            host,
+            port,
+            admin_secret,
+        } = server;
+        let username = self.secret_value(admin_secret, "username").await?;
+        let password = self.secret_value(admin_secret, "password").await?;
+        let way = reach::to(&self.work.client, &self.namespace(), host, *port)
+            .await
+            .map_err(|error| transient("Unreachable", controller::chain(&error)))?;
+        let login = Login {
+            host: way.host.clone(),
+            port: way.port,
+            username,
+            password,
+        };
+        let session = Session::open(&login).await.map_err(|error| said(&error))?;
+        Ok((way, session))
+    }
+}
+
+fn taken(database: &str, what: &str) -> Failure {
+    let remedy = format!(
+        "set spec.existing to Adopt if {database} is to be this service's with what is in it, or take another server"
+    );
+    config("Taken", what, &remedy)
+}
+
+fn said(error: &sql::Error) -> Failure {
+    let message = controller::chain(error);
+    if error.is_denied() {
+        return failure(
+            FailureClass::Config,
+            "Denied",
+            message,
+            "mend the Secret of the server's administrator, and retry the run",
+        );
+    }
+    transient("DatabaseServer", message)
+}

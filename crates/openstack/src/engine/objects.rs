@@ -1,0 +1,252 @@
+//! Steps on objects: configuration files and Secrets.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{ConfigMap, Secret},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+};
+use rand::{Rng as _, RngExt as _, distr::Alphanumeric};
+
+use crate::{
+    cloud::database_server,
+    definition::{Definition, SecretKind},
+    engine::{Done, Failure, Worker, call, config},
+    names::{self, CONFIG_PART, MANAGER, PART_LABEL},
+    service::Inputs,
+};
+
+impl Worker {
+    /// The name holds a digest of the text, so what is there is what it should be.
+    pub(super) async fn apply_config(&self, inputs: &Inputs) -> Done {
+        let mut labels = self.labels();
+        labels.insert(PART_LABEL.to_owned(), CONFIG_PART.to_owned());
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(inputs.config.clone()),
+                labels: Some(labels),
+                owner_references: Some(vec![self.owner_reference()]),
+                ..ObjectMeta::default()
+            },
+            data: Some(inputs.files.clone()),
+            immutable: Some(true),
+            ..ConfigMap::default()
+        };
+        let api = self.config_maps();
+        match api.create(&parameters(), &map).await {
+            Ok(_) => Ok(None),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let there = api
+                    .get(&inputs.config)
+                    .await
+                    .map_err(|error| call("read the ConfigMap", &error))?;
+                if there.data.as_ref() == Some(&inputs.files) {
+                    return Ok(Some("unchanged".to_owned()));
+                }
+                let what = format!("ConfigMap {} holds something else", inputs.config);
+                Err(config("Taken", what, "delete it, and retry the run").into())
+            }
+            Err(error) => Err(call("store the configuration files", &error).into()),
+        }
+    }
+
+    pub(super) async fn prune_config(&self, inputs: &Inputs) -> Done {
+        let labels = format!(
+            "{}={},{PART_LABEL}={CONFIG_PART}",
+            api::openstack::OF_LABEL,
+            self.name()
+        );
+        let api = self.config_maps();
+        let found = api
+            .list_metadata(&ListParams::default().labels(&labels))
+            .await
+            .map_err(|error| call("list the ConfigMaps", &error))?;
+        let old = found.items.iter().map(ResourceExt::name_any);
+        for name in old.filter(|name| *name != inputs.config) {
+            self.held()?;
+            gone(api.delete(&name, &DeleteParams::default()).await)
+                .map_err(|error| call(format!("delete ConfigMap {name}"), &error))?;
+        }
+        Ok(None)
+    }
+
+    /// What is there stays as it is: a password that changes makes tokens invalid, and a key that goes makes what it sealed so.
+    pub(super) async fn make_secrets(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        let password = password();
+        let server = &inputs.database;
+        let user = &definition.database;
+        // In a URL an address of IPv6 stands in brackets.
+        let host = if server.host.contains(':') {
+            format!("[{}]", server.host)
+        } else {
+            server.host.clone()
+        };
+        let connection = format!(
+            "mysql+pymysql://{user}:{password}@{host}:{}/{user}",
+            server.port
+        );
+        let database = names::secret(self.name(), "database");
+        let values = [
+            ("username", user.clone()),
+            ("password", password),
+            ("connection", connection),
+        ];
+        if !self.make_secret(&database, values.into()).await? {
+            self.move_connection(&database, &host, server.port, user)
+                .await?;
+        }
+        for secret in &definition.secrets {
+            let values = match secret.kind {
+                SecretKind::Keys => BTreeMap::from([("0", key()), ("1", key())]),
+                SecretKind::Password => BTreeMap::from([
+                    ("username", secret.username.clone().unwrap_or_default()),
+                    ("password", self::password()),
+                ]),
+            };
+            self.make_secret(&names::secret(self.name(), &secret.name), values)
+                .await?;
+        }
+        Ok(None)
+    }
+
+    /// The password stays, where the server is may change.
+    async fn move_connection(
+        &self,
+        secret: &str,
+        host: &str,
+        port: u16,
+        user: &str,
+    ) -> Result<(), Failure> {
+        let password = self.secret_value(secret, "password").await?;
+        let is_plain =
+            |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
+        if password.is_empty() || !password.chars().all(is_plain) {
+            return Err(config(
+                "Unusable",
+                format!("the password in Secret {secret} cannot stand in a URL"),
+                "give one of letters, digits and - _ . ~ there, and retry the run",
+            ));
+        }
+        let connection = format!("mysql+pymysql://{user}:{password}@{host}:{port}/{user}");
+        let stands = self.secret_value(secret, "connection").await.ok();
+        if stands.as_ref() == Some(&connection) {
+            return Ok(());
+        }
+        let patch = serde_json::json!({"stringData": {"connection": connection}});
+        self.held()?;
+        self.secrets()
+            .patch(
+                secret,
+                &kube::api::PatchParams::default(),
+                &kube::api::Patch::Merge(&patch),
+            )
+            .await
+            .map(drop)
+            .map_err(|error| call(format!("change Secret {secret}"), &error))
+    }
+
+    pub(super) async fn make_server_secret(&self) -> Done {
+        let password = password();
+        let init = [
+            // They are made without a password, and come before '%' for who comes through the API of the cluster.
+            "DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1';".to_owned(),
+            "CREATE USER IF NOT EXISTS 'root'@'%';".to_owned(),
+            format!("ALTER USER 'root'@'%' IDENTIFIED BY '{password}';"),
+            "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;".to_owned(),
+            format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}';"),
+        ];
+        let values = [
+            ("username", "root".to_owned()),
+            ("password", password),
+            ("init.sql", format!("{}\n", init.join("\n"))),
+        ];
+        let secret = names::secret(&database_server(self.name()), "admin");
+        self.make_secret(&secret, values.into()).await?;
+        Ok(None)
+    }
+
+    pub(super) async fn remove_secrets(&self, definition: &Definition) -> Done {
+        let words = definition.secrets.iter().map(|secret| secret.name.as_str());
+        for word in words.chain(["database"]) {
+            let name = names::secret(self.name(), word);
+            self.held()?;
+            gone(self.secrets().delete(&name, &DeleteParams::default()).await)
+                .map_err(|error| call(format!("delete Secret {name}"), &error))?;
+        }
+        Ok(None)
+    }
+
+    /// Whether it was made: one that is there stays. Secrets have no owner: they are needed for what is retained.
+    async fn make_secret(
+        &self,
+        name: &str,
+        values: BTreeMap<&str, String>,
+    ) -> Result<bool, Failure> {
+        let data = values
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes())));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(self.labels()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.collect()),
+            ..Secret::default()
+        };
+        self.held()?;
+        match self.secrets().create(&parameters(), &secret).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
+            Err(error) => Err(call(format!("make Secret {name}"), &error)),
+        }
+    }
+
+    /// On everything that is made for the object.
+    pub(super) fn labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (
+                "app.kubernetes.io/managed-by".to_owned(),
+                "windlass".to_owned(),
+            ),
+            (api::openstack::OF_LABEL.to_owned(), self.name().to_owned()),
+        ])
+    }
+
+    fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.work.client.clone(), &self.namespace())
+    }
+}
+
+/// What is gone already is as it should be.
+pub(super) fn gone<T>(deleted: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
+
+fn parameters() -> PostParams {
+    PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// Letters and digits: it stands in URLs and in statements.
+fn password() -> String {
+    let random = rand::rng().sample_iter(Alphanumeric).take(32);
+    random.map(char::from).collect()
+}
+
+/// A key of Fernet.
+fn key() -> String {
+    let mut bytes = [0; 32];
+    rand::rng().fill_bytes(&mut bytes);
+    URL_SAFE.encode(bytes)
+}

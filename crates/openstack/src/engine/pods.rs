@@ -1,0 +1,124 @@
+//! How pods stand, in words, and what they said last.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, LogParams},
+};
+
+use crate::engine::{Failure, Worker, call};
+
+/// How many lines of a log are told.
+const LINES: i64 = 20;
+
+impl Worker {
+    /// How the pods with these labels stand, for people.
+    pub(super) async fn pods(&self, labels: &str) -> Result<String, Failure> {
+        let pods = self.list(labels).await?;
+        let words: Vec<_> = pods.iter().filter_map(stands).collect();
+        Ok(match words.first() {
+            Some(first) => first.clone(),
+            None if pods.is_empty() => "no pod yet".to_owned(),
+            None => "its pod starts".to_owned(),
+        })
+    }
+
+    /// The end of the log of the newest pod, without what is secret. That there is none is no failure of its own.
+    pub(super) async fn last_words(&self, labels: &str) -> String {
+        let pods = self.list(labels).await.unwrap_or_default();
+        let newest = pods
+            .iter()
+            .max_by_key(|pod| pod.metadata.creation_timestamp.clone());
+        let Some(pod) = newest else {
+            return "its pods are gone".to_owned();
+        };
+        let api = Api::<Pod>::namespaced(self.work.client.clone(), &self.namespace());
+        let parameters = LogParams {
+            tail_lines: Some(LINES),
+            limit_bytes: Some(64 * 1024),
+            ..LogParams::default()
+        };
+        let log = api.logs(&pod.name_any(), &parameters).await;
+        let mut log = log.unwrap_or_else(|error| controller::chain(&error));
+        for secret in self.known_secrets().await {
+            log = log.replace(&secret, "***");
+        }
+        // The cause stands at the end.
+        let start = log.len().saturating_sub(1500);
+        let start = (start..=log.len()).find(|at| log.is_char_boundary(*at));
+        log.get(start.unwrap_or_default()..)
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// What must not be told: all values of the service's Secrets, longest first, so that one within another is no trace of it.
+    async fn known_secrets(&self) -> Vec<String> {
+        let labels = format!("{}={}", api::openstack::OF_LABEL, self.name());
+        let found = self
+            .secrets()
+            .list(&ListParams::default().labels(&labels))
+            .await;
+        let secrets = found.map(|found| found.items).unwrap_or_default();
+        let values = secrets
+            .into_iter()
+            .filter_map(|secret| secret.data)
+            .flatten();
+        let mut values: Vec<_> = values
+            .filter(|(key, _)| key != "username")
+            .filter_map(|(_, value)| String::from_utf8(value.0).ok())
+            .filter(|value| value.len() >= 8)
+            .collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values
+    }
+
+    async fn list(&self, labels: &str) -> Result<Vec<Pod>, Failure> {
+        let api = Api::<Pod>::namespaced(self.work.client.clone(), &self.namespace());
+        let found = api.list(&ListParams::default().labels(labels)).await;
+        Ok(found.map_err(|error| call("list the pods", &error))?.items)
+    }
+}
+
+/// What keeps a pod, if anything does.
+fn stands(pod: &Pod) -> Option<String> {
+    let name = pod.name_any();
+    let status = pod.status.as_ref()?;
+    let containers = status.container_statuses.iter().flatten();
+    if let Some(why) = containers.filter_map(waits).next() {
+        return Some(format!("pod {name}: {why}"));
+    }
+    let mut conditions = status.conditions.iter().flatten();
+    let unscheduled = conditions
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    if let Some(condition) = unscheduled {
+        let why = condition.message.as_deref().unwrap_or_default();
+        return Some(format!("pod {name} has no node: {why}"));
+    }
+    let phase = status.phase.as_deref().unwrap_or("Unknown");
+    Some(format!("pod {name} is {phase}"))
+}
+
+fn waits(container: &ContainerStatus) -> Option<String> {
+    let state = container.state.as_ref()?;
+    let last = container.last_state.as_ref();
+    let died = |state: &k8s_openapi::api::core::v1::ContainerState| {
+        let ended = state.terminated.as_ref()?;
+        Some(format!(
+            "{} with exit code {}",
+            ended.reason.as_deref().unwrap_or("ended"),
+            ended.exit_code
+        ))
+    };
+    if let Some(waiting) = &state.waiting {
+        let reason = waiting.reason.as_deref().unwrap_or("Waiting");
+        let message = waiting.message.as_deref().unwrap_or_default();
+        let before = last.and_then(died).map(|died| format!(" ({died})"));
+        return Some(format!("{reason} {message}{}", before.unwrap_or_default()));
+    }
+    died(state).filter(|_| {
+        state
+            .terminated
+            .as_ref()
+            .is_some_and(|ended| ended.exit_code != 0)
+    })
+}

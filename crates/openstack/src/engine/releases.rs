@@ -1,0 +1,412 @@
+//! Steps that are releases of Helm, and what is waited for after them.
+
+use std::time::Duration;
+
+use api::run::Step;
+use helm::{Change, Helm, Place, lock, record};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, StatefulSet},
+    batch::v1::Job as ClusterJob,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PropagationPolicy},
+};
+use serde_json::{Value, json};
+use workflow::StepContext;
+
+use crate::{
+    action::Job,
+    charts::Chart,
+    cloud::{self, database_server},
+    definition::{Definition, Key},
+    engine::{
+        Done, Failure, FailureClass, Seen, Worker, call, config, failure, objects::gone, transient,
+        until,
+    },
+    keystone::Keystone,
+    names,
+    service::Inputs,
+};
+
+/// How long Helm may take to store a release and its objects: it waits for nothing.
+const DEADLINE: Duration = Duration::from_mins(2);
+/// How long a Job of three attempts may take.
+const JOB_SECONDS: u64 = 1500;
+
+impl Worker {
+    /// A Job whose name holds a digest of all that it is made from: what was done is not done again, and what changed is another Job.
+    pub(super) async fn run_job(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        job: &Job,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let release = format!("{}-{}", self.name(), step.id.replace('/', "-"));
+        let mut values = self.pod_values(inputs, definition, &job.command);
+        for (name, key) in &job.environment {
+            values["environment"][name] = self.reference(key);
+        }
+        values["container"] = json!("job");
+        values["deadline"] = json!(JOB_SECONDS);
+        values["labels"] = json!(self.part(&step.id.replace('/', "-")));
+        let secrets = self.states_of(&values).await?;
+        let made_from = values.to_string();
+        let digest = controller::digest(&[&made_from, &secrets], 10);
+        values["digest"] = json!(digest);
+        let name = format!("{release}-{digest}");
+        let jobs: Api<ClusterJob> = Api::namespaced(self.work.client.clone(), &self.namespace());
+        let there = jobs
+            .get_opt(&name)
+            .await
+            .map_err(|error| call(format!("read Job {name}"), &error))?;
+        if there.as_ref().is_some_and(|job| ended(job, "Failed")) {
+            // Whoever retries wants it to be tried.
+            self.held()?;
+            let deleted = DeleteParams {
+                propagation_policy: Some(PropagationPolicy::Foreground),
+                ..DeleteParams::default()
+            };
+            gone(jobs.delete(&name, &deleted).await)
+                .map_err(|error| call(format!("delete Job {name}"), &error))?;
+            until(step, context, || async {
+                let left = jobs.get_opt(&name).await;
+                let left = left.map_err(|error| call(format!("read Job {name}"), &error))?;
+                Ok(match left {
+                    Some(_) => Seen::Missing(format!("Job {name} of an earlier attempt goes")),
+                    None => Seen::There(None),
+                })
+            })
+            .await?;
+        } else if there.as_ref().is_some_and(|job| ended(job, "Complete")) {
+            return Ok(Some(format!("Job {name} was done before")));
+        }
+        self.release(&release, Chart::Job, &values).await?;
+        until(step, context, || async {
+            let job = jobs.get_opt(&name).await;
+            let job = job.map_err(|error| call(format!("read Job {name}"), &error))?;
+            let Some(job) = job else {
+                return Err(transient(
+                    "JobGone",
+                    format!("Job {name} is gone: somebody deleted it"),
+                ));
+            };
+            if ended(&job, "Complete") {
+                return Ok(Seen::There(Some(format!("Job {name}"))));
+            }
+            let label = format!("batch.kubernetes.io/job-name={name}");
+            if ended(&job, "Failed") {
+                let log = self.last_words(&label).await;
+                return Err(failure(
+                    FailureClass::Permanent,
+                    "JobFailed",
+                    format!("Job {name} failed; the end of its log: {log}"),
+                    "mend what its log names (kubectl logs tells all of it), and retry the run",
+                ));
+            }
+            Ok(Seen::Missing(format!(
+                "Job {name}: {}",
+                self.pods(&label).await?
+            )))
+        })
+        .await
+    }
+
+    pub(super) async fn deploy(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        let mut values = self.pod_values(inputs, definition, &definition.api.command);
+        values["container"] = json!("api");
+        values["service"] = json!(self.name());
+        values["replicas"] = json!(inputs.replicas);
+        values["port"] = json!(definition.port);
+        values["path"] = json!(definition.path);
+        values["labels"] = json!(self.part("api"));
+        self.release(&names::api(self.name()), Chart::Api, &values)
+            .await
+    }
+
+    pub(super) async fn await_api(&self, step: &Step, context: &mut StepContext) -> Done {
+        let name = names::api(self.name());
+        let api = Api::<Deployment>::namespaced(self.work.client.clone(), &self.namespace());
+        let label = format!(
+            "{}={},{}=api",
+            api::openstack::OF_LABEL,
+            self.name(),
+            names::PART_LABEL
+        );
+        until(step, context, || async {
+            let found = api.get_opt(&name).await;
+            let found = found.map_err(|error| call(format!("read Deployment {name}"), &error))?;
+            let Some(deployment) = found else {
+                return Ok(Seen::Missing(format!("Deployment {name} is not there")));
+            };
+            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+            let wanted = wanted.unwrap_or(1);
+            let status = deployment.status.clone().unwrap_or_default();
+            let is_seen = status.observed_generation >= deployment.metadata.generation;
+            let of = |count: Option<i32>| count.unwrap_or_default();
+            let (all, updated) = (of(status.replicas), of(status.updated_replicas));
+            let available = of(status.available_replicas);
+            if is_seen && updated >= wanted && available >= wanted && all == updated {
+                return Ok(Seen::There(Some(format!("{available} of {wanted} serve"))));
+            }
+            let pods = self.pods(&label).await?;
+            Ok(Seen::Missing(format!(
+                "{available} of {wanted} serve: {pods}"
+            )))
+        })
+        .await
+    }
+
+    pub(super) async fn issue_token(&self, definition: &Definition) -> Done {
+        let secret = names::secret(self.name(), "admin");
+        let username = self.secret_value(&secret, "username").await?;
+        let password = self.secret_value(&secret, "password").await?;
+        let namespace = self.namespace();
+        let keystone = Keystone {
+            client: &self.work.client,
+            namespace: &namespace,
+            service: self.name(),
+            port: definition.port,
+        };
+        match keystone.prove(&username, &password).await {
+            Ok(()) => Ok(Some(format!(
+                "a token of {username} was issued and validated"
+            ))),
+            Err(error) => Err(transient("NoToken", controller::chain(&error)).into()),
+        }
+    }
+
+    pub(super) async fn deploy_server(&self, inputs: &cloud::Inputs) -> Done {
+        let Some(server) = &inputs.server else {
+            return Ok(None);
+        };
+        let name = database_server(self.name());
+        let values = json!({
+            "image": server.image,
+            "user": DATABASE_USER,
+            "secret": names::secret(&name, "admin"),
+            "storage": server.storage,
+            "labels": self.part("mariadb"),
+        });
+        self.release(&name, Chart::Database, &values).await
+    }
+
+    pub(super) async fn await_server(&self, step: &Step, context: &mut StepContext) -> Done {
+        let name = database_server(self.name());
+        let api = Api::<StatefulSet>::namespaced(self.work.client.clone(), &self.namespace());
+        let label = format!(
+            "{}={},{}=mariadb",
+            api::openstack::OF_LABEL,
+            self.name(),
+            names::PART_LABEL
+        );
+        until(step, context, || async {
+            let found = api.get_opt(&name).await;
+            let found = found.map_err(|error| call(format!("read StatefulSet {name}"), &error))?;
+            if found.is_some_and(|found| controller::Rollout::of_stateful_set(&found).is_done()) {
+                return Ok(Seen::There(None));
+            }
+            Ok(Seen::Missing(format!(
+                "StatefulSet {name}: {}",
+                self.pods(&label).await?
+            )))
+        })
+        .await
+    }
+
+    pub(super) async fn remove_server(&self, inputs: &cloud::Inputs) -> Done {
+        let name = database_server(self.name());
+        self.remove_release(&name).await?;
+        if inputs.drop {
+            let secret = names::secret(&name, "admin");
+            self.held()?;
+            gone(
+                self.secrets()
+                    .delete(&secret, &DeleteParams::default())
+                    .await,
+            )
+            .map_err(|error| call(format!("delete Secret {secret}"), &error))?;
+        }
+        Ok(None)
+    }
+
+    /// Those of its name, the pods that serve first.
+    pub(super) async fn remove_releases(&self, step: &Step, context: &mut StepContext) -> Done {
+        let found = self
+            .secrets()
+            .list_metadata(&ListParams::default().labels("owner=helm"))
+            .await
+            .map_err(|error| call("list the releases", &error))?;
+        let own = format!("{}-", self.name());
+        let mut releases: Vec<_> = found
+            .items
+            .iter()
+            .filter_map(|secret| secret.labels().get("name").cloned())
+            .filter(|name| self.release_names().contains(name) && name.starts_with(&own))
+            .collect();
+        releases.sort();
+        releases.dedup();
+        for release in releases {
+            super::boundary(step, context).await?;
+            self.remove_release(&release).await?;
+        }
+        Ok(None)
+    }
+
+    /// Of the steps of the service as it is now.
+    fn release_names(&self) -> Vec<String> {
+        let super::Of::Service(_, definition) = &self.of else {
+            return Vec::new();
+        };
+        let jobs = definition.steps.iter().filter_map(|step| match &step.does {
+            crate::action::Action::Job(_) => {
+                Some(format!("{}-{}", self.name(), step.id.replace('/', "-")))
+            }
+            _ => None,
+        });
+        std::iter::once(names::api(self.name()))
+            .chain(jobs)
+            .collect()
+    }
+
+    /// Makes a release what it should be. One that is so already is left alone.
+    async fn release(&self, release: &str, chart: Chart, values: &Value) -> Done {
+        let helm = self.helm().await?;
+        let namespace = self.namespace();
+        let place = Place {
+            namespace: &namespace,
+            release,
+        };
+        let held = self.lock(place).await?;
+        self.recover(place).await?;
+        let chart = chart
+            .unpack()
+            .map_err(|error| transient("Disk", format!("failed to write a chart: {error}")))?;
+        let change = Change {
+            chart: chart.path(),
+            values,
+        };
+        self.held()?;
+        helm.upgrade(&held, change, DEADLINE)
+            .await
+            .map_err(|error| said(&error))?;
+        Ok(Some(format!("release {release}")))
+    }
+
+    async fn remove_release(&self, release: &str) -> Result<(), Failure> {
+        let helm = self.helm().await?;
+        let namespace = self.namespace();
+        let place = Place {
+            namespace: &namespace,
+            release,
+        };
+        let held = self.lock(place).await?;
+        self.recover(place).await?;
+        self.held()?;
+        helm.uninstall(&held, DEADLINE)
+            .await
+            .map_err(|error| said(&error))
+    }
+
+    async fn helm(&self) -> Result<Helm, Failure> {
+        let kubeconfig = self.engine.kubeconfig.as_deref();
+        Helm::find(&self.engine.helm, kubeconfig)
+            .await
+            .map_err(|error| {
+                config(
+                    "Helm",
+                    format!("failed to {}", controller::chain(&error)),
+                    "install Helm 3.14 or later, or name it with --helm, and retry the run",
+                )
+            })
+    }
+
+    async fn lock(&self, place: Place<'_>) -> Result<lock::Held, Failure> {
+        let locks = self.work.layout.root().join("helm");
+        lock::hold(&locks, place).await.map_err(|error| {
+            transient(
+                "Disk",
+                format!("failed to lock release {}: {error}", place.release),
+            )
+        })
+    }
+
+    /// With the Lease and the lock held nobody is at work on it.
+    async fn recover(&self, place: Place<'_>) -> Result<(), Failure> {
+        record::recover(&self.work.client, place.namespace, place.release)
+            .await
+            .map(drop)
+            .map_err(|error| transient("Release", controller::chain(&error)))
+    }
+
+    /// What all pods of a service have.
+    fn pod_values(&self, inputs: &Inputs, definition: &Definition, command: &[String]) -> Value {
+        let environment = definition
+            .environment
+            .iter()
+            .map(|(name, key)| (name.clone(), self.reference(key)));
+        let secrets: Vec<_> = definition
+            .secrets
+            .iter()
+            .filter_map(|secret| {
+                let directory = secret.directory.as_ref()?;
+                Some(json!({"name": names::secret(self.name(), &secret.name), "directory": directory}))
+            })
+            .collect();
+        json!({
+            "image": inputs.image,
+            "user": definition.user,
+            "command": command,
+            "config": {"name": inputs.config, "directory": definition.config_directory},
+            "environment": environment.collect::<serde_json::Map<_, _>>(),
+            "secrets": secrets,
+        })
+    }
+
+    fn reference(&self, key: &Key) -> Value {
+        json!({"secret": names::secret(self.name(), &key.secret), "key": key.key})
+    }
+
+    /// What tells whether the Secrets that a command gets have changed since: their versions, for their values are nobody's business.
+    async fn states_of(&self, values: &Value) -> Result<String, Failure> {
+        let of_environment = values["environment"].as_object().into_iter().flatten();
+        let mut names: Vec<_> = of_environment
+            .filter_map(|(_, value)| value["secret"].as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut states = String::new();
+        for name in names {
+            let found = self.secrets().get_metadata_opt(name).await;
+            let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
+            let version = found.and_then(|secret| secret.resource_version());
+            states.push_str(&format!("{name} {}\n", version.unwrap_or_default()));
+        }
+        Ok(states)
+    }
+
+    fn part(&self, part: &str) -> std::collections::BTreeMap<String, String> {
+        let mut labels = self.labels();
+        labels.insert(names::PART_LABEL.to_owned(), part.to_owned());
+        labels
+    }
+}
+
+fn said(error: &helm::program::Error) -> Failure {
+    let message = format!("failed to {}", controller::chain(error));
+    transient("Helm", message)
+}
+
+fn ended(job: &ClusterJob, how: &str) -> bool {
+    let conditions = job
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == how && condition.status == "True")
+}
+
+/// Nobody in particular: Debian's image has the user of the services, and MariaDB asks for none.
+const DATABASE_USER: u32 = 42424;

@@ -1,0 +1,28 @@
+//! OpenStack and its services as objects: an operator for each layer, every step a small one that can be repeated.
+//!
+//! - [`definition`]: what a service is, as data: a file for each, in `services/`;
+//! - [`config`]: the configuration files of services, merged as Kolla does, with the origin of each setting;
+//! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
+//! - [`subject`]: the reconciler of both: it decides that a run is needed, and tells how the object stands;
+//! - [`engine`]: what executes the steps: SQL by a driver ([`sql`]), releases of Helm from charts of ours ([`charts`]), objects of
+//!   Kubernetes, calls of Keystone ([`keystone`]);
+//! - [`operator`]: the controllers.
+
+pub mod action;
+pub mod charts;
+pub mod cloud;
+pub mod config;
+pub mod definition;
+pub mod engine;
+pub mod keystone;
+pub mod names;
+pub mod operator;
+pub mod reach;
+pub mod service;
+pub mod sql;
+pub mod subject;
+pub mod subjects;
+pub mod wish;
+
+pub use engine::Engine;
+pub use operator::operate;

@@ -1,0 +1,119 @@
+//! The way to a server of the cluster, from wherever the steps are executed: through the Kubernetes API where it is a Service of the
+//! namespace, directly otherwise.
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+/// A way to a server, as long as the value lives.
+pub struct Way {
+    /// The host as it is reached from here.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    forward: Option<JoinHandle<()>>,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        if let Some(forward) = &self.forward {
+            forward.abort();
+        }
+    }
+}
+
+/// Why there is no way.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused, or did not answer.
+    #[error("{what}")]
+    Api {
+        /// What was asked.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// No pod of the Service runs.
+    #[error("Service {0} has no pod that runs")]
+    NoPod(String),
+    /// There is no free port.
+    #[error("listen on loopback")]
+    Listen(#[source] std::io::Error),
+}
+
+/// Finds the way to a server, as pods reach it.
+///
+/// # Errors
+///
+/// The API refuses or does not answer, or nothing stands behind the Service.
+pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Result<Way, Error> {
+    let api = |what| {
+        move |source| Error::Api {
+            what,
+            source: Box::new(source),
+        }
+    };
+    let is_plain = !host.contains(['.', ':']);
+    let services = Api::<Service>::namespaced(client.clone(), namespace);
+    let service = if is_plain {
+        let found = services.get_opt(host).await;
+        found.map_err(api("look for the Service of the database server"))?
+    } else {
+        None
+    };
+    let Some(selector) = service.and_then(|service| service.spec?.selector) else {
+        return Ok(Way {
+            host: host.to_owned(),
+            port,
+            forward: None,
+        });
+    };
+    let labels: Vec<_> = selector
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    let found = pods
+        .list(&ListParams::default().labels(&labels.join(",")))
+        .await;
+    let found = found.map_err(api("list the pods of the database server"))?;
+    let running = found.items.into_iter().find(|pod| {
+        let status = pod.status.as_ref();
+        status.and_then(|status| status.phase.as_deref()) == Some("Running")
+            && pod.metadata.deletion_timestamp.is_none()
+    });
+    let pod = running
+        .ok_or_else(|| Error::NoPod(host.to_owned()))?
+        .name_any();
+    let listener = TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .map_err(Error::Listen)?;
+    let here = listener.local_addr().map_err(Error::Listen)?;
+    let forward = tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            tokio::spawn(pump(pods.clone(), pod.clone(), port, connection));
+        }
+    });
+    Ok(Way {
+        host: here.ip().to_string(),
+        port: here.port(),
+        forward: Some(forward),
+    })
+}
+
+/// A connection that cannot be made is one that ends at once, which its user tells of.
+async fn pump(pods: Api<Pod>, pod: String, port: u16, mut connection: TcpStream) {
+    let forwarded = pods.portforward(&pod, &[port]).await;
+    if let Ok(mut forwarder) = forwarded
+        && let Some(mut there) = forwarder.take_stream(port)
+    {
+        let _ = copy_bidirectional(&mut connection, &mut there).await;
+        drop(there);
+        let _ = forwarder.join().await;
+    }
+}

@@ -1,0 +1,253 @@
+//! What to do about an object. Pure.
+
+use api::{
+    Run,
+    run::{Plan, RunPhase},
+};
+use controller::Problem;
+use kube::ResourceExt;
+use runs::{is_active, object, phase};
+
+use crate::wish::{Operation, Wish};
+
+/// Everything that the decision reads beside the object.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Its runs, oldest first.
+    pub runs: Vec<Run>,
+    /// What of it does not serve.
+    pub unhealthy: Vec<String>,
+    /// Whether it goes because its whole namespace does, which takes no new objects.
+    pub is_namespace_going: bool,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// Nothing, until somebody changes something.
+    Stall(Vec<Problem>),
+    /// Store a new run.
+    Start(Box<NewRun>),
+    /// Let a run go on, or stand as it ended.
+    Follow(Box<Run>),
+    /// End a run at the next place where it may, for a newer plan.
+    Supersede(Box<Run>, String),
+    /// End a run for good, because its object is being deleted.
+    Cancel(Box<Run>),
+    /// It is as it should be.
+    Keep(Box<Run>),
+    /// Let it go.
+    Forget,
+}
+
+/// A run to be stored.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub operation: Operation,
+    /// Its plan.
+    pub plan: Plan,
+}
+
+/// Decides.
+///
+/// # Errors
+///
+/// A plan cannot be written as JSON.
+pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_json::Error> {
+    let is_of = |run: &&Run, operation: Operation| run.spec.operation == operation.name();
+    // What a person had done by hand is no answer to the wish, but has to end first.
+    let by_hand = observed
+        .runs
+        .iter()
+        .rfind(|run| is_of(run, Operation::Step));
+    let by_hand = by_hand.filter(|run| is_active(phase(run)));
+    let last = observed
+        .runs
+        .iter()
+        .rfind(|run| !is_of(run, Operation::Step));
+    if object.meta().deletion_timestamp.is_some() {
+        return deletion(object, observed, by_hand.or(last));
+    }
+    let at_work = last.filter(|run| is_active(phase(run)));
+    let wanted = match object.wanted() {
+        Ok(wanted) => wanted,
+        // What is at work is of a wish that could be carried out, and leaves nothing half done.
+        Err(problems) => {
+            return Ok(at_work.map_or(Decision::Stall(problems), |run| {
+                Decision::Follow(Box::new(run.clone()))
+            }));
+        }
+    };
+    let is_same = |run: &&Run| {
+        run.spec.plan.inputs == wanted.inputs
+            && run.spec.plan.steps == wanted.install
+            && !is_of(run, Operation::Delete)
+    };
+    if let Some(run) = last.filter(is_same) {
+        let run = Box::new(run.clone());
+        return Ok(if phase(&run) == RunPhase::Succeeded {
+            Decision::Keep(run)
+        } else {
+            Decision::Follow(run)
+        });
+    }
+    if let Some(run) = by_hand {
+        return Ok(Decision::Follow(Box::new(run.clone())));
+    }
+    let was_made = observed
+        .runs
+        .iter()
+        .any(|run| phase(run) == RunPhase::Succeeded && !is_of(&run, Operation::Step));
+    let (operation, reason) = if was_made {
+        (Operation::Update, "what is wanted has changed")
+    } else {
+        (Operation::Install, "it is wanted")
+    };
+    let plan = wanted.plan(operation, reason)?;
+    Ok(match at_work {
+        Some(run) => Decision::Supersede(Box::new(run.clone()), plan.digest),
+        None => start(object, observed, operation, plan),
+    })
+}
+
+fn deletion<K: Wish>(
+    object: &K,
+    observed: &Observed,
+    last: Option<&Run>,
+) -> Result<Decision, serde_json::Error> {
+    // Everything that is ours goes with the namespace, and what waits for it would keep the namespace.
+    if observed.is_namespace_going {
+        return Ok(Decision::Forget);
+    }
+    let Some(last) = last else {
+        return Ok(Decision::Forget);
+    };
+    let own = || Box::new(last.clone());
+    let deletes = last.spec.operation == Operation::Delete.name();
+    match (deletes, phase(last)) {
+        (true, RunPhase::Succeeded) => return Ok(Decision::Forget),
+        (true, _) => return Ok(Decision::Follow(own())),
+        (false, phase) if is_active(phase) => return Ok(Decision::Cancel(own())),
+        (false, _) => {}
+    }
+    match object.wanted() {
+        Ok(wanted) => {
+            let plan = wanted.plan(Operation::Delete, "it is being deleted")?;
+            Ok(start(object, observed, Operation::Delete, plan))
+        }
+        Err(problems) => Ok(Decision::Stall(problems)),
+    }
+}
+
+fn start<K: Wish>(object: &K, observed: &Observed, operation: Operation, plan: Plan) -> Decision {
+    // A cloud and a service may have one name.
+    let subject = format!("{}-{}", K::kind(&()).to_lowercase(), object.name_any());
+    let names = observed.runs.iter().map(ResourceExt::name_any);
+    Decision::Start(Box::new(NewRun {
+        name: object::next_name(&subject, operation.name(), names),
+        operation,
+        plan,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{openstack::OpenStackService, run::RunStatus};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(image: &str) -> OpenStackService {
+        serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
+            "metadata": {"name": "identity", "namespace": "cloud", "uid": "u"},
+            "spec": {"service": "keystone", "image": image,
+                "database": {"host": "db", "adminSecret": {"name": "admin"}}},
+        }))
+        .unwrap()
+    }
+
+    fn short(decision: &Decision) -> String {
+        let name = |run: &Run| run.name_any().replace("openstackservice-identity-", "");
+        match decision {
+            Decision::Stall(_) => "stall".to_owned(),
+            Decision::Start(new) => {
+                format!(
+                    "start {}",
+                    new.name.replace("openstackservice-identity-", "")
+                )
+            }
+            Decision::Follow(run) => format!("follow {}", name(run)),
+            Decision::Supersede(run, _) => format!("supersede {}", name(run)),
+            Decision::Cancel(run) => format!("cancel {}", name(run)),
+            Decision::Keep(run) => format!("keep {}", name(run)),
+            Decision::Forget => "forget".to_owned(),
+        }
+    }
+
+    /// Plans, and stores the run that is started.
+    fn decide(object: &OpenStackService, world: &mut Observed) -> String {
+        let decision = plan(object, world).unwrap();
+        if let Decision::Start(new) = &decision {
+            let run = object::of(
+                object,
+                new.name.clone(),
+                new.operation.name(),
+                1,
+                new.plan.clone(),
+            );
+            world.runs.push(run);
+        }
+        short(&decision)
+    }
+
+    fn end(world: &mut Observed, phase: RunPhase) {
+        world.runs.last_mut().unwrap().status = Some(RunStatus {
+            phase,
+            ..RunStatus::default()
+        });
+    }
+
+    #[test]
+    fn one_run_makes_one_wish_true() {
+        let mut world = Observed::default();
+        let first = service("keystone:1");
+        assert_eq!(decide(&first, &mut world), "start install-1");
+        assert_eq!(decide(&first, &mut world), "follow install-1");
+        let other = service("keystone:2");
+        assert_eq!(decide(&other, &mut world), "supersede install-1");
+        end(&mut world, RunPhase::Failed);
+        assert_eq!(decide(&first, &mut world), "follow install-1");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&first, &mut world), "keep install-1");
+        assert_eq!(decide(&other, &mut world), "start update-2");
+        let mut wrong = service("keystone:3");
+        wrong.spec.config.insert("a.conf".to_owned(), String::new());
+        assert_eq!(decide(&wrong, &mut world), "follow update-2");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&wrong, &mut world), "stall");
+    }
+
+    #[test]
+    fn what_goes_is_removed_first_unless_everything_goes() {
+        let mut going = service("keystone:1");
+        let mut world = Observed::default();
+        assert_eq!(decide(&going, &mut world), "start install-1");
+        going.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        assert_eq!(decide(&going, &mut Observed::default()), "forget");
+        assert_eq!(decide(&going, &mut world), "cancel install-1");
+        end(&mut world, RunPhase::Cancelled);
+        let mut all = world.clone();
+        all.is_namespace_going = true;
+        assert_eq!(decide(&going, &mut all), "forget");
+        assert_eq!(decide(&going, &mut world), "start delete-2");
+        end(&mut world, RunPhase::Failed);
+        assert_eq!(decide(&going, &mut world), "follow delete-2");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&going, &mut world), "forget");
+    }
+}

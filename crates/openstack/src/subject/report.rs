@@ -1,0 +1,247 @@
+//! How an object stands, for people and for those who wait for it: its status, and an Event where something happened.
+
+use api::{
+    Run,
+    openstack::{Phase, Standing as Told},
+    run::{RunPhase, StepPhase},
+};
+use controller::{
+    Conditions, Occurrence, Severity, Standing, Status, Summary,
+    conditions::{READY, observed_generation},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt;
+use runs::phase;
+
+use super::{Applied, Context, Decision, Error, Layer, Observed, api};
+use crate::names::MANAGER;
+
+/// Writes the status if it changed, and the Event of what happened.
+pub(super) async fn publish<K: Layer>(
+    object: &K,
+    applied: &Applied,
+    observed: &Observed,
+    context: &Context<K>,
+) -> Result<(), Error> {
+    if matches!(applied.decision, Decision::Forget) {
+        return Ok(());
+    }
+    let before = object.standing().cloned().unwrap_or_default();
+    let generation = object.meta().generation;
+    let told = told(&before, generation, applied, observed, Timestamp::now());
+    if let Some(occurrence) = occurrence(&before, &told) {
+        let regarding = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            name: Some(object.name_any()),
+            namespace: object.namespace(),
+            uid: object.uid(),
+            ..ObjectReference::default()
+        };
+        context
+            .events
+            .publish(&regarding, &occurrence)
+            .await
+            .map_err(|source| Error::Api("publish an Event", source))?;
+    }
+    let written = controller::apply::apply_status(
+        &api(object, context),
+        MANAGER,
+        &object.name_any(),
+        &told,
+        Some(&before),
+    )
+    .await
+    .map_err(Error::Apply)?;
+    if let Some(version) = written {
+        let reference = kube::runtime::reflector::ObjectRef::new(&object.name_any())
+            .within(&object.namespace().unwrap_or_default());
+        controller::stream::await_version(&context.own, &reference, &version).await;
+    }
+    Ok(())
+}
+
+/// The status that follows from what was done. Pure.
+fn told(
+    before: &Told,
+    generation: Option<i64>,
+    applied: &Applied,
+    observed: &Observed,
+    now: Timestamp,
+) -> Told {
+    let mut conditions = Conditions::new(&before.conditions, generation, now);
+    let (phase, summary) = summary(applied, observed);
+    conditions.summarise(&summary);
+    let run = applied.run.as_ref();
+    Told {
+        observed_generation: observed_generation(
+            before.observed_generation,
+            generation,
+            summary.standing,
+        ),
+        phase: Some(phase),
+        goal: run.map(|run| run.spec.operation.clone()),
+        steps: run.map(steps),
+        blocked_on: run
+            .and_then(blocked)
+            .or_else(|| observed.unhealthy.first().cloned()),
+        run: run.map(ResourceExt::name_any),
+        conditions: conditions.into_vec(),
+    }
+}
+
+/// How many of a run's steps are done.
+fn steps(run: &Run) -> String {
+    let status = run.status.as_ref();
+    let steps = status.into_iter().flat_map(|status| &status.steps);
+    let is_done = |phase: StepPhase| matches!(phase, StepPhase::Succeeded | StepPhase::Skipped);
+    let done = steps.filter(|step| is_done(step.phase)).count();
+    format!("{done}/{}", run.spec.plan.steps.len())
+}
+
+/// The step that is at work, or that failed, and what it sees.
+fn blocked(run: &Run) -> Option<String> {
+    let status = run.status.as_ref()?;
+    if status.phase == RunPhase::Succeeded {
+        return None;
+    }
+    let at = status.step.as_ref()?;
+    let step = status.steps.iter().find(|step| step.id == *at)?;
+    let failure = step.failure.as_ref().map(|failure| failure.message.clone());
+    let sees = step.activity.clone().or(failure);
+    let attempt = step.attempt.filter(|attempt| *attempt > 1);
+    let attempt = attempt.map(|attempt| format!(", attempt {attempt}"));
+    Some(api::text::lines(
+        &format!(
+            "{at}{}{}",
+            sees.map(|sees| format!(": {sees}")).unwrap_or_default(),
+            attempt.unwrap_or_default()
+        ),
+        500,
+    ))
+}
+
+fn summary(applied: &Applied, observed: &Observed) -> (Phase, Summary) {
+    let of = |phase, standing, reason, message: String| {
+        let summary = Summary {
+            standing,
+            reason,
+            message,
+        };
+        (phase, summary)
+    };
+    match &applied.decision {
+        Decision::Stall(problems) => of(
+            Phase::Stalled,
+            Standing::Stalled,
+            "InvalidSpec",
+            controller::problem::text(problems),
+        ),
+        Decision::Keep(_) if observed.unhealthy.is_empty() => of(
+            Phase::Ready,
+            Standing::Ready,
+            "Serves",
+            "everything of it serves".to_owned(),
+        ),
+        Decision::Keep(_) => of(
+            Phase::Unhealthy,
+            Standing::Unhealthy,
+            "DoesNotServe",
+            observed.unhealthy.join("; "),
+        ),
+        Decision::Start(new) => at_work(&format!("run {} was made", new.name), observed),
+        Decision::Follow(run) | Decision::Supersede(run, _) => follow(run, observed),
+        Decision::Cancel(run) => {
+            let (_, summary) = follow(run, observed);
+            (Phase::Deleting, summary)
+        }
+        Decision::Forget => of(
+            Phase::Deleting,
+            Standing::AtWork,
+            "Gone",
+            "it is gone".to_owned(),
+        ),
+    }
+}
+
+fn follow(run: &Run, observed: &Observed) -> (Phase, Summary) {
+    let name = run.name_any();
+    let stalled = |message| {
+        let summary = Summary {
+            standing: Standing::Stalled,
+            reason: "RunEnded",
+            message,
+        };
+        (Phase::Stalled, summary)
+    };
+    match phase(run) {
+        RunPhase::Failed => {
+            let failure = run
+                .status
+                .as_ref()
+                .and_then(|status| status.failure.clone());
+            let why = failure.map(|failure| {
+                let remedy = failure.remedy.map(|remedy| format!("; {remedy}"));
+                format!("{}{}", failure.message, remedy.unwrap_or_default())
+            });
+            let why = why.unwrap_or_else(|| "nothing is known of why".to_owned());
+            stalled(format!("run {name} failed: {why}"))
+        }
+        RunPhase::Cancelled => stalled(format!(
+            "run {name} was cancelled; change the spec, or delete the run, for another one"
+        )),
+        _ => {
+            let deletes = run.spec.operation == crate::wish::Operation::Delete.name();
+            let (phase, summary) = at_work(&format!("run {name} is at work"), observed);
+            (if deletes { Phase::Deleting } else { phase }, summary)
+        }
+    }
+}
+
+/// What was made before may serve all the while.
+fn at_work(message: &str, observed: &Observed) -> (Phase, Summary) {
+    let was_made = observed
+        .runs
+        .iter()
+        .any(|run| phase(run) == RunPhase::Succeeded);
+    let serves = was_made && observed.unhealthy.is_empty();
+    let summary = Summary {
+        standing: if serves {
+            Standing::ReadyAtWork
+        } else {
+            Standing::AtWork
+        },
+        reason: "RunInProgress",
+        message: message.to_owned(),
+    };
+    (Phase::Working, summary)
+}
+
+/// What a change of `Ready` tells. The steps of runs have Events of their own.
+fn occurrence(before: &Told, after: &Told) -> Option<Occurrence> {
+    let ready = |told: &Told| {
+        let mut conditions = told.conditions.iter();
+        conditions
+            .find(|condition| condition.type_ == READY)
+            .cloned()
+    };
+    let (before, after) = (ready(before), ready(after)?);
+    let is_new = before
+        .as_ref()
+        .is_none_or(|before| before.reason != after.reason || before.status != after.status);
+    if !is_new || after.reason == "RunInProgress" {
+        return None;
+    }
+    let well = after.status == Status::True.as_str();
+    Some(Occurrence {
+        severity: if well {
+            Severity::Normal
+        } else {
+            Severity::Warning
+        },
+        edge: format!("{} {}", after.last_transition_time.0, after.message),
+        note: after.message,
+        reason: after.reason,
+    })
+}

@@ -1,0 +1,107 @@
+//! From an object to its run: what both kinds have in common. Pure.
+
+use api::{
+    openstack::Standing,
+    run::{Plan, Step},
+};
+use controller::Problem;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+/// What a run does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Operation {
+    /// Nothing of it is there yet.
+    Install,
+    /// What is there is another.
+    Update,
+    /// It goes.
+    Delete,
+    /// One step, because a person asked for it.
+    Step,
+}
+
+impl Operation {
+    /// As a run has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Install => "Install",
+            Self::Update => "Update",
+            Self::Delete => "Delete",
+            Self::Step => "Step",
+        }
+    }
+}
+
+/// What an object wishes for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// What the steps read.
+    pub inputs: Map<String, Value>,
+    /// The steps that make it so.
+    pub install: Vec<Step>,
+    /// The steps that remove it.
+    pub delete: Vec<Step>,
+}
+
+impl Wanted {
+    /// The plan of an operation.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written as JSON.
+    pub fn plan(&self, operation: Operation, reason: &str) -> Result<Plan, serde_json::Error> {
+        let steps = match operation {
+            Operation::Install | Operation::Update | Operation::Step => &self.install,
+            Operation::Delete => &self.delete,
+        };
+        let mut plan = Plan {
+            reason: Some(reason.to_owned()),
+            inputs: self.inputs.clone(),
+            steps: steps.clone(),
+            ..Plan::default()
+        };
+        plan.digest = workflow::plan::digest_of(operation.name(), &plan)?;
+        Ok(plan)
+    }
+}
+
+/// A kind of object that runs make true.
+pub trait Wish:
+    kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + Sync
+    + 'static
+{
+    /// What it wishes for.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it: field, value, rule, remedy.
+    fn wanted(&self) -> Result<Wanted, Vec<Problem>>;
+
+    /// How it was told to stand.
+    fn standing(&self) -> Option<&Standing>;
+}
+
+/// A value as the inputs of a plan.
+pub(crate) fn map(value: &impl Serialize) -> Result<Map<String, Value>, serde_json::Error> {
+    match serde_json::to_value(value)? {
+        Value::Object(map) => Ok(map),
+        _ => Ok(Map::new()),
+    }
+}
+
+/// What cannot be written as JSON, as a problem: no release has one.
+pub(crate) fn unwritable(error: &serde_json::Error) -> Vec<Problem> {
+    vec![Problem::new(
+        "the plan",
+        "",
+        format!("it cannot be written: {error}"),
+        "tell whoever makes Windlass",
+    )]
+}

@@ -1,0 +1,293 @@
+//! `windlass openstack`: services of OpenStack for people who look at them, and who do steps by hand.
+
+use std::path::Path;
+
+use ::openstack::{
+    action::Action,
+    charts::Chart,
+    config::Merged,
+    definition, names, service, sql,
+    wish::{Operation, Wanted, Wish},
+};
+use anyhow::{Context, bail};
+use api::{
+    Run,
+    openstack::{OpenStack, OpenStackService, Standing},
+    run::Step,
+};
+use kube::{Api, ResourceExt, api::ListParams};
+use runs::object;
+use serde_json::Value;
+
+use crate::{
+    cli::{ExplainSetting, Global, Openstack, RunStep},
+    client::answered,
+    manifest, terminal,
+};
+
+/// Runs one of the commands.
+pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::Result<()> {
+    match command {
+        Openstack::Plan(of) => plan(&of.filename),
+        Openstack::Explain(options) => explain(options),
+        Openstack::Status => status(global).await,
+        Openstack::Run(options) => run(global, options).await,
+        Openstack::Charts { directory } => charts(directory),
+    }
+}
+
+/// The objects of a file: clouds, and services with those of the clouds.
+struct Read {
+    clouds: Vec<OpenStack>,
+    services: Vec<OpenStackService>,
+}
+
+fn read(file: &Path) -> anyhow::Result<Read> {
+    let mut read = Read {
+        clouds: Vec::new(),
+        services: Vec::new(),
+    };
+    for object in manifest::read(&[file.to_owned()])? {
+        let kind = object.types.as_ref().map(|types| types.kind.clone());
+        let value = serde_json::to_value(object).context("failed to read an object")?;
+        match kind.as_deref() {
+            Some("OpenStack") => read.clouds.push(typed(value)?),
+            Some("OpenStackService") => read.services.push(typed(value)?),
+            _ => {}
+        }
+    }
+    if read.clouds.is_empty() && read.services.is_empty() {
+        bail!(
+            "{} holds no OpenStack and no OpenStackService",
+            file.display()
+        );
+    }
+    for cloud in &read.clouds {
+        for spec in wanted(cloud)?.inputs["services"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let spec: api::openstack::OpenStackServiceSpec =
+                serde_json::from_value(spec.clone()).context("failed to read a service")?;
+            let name = ::openstack::cloud::service_name(&cloud.name_any(), &spec.service);
+            let mut service = OpenStackService::new(&name, spec);
+            service.metadata.namespace = cloud.namespace();
+            read.services.push(service);
+        }
+    }
+    Ok(read)
+}
+
+fn typed<T: serde::de::DeserializeOwned>(value: Value) -> anyhow::Result<T> {
+    serde_json::from_value(value).context("failed to read an object of OpenStack")
+}
+
+fn wanted<K: Wish>(object: &K) -> anyhow::Result<Wanted> {
+    object
+        .wanted()
+        .map_err(|problems| anyhow::anyhow!("{}", controller::problem::text(&problems)))
+}
+
+fn plan(file: &Path) -> anyhow::Result<()> {
+    let read = read(file)?;
+    for cloud in &read.clouds {
+        println!("OpenStack {}", cloud.name_any());
+        show(&cloud.name_any(), &wanted(cloud)?.install, None);
+    }
+    for service in &read.services {
+        println!("OpenStackService {}", service.name_any());
+        let definition = definition::find(&service.spec.service);
+        let database = definition.map(|definition| definition.database);
+        show(
+            &service.name_any(),
+            &wanted(service)?.install,
+            database.as_deref(),
+        );
+    }
+    Ok(())
+}
+
+fn show(object: &str, steps: &[Step], database: Option<&str>) {
+    for step in steps {
+        println!("  {:20} {}", step.id, step.title);
+        let release = || format!("{object}-{}", step.id.replace('/', "-"));
+        match (Action::of(step), database) {
+            (Some(Action::CreateDatabase), Some(database)) => {
+                let owner = format!("windlass NAMESPACE/{object}");
+                for statement in sql::create(database, &owner, "...") {
+                    println!("  {:20}   SQL   {statement}", "");
+                }
+            }
+            (Some(Action::Job(job)), _) => {
+                println!("  {:20}   Helm  release {} of chart job", "", release());
+                println!(
+                    "  {:20}   Job   {}",
+                    "",
+                    terminal::text(&job.command.join(" "))
+                );
+            }
+            (Some(Action::Deploy), _) => {
+                println!(
+                    "  {:20}   Helm  release {} of chart api",
+                    "",
+                    names::api(object)
+                );
+            }
+            (Some(Action::DeployServer), _) => {
+                let name = ::openstack::cloud::database_server(object);
+                println!("  {:20}   Helm  release {name} of chart database", "");
+            }
+            (Some(Action::IssueToken), _) => {
+                println!(
+                    "  {:20}   HTTP  POST /v3/auth/tokens, GET /v3/auth/tokens",
+                    ""
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
+    let read = read(&options.of.filename)?;
+    let mut is_known = false;
+    for object in &read.services {
+        let definition = definition::find(&object.spec.service)
+            .with_context(|| format!("no service is called {}", object.spec.service))?;
+        let files = service::files(object, &definition)
+            .map_err(|problems| anyhow::anyhow!("{}", controller::problem::text(&problems)))?;
+        if let Some(file) = files.get(&options.file) {
+            is_known = true;
+            tell(&object.name_any(), file, options.setting.as_deref())?;
+        }
+    }
+    anyhow::ensure!(is_known, "no service here has a file {}", options.file);
+    Ok(())
+}
+
+fn tell(object: &str, file: &Merged, setting: Option<&str>) -> anyhow::Result<()> {
+    let mut found = false;
+    for (section, known) in file.settings() {
+        let name = section.map_or_else(
+            || known.key.clone(),
+            |section| format!("{section}.{}", known.key),
+        );
+        if setting.is_some_and(|setting| setting != name) {
+            continue;
+        }
+        found = true;
+        for value in known.values() {
+            println!("{}", terminal::text(&format!("{object} {name} = {value}")));
+        }
+        for (place, origin) in known.origins.iter().rev().enumerate() {
+            let word = if place == 0 { "from" } else { "over" };
+            let told = format!(
+                "  {word} {} line {}: {}",
+                origin.source,
+                origin.line,
+                origin.values.join(" | ")
+            );
+            println!("{}", terminal::text(&told));
+        }
+    }
+    match setting {
+        Some(setting) if !found => {
+            bail!("{object} says nothing of {setting}: the service's own default stands")
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn status(global: &Global) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let namespace = &global.namespace;
+    let clouds = Api::<OpenStack>::namespaced(client.clone(), namespace);
+    let clouds = answered(clouds.list(&ListParams::default()).await, "list OpenStacks")?;
+    let services = Api::<OpenStackService>::namespaced(client, namespace);
+    let services = answered(
+        services.list(&ListParams::default()).await,
+        "list OpenStackServices",
+    )?;
+    let header = ["OBJECT", "GOAL", "PHASE", "STEPS", "BLOCKED-ON"];
+    let clouds = clouds.items.iter().map(|cloud| row(cloud));
+    let services = services.items.iter().map(|service| row(service));
+    println!("{}", terminal::table(header, clouds.chain(services)));
+    Ok(())
+}
+
+fn row<K: Wish>(object: &K) -> [String; 5] {
+    let Standing {
+        phase,
+        goal,
+        steps,
+        blocked_on,
+        ..
+    } = object.standing().cloned().unwrap_or_default();
+    [
+        format!("{} {}", K::kind(&()), object.name_any()),
+        goal.unwrap_or_else(|| "-".to_owned()),
+        phase.map_or_else(|| "-".to_owned(), |phase| format!("{phase:?}")),
+        steps.unwrap_or_else(|| "-".to_owned()),
+        terminal::text(&blocked_on.unwrap_or_else(|| "-".to_owned())),
+    ]
+}
+
+async fn run(global: &Global, options: &RunStep) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let services = Api::<OpenStackService>::namespaced(client.clone(), &global.namespace);
+    let service = services.get(&options.service).await;
+    let service = answered(service, "read the OpenStackService")?;
+    let mut wanted = wanted(&service)?;
+    let is_meant = |step: &Step| {
+        let short = step.id.replace('/', "-");
+        let last = step.id.rsplit('/').next();
+        [step.id.as_str(), &short].contains(&options.step.as_str())
+            || last == Some(options.step.as_str())
+    };
+    let ids: Vec<_> = wanted.install.iter().map(|step| step.id.clone()).collect();
+    wanted.install.retain(is_meant);
+    let [step] = wanted.install.as_mut_slice() else {
+        bail!(
+            "{:?} names no single step; the steps are {}",
+            options.step,
+            ids.join(", ")
+        );
+    };
+    step.depends_on.clear();
+    let id = step.id.clone();
+    let runs = Api::<Run>::namespaced(client.clone(), &global.namespace);
+    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
+    let own = runs.items.iter().filter(|run| object::is_of(run, &service));
+    let subject = format!("openstackservice-{}", service.name_any());
+    let name = object::next_name(
+        &subject,
+        Operation::Step.name(),
+        own.map(ResourceExt::name_any),
+    );
+    let plan = wanted.plan(Operation::Step, "a person asked for it")?;
+    let generation = service.metadata.generation.unwrap_or_default();
+    let run = object::of(
+        &service,
+        name.clone(),
+        Operation::Step.name(),
+        generation,
+        plan,
+    );
+    let stored = object::store(&client, names::MANAGER, run).await;
+    answered(stored, "store the run")?;
+    println!("run {name} does step {id}; windlass logs and kubectl get run {name} tell of it");
+    Ok(())
+}
+
+fn charts(directory: &Path) -> anyhow::Result<()> {
+    crate::objects::refuse_used(directory)?;
+    for chart in Chart::ALL {
+        let place = directory.join(chart.name());
+        chart
+            .write(&place)
+            .with_context(|| format!("failed to write {}", place.display()))?;
+        println!("{}", place.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+# Makes a small Debian with MariaDB and Python in the directory ROOT, which the images of OpenStack's services stand on.
+#
+# MIRROR    where Debian is fetched
+set -eu
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+# Nobody starts a server while packages are unpacked, and nobody reads documentation in an image.
+debootstrap --variant=minbase --include=python3-minimal,ca-certificates bookworm "$ROOT" "$MIRROR"
+printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d"
+chmod +x "$ROOT/usr/sbin/policy-rc.d"
+printf 'path-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\n' \
+  > "$ROOT/etc/dpkg/dpkg.cfg.d/small"
+mount -t proc proc "$ROOT/proc"
+trap 'umount "$ROOT/proc"' EXIT
+cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
+chroot "$ROOT" apt-get update -q
+chroot "$ROOT" apt-get install -y -q --no-install-recommends python3 mariadb-server-core mariadb-client-core
+rm -rf "$ROOT"/usr/sbin/policy-rc.d "$ROOT"/var/cache/* "$ROOT"/var/lib/apt/lists/* "$ROOT"/var/log/* "$ROOT"/usr/share/doc/* \
+  "$ROOT"/usr/share/man/* "$ROOT"/usr/share/locale/* "$ROOT"/debootstrap
+: > "$ROOT/etc/resolv.conf"
+echo 'openstack:x:42424:42424::/var/lib/openstack:/usr/sbin/nologin' >> "$ROOT/etc/passwd"
+echo 'openstack:x:42424:' >> "$ROOT/etc/group"

@@ -1,0 +1,234 @@
+//! Images of Keystone and MariaDB, made of Debian and Python packages without a container engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use crate::images::{descriptor, digest};
+use crate::{Progress, cache, command, packages, pip};
+
+/// The images, each a tar for `ctr images import`.
+#[derive(Clone, Debug)]
+pub struct CloudImages {
+    directory: PathBuf,
+}
+
+impl CloudImages {
+    /// What pods call that of Keystone.
+    pub const KEYSTONE: &str = "windlass.test/keystone:30.0.0";
+    /// What pods call that of MariaDB.
+    pub const MARIADB: &str = "windlass.test/mariadb:10.11";
+
+    /// Makes them where the cache does not have them.
+    ///
+    /// # Errors
+    ///
+    /// Not root, or a package that cannot be had.
+    pub fn ensure(progress: &dyn Progress) -> Result<Self> {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("openstack");
+        let read =
+            |name: &str| fs::read(scripts.join(name)).with_context(|| format!("read {name}"));
+        let key = cache::key([
+            read("requirements.txt")?.as_slice(),
+            &read("image.txt")?,
+            &read("root.sh")?,
+            RECIPE.as_bytes(),
+        ]);
+        let directory = cache::ensure("openstack-images", &key, |target| {
+            packages::ensure(packages::BASE, progress)?;
+            progress.begin(
+                "images of Keystone and MariaDB",
+                "from Debian and Python packages, about 3 minutes, 0.5 GB",
+            );
+            make(&scripts, target, progress)?;
+            progress.end();
+            Ok(())
+        })?;
+        Ok(Self { directory })
+    }
+
+    /// The tars.
+    pub fn files(&self) -> [PathBuf; 2] {
+        ["mariadb.tar", "keystone.tar"].map(|name| self.directory.join(name))
+    }
+}
+
+fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
+    progress.step("Debian with MariaDB and Python");
+    let root = target.join("root");
+    fs::create_dir(&root)?;
+    let mirror = std::env::var("WINDLASS_DEBIAN_MIRROR")
+        .unwrap_or_else(|_| "http://deb.debian.org/debian".to_owned());
+    command::output(
+        Command::new("unshare")
+            .args(["--mount", "bash"])
+            .arg(scripts.join("root.sh"))
+            .env("ROOT", &root)
+            .env("MIRROR", mirror),
+    )
+    .context("make the Debian root")?;
+    progress.step("Keystone and its packages");
+    let site = target.join("site");
+    pip::run(target, |pip| {
+        pip.args(["install", "--quiet", "--no-deps", "--only-binary=:all:"])
+            .args(["--python-version", "3.11", "--implementation", "cp"])
+            .args(["--abi", "cp311", "--abi", "abi3", "--abi", "none"]);
+        for platform in [
+            "manylinux_2_34",
+            "manylinux_2_28",
+            "manylinux_2_17",
+            "manylinux2014",
+        ] {
+            pip.args([
+                "--platform",
+                &format!("{platform}_{}", std::env::consts::ARCH),
+            ]);
+        }
+        for list in ["requirements.txt", "image.txt"] {
+            pip.arg("--requirement").arg(scripts.join(list));
+        }
+        pip.arg("--target").arg(site.join(SITE));
+    })
+    .context("install Keystone")?;
+    programs(&site)?;
+    progress.step("packing");
+    let base = layer(&root, target)?;
+    let packages = layer(&site, target)?;
+    write(target, "mariadb", CloudImages::MARIADB, &[&base])?;
+    write(
+        target,
+        "keystone",
+        CloudImages::KEYSTONE,
+        &[&base, &packages],
+    )?;
+    for layer in [base.path, packages.path] {
+        fs::remove_file(&layer).context("remove a layer")?;
+    }
+    cache::remove(&root)?;
+    cache::remove(&site)?;
+    Ok(())
+}
+
+/// The programs that packages bring would name the Python that they were installed with.
+fn programs(site: &Path) -> Result<()> {
+    let directory = site.join("usr/local/bin");
+    fs::create_dir_all(&directory)?;
+    for (name, module, function) in [
+        ("keystone-manage", "keystone.cmd.manage", "main"),
+        ("openstack", "openstackclient.shell", "main"),
+        ("uwsgi", "pyuwsgi", "run"),
+    ] {
+        let path = directory.join(name);
+        let text = format!(
+            "#!/usr/bin/python3\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+        );
+        fs::write(&path, text)?;
+        command::output(Command::new("chmod").arg("755").arg(&path))?;
+    }
+    Ok(())
+}
+
+struct Packed {
+    path: PathBuf,
+    digest: String,
+    size: u64,
+}
+
+/// A directory as a layer.
+fn layer(root: &Path, target: &Path) -> Result<Packed> {
+    let path = target.join(format!(
+        "{}.layer",
+        root.file_name().unwrap_or_default().display()
+    ));
+    command::output(
+        Command::new("tar")
+            .args([
+                "--create",
+                "--sort=name",
+                "--mtime=@0",
+                "--numeric-owner",
+                "--one-file-system",
+            ])
+            .args([
+                "--exclude=./proc/*",
+                "--exclude=./dev/*",
+                "--exclude=./sys/*",
+            ])
+            .arg("--file")
+            .arg(&path)
+            .arg("--directory")
+            .arg(root)
+            .arg("."),
+    )?;
+    let sum = command::output(Command::new("sha256sum").arg(&path))?;
+    let sum = sum.split_whitespace().next().context("no sum")?;
+    Ok(Packed {
+        digest: format!("sha256:{sum}"),
+        size: fs::metadata(&path)?.len(),
+        path,
+    })
+}
+
+/// An OCI layout of one image in one tar.
+fn write(target: &Path, file: &str, name: &str, layers: &[&Packed]) -> Result<()> {
+    let layout = target.join(file);
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs)?;
+    let blob = |content: &[u8]| fs::write(blobs.join(&digest(content)[7..]), content);
+    for layer in layers {
+        fs::hard_link(&layer.path, blobs.join(&layer.digest[7..]))?;
+    }
+    let config = serde_json::to_vec(&json!({
+        "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
+        "os": "linux",
+        "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"]},
+        "rootfs": {"type": "layers", "diff_ids": layers.iter().map(|layer| &layer.digest).collect::<Vec<_>>()},
+    }))?;
+    blob(&config)?;
+    let layers: Vec<_> = layers
+        .iter()
+        .map(|layer| {
+            json!({
+                "mediaType": "application/vnd.oci.image.layer.v1.tar",
+                "digest": layer.digest,
+                "size": layer.size,
+            })
+        })
+        .collect();
+    let manifest = serde_json::to_vec(&json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
+        "layers": layers,
+    }))?;
+    blob(&manifest)?;
+    let mut listed = descriptor(MANIFEST, &manifest);
+    listed["annotations"] = json!({
+        "io.containerd.image.name": name,
+        "org.opencontainers.image.ref.name": name.rsplit(':').next(),
+    });
+    let index = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": [listed]}))?;
+    fs::write(layout.join("index.json"), index)?;
+    fs::write(
+        layout.join("oci-layout"),
+        r#"{"imageLayoutVersion":"1.0.0"}"#,
+    )?;
+    command::output(
+        Command::new("tar")
+            .args(["--create", "--sort=name", "--file"])
+            .arg(target.join(format!("{file}.tar")))
+            .arg("--directory")
+            .arg(&layout)
+            .args(["blobs", "index.json", "oci-layout"]),
+    )?;
+    cache::remove(&layout)
+}
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Where Debian's Python looks for packages that are not its own.
+const SITE: &str = "usr/local/lib/python3.11/dist-packages";
+/// This file: a changed recipe makes new images.
+const RECIPE: &str = include_str!("cloud_images.rs");
