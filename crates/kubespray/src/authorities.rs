@@ -280,3 +280,175 @@ fn public(text: &str) -> Result<Vec<u8>, Flaw> {
     let public = key.public_key().ok_or(Flaw::KindOfKey)?;
     Ok(public.to_vec())
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan as _;
+    use rcgen::{
+        BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose,
+        PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SignatureAlgorithm as Kind, date_time_ymd,
+    };
+
+    use super::*;
+
+    fn authority(
+        kind: &'static Kind,
+        configure: impl FnOnce(&mut CertificateParams),
+    ) -> [String; 2] {
+        let key = KeyPair::generate_for(kind).unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        configure(&mut params);
+        let certificate = params.self_signed(&key).unwrap();
+        [certificate.pem(), key.serialize_pem()]
+    }
+
+    fn good() -> [String; 2] {
+        authority(&PKCS_ECDSA_P384_SHA384, |_| {})
+    }
+
+    fn secret(entries: &[(&str, &str)]) -> Secret {
+        let entries = entries.iter();
+        let data = entries.map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
+        Secret {
+            metadata: kube::api::ObjectMeta {
+                name: Some("own".to_owned()),
+                ..kube::api::ObjectMeta::default()
+            },
+            string_data: Some(data.collect()),
+            ..Secret::default()
+        }
+    }
+
+    fn told(entries: &[(&str, &str)]) -> String {
+        let name = "own".to_owned();
+        let found = problems(
+            &SecretRef { name },
+            Some(&secret(entries)),
+            Timestamp::now(),
+        );
+        let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+        let told = told.join("\n");
+        assert!(!told.contains("PRIVATE"), "{told}");
+        told
+    }
+
+    #[test]
+    fn what_can_be_used_goes_to_the_playbook_whole() {
+        let ([ca, ca_key], [etcd, etcd_key]) = (good(), good());
+        let entries = [
+            ("ca.crt", ca.as_str()),
+            ("ca.key", ca_key.as_str()),
+            ("etcd-ca.crt", etcd.as_str()),
+            ("etcd-ca.key", etcd_key.as_str()),
+        ];
+        assert_eq!(told(&entries), "");
+        let found = read(&secret(&entries), Timestamp::now());
+        let variable = found.map_err(|_| ()).unwrap().into_variable();
+        let line = |text: &str| format!("{}\n", text.trim());
+        assert_eq!(variable["ca"]["certificate"], line(&ca));
+        assert_eq!(variable["etcd-ca"]["key"], line(&etcd_key));
+        assert_eq!(variable.get("front-proxy-ca"), None);
+    }
+
+    #[test]
+    fn what_kubernetes_would_not_take_is_refused_before_anything_starts() {
+        let [ca, key] = good();
+        let [_, other] = good();
+        let [leaf, leaf_key] =
+            authority(&PKCS_ECDSA_P384_SHA384, |params| params.is_ca = IsCa::NoCa);
+        let [mute, mute_key] = authority(&PKCS_ECDSA_P384_SHA384, |params| {
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        });
+        let [old, old_key] = authority(&PKCS_ECDSA_P384_SHA384, |params| {
+            params.not_after = date_time_ymd(2020, 2, 1);
+        });
+        let [early, early_key] = authority(&PKCS_ECDSA_P384_SHA384, |params| {
+            params.not_before = date_time_ymd(2999, 2, 1);
+        });
+        let [edwards, edwards_key] = authority(&PKCS_ED25519, |_| {});
+        let two = format!("{ca}{leaf}");
+        let locked = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+        for (certificate, key, rule) in [
+            (
+                &ca,
+                &other,
+                "it is not the key of the certificate in ca.crt",
+            ),
+            (&leaf, &leaf_key, "none of an authority"),
+            (&mute, &mute_key, "none of an authority"),
+            (&old, &old_key, "has ended on 2020-02-01"),
+            (&early, &early_key, "valid from 2999-02-01 on"),
+            (&edwards, &edwards_key, "a key of this kind"),
+            (&two, &key, "there are 2 certificates"),
+            (&ca, &locked, "without a passphrase"),
+            (&ca, &ca, "no private key"),
+            (&key, &key, "no certificate"),
+            (&String::new(), &key, "no certificate"),
+        ] {
+            let told = told(&[("ca.crt", certificate), ("ca.key", key)]);
+            assert!(told.contains(rule), "{told:?} does not say {rule:?}");
+            assert!(told.contains("authoritiesSecretRef"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_lacks_a_part_or_has_another_is_refused() {
+        let [ca, key] = good();
+        let front = [
+            ("ca.crt", ca.as_str()),
+            ("ca.key", &key),
+            ("front-proxy-ca.crt", &ca),
+        ];
+        for (entries, rule) in [
+            (&[][..], "ca.crt in Secret own"),
+            (&front[..1], "ca.key in Secret own"),
+            (&front[1..2], "ca.crt in Secret own"),
+            (&front[..], "front-proxy-ca.key in Secret own"),
+            (
+                &[front[0], front[1], ("tls.crt", "")][..],
+                "no part of an authority",
+            ),
+        ] {
+            let told = told(entries);
+            assert!(told.contains(rule), "{told:?} does not say {rule:?}");
+        }
+        let reference = SecretRef {
+            name: "own".to_owned(),
+        };
+        let missing = problems(&reference, None, Timestamp::now());
+        assert!(
+            missing[0]
+                .to_string()
+                .contains("kubectl create secret generic own")
+        );
+    }
+
+    #[test]
+    fn an_authority_that_ends_is_told_by_the_clock() {
+        let [ca, key] = authority(&PKCS_ECDSA_P384_SHA384, |params| {
+            params.not_after = date_time_ymd(2100, 1, 1);
+        });
+        let secret = secret(&[("ca.crt", &ca), ("ca.key", &key)]);
+        let now = Timestamp::now();
+        assert!(read(&secret, now).is_ok());
+        assert!(read(&secret, now + (24 * 365 * 100).hours()).is_err());
+    }
+
+    #[test]
+    fn a_cluster_that_has_authorities_is_given_none() {
+        let cluster = |annotations: Value| -> Cluster {
+            serde_json::from_value(json!({
+                "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "first", "annotations": annotations},
+                "spec": {"operations": {"creation": {"authoritiesSecretRef": {"name": "own"}}}},
+            }))
+            .unwrap()
+        };
+        let external =
+            |mode: bool| Map::from_iter([("kube_external_ca_mode".to_owned(), json!(mode))]);
+        assert!(misplaced(&cluster(json!({})), &Map::new()).is_none());
+        assert!(misplaced(&cluster(json!({})), &external(false)).is_none());
+        assert!(misplaced(&cluster(json!({})), &external(true)).is_some());
+        assert!(misplaced(&cluster(json!({ADOPTED: "x"})), &Map::new()).is_some());
+    }
+}
