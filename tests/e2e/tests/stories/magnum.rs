@@ -109,6 +109,10 @@ fn a_cluster_lives_as_users_of_openstack_know_it() {
     verify.arg(directory.join("config"));
     output(&mut verify).unwrap();
 
+    // The cluster is founded with the authority that the API shows and signs by.
+    let shown_authority = world.coe("ann", &["ca", "show", "first"]);
+    assert_eq!(shown_authority.trim(), world.authority(&uuid).trim());
+
     world.coe("ann", &["cluster", "resize", "first", "2"]);
     world.play_kubespray(&uuid, 3);
     world.until("first", "UPDATE_COMPLETE");
@@ -274,6 +278,20 @@ impl World {
             })
         })
         .unwrap();
+    }
+
+    /// The certificate of the authority that kubespray's Cluster refers to.
+    fn authority(&self, uuid: &str) -> String {
+        let namespace = format!("coe-{uuid}");
+        let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), &namespace);
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+        self.runtime.block_on(async {
+            let cluster = clusters.get("cluster").await.unwrap();
+            let creation = cluster.spec.operations.unwrap().creation.unwrap();
+            let name = creation.authorities_secret_ref.unwrap().name;
+            let mut data = secrets.get(&name).await.unwrap().data.unwrap();
+            String::from_utf8(data.remove("ca.crt").unwrap().0).unwrap()
+        })
     }
 
     /// As somebody with kubectl would: one worker is enough.
