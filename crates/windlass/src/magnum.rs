@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use crate::{
     cli::{Global, Magnum},
     client::answered,
+    sandbox,
     up::{CONCURRENCY, shutdown_on_signals},
 };
 
@@ -65,7 +66,9 @@ impl Serving {
     fn of(options: Magnum) -> anyhow::Result<Self> {
         let beside = Self::beside(&options.keystone, options.listen, options.checkout)?;
         let settings = bare_metal::Settings {
-            kubespray: options.kubespray_version,
+            kubespray: options
+                .kubespray_version
+                .or(beside.operator.settings.kubespray),
             ..beside.operator.settings
         };
         Ok(Self {
@@ -87,6 +90,8 @@ impl Serving {
     ) -> anyhow::Result<Self> {
         let playbooks = checkout.map(std::path::absolute).transpose();
         let playbooks = playbooks.context("failed to resolve the directory of the checkout")?;
+        // The Python environment is that of the release which it is.
+        let kubespray = playbooks.as_deref().map(sandbox::version).transpose()?;
         Ok(Self {
             keystone: keystone.to_owned(),
             listen,
@@ -95,7 +100,7 @@ impl Serving {
                 pool: "default".to_owned(),
                 key: "magnum-ssh".to_owned(),
                 settings: bare_metal::Settings {
-                    kubespray: None,
+                    kubespray,
                     playbooks: playbooks.map(|directory| directory.display().to_string()),
                 },
             },
