@@ -20,6 +20,7 @@ use crate::tools;
 
 mod day_two;
 mod in_cluster;
+mod magnum;
 mod providers;
 
 /// Options of `demo`.
@@ -45,6 +46,9 @@ pub(crate) struct Demo {
     /// Install providers of Cluster API in a real cluster of one node instead, raise clusters by them, and upgrade them under load
     #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two"])]
     providers: bool,
+    /// As a user of OpenStack instead: a real Keystone, and `openstack coe` makes a cluster on the hosts, resizes it and deletes it
+    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers"])]
+    magnum: bool,
 }
 
 /// Runs the demo; whatever it made is gone when it ends.
@@ -61,6 +65,8 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
         day_two::play(options.keep, &interrupted)
     } else if options.providers {
         providers::play(options.keep, &interrupted)
+    } else if options.magnum {
+        magnum::play(options.keep, &interrupted)
     } else {
         play(options, &interrupted)
     };
@@ -77,9 +83,7 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
 }
 
 fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    heading("What is needed (kept for the next time)");
-    let kubespray = Kubespray::from_environment(tools::root().join("target/debug/mirror"))?;
-    build(kubespray.is_some())?;
+    let kubespray = needed()?;
     let mut stage = stage(options, kubespray)?;
     up(&mut stage)?;
 
@@ -124,7 +128,21 @@ fn play(options: &Demo, interrupted: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds what the demo runs.
+/// Builds what the demo runs, and says which kubespray raises clusters where it is not the bundle.
+fn needed() -> anyhow::Result<Option<Kubespray>> {
+    heading("What is needed (kept for the next time)");
+    let kubespray = Kubespray::from_environment(tools::root().join("target/debug/mirror"))?;
+    if let Some(kubespray) = &kubespray {
+        println!(
+            "kubespray {} in {}: it takes minutes where the bundle takes one",
+            kubespray.version,
+            kubespray.checkout.display()
+        );
+    }
+    build(kubespray.is_some())?;
+    Ok(kubespray)
+}
+
 fn build(for_kubespray: bool) -> anyhow::Result<()> {
     println!("windlass: building it takes about two minutes the first time");
     let mut build = tools::cargo(&["build", "--quiet", "--package", "windlass"]);
@@ -215,21 +233,19 @@ fn watch(command: &mut Command, interrupted: &AtomicBool) -> anyhow::Result<()> 
 
 /// Three hosts, for the bundle or for real kubespray; and one that is dead, if it shall be.
 fn stage(options: &Demo, kubespray: Option<Kubespray>) -> anyhow::Result<Stage> {
-    if let Some(kubespray) = &kubespray {
-        println!(
-            "kubespray {} in {}: it takes minutes where the bundle takes one",
-            kubespray.version,
-            kubespray.checkout.display()
-        );
-    }
-    let options = Options {
-        hosts: 3,
-        dead: u8::from(options.dead),
+    let options = on_hosts(3, u8::from(options.dead));
+    Stage::set_with(options, kubespray, &lab::progress::Terminal::default())
+}
+
+/// A stage of so many hosts, and of so many that do not answer.
+fn on_hosts(hosts: u8, dead: u8) -> Options {
+    Options {
+        hosts,
+        dead,
         windlass: tools::root().join("target/debug/windlass"),
         directory: tools::root(),
         playbooks: tools::root().join("bundle"),
-    };
-    Stage::set_with(options, kubespray, &lab::progress::Terminal::default())
+    }
 }
 
 /// Waits until the cluster is Created and its health is known, and one of these.
@@ -256,6 +272,10 @@ fn raised(stage: &Stage) -> anyhow::Result<()> {
 }
 
 fn next(stage: &Stage) {
+    next_of(stage, NAMESPACE);
+}
+
+fn next_of(stage: &Stage, namespace: &str) {
     heading("To try next");
     let enter = format!(
         "nsenter --target {} --mount --pid --net --wd=.",
@@ -263,7 +283,7 @@ fn next(stage: &Stage) {
     );
     println!("with --keep the cluster stays up until Ctrl-C; then, in another terminal:");
     let windlass = format!(
-        "target/debug/windlass --data-dir {} -n {NAMESPACE}",
+        "target/debug/windlass --data-dir {} -n {namespace}",
         stage.data().display()
     );
     println!("  {enter} {windlass} status");

@@ -36,6 +36,9 @@ pub use interpreter::{InvalidPythonPath, PythonPath};
 pub use secret::{SecretFiles, SecretInventory, SecretValue};
 pub use variables::ExtraVars;
 
+/// The variable with the authorities that a new cluster is founded with. It is secret, and nobody else's.
+pub const AUTHORITIES: &str = "windlass_authorities";
+
 /// Everything an inventory is compiled from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InventoryInput {

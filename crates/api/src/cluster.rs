@@ -523,6 +523,11 @@ pub struct Creation {
     /// `nodes.all.deploy.extraVarsSecretRef`. It wins over that and over `extraVars`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_vars_secret_ref: Option<SecretKeyRef>,
+    /// The Secret with authorities of your own that the cluster is founded with: `ca.crt` and `ca.key` for Kubernetes, and if wished
+    /// `front-proxy-ca.crt` and `front-proxy-ca.key`, `etcd-ca.crt` and `etcd-ca.key`, each in PEM form. What is not named the cluster
+    /// makes for itself. Once the cluster is built, the Secret is read no more and the field says nothing. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities_secret_ref: Option<SecretRef>,
 }
 
 /// Whether a person must approve a plan before it starts.

@@ -27,6 +27,8 @@ pub const LEAVING: &str = "drain/probe";
 pub const BUDGETS: &str = "drain/budgets";
 /// The step that has pods go elsewhere.
 pub const DRAIN: &str = "drain/pods";
+/// The step that brings the authorities of a new cluster.
+pub const AUTHORITIES: &str = "etcd/authorities";
 /// The step that saves a snapshot of etcd.
 pub const SNAPSHOT: &str = "etcd/snapshot";
 /// The step that proves that etcd keeps its quorum, before anything is changed.

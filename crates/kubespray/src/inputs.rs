@@ -8,7 +8,7 @@ use std::{
 use ansible::inventory::{Directories, InventoryInput, Settings};
 use api::{
     Duration, HostName, KubernetesVersion, KubesprayVersion,
-    cluster::{Bastion, InventoryStatus, SecretKeyRef},
+    cluster::{Bastion, InventoryStatus, SecretKeyRef, SecretRef},
     node::Role,
     run::Plan,
 };
@@ -56,6 +56,9 @@ pub struct Inputs {
     /// The Secret with those of the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_secret_ref: Option<SecretKeyRef>,
+    /// The Secret with the authorities that it founds a cluster with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities_secret_ref: Option<SecretRef>,
     /// Which revision of each Secret with variables the plan was made with, by name. No part of the plan's digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revisions: BTreeMap<String, String>,
@@ -217,6 +220,7 @@ impl Inputs {
         }
         // They were of that operation, and the next one has its own.
         self.operation_variables.clear();
+        self.authorities_secret_ref = None;
         self
     }
 
@@ -286,7 +290,11 @@ impl Inputs {
         } = &self.ssh;
         let references = [key, known_hosts_secret].into_iter().flatten();
         let names = references.map(|reference| reference.name.clone());
-        names.chain(self.variable_secrets()).collect()
+        let authorities = self.authorities_secret_ref.iter();
+        names
+            .chain(authorities.map(|reference| reference.name.clone()))
+            .chain(self.variable_secrets())
+            .collect()
     }
 
     /// The names of those that variables come from.

@@ -36,6 +36,7 @@ pub mod sweep;
 pub mod variables;
 pub mod workload;
 
+mod authorities;
 mod etcd;
 mod operator;
 mod sandbox_users;

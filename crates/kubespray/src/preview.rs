@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use crate::{
+    authorities,
     certificates::Served,
     cluster::{
         decision::{Decision, Planned},
@@ -227,16 +228,19 @@ async fn observed_in(
         .list(&ListParams::default())
         .await
         .map_err(|source| Error::api("list the Runs", source))?;
+    let runs = observe::runs(cluster, &found);
+    let authorities = observe::authorities(cluster, &runs, client, &own).await?;
     Ok(Observed {
         now: Timestamp::now(),
         // A second Cluster of a namespace is never built.
         older_cluster: None,
         nodes,
         unreadable,
-        runs: observe::runs(cluster, &found),
+        runs,
         key,
         host_keys,
         variables,
+        authorities,
         playbooks,
         health: None,
         served: served.into(),
@@ -338,6 +342,7 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
         runs: Vec::new(),
         key: key(cluster, objects),
         host_keys: host_keys(cluster, objects),
+        authorities: authorities(cluster, objects),
         playbooks,
         health: None,
         served: Arc::default(),
@@ -352,6 +357,14 @@ fn key(cluster: &Cluster, objects: &Objects) -> SshKey {
         objects.secret(reference).map_or(SshKey::Usable, |secret| {
             secret::judge(Some(secret), secret::key_of(reference))
         })
+    })
+}
+
+fn authorities(cluster: &Cluster, objects: &Objects) -> Vec<Problem> {
+    let reference = authorities::reference(cluster);
+    let found = reference.and_then(|reference| Some((reference, objects.named(&reference.name)?)));
+    found.map_or_else(Vec::new, |(reference, secret)| {
+        authorities::problems(reference, Some(secret), Timestamp::now())
     })
 }
 

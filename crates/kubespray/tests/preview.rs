@@ -826,3 +826,60 @@ mod demands {
         }
     }
 }
+
+mod authorities {
+    use super::*;
+
+    const SPEC: &str = "operations: {creation: {authoritiesSecretRef: {name: own}}}";
+    const STEP: &str = "etcd/authorities";
+
+    /// What the step comes before, and its hosts.
+    fn placed(plan: &Plan) -> (&str, Vec<String>) {
+        let at = plan.steps.iter().position(|step| step.id == STEP).unwrap();
+        let next = &plan.steps[at + 1];
+        assert_eq!(next.depends_on, [STEP]);
+        let hosts = plan.targets(&plan.steps[at]);
+        (&next.id, hosts.map(ToString::to_string).collect())
+    }
+
+    #[tokio::test]
+    async fn they_are_on_the_first_hosts_before_the_first_certificate_is_made() {
+        let plan = World::new(SPEC, &THREE).plan().await;
+        let first = ("etcd/install", vec!["master-1".to_owned()]);
+        assert_eq!(placed(&plan), first);
+        assert_eq!(plan.inputs["authoritiesSecretRef"]["name"], "own");
+
+        let hosts = [
+            "etcd-1 etcd 10.0.0.1",
+            "master-1 master 10.0.0.4 roles=control-plane",
+            "worker-1 worker 10.0.0.5",
+        ];
+        let plan = World::new(SPEC, &hosts).plan().await;
+        let (next, hosts) = placed(&plan);
+        assert_eq!(next, "etcd/install");
+        assert_eq!(hosts.len(), 2);
+        workflow::CheckedPlan::new(plan).unwrap();
+    }
+
+    #[tokio::test]
+    async fn without_them_nothing_is_brought() {
+        let plan = World::new("{}", &THREE).plan().await;
+        assert!(plan.steps.iter().all(|step| step.id != STEP));
+    }
+
+    #[tokio::test]
+    async fn a_secret_among_the_files_is_looked_at() {
+        let mut world = World::new(SPEC, &THREE);
+        let secret = serde_json::json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "own", "namespace": "demo"},
+            "stringData": {"ca.crt": "-----BEGIN CERTIFICATE-----", "ca.key": "hidden"},
+        });
+        world
+            .0
+            .secrets
+            .push(serde_json::from_value(secret).unwrap());
+        let problems = world.problems().await;
+        assert!(problems.contains("authoritiesSecretRef"), "{problems}");
+        assert!(!problems.contains("hidden"), "{problems}");
+    }
+}

@@ -53,12 +53,12 @@ impl Purpose {
         Self::ALL.into_iter().find(|purpose| purpose.word() == word)
     }
 
-    /// The keys in a Secret under which certificate and key are kept.
+    /// The keys in a Secret under which certificate and key are kept: those of kubespray's Cluster, which is given the same.
     pub const fn keys(self) -> (&'static str, &'static str) {
         match self {
-            Self::Kubernetes => ("kubernetes.crt", "kubernetes.key"),
-            Self::Etcd => ("etcd.crt", "etcd.key"),
-            Self::FrontProxy => ("front-proxy.crt", "front-proxy.key"),
+            Self::Kubernetes => ("ca.crt", "ca.key"),
+            Self::Etcd => ("etcd-ca.crt", "etcd-ca.key"),
+            Self::FrontProxy => ("front-proxy-ca.crt", "front-proxy-ca.key"),
         }
     }
 }

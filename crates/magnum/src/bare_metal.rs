@@ -12,7 +12,7 @@ use api::{
     Cluster, ClusterNode, ClusterSpec,
     cluster::{
         AllNodes, Creation, DeletionPolicy, Deploy, Kubespray, Minimum, Nodes, OddMinimum,
-        Operations, SecretKeyRef, Source, Ssh, StartConditions,
+        Operations, SecretKeyRef, SecretRef, Source, Ssh, StartConditions,
     },
     magnum::{
         CLUSTER_LABEL, Claim, CoeCluster, Host, NetworkDriver, NodeGroup, PROJECT_LABEL,
@@ -29,6 +29,8 @@ use crate::view::backing_namespace;
 pub const NAME: &str = "cluster";
 /// The name of the Secret with the ssh key in the namespace of a cluster.
 pub const KEY: &str = "ssh";
+/// The name of the Secret with its authorities there.
+pub const AUTHORITIES: &str = "authorities";
 /// The most members that an etcd cluster is asked to have before it is begun.
 const MOST_ETCD: usize = 9;
 
@@ -304,6 +306,10 @@ fn kubespray(cluster: &CoeCluster, masters: usize, all: usize, settings: &Settin
                         minimum: least(all),
                     }),
                     last_node_creation: None,
+                }),
+                // What a client is given is signed by them, and the cluster has to know it.
+                authorities_secret_ref: Some(SecretRef {
+                    name: AUTHORITIES.to_owned(),
                 }),
                 ..Creation::default()
             }),

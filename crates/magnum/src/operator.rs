@@ -21,7 +21,8 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    bare_metal::{self, KEY, NAME, Plan, Settings},
+    bare_metal::{self, AUTHORITIES, KEY, NAME, Plan, Settings},
+    store::secret_name,
     view::backing_namespace,
 };
 
@@ -182,7 +183,7 @@ impl Context {
 
     /// Says whether all of it was done; somebody else may have claimed a host meanwhile.
     ///
-    /// Hosts come first: an object of a host that is another's would build on it. The key comes before the cluster that reads it.
+    /// Hosts come first: an object of a host that is another's would build on it. Secrets come before the cluster that reads them.
     async fn apply(&self, cluster: &CoeCluster, plan: &Plan, seen: &Seen) -> Result<bool, Error> {
         for (name, claim) in &plan.claims {
             if !self.claim(seen, name, Some(claim)).await? {
@@ -241,7 +242,7 @@ impl Context {
         }
     }
 
-    /// The namespace of a cluster, and the key in it.
+    /// The namespace of a cluster, and the Secrets in it: the key, and the cluster's authorities.
     async fn prepare(
         &self,
         cluster: &CoeCluster,
@@ -261,16 +262,28 @@ impl Context {
             .patch(namespace, &parameters, &Patch::Apply(&object))
             .await;
         made.map_err(|error| Error::Api("make the namespace of the cluster", error))?;
-        let object = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": KEY, "labels": labels}, "type": key.type_, "data": key.data,
-        });
+        let project = cluster.namespace().unwrap_or_default();
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &project);
+        let authorities = secrets.get_opt(&secret_name(&cluster.name_any())).await;
+        let authorities =
+            authorities.map_err(|error| Error::Api("get the authorities of the cluster", error))?;
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let made = secrets
-            .patch(KEY, &parameters, &Patch::Apply(&object))
-            .await;
-        made.map(drop)
-            .map_err(|error| Error::Api("put the ssh key beside the cluster", error))
+        // Where somebody took the authorities away, the cluster says what it lacks.
+        let found = [(KEY, Some(key)), (AUTHORITIES, authorities.as_ref())];
+        for (name, secret) in found {
+            let Some(Secret { type_, data, .. }) = secret else {
+                continue;
+            };
+            let object = json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": name, "labels": labels}, "type": type_, "data": data,
+            });
+            let made = secrets
+                .patch(name, &parameters, &Patch::Apply(&object))
+                .await;
+            made.map_err(|error| Error::Api("put a Secret beside the cluster", error))?;
+        }
+        Ok(())
     }
 
     /// Ends a cluster: what it is built of goes, its hosts are given back, and it is let go. Says whether it is.

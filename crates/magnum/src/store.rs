@@ -348,7 +348,8 @@ impl Store {
     }
 }
 
-fn secret_name(cluster: &str) -> String {
+/// The name of the Secret with the authorities of a cluster.
+pub(crate) fn secret_name(cluster: &str) -> String {
     format!("{cluster}-authorities")
 }
 

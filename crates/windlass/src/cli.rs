@@ -168,6 +168,9 @@ pub(crate) struct Up {
         value_name = "ADDRESS"
     )]
     pub(crate) magnum_listen: SocketAddr,
+    /// A kubespray checkout that makes its clusters, instead of the newest release that Windlass knows
+    #[arg(long, requires = "magnum", value_name = "DIR")]
+    pub(crate) magnum_checkout: Option<PathBuf>,
 }
 
 /// Where clients of Magnum look for it.

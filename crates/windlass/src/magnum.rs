@@ -1,7 +1,7 @@
 //! `windlass magnum`: OpenStack's Container Infrastructure Management API over the objects of an API, and the controller of its
 //! clusters.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context, ensure};
 use api::magnum::CoeCluster;
@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use crate::{
     cli::{Global, Magnum},
     client::answered,
+    sandbox,
     up::{CONCURRENCY, shutdown_on_signals},
 };
 
@@ -63,34 +64,47 @@ pub(crate) struct Serving {
 
 impl Serving {
     fn of(options: Magnum) -> anyhow::Result<Self> {
-        let playbooks = options.checkout.map(std::path::absolute).transpose();
-        let playbooks = playbooks.context("failed to resolve --checkout")?;
+        let beside = Self::beside(&options.keystone, options.listen, options.checkout)?;
+        let settings = bare_metal::Settings {
+            kubespray: options
+                .kubespray_version
+                .or(beside.operator.settings.kubespray),
+            ..beside.operator.settings
+        };
         Ok(Self {
             max_clusters: options.max_clusters,
             operator: operator::Options {
                 pool: options.pool,
                 key: options.ssh_key,
-                settings: bare_metal::Settings {
-                    kubespray: options.kubespray_version,
-                    playbooks: playbooks.map(|directory| directory.display().to_string()),
-                },
+                settings,
             },
-            ..Self::beside(&options.keystone, options.listen)
+            ..beside
         })
     }
 
     /// As beside an API of our own, where nobody says more.
-    pub(crate) fn beside(keystone: &str, listen: SocketAddr) -> Self {
-        Self {
+    pub(crate) fn beside(
+        keystone: &str,
+        listen: SocketAddr,
+        checkout: Option<PathBuf>,
+    ) -> anyhow::Result<Self> {
+        let playbooks = checkout.map(std::path::absolute).transpose();
+        let playbooks = playbooks.context("failed to resolve the directory of the checkout")?;
+        // The Python environment is that of the release which it is.
+        let kubespray = playbooks.as_deref().map(sandbox::version).transpose()?;
+        Ok(Self {
             keystone: keystone.to_owned(),
             listen,
             max_clusters: 20,
             operator: operator::Options {
                 pool: "default".to_owned(),
                 key: "magnum-ssh".to_owned(),
-                settings: bare_metal::Settings::default(),
+                settings: bare_metal::Settings {
+                    kubespray,
+                    playbooks: playbooks.map(|directory| directory.display().to_string()),
+                },
             },
-        }
+        })
     }
 
     /// How its controller works.

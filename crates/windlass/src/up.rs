@@ -65,7 +65,11 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     let answering = match &options.magnum {
         None => None,
         Some(keystone) => {
-            let service = magnum::Serving::beside(keystone, options.magnum_listen);
+            let service = magnum::Serving::beside(
+                keystone,
+                options.magnum_listen,
+                options.magnum_checkout.clone(),
+            )?;
             ::magnum::operator::operate(&mut operator, service.operator());
             Some(service.serve(client, shutdown.clone()).await?)
         }

@@ -249,6 +249,11 @@ impl Stage {
         self.versions.as_ref()
     }
 
+    /// The playbooks that raise clusters here.
+    pub fn playbooks(&self) -> &Path {
+        &self.options.playbooks
+    }
+
     /// How long raising a cluster may take here; a loaded machine takes much longer than an idle one.
     pub fn patience(&self) -> Duration {
         match self.kubespray {
@@ -263,6 +268,15 @@ impl Stage {
     ///
     /// It ends, or does not answer within half a minute; the error shows the end of its log.
     pub fn up(&mut self) -> anyhow::Result<()> {
+        self.up_with(&[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stage::up`].
+    pub fn up_with(&mut self, more: &[&str]) -> anyhow::Result<()> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -270,6 +284,7 @@ impl Stage {
             .context("failed to open the log")?;
         let mut command = self.windlass(&["up"]);
         command
+            .args(more)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
@@ -406,11 +421,16 @@ impl Stage {
 
     /// `windlass` with the stage's data directory and namespace, inside the lab.
     pub fn windlass(&self, arguments: &[&str]) -> Command {
+        self.windlass_in(NAMESPACE, arguments)
+    }
+
+    /// The same for another namespace.
+    pub fn windlass_in(&self, namespace: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.options.windlass);
         command
             .arg("--data-dir")
             .arg(self.data())
-            .args(["--namespace", NAMESPACE])
+            .args(["--namespace", namespace])
             .args(arguments);
         command.current_dir(&self.options.directory);
         self.lab.enter(&command)

@@ -29,6 +29,7 @@ impl Extent {
         "a cluster of three control planes is brought back of which two are lost",
         "the container engine, etcd and the network plugin of a cluster are upgraded alone",
         "the host that heads the control plane and etcd is replaced",
+        "a cluster is asked for by OpenStack's command line, on hosts, and grows and goes by it",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters and are upgraded while they are called",
         "scale, remove and upgrade are killed at every edge of their journals, runner and operator, instead of at one step",

@@ -273,24 +273,18 @@ impl Lab {
     /// To send it another signal, send it to [`Lab::inner`] of the child.
     #[must_use]
     pub fn enter(&self, command: &Command) -> Command {
-        let prefix = [
-            "--mount",
-            "--pid",
-            "--net",
-            "--wd=.",
-            "--",
-            "setpriv",
-            "--pdeathsig",
-            "KILL",
-            "--",
-        ];
-        self.nsenter(&prefix, command)
+        self.entrance().enter(command)
+    }
+
+    /// The way into the lab, for what outlives a loan of it.
+    pub fn entrance(&self) -> Entrance {
+        Entrance(self.state.owner)
     }
 
     /// The command with the lab's network alone. It survives the lab, and its process is the child itself.
     #[must_use]
     pub fn enter_network(&self, command: &Command) -> Command {
-        self.nsenter(&["--net", "--"], command)
+        self.entrance().nsenter(&["--net", "--"], command)
     }
 
     /// The process that [`Lab::enter`]'s command became, as the machine counts it: `nsenter` is between.
@@ -485,16 +479,41 @@ impl Lab {
     fn script(&self, text: &str) -> Command {
         let mut bash = Command::new("bash");
         bash.args(["-c", text, "lab"]);
-        let mut command = self.nsenter(&["--mount", "--pid", "--net", "--"], &bash);
+        let mut command = self
+            .entrance()
+            .nsenter(&["--mount", "--pid", "--net", "--"], &bash);
         command.env("LAB", &self.state.dir);
         command
     }
+}
 
-    fn nsenter(&self, options: &[&str], command: &Command) -> Command {
+/// The way into a lab, by its owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance(u32);
+
+impl Entrance {
+    /// As [`Lab::enter`].
+    #[must_use]
+    pub fn enter(self, command: &Command) -> Command {
+        let prefix = [
+            "--mount",
+            "--pid",
+            "--net",
+            "--wd=.",
+            "--",
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "--",
+        ];
+        self.nsenter(&prefix, command)
+    }
+
+    fn nsenter(self, options: &[&str], command: &Command) -> Command {
         let mut nsenter = Command::new("nsenter");
         nsenter
             .arg("--target")
-            .arg(self.state.owner.to_string())
+            .arg(self.0.to_string())
             .args(options);
         nsenter.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs().collect::<BTreeMap<_, _>>() {

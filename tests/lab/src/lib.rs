@@ -27,7 +27,7 @@ mod sweep;
 
 pub use control_plane::ControlPlane;
 pub use extent::Extent;
-pub use lab::{Host, Lab, LabOptions, Presence};
+pub use lab::{Entrance, Host, Lab, LabOptions, Presence};
 pub use node::Node;
 pub use programs::Kubernetes;
 pub use programs::cloud_images::CloudImages;

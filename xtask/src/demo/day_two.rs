@@ -10,13 +10,13 @@ use std::{
 };
 
 use anyhow::Context;
-use e2e::{
-    Kubespray, NAMESPACE, Options, Prober, Requests, Stage, Versions, WORKLOAD, node, wait_until,
-};
+use e2e::{NAMESPACE, Prober, Requests, Stage, Versions, WORKLOAD, node, wait_until};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
-use super::{HEALTH, build, follow, go_on, heading, healthy, keep, named, next, raise, show, up};
+use super::{
+    HEALTH, follow, go_on, heading, healthy, keep, named, needed, next, on_hosts, raise, show, up,
+};
 use crate::tools;
 
 /// How long Windlass may take to begin what it was asked for, and Kubernetes to miss a node.
@@ -53,22 +53,13 @@ pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()
 
 /// Four hosts that have two versions of Kubernetes at hand, and `windlass up`.
 fn stage() -> anyhow::Result<Stage> {
-    heading("What is needed (kept for the next time)");
-    let kubespray = Kubespray::from_environment(tools::root().join("target/debug/mirror"))?;
-    build(kubespray.is_some())?;
+    let kubespray = needed()?;
     if kubespray.is_none() {
         println!(
             "Kubernetes of two versions: building the older one takes about four minutes the first time"
         );
     }
-    let options = Options {
-        hosts: 4,
-        dead: 0,
-        windlass: tools::root().join("target/debug/windlass"),
-        directory: tools::root(),
-        playbooks: tools::root().join("bundle"),
-    };
-    let mut stage = Stage::set_with_older(options, kubespray, &Terminal::default())?;
+    let mut stage = Stage::set_with_older(on_hosts(4, 0), kubespray, &Terminal::default())?;
     up(&mut stage)?;
     Ok(stage)
 }

@@ -5,7 +5,7 @@ use std::{sync::atomic::AtomicBool, time::Instant};
 use e2e::{Management, Tally};
 use lab::progress::Terminal;
 
-use super::{go_on, heading, keep, show};
+use super::{build, go_on, heading, keep, show};
 use crate::tools;
 
 /// Plays it; whatever it made is gone when it ends.
@@ -31,12 +31,7 @@ pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()
 fn management() -> anyhow::Result<Management> {
     heading("What is needed (kept for the next time)");
     println!("windlass, and the providers' managers: about ten minutes the first time");
-    tools::run(&mut tools::cargo(&[
-        "build",
-        "--quiet",
-        "--package",
-        "windlass",
-    ]))?;
+    build(false)?;
     heading("A real cluster of one node, and Windlass beside it (about a minute)");
     let windlass = tools::root().join("target/debug/windlass");
     let management = Management::set(windlass, &Terminal::default())?;

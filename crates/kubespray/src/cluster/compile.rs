@@ -258,6 +258,7 @@ pub(crate) fn founding(
 ) -> Result<Vec<Placed>, Problem> {
     let mut steps = building(cluster, resolved, checkout)?;
     let inventory = compiled(&resolved.inputs)?;
+    own::bring_authorities(resolved, &mut steps)?;
     beside::cut(&checkout.create, resolved, &inventory, &mut steps);
     Ok(steps)
 }

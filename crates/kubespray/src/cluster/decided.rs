@@ -23,6 +23,7 @@ use crate::{
     },
     host_keys::HostKeys,
     playbooks::{Checkout, Playbooks},
+    problem::Problem,
     secret::SshKey,
     variables::Sight,
 };
@@ -84,6 +85,7 @@ struct Basis {
     key: SshKey,
     host_keys: HostKeys,
     variables: Sight,
+    authorities: Vec<Problem>,
     checkout: Tree,
 }
 
@@ -123,6 +125,7 @@ impl Basis {
             key,
             host_keys,
             variables,
+            authorities,
             playbooks,
             // They decide on built clusters only, whose runs are never followed: which member leaves first, and when is renewed.
             health: _,
@@ -165,6 +168,7 @@ impl Basis {
             key: key.clone(),
             host_keys: host_keys.clone(),
             variables: variables.clone(),
+            authorities: authorities.clone(),
             checkout: Tree(Arc::clone(checkout)),
         })
     }

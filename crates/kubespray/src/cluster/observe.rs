@@ -9,12 +9,14 @@ use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
 use runs::{control::open_requests, job::Template, object, reconciler::report::obstacle};
 
 use crate::{
-    action,
+    action, authorities,
     certificates::Served,
+    cluster::built,
     context::{Context, Error},
     health_book::Checked,
     host_keys::{self, HostKeys},
     playbooks::{Playbooks, Wish},
+    problem::Problem,
     secret::{self, SshKey},
     variables::{self, Sight},
 };
@@ -47,6 +49,8 @@ pub struct Observed {
     pub host_keys: HostKeys,
     /// The Secrets that variables come from.
     pub variables: Sight,
+    /// What is wrong with the authorities that a new cluster is to be founded with.
+    pub authorities: Vec<Problem>,
     /// The playbooks.
     pub playbooks: Playbooks,
     /// What the last health probes found.
@@ -69,6 +73,7 @@ impl Observed {
             key: SshKey::NotReferred,
             host_keys: HostKeys::NotReferred,
             variables: Sight::default(),
+            authorities: Vec::new(),
             playbooks,
             health: None,
             served: Arc::default(),
@@ -78,7 +83,10 @@ impl Observed {
 
     /// Whether a Secret that the cluster refers to must change before the cluster can go on.
     pub fn awaits_secret(&self) -> bool {
-        !(self.key.is_usable() && self.host_keys.is_usable() && self.variables.is_usable())
+        !(self.key.is_usable()
+            && self.host_keys.is_usable()
+            && self.variables.is_usable()
+            && self.authorities.is_empty())
     }
 }
 
@@ -95,6 +103,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
     let variables = variables(cluster, &nodes, &context.client, &namespace).await?;
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
     let runs = runs(cluster, found.iter().map(AsRef::as_ref));
+    let authorities = authorities(cluster, &runs, &context.client, &namespace).await?;
     let playbooks = match Wish::of(cluster) {
         Ok(wish) => context.playbooks.get(cluster, wish),
         Err(_) => Playbooks::Unwanted,
@@ -110,6 +119,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         key,
         host_keys,
         variables,
+        authorities,
         playbooks,
         health,
         served: served.unwrap_or_default(),
@@ -160,6 +170,27 @@ pub async fn variables(
     variables::look(client, namespace, cluster, nodes)
         .await
         .map_err(|source| Error::api("read the Secrets with variables", source))
+}
+
+/// Says what is wrong with the authorities of a cluster that is still to be founded.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That the Secret is missing is no error.
+pub async fn authorities(
+    cluster: &Cluster,
+    runs: &[Run],
+    client: &Client,
+    namespace: &str,
+) -> Result<Vec<Problem>, Error> {
+    let stands = built::is_built(cluster) || built::built_by(runs).is_some();
+    if stands || cluster.meta().deletion_timestamp.is_some() {
+        return Ok(Vec::new());
+    }
+    let reference = authorities::reference(cluster);
+    authorities::look(client, namespace, reference, Timestamp::now())
+        .await
+        .map_err(|source| Error::api("read the Secret with the authorities", source))
 }
 
 /// The hosts that can be read, in their order, and those that cannot.

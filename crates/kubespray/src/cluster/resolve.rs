@@ -6,7 +6,7 @@ use ansible::{
 };
 use api::{
     Cluster, ClusterNode, Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold,
-    cluster::{Approval, Available, ClusterSpec, DeletionPolicy, InventoryStatus},
+    cluster::{Approval, Available, ClusterSpec, DeletionPolicy, InventoryStatus, SecretRef},
     node::{NodeType, Role},
     run::OnBreach,
 };
@@ -15,6 +15,7 @@ use kube::ResourceExt;
 
 use self::{contract::Given, leaving::Wished, policy::Policy};
 use crate::{
+    authorities,
     cluster::observe::{self, Observed},
     host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
@@ -94,6 +95,8 @@ pub struct Creation {
     pub nodes: usize,
     /// How long no host may have been added.
     pub last_node_creation: Duration,
+    /// The Secret with the authorities that the cluster is founded with.
+    pub authorities: Option<SecretRef>,
     /// As every operation.
     pub conduct: Conduct,
 }
@@ -155,10 +158,12 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         &nodes,
         &observed.variables,
     ));
+    problems.extend(observed.authorities.iter().cloned());
     problems.extend(subjects::problems(spec, observed.pods.as_deref()));
     problems.extend(renewal::problems(spec, &nodes));
     let hosts = hosts(&nodes);
     let written = variables(spec);
+    problems.extend(authorities::misplaced(cluster, &written));
     let given = Given::new(&written, &observed.variables, &hosts);
     let kubernetes = kubernetes(cluster, release, observed, &given, &mut problems);
     problems.extend(upgrading::problems(cluster, release, kubernetes, observed));
@@ -184,6 +189,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             .as_ref()
             .and_then(|operations| operations.creation.as_ref()?.extra_vars_secret_ref.clone()),
         revisions: observed.variables.revisions.clone(),
+        authorities_secret_ref: None,
         operation_variables: serde_json::Map::new(),
         renew: renew(spec),
         hosts,
@@ -305,6 +311,7 @@ fn creation(spec: &ClusterSpec) -> Creation {
         last_node_creation: start
             .last_node_creation
             .unwrap_or(Duration::from_seconds(0)),
+        authorities: creation.authorities_secret_ref,
         conduct: Conduct {
             unreachable: thresholds.unreachable.unwrap_or(Threshold::Percent(0)),
             on_breach: thresholds.on_breach.unwrap_or_default(),

@@ -106,6 +106,9 @@ fn compiled(cluster: &Cluster, resolved: &Resolved, checkout: &Checkout) -> Resu
     } else {
         let undo = (FOUNDING.to_owned(), true.into());
         inputs.operation_variables.extend([undo]);
+        inputs
+            .authorities_secret_ref
+            .clone_from(&resolved.creation.authorities);
         let steps = compile::founding(&name, resolved, checkout)?;
         let question = format!("build the cluster on {hosts} hosts");
         (steps, question, "the cluster does not exist yet")

@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 /// A playbook of Windlass' own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Own {
+    /// Brings the authorities that a new cluster is founded with.
+    Authorities,
     /// Saves a snapshot of etcd on the first of its hosts.
     EtcdSnapshot,
     /// Brings the administrator's kubeconfig of the first control plane to this machine.
@@ -39,7 +41,8 @@ pub enum Own {
 
 impl Own {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
+        Self::Authorities,
         Self::EtcdSnapshot,
         Self::ContainerEngine,
         Self::Etcd,
@@ -61,6 +64,7 @@ impl Own {
     /// Its name: no playbook of kubespray is called so.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Authorities => "windlass-authorities",
             Self::EtcdSnapshot => "windlass-etcd-snapshot",
             Self::Kubeconfig => "windlass-kubeconfig",
             Self::ContainerEngine => "windlass-container-engine",
@@ -77,6 +81,7 @@ impl Own {
 
     const fn text(self) -> &'static str {
         match self {
+            Self::Authorities => include_str!("../../playbooks/authorities.yml"),
             Self::EtcdSnapshot => include_str!("../../playbooks/etcd-snapshot.yml"),
             Self::Kubeconfig => include_str!("../../playbooks/kubeconfig.yml"),
             Self::ContainerEngine => include_str!("../../playbooks/container-engine.yml"),

@@ -151,7 +151,8 @@ async fn prepare_process(
     let work = &executor.work;
     let sandbox = prepare::ensure(executor, &|_| {}).await?;
     let key = workspace.key().await?;
-    let secrets = workspace.secret_variables().await?;
+    let own = action::play_of(first).and_then(|play| Own::named(&play.playbook));
+    let secrets = workspace.secret_variables(own).await?;
     let excluded = action::hosts_left_out(&context.excluded);
     prepare::acquaint(executor, &excluded).await?;
     let inputs = inventory_of(&work.inputs, first);
@@ -168,8 +169,11 @@ async fn prepare_process(
     })?;
     write_private(&config, text.as_bytes()).map_err(|error| disk(&config, &error))?;
     // One of Windlass' own stands at the root of the view, and a view holds the playbooks of one place.
-    let own = action::play_of(first).is_some_and(|play| play.own.is_some());
-    let view = if own { "slices-own" } else { "slices" };
+    let view = if own.is_some() {
+        "slices-own"
+    } else {
+        "slices"
+    };
     let view = work.directory.join(view);
     let expected: Vec<String> = steps
         .iter()

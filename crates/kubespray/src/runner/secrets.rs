@@ -11,23 +11,27 @@ use api::{
     cluster::SecretKeyRef,
     run::{Failure, FailureClass},
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value};
 
 use super::workspace::{Workspace, disk, failure};
 use crate::{
+    authorities,
     inputs::Inputs,
+    playbooks::Own,
     problem::{self, Problem},
     variables::{self, Content, Found, Holds, Referred},
 };
 
 impl Workspace {
     /// Writes the variables that are secret, and what is masked because of them. What was written for an earlier step serves
-    /// while the API is away.
-    pub(crate) async fn secret_variables(&self) -> Result<SecretFiles, Failure> {
+    /// while the API is away. `own` is the playbook of Windlass' own that they are for, if it is for one.
+    pub(crate) async fn secret_variables(&self, own: Option<Own>) -> Result<SecretFiles, Failure> {
         let inputs = &self.work.inputs;
         let names = inputs.variable_secrets();
-        if names.is_empty() && inputs.ssh.key.is_none() {
+        let authorities = self.authorities(own).await?;
+        if names.is_empty() && inputs.ssh.key.is_none() && authorities.is_none() {
             return Ok(SecretFiles::default());
         }
         let directory = self.secret_directory()?;
@@ -35,11 +39,14 @@ impl Workspace {
         for name in names {
             match self.secret(&name).await {
                 Ok(secret) => drop(secrets.insert(name, secret)),
-                Err(_) if self.mask_file().exists() => return Ok(SecretFiles::found(directory)),
+                Err(_) if authorities.is_none() && self.mask_file().exists() => {
+                    return Ok(SecretFiles::found(directory));
+                }
                 Err(failure) => return Err(failure),
             }
         }
-        let inventory = inventory(inputs, &secrets)?;
+        let mut inventory = inventory(inputs, &secrets)?;
+        inventory.everywhere.extend(authorities);
         let unwritable = |error: FileError| disk(&error.path, &error.source);
         let mut texts = inventory.texts();
         // Written before: what a step may need to log in is read before what it works with.
@@ -49,6 +56,29 @@ impl Workspace {
             .save(&self.mask_file())
             .map_err(unwritable)?;
         inventory.write(directory).map_err(unwritable)
+    }
+
+    /// The variable with the authorities, for the playbook that brings them and for no other.
+    async fn authorities(
+        &self,
+        own: Option<Own>,
+    ) -> Result<Option<(String, SecretValue)>, Failure> {
+        let reference = self.work.inputs.authorities_secret_ref.as_ref();
+        let Some(reference) = reference.filter(|_| own == Some(Own::Authorities)) else {
+            return Ok(None);
+        };
+        let secret = self.secret(&reference.name).await?;
+        let found = authorities::found(reference, secret.as_ref(), Timestamp::now());
+        let found = found.map_err(|problems| {
+            failure(
+                FailureClass::Config,
+                "AuthoritiesUnusable",
+                problem::text(&problems),
+                Some("then retry the run"),
+            )
+        })?;
+        let value = SecretValue::Secret(found.into_variable());
+        Ok(Some((authorities::VARIABLE.to_owned(), value)))
     }
 }
 

@@ -4,26 +4,20 @@
 //! kubespray is played here: what the operator of its objects would tell is written into their status. Clusters on real hosts are
 //! the other stories' matter.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    net::SocketAddr,
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::Path, process::Command, time::Duration};
 
 use api::{
     Cluster, ClusterNode,
     magnum::{CoeCluster, Host},
 };
-use e2e::{Operator, wait_until, windlass};
+use e2e::{Keystone, Operator, wait_until, windlass};
 use k8s_openapi::api::core::v1::Secret;
 use kapi::{Options, Server};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use lab::{OpenStack, command::output, progress::Terminal};
+use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -110,10 +104,14 @@ fn a_cluster_lives_as_users_of_openstack_know_it() {
     );
     let config = std::fs::read_to_string(directory.join("config")).unwrap();
     assert!(config.contains("server: https://10.0.0.1:6443"), "{config}");
-    let mut verify = world.openstack.python();
+    let mut verify = world.keystone.python();
     verify.args(["-c", VERIFY]);
     verify.arg(directory.join("config"));
     output(&mut verify).unwrap();
+
+    // The cluster is founded with the authority that the API shows and signs by.
+    let shown_authority = world.coe("ann", &["ca", "show", "first"]);
+    assert_eq!(shown_authority.trim(), world.authority(&uuid).trim());
 
     world.coe("ann", &["cluster", "resize", "first", "2"]);
     world.play_kubespray(&uuid, 3);
@@ -176,9 +174,7 @@ fn read(text: &str) -> Value {
 
 /// Keystone, the embedded API and `windlass magnum`.
 struct World {
-    openstack: OpenStack,
     keystone: Keystone,
-    password: String,
     client: Client,
     runtime: Runtime,
     _magnum: Operator,
@@ -187,10 +183,9 @@ struct World {
 
 impl World {
     fn start() -> Self {
-        let openstack = OpenStack::ensure(&Terminal::default()).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let password = format!("p{}", std::process::id());
-        let keystone = Keystone::start(&openstack, &directory.path().join("keystone"), &password);
+        let keystone = directory.path().join("keystone");
+        let keystone = Keystone::start(&keystone, None, &Terminal::default()).unwrap();
         let runtime = Runtime::new().unwrap();
         let data = directory.path().join("data");
         let client = embedded(&runtime, &data);
@@ -199,15 +194,9 @@ impl World {
             &keystone.address,
             directory.path(),
         );
-        let mut people = openstack.script("people.py");
-        people
-            .args([&keystone.address, &format!("http://{address}/v1")])
-            .env("OS_BOOTSTRAP_PASSWORD", &password);
-        output(&mut people).unwrap();
+        keystone.people(&format!("http://{address}/v1")).unwrap();
         Self {
-            openstack,
             keystone,
-            password,
             client,
             runtime,
             _magnum: magnum,
@@ -215,38 +204,13 @@ impl World {
         }
     }
 
-    /// `openstack coe` of a user.
-    fn command(&self, user: &str, arguments: &[&str]) -> Command {
-        let project = match user {
-            "eve" => "other",
-            "admin" => "admin",
-            _ => "demo",
-        };
-        let mut command = self.openstack.python();
-        command
-            .args(["-m", "openstackclient.shell", "coe"])
-            .args(arguments)
-            .env("HOME", self.directory.path())
-            // `config` ends with a line for the shell, which it looks up.
-            .env("SHELL", "/bin/sh")
-            .env("OS_IDENTITY_API_VERSION", "3")
-            .env("OS_AUTH_URL", &self.keystone.address)
-            .env("OS_USERNAME", user)
-            .env("OS_PASSWORD", &self.password)
-            .env("OS_PROJECT_NAME", project)
-            .env("OS_USER_DOMAIN_ID", "default")
-            .env("OS_PROJECT_DOMAIN_ID", "default")
-            .stdin(Stdio::null());
-        command
-    }
-
     fn coe(&self, user: &str, arguments: &[&str]) -> String {
-        output(&mut self.command(user, arguments)).unwrap()
+        output(&mut self.keystone.coe(user, arguments)).unwrap()
     }
 
     /// What somebody is told who may not do that.
     fn refused(&self, user: &str, arguments: &[&str]) -> String {
-        let told = self.command(user, arguments).output().unwrap();
+        let told = self.keystone.coe(user, arguments).output().unwrap();
         let mut text = String::from_utf8(told.stdout).unwrap();
         text.push_str(&String::from_utf8(told.stderr).unwrap());
         text
@@ -314,6 +278,20 @@ impl World {
             })
         })
         .unwrap();
+    }
+
+    /// The certificate of the authority that kubespray's Cluster refers to.
+    fn authority(&self, uuid: &str) -> String {
+        let namespace = format!("coe-{uuid}");
+        let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), &namespace);
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+        self.runtime.block_on(async {
+            let cluster = clusters.get("cluster").await.unwrap();
+            let creation = cluster.spec.operations.unwrap().creation.unwrap();
+            let name = creation.authorities_secret_ref.unwrap().name;
+            let mut data = secrets.get(&name).await.unwrap().data.unwrap();
+            String::from_utf8(data.remove("ca.crt").unwrap().0).unwrap()
+        })
     }
 
     /// As somebody with kubectl would: one worker is enough.
@@ -390,47 +368,4 @@ fn magnum(kubeconfig: &Path, keystone: &str, directory: &Path) -> (Operator, Str
         Ok(address.map(str::to_owned))
     });
     (operator, address.unwrap())
-}
-
-/// A Keystone on loopback, ended when it is dropped.
-struct Keystone {
-    address: String,
-    child: Child,
-}
-
-impl Keystone {
-    fn start(openstack: &OpenStack, directory: &Path, password: &str) -> Self {
-        std::fs::create_dir(directory).unwrap();
-        let script = |word: &str| {
-            let mut script = openstack.script("identity.py");
-            script.arg(word).arg(directory);
-            script.env("OS_BOOTSTRAP_PASSWORD", password);
-            script
-        };
-        output(&mut script("make")).unwrap();
-        let log = std::fs::File::create(directory.join("serve.log")).unwrap();
-        let mut child = script("serve")
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let said = child.stdout.take().unwrap();
-        BufReader::new(said).read_line(&mut line).unwrap();
-        let port: u16 = line.trim().parse().unwrap_or_else(|_| {
-            let log = std::fs::read_to_string(directory.join("serve.log"));
-            panic!("Keystone does not start: {}", log.unwrap_or_default())
-        });
-        Self {
-            address: format!("http://127.0.0.1:{port}/v3"),
-            child,
-        }
-    }
-}
-
-impl Drop for Keystone {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -17,6 +17,7 @@ mod in_cluster;
 mod install_guide;
 mod kubespray_checkout;
 mod magnum;
+mod magnum_hosts;
 mod management;
 mod openstack;
 mod planes;

@@ -11,7 +11,7 @@ use super::{
     kubernetes_address, refused,
 };
 use crate::{
-    inventory::{ExtraVars, K8S_CLUSTER},
+    inventory::{AUTHORITIES, ExtraVars, K8S_CLUSTER},
     slice::FOUNDING,
 };
 
@@ -405,6 +405,10 @@ pub(super) const RESERVED: &[(&str, &str)] = &[
     ("reset_confirmation", OPERATION_REMEDY),
     ("skip_confirmation", OPERATION_REMEDY),
     (FOUNDING, OPERATION_REMEDY),
+    (
+        AUTHORITIES,
+        "use spec.operations.creation.authoritiesSecretRef",
+    ),
     (
         "any_errors_fatal",
         "use spec.operations.creation.thresholds: Ansible ignores the variable",

@@ -2,12 +2,17 @@
 
 use api::{HostName, run::Step};
 
-use super::{Placed, gate, retry, step};
+use super::{
+    Placed, gate,
+    planes::{ETCD, PLANES},
+    retry, step,
+};
 use crate::{
-    action::{Action, AnsiblePlay, SNAPSHOT},
-    cluster::resolve::Conduct,
+    action::{AUTHORITIES, Action, AnsiblePlay, SNAPSHOT},
+    cluster::resolve::{Conduct, Resolved},
     inputs::Inputs,
     playbooks::Own,
+    problem::Problem,
 };
 
 /// A step that runs a playbook of Windlass' own on these hosts alone, in a process of its own.
@@ -35,6 +40,43 @@ pub(crate) fn own(
         },
         hosts,
     }
+}
+
+/// Puts the step that brings the authorities of a new cluster before the first play that makes certificates.
+///
+/// # Errors
+///
+/// The playbooks have no play that is known to be the first one.
+pub(super) fn bring_authorities(
+    resolved: &Resolved,
+    steps: &mut Vec<Placed>,
+) -> Result<(), Problem> {
+    let Some(reference) = &resolved.creation.authorities else {
+        return Ok(());
+    };
+    let first = steps
+        .iter()
+        .position(|placed| makes_certificates(&placed.step));
+    let first = first.ok_or_else(|| {
+        Problem::new(
+            "Cluster spec.operations.creation.authoritiesSecretRef",
+            &reference.name,
+            "the playbooks have no play of kubespray's that makes the first certificate",
+            "use playbooks whose plays install etcd and control planes as those of kubespray do, or take the field out",
+        )
+    })?;
+    let inputs = &resolved.inputs;
+    let heads = ["kube_control_plane", "etcd"].map(|group| inputs.group(group).first());
+    let mut hosts: Vec<_> = heads.into_iter().flatten().cloned().collect();
+    hosts.dedup();
+    let words = (AUTHORITIES, "Bring the authorities of the cluster");
+    let step = own(Own::Authorities, &resolved.creation.conduct, words, hosts);
+    steps.insert(first, step);
+    Ok(())
+}
+
+fn makes_certificates(step: &Step) -> bool {
+    [ETCD, PLANES].contains(&step.id.as_str())
 }
 
 /// The step that saves a snapshot of etcd on the first of its hosts.

@@ -29,8 +29,8 @@ use crate::{
 
 /// The play that proves the inventory, that of etcd, of the control plane, and of the nodes.
 const INVENTORY: &str = "preamble/inventory";
-const ETCD: &str = "etcd/install";
-const PLANES: &str = "control-plane/install";
+pub(super) const ETCD: &str = "etcd/install";
+pub(super) const PLANES: &str = "control-plane/install";
 const NODES: &str = "kubelet/install";
 /// The play of `recover-control-plane.yml` that names the members of etcd to the API servers.
 const SERVERS: &str = "recover/finish";
