@@ -114,7 +114,7 @@ mod tests {
     #[tokio::test]
     async fn what_it_says_is_kept_and_bounded() {
         let script = "echo said; echo complained >&2; head -c 20000000 /dev/zero; exit 1";
-        let ended = run(shell(script), Stdio::null(), Duration::from_secs(60))
+        let ended = run(shell(script), Stdio::null(), Duration::from_mins(1))
             .await
             .unwrap();
         assert!(!ended.is_late && !ended.status.success());

@@ -1,5 +1,7 @@
 //! Releases in a real API, by the real Helm: installed, changed, recovered after the death of a client, removed.
 
+#![expect(clippy::unwrap_used, reason = "the helpers are test code too")]
+
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use helm::{
@@ -137,17 +139,17 @@ fn tempfile(hook: &str) -> tempfile::TempDir {
     chart
 }
 
-const MAP: &str = r#"
+const MAP: &str = r"
 apiVersion: v1
 kind: ConfigMap
 metadata:
   name: small
 data:
   word: {{ .Values.word | quote }}
-"#;
+";
 const PLAIN: &str = "";
 /// Nothing runs Jobs here, so it never ends.
-const HANGING: &str = r#"
+const HANGING: &str = r"
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -158,4 +160,4 @@ spec:
     spec:
       restartPolicy: Never
       containers: [{name: a, image: a}]
-"#;
+";

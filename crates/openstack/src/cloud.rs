@@ -88,7 +88,7 @@ impl Wish for OpenStack {
             server,
             services,
         };
-        steps(inputs).map_err(|error| unwritable(&error))
+        steps(&inputs).map_err(|error| unwritable(&error))
     }
 
     fn standing(&self) -> Option<&Standing> {
@@ -113,7 +113,7 @@ pub fn is_of(service: &OpenStackService, cloud: &OpenStack) -> bool {
     owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == uid)
 }
 
-fn steps(inputs: Inputs) -> Result<Wanted, serde_json::Error> {
+fn steps(inputs: &Inputs) -> Result<Wanted, serde_json::Error> {
     let mut install: Vec<(String, String, Action)> = Vec::new();
     let mut add = |id: String, title: String, action| install.push((id, title, action));
     if inputs.server.is_some() {
@@ -167,7 +167,7 @@ fn steps(inputs: Inputs) -> Result<Wanted, serde_json::Error> {
         .iter()
         .map(|(id, title, action)| (id.as_str(), title.as_str(), action.clone()));
     Ok(Wanted {
-        inputs: map(&inputs)?,
+        inputs: map(inputs)?,
         install: in_order(install)?,
         delete: in_order(delete)?,
     })

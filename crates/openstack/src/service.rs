@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    fn keystone(config: serde_json::Value) -> OpenStackService {
+    fn keystone(config: &serde_json::Value) -> OpenStackService {
         serde_json::from_value(json!({
             "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
             "metadata": {"name": "identity", "namespace": "cloud"},
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_service_is_its_data_and_what_people_say() {
         let config = json!({"keystone.conf": "[token]\nexpiration = 60\n", "global.conf": "[DEFAULT]\ndebug = true\n"});
-        let wanted = keystone(config).wanted().unwrap();
+        let wanted = keystone(&config).wanted().unwrap();
         let text = wanted.inputs["files"]["keystone.conf"].as_str().unwrap();
         assert!(text.contains("debug = true\n"), "{text}");
         assert!(
@@ -260,7 +260,7 @@ mod tests {
                 .unwrap()
                 .contains("{{")
         );
-        let other = keystone(json!({"keystone.conf": "[token]\nexpiration = 61\n"}));
+        let other = keystone(&json!({"keystone.conf": "[token]\nexpiration = 61\n"}));
         assert_ne!(
             other.wanted().unwrap().inputs["config"],
             wanted.inputs["config"]
@@ -271,17 +271,17 @@ mod tests {
     fn what_nobody_would_read_is_refused() {
         let refused =
             |service: OpenStackService| controller::problem::text(&service.wanted().unwrap_err());
-        let misnamed = refused(keystone(json!({"keystne.conf": ""})));
+        let misnamed = refused(keystone(&json!({"keystne.conf": ""})));
         assert!(
             misnamed.contains("the files of keystone are keystone.conf"),
             "{misnamed}"
         );
-        let broken = refused(keystone(json!({"keystone.conf": "[DEFAULT]\ndebug\n"})));
+        let broken = refused(keystone(&json!({"keystone.conf": "[DEFAULT]\ndebug\n"})));
         assert!(
             broken.contains("line 2: a setting is KEY = VALUE"),
             "{broken}"
         );
-        let mut unknown = keystone(json!({}));
+        let mut unknown = keystone(&json!({}));
         unknown.spec.service = "keystne".to_owned();
         let unknown = refused(unknown);
         assert!(

@@ -146,7 +146,10 @@ pub fn create(database: &str, owner: &str, password: &str) -> Vec<String> {
             "ALTER USER {user}@'%' IDENTIFIED BY PASSWORD {}",
             quoted(password)
         ),
-        format!("GRANT ALL PRIVILEGES ON {name}.* TO {user}@'%'"),
+        format!(
+            "GRANT ALL PRIVILEGES ON {}.* TO {user}@'%'",
+            granted_name(database)
+        ),
     ]
 }
 
@@ -172,6 +175,11 @@ fn quoted_name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
+/// In a grant `_` and `%` stand for other letters: `nova_api` would be `nova1api` too.
+fn granted_name(name: &str) -> String {
+    quoted_name(name).replace('_', "\\_").replace('%', "\\%")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +194,14 @@ mod tests {
         assert!(all.contains("DATABASE IF NOT EXISTS `it's```"), "{all}");
         assert!(all.contains("COMMENT 'windlass a/b\\\\'"), "{all}");
         assert!(all.contains("USER IF NOT EXISTS 'it''s`'@'%'"), "{all}");
+    }
+
+    #[test]
+    fn a_grant_is_for_one_database() {
+        let grant = create("nova_api", "o", "*").pop().unwrap();
+        assert_eq!(
+            grant,
+            "GRANT ALL PRIVILEGES ON `nova\\_api`.* TO 'nova_api'@'%'"
+        );
     }
 }

@@ -210,8 +210,8 @@ async fn status(global: &Global) -> anyhow::Result<()> {
         "list OpenStackServices",
     )?;
     let header = ["OBJECT", "GOAL", "PHASE", "STEPS", "BLOCKED-ON"];
-    let clouds = clouds.items.iter().map(|cloud| row(cloud));
-    let services = services.items.iter().map(|service| row(service));
+    let clouds = clouds.items.iter().map(row);
+    let services = services.items.iter().map(row);
     println!("{}", terminal::table(header, clouds.chain(services)));
     Ok(())
 }

@@ -83,8 +83,8 @@ impl Worker {
 fn stands(pod: &Pod) -> Option<String> {
     let name = pod.name_any();
     let status = pod.status.as_ref()?;
-    let containers = status.container_statuses.iter().flatten();
-    if let Some(why) = containers.filter_map(waits).next() {
+    let mut containers = status.container_statuses.iter().flatten();
+    if let Some(why) = containers.find_map(waits) {
         return Some(format!("pod {name}: {why}"));
     }
     let mut conditions = status.conditions.iter().flatten();

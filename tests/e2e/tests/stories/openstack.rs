@@ -14,7 +14,7 @@ const NAMESPACE: &str = "cloud";
 #[test]
 fn one_object_ends_with_a_keystone_that_issues_tokens() {
     let mut world = World::start();
-    let refused = world.apply(&world.cloud(&json!({"keystne.conf": ""})));
+    let refused = world.apply(&cloud(&json!({"keystne.conf": ""})));
     assert!(refused.is_ok(), "the schema cannot know it: {refused:?}");
     let stalled = world.until("openstack", "one", "Stalled");
     assert!(
@@ -22,7 +22,7 @@ fn one_object_ends_with_a_keystone_that_issues_tokens() {
         "{stalled}"
     );
     let config = json!({"keystone.conf": "[token]\nexpiration = 1234\n"});
-    world.apply(&world.cloud(&config)).unwrap();
+    world.apply(&cloud(&config)).unwrap();
     // The operator dies in the middle: its runner goes on, and another operator finds it again.
     world.step_is_done("one-keystone", 1);
     world.operate();
@@ -58,7 +58,7 @@ fn one_object_ends_with_a_keystone_that_issues_tokens() {
     // Another setting is another ConfigMap, other pods, and no other table.
     let uid = world.get("secret", "one-keystone-admin")["metadata"]["uid"].clone();
     let config = json!({"keystone.conf": "[token]\nexpiration = 4321\n"});
-    world.apply(&world.cloud(&config)).unwrap();
+    world.apply(&cloud(&config)).unwrap();
     wait_until("the new setting", LIMIT, || {
         let cloud = world.get("openstack", "one");
         let seen = cloud["status"]["observedGeneration"] == cloud["metadata"]["generation"];
@@ -84,7 +84,7 @@ fn one_object_ends_with_a_keystone_that_issues_tokens() {
     world.openstack(&["token", "issue"]);
 
     // A second cloud on the same database server is refused by name.
-    let mut second = world.cloud(&json!({}));
+    let mut second = cloud(&json!({}));
     second["metadata"]["name"] = json!("two");
     second["spec"]["database"] =
         json!({"external": {"host": "one-mariadb", "adminSecret": {"name": "one-mariadb-admin"}}});
@@ -174,19 +174,6 @@ impl World {
         command.arg("--kubeconfig").arg(self.node.kubeconfig());
         command.args(["--namespace", NAMESPACE]).args(arguments);
         self.node.lab.enter_network(&command)
-    }
-
-    fn cloud(&self, config: &Value) -> Value {
-        json!({
-            "apiVersion": "openstack.windlass.dev/v1alpha1",
-            "kind": "OpenStack",
-            "metadata": {"name": "one", "namespace": NAMESPACE},
-            "spec": {
-                "release": "2026.2",
-                "database": {"managed": {"image": CloudImages::MARIADB}},
-                "services": [{"name": "keystone", "image": CloudImages::KEYSTONE, "config": config}],
-            },
-        })
     }
 
     fn apply(&self, object: &Value) -> anyhow::Result<String> {
@@ -351,4 +338,17 @@ fn message(object: &Value, condition: &str) -> String {
         .and_then(|found| found["message"].as_str())
         .unwrap_or_default()
         .to_owned()
+}
+
+fn cloud(config: &Value) -> Value {
+    json!({
+        "apiVersion": "openstack.windlass.dev/v1alpha1",
+        "kind": "OpenStack",
+        "metadata": {"name": "one", "namespace": NAMESPACE},
+        "spec": {
+            "release": "2026.2",
+            "database": {"managed": {"image": CloudImages::MARIADB}},
+            "services": [{"name": "keystone", "image": CloudImages::KEYSTONE, "config": config}],
+        },
+    })
 }
