@@ -15,8 +15,9 @@ use kube::{
 };
 use serde_json::Value;
 
-/// How large a record may be once it is decompressed. A Secret holds 1 MiB, which compresses some ten times at most in practice.
-const LARGEST: u64 = 64 * 1024 * 1024;
+/// How large a record may be once it is decompressed. A Secret holds 1 MiB, and charts are text, which is some
+/// ten times as long before it is compressed.
+const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// How a revision of a release stands, in Helm's words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

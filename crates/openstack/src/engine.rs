@@ -34,6 +34,8 @@ mod pods;
 mod releases;
 mod services;
 
+/// The code of a call that was not answered.
+const NO_ANSWER: &str = "NoAnswer";
 /// How long between two looks at what comes by itself.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -202,7 +204,7 @@ fn call(what: impl Into<String>, error: &kube::Error) -> Failure {
             "mend what the API names, and retry the run",
         )
     } else {
-        transient("NoAnswer", message)
+        transient(NO_ANSWER, message)
     }
 }
 
@@ -362,7 +364,12 @@ where
     let mut told = String::new();
     loop {
         boundary(step, context).await?;
-        match look().await? {
+        let seen = match look().await {
+            // An API that is away for a moment ends no wait of an hour.
+            Err(failure) if failure.code == NO_ANSWER => Seen::Missing(failure.message),
+            seen => seen?,
+        };
+        match seen {
             Seen::There(detail) => return Ok(detail),
             Seen::Missing(what) if what != told => {
                 let progress = StepProgress {

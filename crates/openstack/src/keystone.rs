@@ -1,8 +1,12 @@
 //! Keystone as its clients meet it, asked through the Kubernetes API, which reaches its Service from everywhere.
 
 use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
+
+/// How much it may answer. A token tells its catalogue, which is some kilobytes.
+const LARGEST: usize = 1024 * 1024;
 
 /// A Keystone behind a Service.
 #[derive(Clone)]
@@ -64,11 +68,10 @@ impl Keystone<'_> {
         let validated = self
             .send("validate the token", validate, StatusCode::OK)
             .await?;
-        let told = validated
-            .into_body()
-            .collect_bytes()
-            .await
-            .map_err(|source| Error::Cluster(Box::new(source)))?;
+        let told = Limited::new(validated.into_body(), LARGEST).collect().await;
+        let told = told
+            .map_err(|_| Error::Answer("Keystone's answer does not end"))?
+            .to_bytes();
         let told: Value = serde_json::from_slice(&told)
             .map_err(|_| Error::Answer("Keystone's answer is no JSON"))?;
         if told["token"]["user"]["name"] != username {

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use tokio::{
     io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, lookup_host},
     task::JoinHandle,
 };
 
@@ -41,6 +41,23 @@ pub enum Error {
     /// No pod of the Service runs.
     #[error("Service {0} has no pod that runs")]
     NoPod(String),
+    /// Nobody knows the host.
+    #[error("look up {host}")]
+    Unknown {
+        /// The host.
+        host: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The host is none of a database server.
+    #[error("{host} is not asked: {why}")]
+    Refused {
+        /// The host.
+        host: String,
+        /// Why.
+        why: &'static str,
+    },
     /// There is no free port.
     #[error("listen on loopback")]
     Listen(#[source] std::io::Error),
@@ -67,11 +84,7 @@ pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Resu
         None
     };
     let Some(selector) = service.and_then(|service| service.spec?.selector) else {
-        return Ok(Way {
-            host: host.to_owned(),
-            port,
-            forward: None,
-        });
+        return directly(host, port).await;
     };
     let labels: Vec<_> = selector
         .iter()
@@ -103,6 +116,33 @@ pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Resu
         host: here.ip().to_string(),
         port: here.port(),
         forward: Some(forward),
+    })
+}
+
+/// What is of this machine, of its link or of its cloud's metadata service is no server of the user's.
+async fn directly(host: &str, port: u16) -> Result<Way, Error> {
+    let unknown = |source| Error::Unknown {
+        host: host.to_owned(),
+        source,
+    };
+    let found = lookup_host((host, port)).await.map_err(unknown)?;
+    let addresses: Vec<_> = found.map(|address| address.ip()).collect();
+    if let Some(why) = addresses.iter().find_map(|ip| api::address::refused(*ip)) {
+        return Err(Error::Refused {
+            host: host.to_owned(),
+            why,
+        });
+    }
+    let address = addresses.first().ok_or_else(|| {
+        unknown(std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "it has no address",
+        ))
+    })?;
+    Ok(Way {
+        host: address.to_string(),
+        port,
+        forward: None,
     })
 }
 

@@ -11,6 +11,9 @@ use tokio::time::timeout;
 /// How long the server may take for one statement.
 const ANSWERS: Duration = Duration::from_secs(30);
 
+/// How much a server may send at once: every answer is a word.
+const LARGEST: usize = 1024 * 1024;
+
 /// How to reach a server as an administrator.
 #[derive(Clone)]
 pub struct Login {
@@ -68,7 +71,9 @@ impl Session {
             .tcp_port(login.port)
             .prefer_socket(false)
             .user(Some(login.username.clone()))
-            .pass(Some(login.password.clone()));
+            .pass(Some(login.password.clone()))
+            // Else the server says how much it may send.
+            .max_allowed_packet(Some(LARGEST));
         in_time(Conn::new(options)).await.map(Self)
     }
 
@@ -139,7 +144,11 @@ async fn in_time<T>(call: impl Future<Output = Result<T, mysql_async::Error>>) -
 pub fn create(database: &str, owner: &str, password: &str) -> Vec<String> {
     let (name, user) = (quoted_name(database), quoted(database));
     vec![
-        format!("CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb3"),
+        // With its comment at once: without, nobody would know whose it is after a death in between.
+        format!(
+            "CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb3 COMMENT {}",
+            quoted(owner)
+        ),
         format!("ALTER DATABASE {name} COMMENT {}", quoted(owner)),
         format!("CREATE USER IF NOT EXISTS {user}@'%'"),
         format!(
@@ -153,11 +162,11 @@ pub fn create(database: &str, owner: &str, password: &str) -> Vec<String> {
     ]
 }
 
-/// Removes a database and its user.
+/// Removes a database and its user: the database last, since its comment says whose both are.
 pub fn remove(database: &str) -> Vec<String> {
     vec![
-        format!("DROP DATABASE IF EXISTS {}", quoted_name(database)),
         format!("DROP USER IF EXISTS {}@'%'", quoted(database)),
+        format!("DROP DATABASE IF EXISTS {}", quoted_name(database)),
     ]
 }
 

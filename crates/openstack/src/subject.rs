@@ -303,9 +303,22 @@ impl Layer for OpenStack {
                 controller::conditions::is_true(&told.conditions, controller::conditions::READY)
             })
         };
-        let unready = own.filter(|service| !is_ready(&service.status));
-        Ok(unready
-            .map(|service| format!("{} is not Ready", service.name_any()))
-            .collect())
+        let own: Vec<_> = own.collect();
+        let mut wrong = Vec::new();
+        for spec in &self.spec.services {
+            let name = cloud::service_name(&self.name_any(), &spec.name);
+            match own.iter().find(|service| service.name_any() == name) {
+                None => wrong.push(format!(
+                    "OpenStackService {name} is gone; windlass openstack run {} {}/declare makes it anew",
+                    self.name_any(),
+                    spec.name
+                )),
+                Some(service) if !is_ready(&service.status) => {
+                    wrong.push(format!("{name} is not Ready"));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(wrong)
     }
 }

@@ -219,7 +219,7 @@ pub(crate) enum Openstack {
     Explain(ExplainSetting),
     /// Say how clouds and services stand
     Status,
-    /// Have one step of a service done again, by hand: it is a run of one step
+    /// Have one step of a service done by hand: it is a run of one step, and a Job that is complete stays
     Run(RunStep),
     /// Write the charts that steps are installed from into a directory, to be used without Windlass
     Charts {

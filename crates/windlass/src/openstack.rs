@@ -114,7 +114,7 @@ fn show(object: &str, steps: &[Step], database: Option<&str>) {
         let release = || format!("{object}-{}", step.id.replace('/', "-"));
         match (Action::of(step), database) {
             (Some(Action::CreateDatabase), Some(database)) => {
-                let owner = format!("windlass NAMESPACE/{object}");
+                let owner = format!("windlass NAMESPACE/{object} of cluster UID");
                 for statement in sql::create(database, &owner, "...") {
                     println!("  {:20}   SQL   {statement}", "");
                 }

@@ -1,8 +1,11 @@
 //! Steps on the database server.
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt};
+
 use crate::{
     definition::Definition,
-    engine::{Done, Failure, FailureClass, Worker, config, failure, transient},
+    engine::{Done, Failure, FailureClass, Worker, call, config, failure, transient},
     names, reach,
     service::{Inputs, Server},
     sql::{self, Found, Login, Session},
@@ -21,7 +24,7 @@ impl Worker {
             )
             .into());
         }
-        Ok(Some(version))
+        Ok(Some(api::text::lines(&version, 200)))
     }
 
     /// What is not known to be this service's is not touched.
@@ -30,7 +33,7 @@ impl Worker {
         let found = session.find(&definition.database).await;
         let found = found.map_err(|error| said(&error))?;
         session.close().await;
-        let own = self.owner();
+        let own = self.owner().await?;
         let database = &definition.database;
         let detail = match found {
             Found::Nothing => "it is not there yet".to_owned(),
@@ -61,18 +64,24 @@ impl Worker {
         let secret = names::secret(self.name(), "database");
         let password = self.secret_value(&secret, "password").await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
+        let own = self.owner().await?;
         // Between the check and now somebody else may have been faster.
         let found = session.find(&definition.database).await;
-        if let Found::Database(owner) = found.map_err(|error| said(&error))?
-            && owner != self.owner()
-            && !inputs.adopt
-        {
-            let what = format!("database {} is there meanwhile", definition.database);
+        let is_own = match found.map_err(|error| said(&error))? {
+            Found::Nothing => true,
+            Found::Database(owner) => owner == own,
+            Found::User => false,
+        };
+        if !is_own && !inputs.adopt {
+            let what = format!(
+                "database {0} or a user {0} is there meanwhile",
+                definition.database
+            );
             return Err(taken(&definition.database, &what).into());
         }
         self.held()?;
         let digest = sql::digest(&password);
-        let statements = sql::create(&definition.database, &self.owner(), &digest);
+        let statements = sql::create(&definition.database, &own, &digest);
         let made = session.execute(&statements).await;
         made.map_err(|error| said(&error))?;
         session.close().await;
@@ -83,7 +92,7 @@ impl Worker {
     pub(super) async fn drop_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
         let (_way, mut session) = self.session(&inputs.database).await?;
         let found = session.find(&definition.database).await;
-        if found.map_err(|error| said(&error))? != Found::Database(self.owner()) {
+        if found.map_err(|error| said(&error))? != Found::Database(self.owner().await?) {
             session.close().await;
             return Ok(Some("there is none that is this service's".to_owned()));
         }
@@ -94,9 +103,19 @@ impl Worker {
         Ok(None)
     }
 
-    /// The comment of the service's database.
-    fn owner(&self) -> String {
-        format!("windlass {}/{}", self.namespace(), self.name())
+    /// The comment of the service's database. Clusters that share a server may have objects of one name, and tell each other apart by
+    /// what does not change as long as they live.
+    async fn owner(&self) -> Result<String, Failure> {
+        let cluster = Api::<Namespace>::all(self.work.client.clone())
+            .get_metadata("kube-system")
+            .await
+            .map_err(|error| call("read the namespace kube-system", &error))?;
+        Ok(format!(
+            "windlass {}/{} of cluster {}",
+            self.namespace(),
+            self.name(),
+            cluster.uid().unwrap_or_default()
+        ))
     }
 
     async fn session(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {

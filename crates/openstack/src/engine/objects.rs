@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 use rand::{Rng as _, RngExt as _, distr::Alphanumeric};
 
@@ -137,6 +137,15 @@ impl Worker {
         if stands.as_ref() == Some(&connection) {
             return Ok(());
         }
+        let found = self.secrets().get_metadata(secret).await;
+        let found = found.map_err(|error| call(format!("read Secret {secret}"), &error))?;
+        if !self.is_own(found.labels()) {
+            let what = format!("Secret {secret} is there, and was not made for this object");
+            let remedy = format!(
+                "give it the key connection, mysql+pymysql://{user}:PASSWORD@{host}:{port}/{user} with its password, and retry the run"
+            );
+            return Err(config("Taken", what, &remedy));
+        }
         let patch = serde_json::json!({"stringData": {"connection": connection}});
         self.held()?;
         self.secrets()
@@ -173,12 +182,35 @@ impl Worker {
     pub(super) async fn remove_secrets(&self, definition: &Definition) -> Done {
         let words = definition.secrets.iter().map(|secret| secret.name.as_str());
         for word in words.chain(["database"]) {
-            let name = names::secret(self.name(), word);
-            self.held()?;
-            gone(self.secrets().delete(&name, &DeleteParams::default()).await)
-                .map_err(|error| call(format!("delete Secret {name}"), &error))?;
+            self.remove_secret(&names::secret(self.name(), word))
+                .await?;
         }
         Ok(None)
+    }
+
+    /// Only what is known to be made for the object, and only as it was seen.
+    pub(super) async fn remove_secret(&self, name: &str) -> Result<(), Failure> {
+        let failed = |error: kube::Error| call(format!("delete Secret {name}"), &error);
+        let found = self.secrets().get_metadata_opt(name).await;
+        let found = found.map_err(failed)?;
+        let Some(found) = found.filter(|found| self.is_own(found.labels())) else {
+            return Ok(());
+        };
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: found.uid(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        self.held()?;
+        gone(self.secrets().delete(name, &parameters).await).map_err(failed)
+    }
+
+    fn is_own(&self, labels: &BTreeMap<String, String>) -> bool {
+        labels
+            .get(api::openstack::OF_LABEL)
+            .is_some_and(|of| of == self.name())
     }
 
     /// Whether it was made: one that is there stays. Secrets have no owner: they are needed for what is retained.

@@ -6,7 +6,10 @@ use kube::{
     api::{ListParams, LogParams},
 };
 
-use crate::engine::{Failure, Worker, call};
+use crate::{
+    engine::{Failure, Of, Worker, call},
+    names,
+};
 
 /// How many lines of a log are told.
 const LINES: i64 = 20;
@@ -38,9 +41,12 @@ impl Worker {
             limit_bytes: Some(64 * 1024),
             ..LogParams::default()
         };
+        let Ok(secrets) = self.known_secrets().await else {
+            return "it is not told, since what is secret in it is not known".to_owned();
+        };
         let log = api.logs(&pod.name_any(), &parameters).await;
         let mut log = log.unwrap_or_else(|error| controller::chain(&error));
-        for secret in self.known_secrets().await {
+        for secret in secrets {
             log = log.replace(&secret, "***");
         }
         // The cause stands at the end.
@@ -52,24 +58,26 @@ impl Worker {
     }
 
     /// What must not be told: all values of the service's Secrets, longest first, so that one within another is no trace of it.
-    async fn known_secrets(&self) -> Vec<String> {
-        let labels = format!("{}={}", api::openstack::OF_LABEL, self.name());
-        let found = self
-            .secrets()
-            .list(&ListParams::default().labels(&labels))
-            .await;
-        let secrets = found.map(|found| found.items).unwrap_or_default();
-        let values = secrets
-            .into_iter()
-            .filter_map(|secret| secret.data)
-            .flatten();
+    async fn known_secrets(&self) -> Result<Vec<String>, kube::Error> {
+        let Of::Service(_, definition) = &self.of else {
+            return Ok(Vec::new());
+        };
+        let words = definition.secrets.iter().map(|secret| secret.name.as_str());
+        let mut data = Vec::new();
+        // By their names: one that a person brought has no label.
+        for word in words.chain(["database"]) {
+            let name = names::secret(self.name(), word);
+            let found = self.secrets().get_opt(&name).await?;
+            data.extend(found.and_then(|secret| secret.data));
+        }
+        let values = data.into_iter().flatten();
         let mut values: Vec<_> = values
             .filter(|(key, _)| key != "username")
             .filter_map(|(_, value)| String::from_utf8(value.0).ok())
             .filter(|value| value.len() >= 8)
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        values
+        Ok(values)
     }
 
     async fn list(&self, labels: &str) -> Result<Vec<Pod>, Failure> {

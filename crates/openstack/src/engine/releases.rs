@@ -122,6 +122,9 @@ impl Worker {
         values["port"] = json!(definition.port);
         values["path"] = json!(definition.path);
         values["labels"] = json!(self.part("api"));
+        // Pods read their environment when they start, and not again: where it changed, they are others.
+        let state = self.states_of(&values).await?;
+        values["state"] = json!(controller::digest(&[&state], 10));
         self.release(&names::api(self.name()), Chart::Api, &values)
             .await
     }
@@ -220,14 +223,7 @@ impl Worker {
         let name = database_server(self.name());
         self.remove_release(&name).await?;
         if inputs.drop {
-            let secret = names::secret(&name, "admin");
-            self.held()?;
-            gone(
-                self.secrets()
-                    .delete(&secret, &DeleteParams::default())
-                    .await,
-            )
-            .map_err(|error| call(format!("delete Secret {secret}"), &error))?;
+            self.remove_secret(&names::secret(&name, "admin")).await?;
         }
         Ok(None)
     }
@@ -280,6 +276,11 @@ impl Worker {
             release,
         };
         let held = self.lock(place).await?;
+        if self.whose(place).await? == Whose::Another {
+            let what = format!("release {release} is there already, and is not of this object");
+            let remedy = "remove it (helm uninstall), or give the object another name";
+            return Err(config("Taken", what, remedy).into());
+        }
         self.recover(place).await?;
         let chart = chart
             .unpack()
@@ -303,11 +304,29 @@ impl Worker {
             release,
         };
         let held = self.lock(place).await?;
+        if self.whose(place).await? != Whose::Own {
+            return Ok(());
+        }
         self.recover(place).await?;
         self.held()?;
         helm.uninstall(&held, DEADLINE)
             .await
             .map_err(|error| said(&error))
+    }
+
+    /// Whose a release is, by the labels that it was made with.
+    async fn whose(&self, place: Place<'_>) -> Result<Whose, Failure> {
+        let history = record::history(&self.work.client, place.namespace, place.release).await;
+        let history = history.map_err(|error| transient("Release", controller::chain(&error)))?;
+        let Some(last) = history.last() else {
+            return Ok(Whose::Nobody);
+        };
+        let of = &last.values()["labels"][api::openstack::OF_LABEL];
+        Ok(if of == self.name() {
+            Whose::Own
+        } else {
+            Whose::Another
+        })
     }
 
     async fn helm(&self) -> Result<Helm, Failure> {
@@ -392,6 +411,17 @@ impl Worker {
         labels.insert(names::PART_LABEL.to_owned(), part.to_owned());
         labels
     }
+}
+
+/// Whose a release is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Whose {
+    /// There is none.
+    Nobody,
+    /// The run's subject.
+    Own,
+    /// Somebody else.
+    Another,
 }
 
 fn said(error: &helm::program::Error) -> Failure {
