@@ -28,6 +28,8 @@ use crate::{
 
 /// The key of the ConfigMap that keeps it.
 pub const KEY: &str = "applied.json";
+/// So many resources are looked at: a provider has objects of some twenty.
+const MOST: usize = 100;
 /// How long an object is left alone that was put back, and the longest that it becomes by doubling.
 const PAUSE: (u32, u32) = (1, 64);
 
@@ -99,7 +101,7 @@ pub async fn look(
     };
     let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
     let mut drifted = Vec::new();
-    for of in &applied.0 {
+    for of in applied.0.iter().take(MOST) {
         let api = Api::<DynamicObject>::all_with(there.clone(), &of.resource());
         let found = match api.list_metadata(&parameters).await {
             // With the definition went the objects.
@@ -134,7 +136,12 @@ impl OfResource {
     ) -> Vec<String> {
         let found: BTreeMap<_, _> = found.map(|meta| (place(meta), meta)).collect();
         let lines = self.objects.iter().filter_map(|(place, noted)| {
-            let title = format!("{} {place}", self.kind);
+            // The record lies in a cluster of somebody's.
+            let title = format!(
+                "{} {}",
+                api::text::plain(&self.kind, 64),
+                api::text::plain(place, 320)
+            );
             let Some(meta) = found.get(place) else {
                 return Some(format!("{title} is gone"));
             };

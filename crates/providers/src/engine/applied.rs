@@ -15,6 +15,7 @@ use super::{
 use crate::{
     drift::{self, Applied},
     names::COMPONENTS_MANAGER,
+    render,
 };
 
 impl Installer {
@@ -26,7 +27,11 @@ impl Installer {
             let (resource, _) = resources.of(there, object).await?;
             let api = resources.api(there, object).await?;
             self.held()?;
-            applied.note(&resource, &objects::put(&api, object).await?.metadata);
+            let stands = objects::put(&api, object).await?;
+            // Providers of one namespace share it, and each has its label on it: what is in it tells that it is gone.
+            if !render::is_namespace(object) {
+                applied.note(&resource, &stands.metadata);
+            }
         }
         for (_, _, namespace, name) in self.secrets(there).await? {
             let secret = Api::<Secret>::namespaced(there.clone(), &namespace)

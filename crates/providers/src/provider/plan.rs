@@ -119,7 +119,7 @@ pub(super) fn drifted(observed: &Observed) -> String {
     let shown = observed.drifted.iter().take(SHOWN).cloned();
     let more = observed.drifted.len().saturating_sub(SHOWN);
     let more = (more > 0).then(|| format!("{more} more"));
-    shown.chain(more).collect::<Vec<_>>().join("; ")
+    api::text::lines(&shown.chain(more).collect::<Vec<_>>().join("; "), 1024)
 }
 
 /// So many objects are named.
