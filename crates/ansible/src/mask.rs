@@ -54,8 +54,17 @@ impl std::fmt::Debug for Mask {
 impl Mask {
     /// Masks these texts, in every form that they are known to be printed in. Such of less than four characters are left.
     pub fn of<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let forms: BTreeSet<String> = secrets.into_iter().flat_map(forms).collect();
-        let mut texts: Vec<_> = forms.into_iter().collect();
+        Self::sorted(secrets.into_iter().flat_map(forms).collect())
+    }
+
+    /// Masks what either masks.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::sorted(self.texts.into_iter().chain(other.texts).collect())
+    }
+
+    fn sorted(texts: BTreeSet<String>) -> Self {
+        let mut texts: Vec<_> = texts.into_iter().collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
         Self { texts }
     }

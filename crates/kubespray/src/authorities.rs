@@ -14,7 +14,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use rustls::{SignatureAlgorithm, crypto::ring::sign::any_supported_type};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use rustls_pki_types::{
+    PrivateKeyDer,
+    pem::{PemObject, SectionKind},
+};
 use serde_json::{Map, Value, json};
 use x509_parser::prelude::{ASN1Time, X509Certificate};
 
@@ -224,6 +227,8 @@ enum Flaw {
     NoCertificate,
     #[error("there are {0} certificates, and one is meant")]
     Several(usize),
+    #[error("there is more in it than a certificate, and all of it would be public")]
+    More,
     #[error("the certificate is none of an authority: it may sign no others")]
     NoAuthority,
     #[error("the certificate is valid from {0} on")]
@@ -238,11 +243,18 @@ enum Flaw {
 
 /// The public key of an authority's certificate.
 fn certified(text: &str, now: Timestamp) -> Result<Vec<u8>, Flaw> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let found = found.map_err(|_| Flaw::NoCertificate)?;
+    let sections: Result<Vec<(SectionKind, Vec<u8>)>, _> =
+        PemObject::pem_slice_iter(text.as_bytes()).collect();
+    let sections = sections.map_err(|_| Flaw::NoCertificate)?;
+    let (found, others): (Vec<_>, Vec<_>) = sections
+        .iter()
+        .partition(|(kind, _)| *kind == SectionKind::Certificate);
+    if !found.is_empty() && !others.is_empty() {
+        return Err(Flaw::More);
+    }
     let der = match found.as_slice() {
         [] => return Err(Flaw::NoCertificate),
-        [one] => one,
+        [(_, one)] => one,
         several => return Err(Flaw::Several(several.len())),
     };
     let (_, certificate) =
@@ -368,6 +380,7 @@ mod tests {
         });
         let [edwards, edwards_key] = authority(&PKCS_ED25519, |_| {});
         let two = format!("{ca}{leaf}");
+        let both = format!("{ca}{key}");
         let locked = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
         for (certificate, key, rule) in [
             (
@@ -381,6 +394,7 @@ mod tests {
             (&early, &early_key, "valid from 2999-02-01 on"),
             (&edwards, &edwards_key, "a key of this kind"),
             (&two, &key, "there are 2 certificates"),
+            (&both, &key, "all of it would be public"),
             (&ca, &locked, "without a passphrase"),
             (&ca, &ca, "no private key"),
             (&key, &key, "no certificate"),

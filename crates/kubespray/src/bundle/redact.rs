@@ -4,6 +4,9 @@ use ansible::mask::{Mask, may_be_secret};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+/// The one field of a value that stands in a Secret.
+const REFERENCE: &str = "secretKeyRef";
+
 /// How secrets are taken out of documents and texts.
 #[derive(Debug)]
 pub struct Redaction {
@@ -45,27 +48,25 @@ impl Redaction {
     }
 
     fn redact(&self, value: &mut Value) {
+        self.redact_of(value, false);
+    }
+
+    /// Below a name that says so everything is secret, however deep.
+    fn redact_of(&self, value: &mut Value, is_secret: bool) {
         match value {
+            Value::String(_) | Value::Number(_) if is_secret => *value = self.digest(value).into(),
             Value::String(text) => *text = self.text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.redact(item)),
+            Value::Array(items) => {
+                for item in items {
+                    self.redact_of(item, is_secret);
+                }
+            }
+            // Where a secret is, is none.
+            Value::Object(fields) if fields.len() == 1 && fields.contains_key(REFERENCE) => {}
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    match field {
-                        Value::String(_) | Value::Number(_) if may_be_secret(name) => {
-                            *field = self.digest(field).into();
-                        }
-                        Value::Array(items) if may_be_secret(name) => {
-                            for item in items {
-                                match item {
-                                    Value::String(_) | Value::Number(_) => {
-                                        *item = self.digest(item).into();
-                                    }
-                                    _ => self.redact(item),
-                                }
-                            }
-                        }
-                        _ => self.redact(field),
-                    }
+                    let names_one = may_be_secret(name) && !name.ends_with("Ref");
+                    self.redact_of(field, is_secret || names_one);
                 }
             }
             _ => {}

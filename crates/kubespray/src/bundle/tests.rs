@@ -119,6 +119,33 @@ fn refused(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn what_is_parsed_is_no_longer_than_an_api_would_store() {
+    let mut entries = entries(&made());
+    let run = entries.iter_mut().find(|(path, _)| path == RUN).unwrap();
+    run.1 = vec![b' '; 9 * 1024 * 1024];
+    let told = refused(&packed(&entries));
+    assert!(told.contains("run.json takes more"), "{told}");
+}
+
+#[test]
+fn below_a_name_that_is_secret_all_is() {
+    let redaction = Redaction::of([], [7; 32]);
+    let told = redaction.document(json!({
+        "vault_passwords": {"db": "one", "all": [["two"], {"three": 3}]},
+        "registry_token": {"secretKeyRef": {"name": "kept", "key": "kept"}},
+        "extraVarsSecretRef": {"name": "kept"},
+        "cni": "flannel",
+    }));
+    let text = told.to_string();
+    for secret in ["one", "two", ":3"] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    assert_eq!(told["registry_token"]["secretKeyRef"]["key"], "kept");
+    assert_eq!(told["extraVarsSecretRef"]["name"], "kept");
+    assert_eq!(told["cni"], "flannel");
+}
+
+#[test]
 fn nothing_secret_is_in_it() {
     let entries = entries(&made());
     let names: Vec<_> = entries.iter().map(|(name, _)| name.as_str()).collect();

@@ -1,6 +1,6 @@
 //! The variables of a run that are secret: read from their Secrets whenever a playbook starts, written into memory.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use ansible::{
     FileError,
@@ -31,10 +31,21 @@ impl Workspace {
         let inputs = &self.work.inputs;
         let names = inputs.variable_secrets();
         let authorities = self.authorities(own).await?;
+        let of_authorities = self.mask_file().with_file_name("authorities");
+        // They are for one play, and are not left behind it.
+        if authorities.is_none() && of_authorities.exists() {
+            fs::remove_dir_all(&of_authorities).map_err(|error| disk(&of_authorities, &error))?;
+        }
         if names.is_empty() && inputs.ssh.key.is_none() && authorities.is_none() {
             return Ok(SecretFiles::default());
         }
         let directory = self.secret_directory()?;
+        let target = if authorities.is_some() {
+            fs::create_dir_all(&of_authorities).map_err(|error| disk(&of_authorities, &error))?;
+            of_authorities.as_path()
+        } else {
+            directory
+        };
         let mut secrets = BTreeMap::new();
         for name in names {
             match self.secret(&name).await {
@@ -50,12 +61,14 @@ impl Workspace {
         let unwritable = |error: FileError| disk(&error.path, &error.source);
         let mut texts = inventory.texts();
         // Written before: what a step may need to log in is read before what it works with.
-        let key = std::fs::read_to_string(directory.join("key")).unwrap_or_default();
+        let key = fs::read_to_string(directory.join("key")).unwrap_or_default();
         texts.push(key);
+        // What was secret in one step is secret in the next.
         Mask::of(texts.iter().map(String::as_str))
+            .and(self.mask())
             .save(&self.mask_file())
             .map_err(unwritable)?;
-        inventory.write(directory).map_err(unwritable)
+        inventory.write(target).map_err(unwritable)
     }
 
     /// The variable with the authorities, for the playbook that brings them and for no other.
