@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 47] = [
+static OWN: [Kind; 48] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -33,6 +33,12 @@ static OWN: [Kind; 47] = [
         Transient,
         "The cluster's API server does not answer this machine.",
         "Let this machine reach the control-plane hosts on that port, and see to the control plane; then retry the run.",
+    ),
+    own(
+        "AuthoritiesUnusable",
+        Config,
+        "The authorities that the cluster is to be founded with cannot be used.",
+        "Correct the Secret of spec.operations.creation.authoritiesSecretRef, then retry the run.",
     ),
     own(
         "BadConfiguration",
