@@ -3,23 +3,23 @@
 //! A step keeps nothing for the next one: each works from the plan, and from what it finds. Nothing secret is in a plan: Secrets are read
 //! when a step needs them.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use api::{
     openstack::{OpenStack, OpenStackService},
-    run::{Failure, FailureClass, Results, RunSpec, Step},
+    run::{Failure, Results, RunSpec, Step},
 };
 use controller::lease::Proof;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use runs::{
     Words, Work,
+    calls::{Act, Ended, boundary, call, config, done, each, held, unknown_action},
     engine::{EngineError, Leave},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::sleep;
-use workflow::{Executor, Signal, StepContext, StepOutcome, StepProgress};
+use workflow::{Executor, StepContext, StepOutcome};
 
 use crate::{
     action::Action,
@@ -33,11 +33,6 @@ mod objects;
 mod pods;
 mod releases;
 mod services;
-
-/// The code of a call that was not answered.
-const NO_ANSWER: &str = "NoAnswer";
-/// How long between two looks at what comes by itself.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Executes runs of clouds and services.
 #[derive(Clone, Debug)]
@@ -113,103 +108,24 @@ enum Of {
 }
 
 impl Executor for Worker {
-    async fn execute(&self, steps: Vec<Step>, mut context: StepContext) {
-        for step in &steps {
-            let outcome = match Action::of(step) {
-                Some(action) => match self.act(action, step, &mut context).await {
-                    Ok(detail) => StepOutcome::Succeeded {
-                        results: Results::default(),
-                        unreachable: Vec::new(),
-                        detail,
-                    },
-                    Err(Ended::Failed(failure)) => failed(failure),
-                    Err(Ended::Interrupted) => StepOutcome::Interrupted { detail: None },
-                    Err(Ended::Rejected) => return,
-                },
-                None => failed(config(
-                    "UnknownAction",
-                    format!("step {} has no action of OpenStack", step.id),
-                    "let the operator plan anew",
-                )),
-            };
-            if context.reporter.finished(&step.id, outcome).await.is_err() {
-                return;
-            }
-        }
+    async fn execute(&self, steps: Vec<Step>, context: StepContext) {
+        each(self, &steps, context).await;
+    }
+}
+
+impl Act for Worker {
+    async fn act(&self, step: &Step, context: &mut StepContext) -> Result<StepOutcome, Ended> {
+        let action = Action::of(step).ok_or_else(|| unknown_action(step, "OpenStack"))?;
+        let detail = self.do_action(action, step, context).await?;
+        Ok(done(Results::default(), detail))
     }
 }
 
 /// What a step tells of what it did.
 type Done = Result<Option<String>, Ended>;
 
-/// How a step ends that is not done.
-enum Ended {
-    /// It failed.
-    Failed(Failure),
-    /// It was told to stop.
-    Interrupted,
-    /// Nobody takes what it says.
-    Rejected,
-}
-
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-fn failed(failure: Failure) -> StepOutcome {
-    StepOutcome::Failed {
-        failure,
-        results: Results::default(),
-        unreachable: Vec::new(),
-    }
-}
-
-fn failure(class: FailureClass, code: &str, message: impl Into<String>, remedy: &str) -> Failure {
-    Failure {
-        class,
-        code: code.to_owned(),
-        // What others said may quote anything.
-        message: api::text::lines(&message.into(), 2048),
-        remedy: Some(remedy.to_owned()),
-        targets: Vec::new(),
-    }
-}
-
-/// What a person must change.
-fn config(code: &str, message: impl Into<String>, remedy: &str) -> Failure {
-    failure(FailureClass::Config, code, message, remedy)
-}
-
-/// What may pass.
-fn transient(code: &str, message: impl Into<String>) -> Failure {
-    failure(
-        FailureClass::Transient,
-        code,
-        message,
-        "it is tried again; look at what it names if it stays so",
-    )
-}
-
-/// A call of the API that did not do what it should: tried again where that may help.
-fn call(what: impl Into<String>, error: &kube::Error) -> Failure {
-    let refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 403 | 405 | 413 | 415 | 422));
-    let message = format!("failed to {}: {}", what.into(), controller::chain(error));
-    if refused {
-        failure(
-            FailureClass::External,
-            "Refused",
-            message,
-            "mend what the API names, and retry the run",
-        )
-    } else {
-        transient(NO_ANSWER, message)
-    }
-}
-
 impl Worker {
-    async fn act(&self, action: Action, step: &Step, context: &mut StepContext) -> Done {
+    async fn do_action(&self, action: Action, step: &Step, context: &mut StepContext) -> Done {
         boundary(step, context).await?;
         self.held()?;
         match (&self.of, action) {
@@ -286,10 +202,7 @@ impl Worker {
 
     /// Nothing is written without the Lease.
     fn held(&self) -> Result<(), Failure> {
-        if self.proof.holds() {
-            return Ok(());
-        }
-        Err(transient("NotHeld", "the Lease of the object is not held"))
+        held(&self.proof)
     }
 
     fn name(&self) -> &str {
@@ -331,71 +244,4 @@ fn misplaced(step: &Step) -> Failure {
         format!("step {} is none of this kind of object", step.id),
         "let the operator plan anew",
     )
-}
-
-/// Lets people stop or pause a step between two of its calls.
-async fn boundary(step: &Step, context: &mut StepContext) -> Result<(), Ended> {
-    loop {
-        let wanted = *context.signal.borrow_and_update();
-        match wanted {
-            Signal::Continue => return Ok(()),
-            Signal::Stop => return Err(Ended::Interrupted),
-            Signal::Pause => {
-                context
-                    .reporter
-                    .held(&step.id)
-                    .await
-                    .map_err(|_| Ended::Rejected)?;
-                context
-                    .signal
-                    .changed()
-                    .await
-                    .map_err(|_| Ended::Rejected)?;
-            }
-        }
-    }
-}
-
-/// Looks again and again until what is waited for is there; the step's own timeout ends the wait. `look` says what is missing.
-async fn until<F>(step: &Step, context: &mut StepContext, mut look: impl FnMut() -> F) -> Done
-where
-    F: Future<Output = Result<Seen, Failure>>,
-{
-    let mut told = String::new();
-    loop {
-        boundary(step, context).await?;
-        let seen = match look().await {
-            // An API that is away for a moment ends no wait of an hour.
-            Err(failure) if failure.code == NO_ANSWER => Seen::Missing(failure.message),
-            seen => seen?,
-        };
-        match seen {
-            Seen::There(detail) => return Ok(detail),
-            Seen::Missing(what) if what != told => {
-                let progress = StepProgress {
-                    activity: Some(api::text::lines(&what, 500)),
-                    ..StepProgress::default()
-                };
-                context
-                    .reporter
-                    .progress(&step.id, progress)
-                    .await
-                    .map_err(|_| Ended::Rejected)?;
-                told = what;
-            }
-            Seen::Missing(_) => {}
-        }
-        tokio::select! {
-            () = sleep(LOOK) => {}
-            changed = context.signal.changed() => changed.map_err(|_| Ended::Rejected)?,
-        }
-    }
-}
-
-/// What a look showed.
-enum Seen {
-    /// What is waited for, with a word about it.
-    There(Option<String>),
-    /// What is missing, for people.
-    Missing(String),
 }

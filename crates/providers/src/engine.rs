@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use api::run::{Action as StepAction, Failure, FailureClass, Results, RunSpec, Step};
+use api::run::{Action as StepAction, Failure, Results, RunSpec, Step};
 use controller::lease::Proof;
 use runs::{
     Words, Work,
+    calls::{Act, Ended, each, held, unknown_action},
     engine::{EngineError, Leave},
 };
-use workflow::{Executor, Signal, StepContext, StepOutcome, StepProgress};
+use workflow::{Executor, StepContext, StepOutcome};
 
 use crate::{
     action::Action,
@@ -76,25 +77,15 @@ pub struct Installer {
 }
 
 impl Executor for Installer {
-    async fn execute(&self, steps: Vec<Step>, mut context: StepContext) {
-        for step in &steps {
-            let outcome = match action_of(step) {
-                Some(action) => match self.act(action, step, &mut context).await {
-                    Ok(done) => done,
-                    Err(Ended::Failed(failure)) => failed(failure),
-                    Err(Ended::Interrupted) => StepOutcome::Interrupted { detail: None },
-                    Err(Ended::Rejected) => return,
-                },
-                None => failed(config(
-                    "UnknownAction",
-                    format!("step {} has no action of providers", step.id),
-                    "let the operator plan anew",
-                )),
-            };
-            if context.reporter.finished(&step.id, outcome).await.is_err() {
-                return;
-            }
-        }
+    async fn execute(&self, steps: Vec<Step>, context: StepContext) {
+        each(self, &steps, context).await;
+    }
+}
+
+impl Act for Installer {
+    async fn act(&self, step: &Step, context: &mut StepContext) -> Result<StepOutcome, Ended> {
+        let action = action_of(step).ok_or_else(|| unknown_action(step, "providers"))?;
+        self.do_action(action, step, context).await
     }
 }
 
@@ -107,125 +98,17 @@ fn action_of(step: &Step) -> Option<Action> {
     }
 }
 
-/// How a step ends that is not done.
-enum Ended {
-    /// It failed.
-    Failed(Failure),
-    /// It was told to stop.
-    Interrupted,
-    /// Nobody takes what it says.
-    Rejected,
-}
-
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
 /// The counts of what was done.
 fn done<const N: usize>(counts: [(&str, usize); N]) -> StepOutcome {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     let counts =
         counts.map(|(word, count)| (word.to_owned(), u32::try_from(count).unwrap_or(u32::MAX)));
-    StepOutcome::Succeeded {
-        results: Results(counts.collect()),
-        unreachable: Vec::new(),
-        detail: None,
-    }
-}
-
-fn failed(failure: Failure) -> StepOutcome {
-    StepOutcome::Failed {
-        failure,
-        results: Results::default(),
-        unreachable: Vec::new(),
-    }
-}
-
-fn failure(class: FailureClass, code: &str, message: impl Into<String>, remedy: &str) -> Failure {
-    Failure {
-        class,
-        code: code.to_owned(),
-        // What the API says may quote anything.
-        message: api::text::lines(&message.into(), 2048),
-        remedy: Some(remedy.to_owned()),
-        targets: Vec::new(),
-    }
-}
-
-/// What a person must change.
-fn config(code: &str, message: impl Into<String>, remedy: &str) -> Failure {
-    failure(FailureClass::Config, code, message, remedy)
-}
-
-/// A call that did not do what it should: tried again where that may help.
-fn call(what: impl Into<String>, error: &kube::Error) -> Failure {
-    let refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 403 | 405 | 413 | 415 | 422));
-    let message = format!("failed to {}: {}", what.into(), controller::chain(error));
-    if refused {
-        failure(
-            FailureClass::External,
-            "Refused",
-            message,
-            "mend what the API names, and retry the run",
-        )
-    } else {
-        failure(
-            FailureClass::Transient,
-            "NoAnswer",
-            message,
-            "it is tried again; look at the API if it stays so",
-        )
-    }
+    runs::calls::done(Results(counts.collect()), None)
 }
 
 impl Installer {
     /// Nothing is written without the Lease.
     fn held(&self) -> Result<(), Failure> {
-        if self.proof.holds() {
-            return Ok(());
-        }
-        Err(failure(
-            FailureClass::Transient,
-            "NotHeld",
-            "the Lease of the provider is not held",
-            "it is tried again",
-        ))
+        held(&self.proof)
     }
-}
-
-/// Lets people stop or pause a step between two of its calls.
-async fn boundary(step: &Step, context: &mut StepContext) -> Result<(), Ended> {
-    loop {
-        let wanted = *context.signal.borrow_and_update();
-        match wanted {
-            Signal::Continue => return Ok(()),
-            Signal::Stop => return Err(Ended::Interrupted),
-            Signal::Pause => {
-                context
-                    .reporter
-                    .held(&step.id)
-                    .await
-                    .map_err(|_| Ended::Rejected)?;
-                context
-                    .signal
-                    .changed()
-                    .await
-                    .map_err(|_| Ended::Rejected)?;
-            }
-        }
-    }
-}
-
-async fn tell(step: &Step, context: &StepContext, activity: String) -> Result<(), Ended> {
-    let progress = StepProgress {
-        activity: Some(activity),
-        ..StepProgress::default()
-    };
-    context
-        .reporter
-        .progress(&step.id, progress)
-        .await
-        .map_err(|_| Ended::Rejected)
 }

@@ -7,11 +7,13 @@
 //! - [`runner`]: the process that executes one Run, with its journal, its Lease, its controls and the copy in the Run's status;
 //! - [`supervisor`] and [`process`]: runners as processes of this machine, which outlive who started them;
 //! - [`job`]: runners as Jobs of the cluster that the operator runs in;
+//! - [`calls`]: engines whose steps are calls of an API, made by the runner itself;
 //! - [`child`]: runs that are steps of other runs;
 //! - [`object`]: Runs as a domain makes them of its plans, and [`history`]: how long ended ones are kept;
 //! - [`control`]: what people write into a Run to steer it;
 //! - [`layout`]: where the files of runs lie, and [`sweep`]: when they go.
 
+pub mod calls;
 pub mod child;
 pub mod control;
 pub mod engine;

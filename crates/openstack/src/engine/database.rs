@@ -1,11 +1,13 @@
 //! Steps on the database server.
 
+use api::run::{Failure, FailureClass};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
+use runs::calls::{call, config, failure, transient};
 
 use crate::{
     definition::Definition,
-    engine::{Done, Failure, FailureClass, Worker, call, config, failure, transient},
+    engine::{Done, Worker},
     names, reach,
     service::{Inputs, Server},
     sql::{self, Found, Login, Session},

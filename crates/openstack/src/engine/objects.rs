@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::run::Failure;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE};
 use k8s_openapi::{
     ByteString,
@@ -12,11 +13,12 @@ use kube::{
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 use rand::{Rng as _, RngExt as _, distr::Alphanumeric};
+use runs::calls::{call, config};
 
 use crate::{
     cloud::database_server,
     definition::{Definition, SecretKind},
-    engine::{Done, Failure, Worker, call, config},
+    engine::{Done, Worker},
     names::{self, CONFIG_PART, MANAGER, PART_LABEL},
     service::Inputs,
 };

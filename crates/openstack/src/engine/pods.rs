@@ -1,13 +1,15 @@
 //! How pods stand, in words, and what they said last.
 
+use api::run::Failure;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
     Api, ResourceExt,
     api::{ListParams, LogParams},
 };
+use runs::calls::call;
 
 use crate::{
-    engine::{Failure, Of, Worker, call},
+    engine::{Of, Worker},
     names,
 };
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::run::Step;
+use api::run::{Failure, FailureClass, Step};
 use helm::{Change, Helm, Place, lock, record};
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
@@ -12,6 +12,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, PropagationPolicy},
 };
+use runs::calls::{Seen, call, config, failure, transient, until};
 use serde_json::{Value, json};
 use workflow::StepContext;
 
@@ -20,10 +21,7 @@ use crate::{
     charts::Chart,
     cloud::{self, database_server},
     definition::{Definition, Key},
-    engine::{
-        Done, Failure, FailureClass, Seen, Worker, call, config, failure, objects::gone, transient,
-        until,
-    },
+    engine::{Done, Worker, objects::gone},
     keystone::Keystone,
     names,
     service::Inputs,
@@ -76,7 +74,7 @@ impl Worker {
                 let left = left.map_err(|error| call(format!("read Job {name}"), &error))?;
                 Ok(match left {
                     Some(_) => Seen::Missing(format!("Job {name} of an earlier attempt goes")),
-                    None => Seen::There(None),
+                    None => Seen::There(()),
                 })
             })
             .await?;

@@ -1,5 +1,6 @@
 //! Steps of a cloud on the objects of its services.
 
+use api::run::FailureClass;
 use api::{
     openstack::{OpenStack, OpenStackService},
     run::Step,
@@ -10,12 +11,13 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
+use runs::calls::{Seen, call, config, failure, until};
 use serde_json::json;
 use workflow::StepContext;
 
 use crate::{
     cloud::{Inputs, service_name},
-    engine::{Done, FailureClass, Of, Seen, Worker, call, config, failure, objects::gone, until},
+    engine::{Done, Of, Worker, objects::gone},
     names::MANAGER,
 };
 

@@ -1,15 +1,17 @@
 //! Notes what was applied, so that it is seen when somebody else writes it.
 
 use api::provider::label;
+use api::run::Failure;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, Patch, PatchParams},
 };
+use runs::calls::{Ended, call, config};
 use serde_json::json;
 
 use super::{
-    Ended, Failure, Installer, call, config,
+    Installer,
     objects::{self, Resources},
 };
 use crate::{

@@ -11,13 +11,15 @@
 
 use std::time::Duration;
 
+use api::run::Failure;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clusterctl::Object;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
+use runs::calls::call;
 use serde_json::{Value, json};
 
-use super::{Failure, Installer, call};
+use super::Installer;
 use crate::{certificates, render};
 
 /// How long nodes may take to hear that a pod is taken out of its Service: one or two seconds.

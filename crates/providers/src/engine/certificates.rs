@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::provider::label;
+use api::run::Failure;
 use clusterctl::Object;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,11 +11,12 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
+use runs::calls::{Ended, call, config};
 use serde_json::json;
 use workflow::StepOutcome;
 
 use super::{
-    Ended, Failure, Installer, call, config, done,
+    Installer, done,
     objects::{self, Resources},
     prune,
 };

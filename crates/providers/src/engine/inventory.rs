@@ -4,12 +4,14 @@
 //! cluster-api v1.14 `cmd/clusterctl/api/v1alpha3`, and how clusterctl labels the object.
 
 use api::provider::label;
+use api::run::Failure;
 use clusterctl::{Installed, Lack, Object, label::CORE};
 use kube::{Client, api::DeleteParams};
+use runs::calls::{Ended, call, config};
 use serde_json::{Value, json};
 
 use super::{
-    Ended, Failure, Installer, call, config,
+    Installer,
     objects::{self, Effect, Resources},
 };
 

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use api::provider::key;
+use api::run::Failure;
 use clusterctl::{Object, Scope, Scopes};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, ResourceExt,
     discovery::{ApiGroup, Discovery, Scope as Known},
 };
+use runs::calls::{call, config};
 
-use super::{Failure, Installer, call, config};
+use super::Installer;
 use crate::{
     certificates,
     render::{self, Material, Rendered},

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use api::run::Failure;
 use api::{provider::label, run::Step};
 use clusterctl::Object;
 use futures::{StreamExt as _, stream};
@@ -17,10 +18,11 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
     core::PartialObjectMeta,
 };
+use runs::calls::{Ended, boundary, call, config, tell};
 use serde_json::{Value, json};
 use workflow::{StepContext, StepOutcome};
 
-use super::{Ended, Failure, Installer, boundary, call, config, done, steps::telling, tell};
+use super::{Installer, done, steps::telling};
 use crate::render;
 
 /// How many objects are stored between two looks at what people want.
@@ -138,7 +140,7 @@ impl Installer {
             tell(
                 step,
                 context,
-                format!("{name}: {count} objects are stored as {storage}"),
+                &format!("{name}: {count} objects are stored as {storage}"),
             )
             .await?;
             let listed = all.list_metadata(&parameters).await;

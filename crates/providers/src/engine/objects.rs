@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use api::run::Failure;
 use clusterctl::Object;
 use kube::{
     Api, Client, ResourceExt,
@@ -9,8 +10,8 @@ use kube::{
     core::GroupVersionKind,
     discovery::{self, Scope},
 };
+use runs::calls::call;
 
-use super::{Failure, call};
 use crate::names::COMPONENTS_MANAGER;
 
 /// What applying did to an object.

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use api::provider::label;
+use api::run::Failure;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditions},
     core::PartialObjectMeta,
     discovery::verbs,
 };
+use runs::calls::call;
 
-use super::{Failure, call, material};
+use super::material;
 
 /// An object by group, kind, namespace and name.
 pub(super) type Key = (String, String, String, String);

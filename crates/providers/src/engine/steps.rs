@@ -2,30 +2,31 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use api::run::Step;
+use api::run::{Failure, Step};
 use clusterctl::Object;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
+use runs::calls::{Ended, Seen, boundary, call, config, tell, until};
 use tokio::time::{sleep, timeout};
 use workflow::{StepContext, StepOutcome};
 
 use super::{
-    Ended, Failure, Installer, boundary, call,
+    Installer,
     calls::HEARD,
-    config, done, material,
+    done, material,
     objects::{self, Effect, Resources},
-    prune, tell,
+    prune,
 };
 use crate::{action::Action, certificates, health, render};
 
-/// How long between two looks at what comes by itself.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long between two looks at a definition.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long definitions may take to be served.
 const ESTABLISHING: Duration = Duration::from_mins(1);
 
 impl Installer {
     /// Executes a step.
-    pub(super) async fn act(
+    pub(super) async fn do_action(
         &self,
         action: Action,
         step: &Step,
@@ -140,7 +141,7 @@ impl Installer {
             tell(
                 step,
                 context,
-                format!("{} of {}: {}", at + 1, objects.len(), object.title()),
+                &format!("{} of {}: {}", at + 1, objects.len(), object.title()),
             )
             .await?;
             let api = resources.api(there, object).await?;
@@ -168,7 +169,7 @@ impl Installer {
                     if found.as_ref().is_some_and(health::is_established) {
                         return Ok::<_, Ended>(());
                     }
-                    sleep(LOOK / 10).await;
+                    sleep(LOOK).await;
                 }
             };
             timeout(ESTABLISHING, established).await.map_err(|_| {
@@ -195,28 +196,19 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         let label = self.provider.manifest_label();
-        let mut told = String::new();
-        loop {
-            boundary(step, context).await?;
+        until(step, context, || async {
             let health = health::look(there, &label)
                 .await
                 .map_err(|error| call("see how the provider stands", &error))?;
-            if health.is_well() {
-                return Ok(done([
-                    ("workloads", health.workloads),
-                    ("definitions", health.definitions),
-                ]));
+            if !health.is_well() {
+                return Ok(Seen::Missing(health.message()));
             }
-            let message = health.message();
-            if message != told {
-                tell(step, context, message.clone()).await?;
-                told = message;
-            }
-            tokio::select! {
-                () = sleep(LOOK) => {}
-                changed = context.signal.changed() => changed.map_err(|_| Ended::Rejected)?,
-            }
-        }
+            Ok(Seen::There(done([
+                ("workloads", health.workloads),
+                ("definitions", health.definitions),
+            ])))
+        })
+        .await
     }
 
     async fn remove(
