@@ -5,12 +5,18 @@
 //! is equal as a whole. A field that a later version of a controller no longer applies is therefore only given up with the
 //! next change of that object.
 
+use std::fmt::Debug;
+
 use kube::{
-    Api, Resource,
+    Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
+    core::{DeserializeGuard, NamespaceResourceScope},
+    runtime::reflector::{ObjectRef, Store},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+
+use crate::stream::await_version;
 
 /// Why an apply failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +57,7 @@ pub async fn apply<K>(
     existing: Option<&K>,
 ) -> Result<(), Error>
 where
-    K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
 {
     let name = wanted.meta().name.clone().unwrap_or_default();
     let kind = K::kind(&()).into_owned();
@@ -86,6 +92,36 @@ where
     })
 }
 
+/// Writes the status of an object if it changed, and waits until the store shows it, so that the next pass begins with it.
+///
+/// # Errors
+///
+/// The API refuses the status or does not answer.
+pub async fn write_status<K, S>(
+    client: &Client,
+    store: &Store<DeserializeGuard<K>>,
+    manager: &str,
+    (object, existing): (&K, Option<&S>),
+    wanted: &S,
+) -> Result<(), Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + 'static,
+    S: Serialize + PartialEq,
+{
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    let api = Api::<K>::namespaced(client.clone(), &namespace);
+    let written = apply_status(&api, manager, &name, wanted, existing).await?;
+    if let Some(version) = written {
+        let object = ObjectRef::new(&name).within(&namespace);
+        await_version(store, &object, &version).await;
+    }
+    Ok(())
+}
+
 /// Applies the status of an object by its subresource, unless it is equal to the existing one. Returns the version that the
 /// object has then, if it was written.
 ///
@@ -100,7 +136,7 @@ pub async fn apply_status<K, S>(
     existing: Option<&S>,
 ) -> Result<Option<String>, Error>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     S: Serialize + PartialEq,
 {
     if existing == Some(wanted) {

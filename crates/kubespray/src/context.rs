@@ -1,17 +1,12 @@
 //! What the reconcilers of this crate share.
 
-use std::{fmt::Debug, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use api::{Cluster, ClusterNode, Run};
 use controller::Events;
 use futures::FutureExt;
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    core::{DeserializeGuard, NamespaceResourceScope},
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
 use runs::job::Template;
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{health_book::HealthBook, layout::Layout, playbooks::PlaybookCache};
 
@@ -36,38 +31,6 @@ impl Stores {
 
 /// How soon a pass is tried again that began before the stores were read.
 pub const UNTIL_READ: Duration = Duration::from_millis(50);
-
-/// Writes the status of an object if it changed, and waits until the store shows it, so that the next pass begins with it.
-///
-/// # Errors
-///
-/// The API refuses the status or does not answer.
-pub async fn write_status<K, S>(
-    client: &Client,
-    store: &Store<DeserializeGuard<K>>,
-    manager: &str,
-    (object, existing): (&K, Option<&S>),
-    wanted: &S,
-) -> Result<(), Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + 'static,
-    S: Serialize + PartialEq,
-{
-    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-    let api = Api::<K>::namespaced(client.clone(), &namespace);
-    let written = controller::apply::apply_status(&api, manager, &name, wanted, existing)
-        .await
-        .map_err(Error::Apply)?;
-    if let Some(version) = written {
-        let object = ObjectRef::new(&name).within(&namespace);
-        controller::stream::await_version(store, &object, &version).await;
-    }
-    Ok(())
-}
 
 /// What the reconcilers share.
 pub struct Context {

@@ -9,7 +9,7 @@ use api::{
     Cluster, ClusterNode,
     magnum::{CLUSTER_LABEL, Claim, CoeCluster, FINALIZER, Host, PROJECT_LABEL, project_namespace},
 };
-use controller::{Manager, WakeUps, Watch, apply, reads};
+use controller::{Manager, WakeUps, Watch, apply, finalizer, reads};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
@@ -335,15 +335,9 @@ impl Context {
     }
 
     async fn let_go(&self, cluster: &CoeCluster) -> Result<(), Error> {
-        let mut object = cluster.clone();
-        object
-            .finalizers_mut()
-            .retain(|finalizer| finalizer != FINALIZER);
-        let replaced = self
-            .own(cluster)
-            .replace(&cluster.name_any(), &PostParams::default(), &object)
-            .await;
-        gone(replaced.map(drop)).map_err(|error| Error::Api("let the cluster go", error))
+        finalizer::release(&self.own(cluster), cluster, FINALIZER)
+            .await
+            .map_err(|error| Error::Api("let the cluster go", error))
     }
 
     async fn tell(

@@ -9,17 +9,15 @@ use api::{
     openstack::{FINALIZER, OpenStack, OpenStackService, Standing as Told},
     run::{RunPhase, RunStatus},
 };
-use controller::{Events, Outcome, Until, backoff::jittered, watch::Kind};
+use controller::{Events, Outcome, Until, backoff::jittered, finalizer, watch::Kind};
 use futures::FutureExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams},
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::Store},
 };
 use runs::object;
-use serde_json::json;
 
 use crate::{
     cloud,
@@ -208,48 +206,15 @@ async fn apply<K: Layer>(
 
 /// Keeps the object until what belongs to it is gone.
 async fn keep<K: Layer>(object: &K, context: &Context<K>) -> Result<(), Error> {
-    if object.finalizers().iter().any(|name| name == FINALIZER) {
-        return Ok(());
-    }
-    let mut finalizers = object.finalizers().to_vec();
-    finalizers.push(FINALIZER.to_owned());
-    // Not applied: what this field manager applies of a service is its cloud's spec. Only as it was seen: it may be going.
-    let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": object.resource_version()}});
-    api(object, context)
-        .patch(
-            &object.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
+    finalizer::hold(&api(object, context), object, FINALIZER)
         .await
-        .map(drop)
         .map_err(|source| Error::Api("add the finalizer", source))
 }
 
 async fn forget<K: Layer>(object: &K, context: &Context<K>) -> Result<(), Error> {
-    if !object.finalizers().iter().any(|name| name == FINALIZER) {
-        return Ok(());
-    }
-    let rest: Vec<_> = object
-        .finalizers()
-        .iter()
-        .filter(|name| *name != FINALIZER)
-        .collect();
-    let patch =
-        json!({"metadata": {"finalizers": rest, "resourceVersion": object.resource_version()}});
-    match api(object, context)
-        .patch(
-            &object.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
+    finalizer::release(&api(object, context), object, FINALIZER)
         .await
-    {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        result => result
-            .map(drop)
-            .map_err(|source| Error::Api("remove the finalizer", source)),
-    }
+        .map_err(|source| Error::Api("remove the finalizer", source))
 }
 
 fn api<K: Layer>(object: &K, context: &Context<K>) -> Api<K> {

@@ -8,13 +8,9 @@ use std::path::Path;
 
 use ansible::inventory::Directories;
 use api::{Cluster, Run, cluster::Pending};
-use controller::{Outcome, Until};
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
-};
+use controller::{Outcome, Until, finalizer};
+use kube::{Api, Resource, ResourceExt};
 use runs::object;
-use serde_json::json;
 
 use crate::{
     cluster::decision::{Decision, NewRun, Planned},
@@ -157,23 +153,8 @@ pub async fn apply(
 
 /// Keeps the object until its deletion policy is carried out.
 async fn keep(cluster: &Cluster, context: &Context) -> Result<(), Error> {
-    if cluster.finalizers().iter().any(|name| name == FINALIZER) {
-        return Ok(());
-    }
-    // A finalizer that was never there needs no compare-and-swap: apply merges it into the list.
-    let body = json!({
-        "apiVersion": Cluster::api_version(&()),
-        "kind": Cluster::kind(&()),
-        "metadata": {"name": cluster.name_any(), "finalizers": [FINALIZER]},
-    });
-    clusters(cluster, context)
-        .patch(
-            &cluster.name_any(),
-            &PatchParams::apply(CLUSTER_MANAGER).force(),
-            &Patch::Apply(&body),
-        )
+    finalizer::hold(&clusters(cluster, context), cluster, FINALIZER)
         .await
-        .map(drop)
         .map_err(|source| Error::api("add the finalizer", source))
 }
 
@@ -247,27 +228,9 @@ pub(crate) async fn let_go(cluster: &Cluster, context: &Context) -> Result<(), E
 
 async fn release(cluster: &Cluster, context: &Context) -> Result<(), Error> {
     context.forget(cluster);
-    let rest: Vec<_> = cluster
-        .finalizers()
-        .iter()
-        .filter(|finalizer| *finalizer != FINALIZER)
-        .collect();
-    let patch = json!({
-        "metadata": {"resourceVersion": cluster.resource_version(), "finalizers": rest},
-    });
-    let written = clusters(cluster, context)
-        .patch(
-            &cluster.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
-        .await;
-    match written {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        result => result
-            .map(drop)
-            .map_err(|source| Error::api("remove the finalizer", source)),
-    }
+    finalizer::release(&clusters(cluster, context), cluster, FINALIZER)
+        .await
+        .map_err(|source| Error::api("remove the finalizer", source))
 }
 
 fn clusters(cluster: &Cluster, context: &Context) -> Api<Cluster> {

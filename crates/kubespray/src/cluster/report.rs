@@ -29,7 +29,7 @@ use crate::{
         maintain,
         pending::{WAITING_FOR_WINDOW, named, rest_of},
     },
-    context::{Context, Error, write_status},
+    context::{Context, Error},
     health::Check,
     health_book::Checked,
     hint,
@@ -118,7 +118,7 @@ pub async fn publish(
             .await
             .map_err(|source| Error::api("publish an Event", source))?;
     }
-    write_status(
+    controller::apply::write_status(
         &context.client,
         &context.stores.clusters,
         CLUSTER_MANAGER,
@@ -126,6 +126,7 @@ pub async fn publish(
         &status,
     )
     .await
+    .map_err(Error::Apply)
 }
 
 /// Says on a Cluster that cannot be read why it cannot.

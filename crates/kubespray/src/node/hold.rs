@@ -2,16 +2,13 @@
 //! object stays until that is carried out.
 
 use api::ClusterNode;
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use controller::finalizer;
+use kube::{Api, Resource, ResourceExt};
 
 use super::observe::Observed;
 use crate::{
     context::{Context, Error},
-    names::{NODE_FINALIZER, NODE_MANAGER},
+    names::NODE_FINALIZER,
 };
 
 /// Holds the object of a host that a run made part of a cluster, or works on, and lets go of any other that is deleted: then there
@@ -30,17 +27,12 @@ pub async fn hold(
         let_go(node, context).await?;
         return Ok(false);
     }
-    if deleted || is_held(node) || !observed.is_needed() {
+    if deleted || finalizer::is_held(node, NODE_FINALIZER) || !observed.is_needed() {
         return Ok(true);
     }
-    // A finalizer that was never there needs no compare-and-swap: apply merges it into the list.
-    let body = json!({
-        "apiVersion": ClusterNode::api_version(&()),
-        "kind": ClusterNode::kind(&()),
-        "metadata": {"name": node.name_any(), "uid": node.uid(), "finalizers": [NODE_FINALIZER]},
-    });
-    let parameters = PatchParams::apply(NODE_MANAGER).force();
-    write(node, context, &parameters, &Patch::Apply(&body)).await?;
+    finalizer::hold(&nodes(node, context), node, NODE_FINALIZER)
+        .await
+        .map_err(changing)?;
     Ok(true)
 }
 
@@ -50,40 +42,19 @@ pub async fn hold(
 ///
 /// The API refuses or does not answer.
 pub async fn let_go(node: &ClusterNode, context: &Context) -> Result<(), Error> {
-    if !is_held(node) || node.meta().deletion_timestamp.is_none() {
+    if node.meta().deletion_timestamp.is_none() {
         return Ok(());
     }
-    let finalizers = node.finalizers().iter();
-    let rest: Vec<_> = finalizers.filter(|name| *name != NODE_FINALIZER).collect();
-    let patch = json!({
-        "metadata": {"resourceVersion": node.resource_version(), "finalizers": rest},
-    });
-    write(
-        node,
-        context,
-        &PatchParams::default(),
-        &Patch::Merge(&patch),
-    )
-    .await
+    finalizer::release(&nodes(node, context), node, NODE_FINALIZER)
+        .await
+        .map_err(changing)
 }
 
-fn is_held(node: &ClusterNode) -> bool {
-    node.finalizers().iter().any(|name| name == NODE_FINALIZER)
-}
-
-/// Writes, unless the object is gone.
-async fn write(
-    node: &ClusterNode,
-    context: &Context,
-    parameters: &PatchParams,
-    patch: &Patch<&serde_json::Value>,
-) -> Result<(), Error> {
+fn nodes(node: &ClusterNode, context: &Context) -> Api<ClusterNode> {
     let namespace = node.namespace().unwrap_or_default();
-    let nodes = Api::<ClusterNode>::namespaced(context.client.clone(), &namespace);
-    match nodes.patch(&node.name_any(), parameters, patch).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        written => written
-            .map(drop)
-            .map_err(|source| Error::api("change the finalizers of the ClusterNode", source)),
-    }
+    Api::namespaced(context.client.clone(), &namespace)
+}
+
+fn changing(source: kube::Error) -> Error {
+    Error::api("change the finalizers of the ClusterNode", source)
 }

@@ -14,7 +14,7 @@ use runs::phase;
 use super::observe::Observed;
 use crate::{
     action::PROBE,
-    context::{Context, Error, write_status},
+    context::{Context, Error},
     health::Member,
     hint,
     inputs::Inputs,
@@ -37,7 +37,7 @@ pub async fn publish(
     context: &Context,
 ) -> Result<(), Error> {
     let status = status(node, observed, Timestamp::now());
-    write_status(
+    controller::apply::write_status(
         &context.client,
         &context.stores.nodes,
         NODE_MANAGER,
@@ -45,6 +45,7 @@ pub async fn publish(
         &status,
     )
     .await
+    .map_err(Error::Apply)
 }
 
 /// The status of a host. Pure.

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 use runs::phase;
 
-use super::{Applied, Context, Decision, Error, Layer, Observed, api};
+use super::{Applied, Context, Decision, Error, Layer, Observed};
 use crate::names::MANAGER;
 
 /// Writes the status if it changed, and the Event of what happened.
@@ -45,21 +45,15 @@ pub(super) async fn publish<K: Layer>(
             .await
             .map_err(|source| Error::Api("publish an Event", source))?;
     }
-    let written = controller::apply::apply_status(
-        &api(object, context),
+    controller::apply::write_status(
+        &context.client,
+        &context.own,
         MANAGER,
-        &object.name_any(),
+        (object, Some(&before)),
         &told,
-        Some(&before),
     )
     .await
-    .map_err(Error::Apply)?;
-    if let Some(version) = written {
-        let reference = kube::runtime::reflector::ObjectRef::new(&object.name_any())
-            .within(&object.namespace().unwrap_or_default());
-        controller::stream::await_version(&context.own, &reference, &version).await;
-    }
-    Ok(())
+    .map_err(Error::Apply)
 }
 
 /// The status that follows from what was done. Pure.

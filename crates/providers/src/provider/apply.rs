@@ -9,13 +9,9 @@ use api::{
     provider::{FINALIZER, Kind, Provider},
 };
 use clusterctl::Version;
-use controller::{Outcome, Until, backoff::jittered};
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
-};
+use controller::{Outcome, Until, backoff::jittered, finalizer};
+use kube::{Api, Resource, ResourceExt};
 use runs::object;
-use serde_json::json;
 
 use super::{Context, Decision, Error, NewRun, Observed};
 use crate::{fetch::Failure, names::MANAGER};
@@ -145,50 +141,15 @@ async fn start<K: Kind>(
 
 /// Keeps the object until what belongs to it is gone.
 async fn keep<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Result<(), Error> {
-    if provider.finalizers().iter().any(|name| name == FINALIZER) {
-        return Ok(());
-    }
-    let body = json!({
-        "apiVersion": Provider::<K>::api_version(&()),
-        "kind": Provider::<K>::kind(&()),
-        "metadata": {"name": provider.name_any(), "finalizers": [FINALIZER]},
-    });
-    api(provider, context)
-        .patch(
-            &provider.name_any(),
-            &PatchParams::apply(MANAGER).force(),
-            &Patch::Apply(&body),
-        )
+    finalizer::hold(&api(provider, context), provider, FINALIZER)
         .await
-        .map(drop)
         .map_err(|source| Error::Api("add the finalizer", source))
 }
 
 async fn forget<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Result<(), Error> {
-    if !provider.finalizers().iter().any(|name| name == FINALIZER) {
-        return Ok(());
-    }
-    let rest: Vec<_> = provider
-        .finalizers()
-        .iter()
-        .filter(|name| *name != FINALIZER)
-        .collect();
-    // Only as it was seen: somebody may have added one.
-    let patch =
-        json!({"metadata": {"finalizers": rest, "resourceVersion": provider.resource_version()}});
-    match api(provider, context)
-        .patch(
-            &provider.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
+    finalizer::release(&api(provider, context), provider, FINALIZER)
         .await
-    {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        result => result
-            .map(drop)
-            .map_err(|source| Error::Api("remove the finalizer", source)),
-    }
+        .map_err(|source| Error::Api("remove the finalizer", source))
 }
 
 pub(super) fn api<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Api<Provider<K>> {

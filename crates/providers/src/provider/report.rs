@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource, ResourceExt};
 use runs::phase;
 
-use super::{Applied, Context, Decision, Error, NewRun, Observed, apply, plan::drifted};
+use super::{Applied, Context, Decision, Error, NewRun, Observed, plan::drifted};
 use crate::{check::Finding, inputs::Inputs, names::MANAGER, operation::Operation};
 
 /// Writes the status if it changed, and the Event of what happened.
@@ -44,21 +44,15 @@ pub(super) async fn publish<K: Kind>(
             .await
             .map_err(|source| Error::Api("publish an Event", source))?;
     }
-    let written = controller::apply::apply_status(
-        &apply::api(provider, context),
+    controller::apply::write_status(
+        &context.client,
+        &context.own,
         MANAGER,
-        &provider.name_any(),
+        (provider, Some(&before)),
         &status,
-        Some(&before),
     )
     .await
-    .map_err(Error::Apply)?;
-    if let Some(version) = written {
-        let object = kube::runtime::reflector::ObjectRef::new(&provider.name_any())
-            .within(&provider.namespace().unwrap_or_default());
-        controller::stream::await_version(&context.own, &object, &version).await;
-    }
-    Ok(())
+    .map_err(Error::Apply)
 }
 
 /// The status that follows from what was done. Pure.
