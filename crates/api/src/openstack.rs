@@ -13,8 +13,10 @@ mod cloud;
 mod service;
 mod status;
 
-pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server, Storage};
-pub use service::{Database, Existing, OnDelete, OpenStackService, OpenStackServiceSpec};
+pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server};
+pub use service::{
+    Database, Existing, Identity, OnDelete, OpenStackService, OpenStackServiceSpec, Storage,
+};
 pub use status::{Phase, Standing};
 
 /// The group of all kinds here.

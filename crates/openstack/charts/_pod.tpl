@@ -14,6 +14,14 @@ volumes:
   - name: config
     configMap:
       name: {{ .Values.config.name | quote }}
+{{- with .Values.volume }}
+  - name: data
+{{- if .storage }}
+    persistentVolumeClaim: {claimName: {{ $.Release.Name | quote }}}
+{{- else }}
+    emptyDir: {}
+{{- end }}
+{{- end }}
 {{- range $number, $secret := .Values.secrets }}
   - name: secret-{{ $number }}
     secret:
@@ -54,7 +62,13 @@ containers:
 {{- end }}
     volumeMounts:
       - {name: tmp, mountPath: /tmp}
-      - {name: config, mountPath: {{ .Values.config.directory | quote }}, readOnly: true}
+{{- /* One by one: what else the image has there stays. */}}
+{{- range .Values.config.files }}
+      - {name: config, mountPath: {{ printf "%s/%s" $.Values.config.directory . | quote }}, subPath: {{ . | quote }}, readOnly: true}
+{{- end }}
+{{- with .Values.volume }}
+      - {name: data, mountPath: {{ .directory | quote }}}
+{{- end }}
 {{- range $number, $secret := .Values.secrets }}
       - {name: secret-{{ $number }}, mountPath: {{ $secret.directory | quote }}, readOnly: true}
 {{- end }}

@@ -26,6 +26,12 @@ pub enum Action {
     CreateDatabase,
     /// Runs a command once, in a Job of its own release.
     Job(Job),
+    /// Makes the service's user in Keystone, and its place in the catalogue, and mends them.
+    SeedIdentity,
+    /// Asks the service for this with an administrator's token.
+    Ask(Ask),
+    /// Removes the service's user from Keystone, and its place in the catalogue.
+    ForgetIdentity,
     /// Installs the pods that serve.
     Deploy,
     /// Waits until they serve, all of them in the newest form.
@@ -65,6 +71,14 @@ pub struct Job {
     /// What it has in its environment beside what all containers of the service have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, Key>,
+}
+
+/// A question that only a service that works can answer.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ask {
+    /// What is got.
+    pub path: String,
 }
 
 /// A service of a cloud.
@@ -148,7 +162,7 @@ impl Action {
             Self::Deploy | Self::DeployServer | Self::RemoveReleases | Self::RemoveServer => {
                 (300, 5, 5)
             }
-            Self::IssueToken => (120, 3, 8),
+            Self::IssueToken | Self::SeedIdentity | Self::Ask(_) => (120, 3, 8),
             Self::CheckDatabase
             | Self::CheckOwner
             | Self::ApplyConfig
@@ -157,6 +171,7 @@ impl Action {
             | Self::PruneConfig
             | Self::DropDatabase
             | Self::RemoveSecrets
+            | Self::ForgetIdentity
             | Self::MakeServerSecret
             | Self::Declare(_) => (120, 1, 8),
         }

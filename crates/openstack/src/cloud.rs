@@ -2,7 +2,9 @@
 
 use api::{
     cluster::SecretRef,
-    openstack::{Database, Managed, OpenStack, OpenStackService, OpenStackServiceSpec, Standing},
+    openstack::{
+        Database, Identity, Managed, OpenStack, OpenStackService, OpenStackServiceSpec, Standing,
+    },
 };
 use controller::Problem;
 use kube::{Resource, ResourceExt};
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     action::{Action, Named, in_order},
     definition, names,
-    service::GLOBAL,
+    service::{self, GLOBAL},
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -46,6 +48,7 @@ impl Wish for OpenStack {
                 },
             },
         };
+        let identity = identity(self);
         let services: Vec<_> = self
             .spec
             .services
@@ -66,6 +69,8 @@ impl Wish for OpenStack {
                     region: self.spec.region.clone(),
                     public_url: service.public_url.clone(),
                     database: database.clone(),
+                    identity: identity.clone().filter(|_| needs_identity(&service.name)),
+                    storage: service.storage.clone(),
                     config,
                     existing: self.spec.existing,
                     on_delete: self.spec.on_delete,
@@ -94,6 +99,32 @@ impl Wish for OpenStack {
     fn standing(&self) -> Option<&Standing> {
         self.status.as_ref()
     }
+}
+
+/// The Keystone of the services: their own, or one that is there.
+fn identity(cloud: &OpenStack) -> Option<Identity> {
+    let mut services = cloud.spec.services.iter();
+    let is_here = services.any(|service| service.name == KEYSTONE);
+    let Some(keystone) = definition::find(KEYSTONE).filter(|_| is_here) else {
+        return cloud.spec.identity.clone();
+    };
+    let object = service_name(&cloud.name_any(), KEYSTONE);
+    let namespace = cloud.namespace().unwrap_or_default();
+    let url = service::internal_url(&object, &namespace, keystone.port);
+    Some(Identity {
+        url: format!("{url}{}", keystone.path),
+        admin_secret: SecretRef {
+            name: names::secret(&object, "admin"),
+        },
+    })
+}
+
+/// The service that others need.
+const KEYSTONE: &str = "keystone";
+
+/// Whether a service needs a Keystone.
+pub fn needs_identity(service: &str) -> bool {
+    definition::find(service).is_some_and(|definition| definition.identity.is_some())
 }
 
 /// The database server of a cloud: its release and its Service.
@@ -171,4 +202,58 @@ fn steps(inputs: &Inputs) -> Result<Wanted, serde_json::Error> {
         install: in_order(install)?,
         delete: in_order(delete)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cloud(services: &serde_json::Value, identity: &serde_json::Value) -> OpenStack {
+        serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+            "metadata": {"name": "one", "namespace": "cloud"},
+            "spec": {"database": {"managed": {"image": "db"}}, "services": services, "identity": identity},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn services_know_the_keystone_of_their_cloud_or_the_one_that_is_given() {
+        let identities = |cloud: OpenStack| {
+            let wanted = cloud.wanted().unwrap();
+            let inputs: Inputs = serde_json::from_value(wanted.inputs.into()).unwrap();
+            let services = inputs.services.into_iter();
+            services
+                .map(|service| service.identity.map(|identity| identity.url))
+                .collect::<Vec<_>>()
+        };
+        let both = json!([{"name": "placement", "image": "p"}, {"name": "keystone", "image": "k"}]);
+        let own = "http://one-keystone.cloud.svc:5000/v3".to_owned();
+        assert_eq!(identities(cloud(&both, &json!(null))), [Some(own), None]);
+        let alone = json!([{"name": "placement", "image": "p"}]);
+        let given = json!({"url": "https://keystone.example/v3", "adminSecret": {"name": "a"}});
+        let there = "https://keystone.example/v3".to_owned();
+        assert_eq!(identities(cloud(&alone, &given)), [Some(there)]);
+        let unknown = cloud(&alone, &json!(null)).wanted().unwrap_err();
+        assert!(controller::problem::text(&unknown).contains("add keystone to its services"));
+    }
+
+    #[test]
+    fn services_come_in_the_order_in_which_they_need_each_other() {
+        let services =
+            json!([{"name": "glance", "image": "g"}, {"name": "keystone", "image": "k"}]);
+        let wanted = cloud(&services, &json!(null)).wanted().unwrap();
+        let ids: Vec<_> = wanted.install.iter().map(|step| step.id.as_str()).collect();
+        assert_eq!(
+            ids[3..],
+            [
+                "keystone/declare",
+                "keystone/ready",
+                "glance/declare",
+                "glance/ready"
+            ]
+        );
+    }
 }

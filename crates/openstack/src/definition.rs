@@ -25,6 +25,10 @@ pub struct Definition {
     pub config_directory: String,
     /// Its configuration files: what stands before anything that people say.
     pub config: BTreeMap<String, String>,
+    /// What it is in Keystone. None: it is Keystone.
+    pub identity: Option<Identity>,
+    /// Where it keeps data that is in no database, for which its pods have a volume. Then one pod serves.
+    pub volume: Option<String>,
     /// What all its containers have in their environment, from its Secrets.
     #[serde(default)]
     pub environment: BTreeMap<String, Key>,
@@ -35,6 +39,19 @@ pub struct Definition {
     pub api: Api,
     /// Its steps, one after the other.
     pub steps: Vec<StepDefinition>,
+}
+
+/// What a service is in Keystone.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Identity {
+    /// Its type in the catalogue, as the
+    /// [service types authority](https://service-types.openstack.org/service-types.json) has it.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// What stands behind its address in the catalogue.
+    #[serde(default)]
+    pub path: String,
 }
 
 /// The pods that serve.
@@ -102,7 +119,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)
 }
 
-const FILES: &[(&str, &str)] = &[("keystone", include_str!("../services/keystone.yaml"))];
+/// In the order in which they need each other.
+const FILES: &[(&str, &str)] = &[
+    ("keystone", include_str!("../services/keystone.yaml")),
+    ("placement", include_str!("../services/placement.yaml")),
+    ("glance", include_str!("../services/glance.yaml")),
+];
 
 #[cfg(test)]
 mod tests {

@@ -28,6 +28,7 @@ use crate::{
     service,
 };
 
+mod accounts;
 mod database;
 mod objects;
 mod pods;
@@ -63,7 +64,7 @@ impl runs::Engine for Engine {
             let inputs: service::Inputs = read(work)?;
             let definition = definition::find(&inputs.service)
                 .ok_or_else(|| format!("no service is called {}", inputs.service))?;
-            Of::Service(inputs, Box::new(definition))
+            Of::Service(Box::new((inputs, definition)))
         } else {
             return Err(format!("{} is no object of OpenStack", subject.kind).into());
         };
@@ -104,7 +105,7 @@ pub struct Worker {
 /// What the run is of.
 enum Of {
     Cloud(cloud::Inputs),
-    Service(service::Inputs, Box<Definition>),
+    Service(Box<(service::Inputs, Definition)>),
 }
 
 impl Executor for Worker {
@@ -129,7 +130,8 @@ impl Worker {
         boundary(step, context).await?;
         self.held()?;
         match (&self.of, action) {
-            (Of::Service(inputs, definition), action) => {
+            (Of::Service(of), action) => {
+                let (inputs, definition) = of.as_ref();
                 self.act_on_service(inputs, definition, action, step, context)
                     .await
             }
@@ -155,6 +157,9 @@ impl Worker {
             Action::Deploy => self.deploy(inputs, definition).await,
             Action::AwaitApi => self.await_api(step, context).await,
             Action::IssueToken => self.issue_token(definition).await,
+            Action::SeedIdentity => self.seed_identity(inputs, step).await,
+            Action::Ask(ask) => self.ask(inputs, definition, &ask, step).await,
+            Action::ForgetIdentity => self.forget_identity(inputs).await,
             Action::PruneConfig => self.prune_config(inputs).await,
             Action::RemoveReleases => self.remove_releases(step, context).await,
             Action::DropDatabase => self.drop_database(inputs, definition).await,
@@ -193,6 +198,9 @@ impl Worker {
             | Action::Deploy
             | Action::AwaitApi
             | Action::IssueToken
+            | Action::SeedIdentity
+            | Action::Ask(_)
+            | Action::ForgetIdentity
             | Action::PruneConfig
             | Action::RemoveReleases
             | Action::DropDatabase
@@ -219,23 +227,30 @@ impl Worker {
 
     /// A key of a Secret.
     async fn secret_value(&self, secret: &str, key: &str) -> Result<String, Failure> {
+        let value = self.optional_value(secret, key).await?;
+        value.ok_or_else(|| missing(secret, &format!("has no key {key}")))
+    }
+
+    /// A key of a Secret. None: it has no such key.
+    async fn optional_value(&self, secret: &str, key: &str) -> Result<Option<String>, Failure> {
         let found = self
             .secrets()
             .get_opt(secret)
             .await
             .map_err(|error| call(format!("read Secret {secret}"), &error))?;
-        let missing = |what: &str| {
-            config(
-                "SecretMissing",
-                format!("Secret {secret} {what}"),
-                "make it as the documentation says, and retry the run",
-            )
-        };
-        let found = found.ok_or_else(|| missing("is not there"))?;
+        let found = found.ok_or_else(|| missing(secret, "is not there"))?;
         let value = found.data.and_then(|mut data| data.remove(key));
-        let value = value.ok_or_else(|| missing(&format!("has no key {key}")))?;
-        String::from_utf8(value.0).map_err(|_| missing(&format!("holds no text under {key}")))
+        let text = value.map(|value| String::from_utf8(value.0)).transpose();
+        text.map_err(|_| missing(secret, &format!("holds no text under {key}")))
     }
+}
+
+fn missing(secret: &str, what: &str) -> Failure {
+    config(
+        "SecretMissing",
+        format!("Secret {secret} {what}"),
+        "make it as the documentation says, and retry the run",
+    )
 }
 
 fn misplaced(step: &Step) -> Failure {

@@ -5,7 +5,7 @@
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
 //! - [`subject`]: the reconciler of both: it decides that a run is needed, and tells how the object stands;
 //! - [`engine`]: what executes the steps: SQL by a driver ([`sql`]), releases of Helm from charts of ours ([`charts`]), objects of
-//!   Kubernetes, calls of Keystone ([`keystone`]);
+//!   Kubernetes, calls of Keystone ([`identity`]);
 //! - [`operator`]: the controllers.
 
 pub mod action;
@@ -14,7 +14,7 @@ pub mod cloud;
 pub mod config;
 pub mod definition;
 pub mod engine;
-pub mod keystone;
+pub mod identity;
 pub mod names;
 pub mod operator;
 pub mod reach;

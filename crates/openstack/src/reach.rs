@@ -50,7 +50,7 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// The host is none of a database server.
+    /// The host is none of a server of the user's.
     #[error("{host} is not asked: {why}")]
     Refused {
         /// The host.
@@ -61,6 +61,14 @@ pub enum Error {
     /// There is no free port.
     #[error("listen on loopback")]
     Listen(#[source] std::io::Error),
+}
+
+/// The Service of the namespace that a host may be, as its own pods call it or as those of others do.
+pub fn service_of<'a>(host: &'a str, namespace: &str) -> Option<&'a str> {
+    let name = host
+        .strip_suffix(&format!(".{namespace}.svc"))
+        .unwrap_or(host);
+    (!name.contains(['.', ':'])).then_some(name)
 }
 
 /// Finds the way to a server, as pods reach it.
@@ -75,13 +83,13 @@ pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Resu
             source: Box::new(source),
         }
     };
-    let is_plain = !host.contains(['.', ':']);
     let services = Api::<Service>::namespaced(client.clone(), namespace);
-    let service = if is_plain {
-        let found = services.get_opt(host).await;
-        found.map_err(api("look for the Service of the database server"))?
-    } else {
+    let name = service_of(host, namespace).unwrap_or_default();
+    let service = if name.is_empty() {
         None
+    } else {
+        let found = services.get_opt(name).await;
+        found.map_err(api("look for the Service"))?
     };
     let Some(selector) = service.and_then(|service| service.spec?.selector) else {
         return directly(host, port).await;
@@ -94,14 +102,14 @@ pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Resu
     let found = pods
         .list(&ListParams::default().labels(&labels.join(",")))
         .await;
-    let found = found.map_err(api("list the pods of the database server"))?;
+    let found = found.map_err(api("list the pods of the Service"))?;
     let running = found.items.into_iter().find(|pod| {
         let status = pod.status.as_ref();
         status.and_then(|status| status.phase.as_deref()) == Some("Running")
             && pod.metadata.deletion_timestamp.is_none()
     });
     let pod = running
-        .ok_or_else(|| Error::NoPod(host.to_owned()))?
+        .ok_or_else(|| Error::NoPod(name.to_owned()))?
         .name_any();
     let listener = TcpListener::bind(("127.0.0.1", 0))
         .await

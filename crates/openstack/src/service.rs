@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    openstack::{Database, Existing, OnDelete, OpenStackService, Standing},
+    openstack::{Database, Existing, OnDelete, OpenStackService, Standing, Storage},
     run::Step,
 };
 use controller::Problem;
@@ -15,6 +15,7 @@ use crate::{
     action::{Action, Job, in_order},
     config::{Merged, Source},
     definition::{self, Definition},
+    identity::Account,
     names,
     wish::{Wanted, Wish, map, unwritable},
 };
@@ -31,14 +32,32 @@ pub struct Inputs {
     pub replicas: u16,
     /// The database server.
     pub database: Server,
-    /// Whether a database that is there becomes the service's.
+    /// The Keystone that knows it. None: it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Where its data is kept that is in no database. None: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+    /// Whether what is there already of its name, as its database, becomes the service's.
     pub adopt: bool,
-    /// Whether database and Secrets go with the service.
+    /// Whether database, Secrets and what Keystone knows go with the service.
     pub drop: bool,
     /// The ConfigMap with the files.
     pub config: String,
     /// The files.
     pub files: BTreeMap<String, String>,
+}
+
+/// A Keystone, and what the service is in it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Identity {
+    /// Where it answers, as pods reach it.
+    pub url: String,
+    /// The Secret with its administrator.
+    pub admin_secret: String,
+    /// What it is to know.
+    pub account: Account,
 }
 
 /// A database server.
@@ -75,7 +94,15 @@ impl Wish for OpenStackService {
                 "name one of them",
             )]);
         };
-        let files = files(self, &definition)?;
+        let mut problems = unfit(self, &definition);
+        let files = match files(self, &definition) {
+            Ok(files) if problems.is_empty() => files,
+            Ok(_) => return Err(problems),
+            Err(of_files) => {
+                problems.extend(of_files);
+                return Err(problems);
+            }
+        };
         let files: BTreeMap<_, _> = files
             .into_iter()
             .map(|(name, merged)| (name, merged.render()))
@@ -90,12 +117,15 @@ impl Wish for OpenStackService {
             image: spec.image.clone(),
             replicas: spec.replicas.unwrap_or(1),
             database: Server::of(&spec.database),
+            identity: identity(self, &definition),
+            storage: spec.storage.clone(),
             adopt: spec.existing == Some(Existing::Adopt),
             drop: spec.on_delete == Some(OnDelete::Delete),
             config: names::config(&name, &controller::digest(&text, 10)),
             files,
         };
-        let install = install(self, &definition).map_err(|error| unwritable(&error))?;
+        let install = install(&Places::of(self, &definition), &definition)
+            .map_err(|error| unwritable(&error))?;
         let delete = delete(&inputs).map_err(|error| unwritable(&error))?;
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
@@ -108,6 +138,112 @@ impl Wish for OpenStackService {
         self.status.as_ref()
     }
 }
+
+/// What the service cannot be with this spec.
+fn unfit(service: &OpenStackService, definition: &Definition) -> Vec<Problem> {
+    let spec = &service.spec;
+    let name = &definition.name;
+    let mut problems = Vec::new();
+    if definition.identity.is_some() && spec.identity.is_none() {
+        problems.push(Problem::new(
+            "OpenStackService spec.identity",
+            "",
+            format!("{name} needs a Keystone that knows its users"),
+            "give the URL of one and the Secret of its administrator; in an OpenStack, add keystone to its services",
+        ));
+    }
+    if definition.identity.is_none() && spec.identity.is_some() {
+        problems.push(Problem::new(
+            "OpenStackService spec.identity",
+            spec.identity.as_ref().map_or("", |identity| &identity.url),
+            format!("{name} is the one that others need: it needs none"),
+            "leave it out",
+        ));
+    }
+    if definition.volume.is_none() && spec.storage.is_some() {
+        problems.push(Problem::new(
+            "OpenStackService spec.storage",
+            spec.storage.as_ref().map_or("", |storage| &storage.size),
+            format!("{name} keeps everything in its database"),
+            "leave it out",
+        ));
+    }
+    if definition.volume.is_some() && spec.replicas.is_some_and(|replicas| replicas > 1) {
+        problems.push(Problem::new(
+            "OpenStackService spec.replicas",
+            spec.replicas.unwrap_or_default().to_string(),
+            format!("what {name} keeps lies in a volume of one pod"),
+            "let one pod serve",
+        ));
+    }
+    problems
+}
+
+fn identity(service: &OpenStackService, definition: &Definition) -> Option<Identity> {
+    let (is, knows) = (
+        definition.identity.as_ref()?,
+        service.spec.identity.as_ref()?,
+    );
+    let places = Places::of(service, definition);
+    Some(Identity {
+        url: knows.url.clone(),
+        admin_secret: knows.admin_secret.name.clone(),
+        account: Account {
+            name: definition.name.clone(),
+            type_: is.type_.clone(),
+            region: places.region,
+            internal: format!("{}{}", places.internal_url, is.path),
+            public: format!("{}{}", places.public_url, is.path),
+        },
+    })
+}
+
+/// Where a service is, for the templates of its definition.
+struct Places {
+    region: String,
+    internal_url: String,
+    public_url: String,
+    identity_url: String,
+}
+
+impl Places {
+    fn of(service: &OpenStackService, definition: &Definition) -> Self {
+        let namespace = service.namespace().unwrap_or_default();
+        let internal_url = internal_url(&service.name_any(), &namespace, definition.port);
+        let spec = &service.spec;
+        let identity = spec.identity.as_ref();
+        Self {
+            region: spec.region.clone().unwrap_or_else(|| REGION.to_owned()),
+            public_url: spec
+                .public_url
+                .clone()
+                .unwrap_or_else(|| internal_url.clone()),
+            identity_url: identity
+                .map(|identity| identity.url.clone())
+                .unwrap_or_default(),
+            internal_url,
+        }
+    }
+
+    /// The values are of strict forms, and a template that is wrong is found by the tests.
+    fn fill(&self, text: &str) -> String {
+        let Self {
+            region,
+            internal_url,
+            public_url,
+            identity_url,
+        } = self;
+        let values = context! {region, internal_url, public_url, identity_url};
+        let mut templates = Environment::empty();
+        templates.set_undefined_behavior(UndefinedBehavior::Strict);
+        templates
+            .render_str(text, &values)
+            .unwrap_or_else(|_| text.to_owned())
+    }
+}
+
+/// The region of who names none.
+const REGION: &str = "RegionOne";
 
 /// The configuration files of a service, merged.
 ///
@@ -134,11 +270,13 @@ pub fn files(
             ));
         }
     }
+    let places = Places::of(service, definition);
     let mut merged = BTreeMap::new();
     for (name, defaults) in &definition.config {
         let mut sources = vec![Source {
             name: format!("services/{}.yaml config[{name}]", definition.name),
-            text: defaults.clone(),
+            // What people say is not rendered.
+            text: places.fill(defaults),
         }];
         for of_spec in [GLOBAL, name] {
             if let Some(text) = service.spec.config.get(of_spec) {
@@ -176,27 +314,11 @@ pub fn internal_url(object: &str, namespace: &str, port: u16) -> String {
     format!("http://{object}.{namespace}.svc:{port}")
 }
 
-fn install(
-    service: &OpenStackService,
-    definition: &Definition,
-) -> Result<Vec<Step>, serde_json::Error> {
-    let namespace = service.namespace().unwrap_or_default();
-    let internal = internal_url(&service.name_any(), &namespace, definition.port);
-    let region = service.spec.region.as_deref().unwrap_or("RegionOne");
-    let public = service.spec.public_url.as_deref().unwrap_or(&internal);
-    let mut templates = Environment::empty();
-    templates.set_undefined_behavior(UndefinedBehavior::Strict);
-    let values = context! {region, internal_url => &internal, public_url => public};
-    // The values are of strict forms, and a template that is wrong is found by the tests.
-    let fill = |text: &String| {
-        templates
-            .render_str(text, &values)
-            .unwrap_or_else(|_| text.clone())
-    };
+fn install(places: &Places, definition: &Definition) -> Result<Vec<Step>, serde_json::Error> {
     let steps = definition.steps.iter().map(|step| {
         let action = match &step.does {
             Action::Job(job) => Action::Job(Job {
-                command: job.command.iter().map(fill).collect(),
+                command: job.command.iter().map(|text| places.fill(text)).collect(),
                 environment: job.environment.clone(),
             }),
             action => action.clone(),
@@ -213,6 +335,13 @@ fn delete(inputs: &Inputs) -> Result<Vec<Step>, serde_json::Error> {
         Action::RemoveReleases,
     )];
     if inputs.drop {
+        if inputs.identity.is_some() {
+            steps.push((
+                "identity/remove",
+                "Remove its user and its place in the catalogue",
+                Action::ForgetIdentity,
+            ));
+        }
         steps.push(("database/drop", "Remove the database", Action::DropDatabase));
         steps.push((
             "secrets/remove",
@@ -267,6 +396,61 @@ mod tests {
         );
     }
 
+    fn of(service: &str, spec: &serde_json::Value) -> OpenStackService {
+        let mut object = keystone(&json!({}));
+        object.metadata.name = Some(format!("one-{service}"));
+        let mut whole = serde_json::to_value(&object.spec).unwrap();
+        whole["service"] = json!(service);
+        for (field, value) in spec.as_object().unwrap() {
+            whole[field] = value.clone();
+        }
+        object.spec = serde_json::from_value(whole).unwrap();
+        object
+    }
+
+    #[test]
+    fn every_service_but_keystone_is_known_to_one() {
+        let known = json!({"identity": {"url": "http://one-keystone.cloud.svc:5000/v3", "adminSecret": {"name": "a"}}});
+        for service in definition::names().filter(|name| *name != "keystone") {
+            let wanted = of(service, &known).wanted().unwrap();
+            let told = serde_json::to_string(&wanted.install).unwrap();
+            assert!(told.contains("SeedIdentity"), "{told}");
+            let inputs: Inputs = serde_json::from_value(wanted.inputs.into()).unwrap();
+            let files: String = inputs.files.values().cloned().collect();
+            assert!(
+                files.contains("auth_url = http://one-keystone.cloud.svc:5000/v3\n"),
+                "{files}"
+            );
+            assert!(!files.contains("{{"), "{files}");
+            let account = inputs.identity.unwrap().account;
+            let port = definition::find(service).unwrap().port;
+            assert_eq!(
+                account.internal,
+                format!("http://one-{service}.cloud.svc:{port}")
+            );
+            let alone = of(service, &json!({})).wanted().unwrap_err();
+            let alone = controller::problem::text(&alone);
+            assert!(alone.contains("needs a Keystone"), "{alone}");
+        }
+    }
+
+    #[test]
+    fn what_a_service_cannot_be_is_refused_by_field() {
+        let identity = json!({"url": "http://k:5000/v3", "adminSecret": {"name": "a"}});
+        let refused = |service: &str, spec: serde_json::Value| {
+            controller::problem::text(&of(service, &spec).wanted().unwrap_err())
+        };
+        let many = refused("glance", json!({"identity": identity, "replicas": 2}));
+        assert!(many.contains("spec.replicas"), "{many}");
+        let stored = refused(
+            "placement",
+            json!({"identity": identity, "storage": {"size": "1Gi"}}),
+        );
+        assert!(stored.contains("spec.storage"), "{stored}");
+        let known = refused("keystone", json!({"identity": identity}));
+        assert!(known.contains("spec.identity"), "{known}");
+    }
+
     #[test]
     fn what_nobody_would_read_is_refused() {
         let refused =
@@ -285,7 +469,7 @@ mod tests {
         unknown.spec.service = "keystne".to_owned();
         let unknown = refused(unknown);
         assert!(
-            unknown.contains("the services that can be had are keystone"),
+            unknown.contains("the services that can be had are keystone, placement, glance"),
             "{unknown}"
         );
     }

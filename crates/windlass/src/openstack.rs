@@ -6,7 +6,7 @@ use ::openstack::{
     action::Action,
     charts::Chart,
     config::Merged,
-    definition, names, service, sql,
+    definition, identity, names, service, sql,
     wish::{Operation, Wanted, Wish},
 };
 use anyhow::{Context, bail};
@@ -97,18 +97,17 @@ fn plan(file: &Path) -> anyhow::Result<()> {
     }
     for service in &read.services {
         println!("OpenStackService {}", service.name_any());
-        let definition = definition::find(&service.spec.service);
-        let database = definition.map(|definition| definition.database);
-        show(
-            &service.name_any(),
-            &wanted(service)?.install,
-            database.as_deref(),
-        );
+        let wanted = wanted(service)?;
+        let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
+        show(&service.name_any(), &wanted.install, Some(&inputs));
     }
     Ok(())
 }
 
-fn show(object: &str, steps: &[Step], database: Option<&str>) {
+fn show(object: &str, steps: &[Step], inputs: Option<&service::Inputs>) {
+    let definition = inputs.and_then(|inputs| definition::find(&inputs.service));
+    let database = definition.as_ref().map(|definition| &definition.database);
+    let identity = inputs.and_then(|inputs| inputs.identity.as_ref());
     for step in steps {
         println!("  {:20} {}", step.id, step.title);
         let release = || format!("{object}-{}", step.id.replace('/', "-"));
@@ -144,6 +143,15 @@ fn show(object: &str, steps: &[Step], database: Option<&str>) {
                     ""
                 );
             }
+            (Some(Action::SeedIdentity), _) => {
+                for call in identity
+                    .iter()
+                    .flat_map(|known| identity::calls(&known.account))
+                {
+                    println!("  {:20}   Keystone  {call}", "");
+                }
+            }
+            (Some(Action::Ask(ask)), _) => println!("  {:20}   HTTP  GET {}", "", ask.path),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ fn images_are_named_as_pods_name_them() {
     for (file, name) in images
         .files()
         .iter()
-        .zip([CloudImages::MARIADB, CloudImages::KEYSTONE])
+        .zip([CloudImages::MARIADB, CloudImages::SERVICES])
     {
         let mut tar = Command::new("tar");
         tar.arg("--extract").arg("--to-stdout").arg("--file");

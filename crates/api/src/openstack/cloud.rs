@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Existing, OnDelete, Standing};
+use super::{Existing, Identity, OnDelete, Standing, Storage};
 use crate::cluster::SecretRef;
 
 /// A cloud of OpenStack.
@@ -44,6 +44,8 @@ pub struct OpenStackSpec {
     pub region: Option<String>,
     /// The database server of all services.
     pub database: Server,
+    /// The Keystone of its services, where it is none of theirs.
+    pub identity: Option<Identity>,
     /// The services.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -81,19 +83,6 @@ pub struct Managed {
     pub storage: Option<Storage>,
 }
 
-/// A volume.
-#[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Storage {
-    /// Its size: 10Gi.
-    #[schemars(length(min = 1, max = 32), regex(pattern = r"^[0-9]+(Mi|Gi|Ti)$"))]
-    pub size: String,
-    /// Its class. Default: that of the cluster.
-    #[schemars(length(min = 1, max = 253))]
-    pub class: Option<String>,
-}
-
 /// A database server that is there.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -114,7 +103,7 @@ pub struct External {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudService {
-    /// Which service: keystone.
+    /// Which service: keystone, placement or glance.
     #[schemars(
         length(min = 1, max = 30),
         regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")
@@ -132,6 +121,9 @@ pub struct CloudService {
         regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+$")
     )]
     pub public_url: Option<String>,
+    /// Where its data is kept that is in no database, such as Glance's images. Default: nowhere, it goes with its pod, which is for
+    /// trials.
+    pub storage: Option<Storage>,
     /// What its configuration files say beside what Windlass gives, by the names of the files. It has the last word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]

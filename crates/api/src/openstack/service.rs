@@ -35,7 +35,7 @@ use crate::cluster::SecretRef;
 #[serde(rename_all = "camelCase")]
 #[kube(validation = ("size(self.metadata.name) <= 30", "the name of an OpenStackService has 30 characters at most: what is made for it is named after it"))]
 pub struct OpenStackServiceSpec {
-    /// Which service: keystone.
+    /// Which service: keystone, placement or glance.
     #[schemars(
         length(min = 1, max = 30),
         regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")
@@ -62,6 +62,11 @@ pub struct OpenStackServiceSpec {
     pub public_url: Option<String>,
     /// The database server.
     pub database: Database,
+    /// The Keystone that knows its users and its endpoints. Every service but Keystone itself needs one.
+    pub identity: Option<Identity>,
+    /// Where its data is kept that is in no database, such as Glance's images. Default: nowhere, it goes with its pod, which is for
+    /// trials.
+    pub storage: Option<Storage>,
     /// What its configuration files say beside what Windlass gives, by the names of the files: keystone.conf. It has the last word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
@@ -85,6 +90,34 @@ pub struct Database {
     pub port: Option<u16>,
     /// The Secret with whom databases are made by: its keys are username and password.
     pub admin_secret: SecretRef,
+}
+
+/// A Keystone.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Where it answers, as pods reach it: a URL that ends with /v3.
+    #[schemars(
+        length(min = 1, max = 255),
+        regex(pattern = r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._-]+)*/v3$")
+    )]
+    pub url: String,
+    /// The Secret with an administrator of it: its keys are username and password, and project where that is not admin.
+    pub admin_secret: SecretRef,
+}
+
+/// A volume.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// Its size: 10Gi.
+    #[schemars(length(min = 1, max = 32), regex(pattern = r"^[0-9]+(Mi|Gi|Ti)$"))]
+    pub size: String,
+    /// Its class. Default: that of the cluster.
+    #[schemars(length(min = 1, max = 253))]
+    pub class: Option<String>,
 }
 
 /// What becomes of what is there already.

@@ -105,9 +105,9 @@ impl Worker {
         Ok(None)
     }
 
-    /// The comment of the service's database. Clusters that share a server may have objects of one name, and tell each other apart by
+    /// What says whose something is: the comment of the service's database, and the description of its user in Keystone. Clusters that share a server may have objects of one name, and tell each other apart by
     /// what does not change as long as they live.
-    async fn owner(&self) -> Result<String, Failure> {
+    pub(super) async fn owner(&self) -> Result<String, Failure> {
         let cluster = Api::<Namespace>::all(self.work.client.clone())
             .get_metadata("kube-system")
             .await

@@ -61,10 +61,10 @@ impl Worker {
 
     /// What must not be told: all values of the service's Secrets, longest first, so that one within another is no trace of it.
     async fn known_secrets(&self) -> Result<Vec<String>, kube::Error> {
-        let Of::Service(_, definition) = &self.of else {
+        let Of::Service(of) = &self.of else {
             return Ok(Vec::new());
         };
-        let words = definition.secrets.iter().map(|secret| secret.name.as_str());
+        let words = of.1.secrets.iter().map(|secret| secret.name.as_str());
         let mut data = Vec::new();
         // By their names: one that a person brought has no label.
         for word in words.chain(["database"]) {

@@ -22,7 +22,6 @@ use crate::{
     cloud::{self, database_server},
     definition::{Definition, Key},
     engine::{Done, Worker, objects::gone},
-    keystone::Keystone,
     names,
     service::Inputs,
 };
@@ -120,6 +119,9 @@ impl Worker {
         values["port"] = json!(definition.port);
         values["path"] = json!(definition.path);
         values["labels"] = json!(self.part("api"));
+        if let Some(directory) = &definition.volume {
+            values["volume"] = json!({"directory": directory, "storage": inputs.storage});
+        }
         // Pods read their environment when they start, and not again: where it changed, they are others.
         let state = self.states_of(&values).await?;
         values["state"] = json!(controller::digest(&[&state], 10));
@@ -158,25 +160,6 @@ impl Worker {
             )))
         })
         .await
-    }
-
-    pub(super) async fn issue_token(&self, definition: &Definition) -> Done {
-        let secret = names::secret(self.name(), "admin");
-        let username = self.secret_value(&secret, "username").await?;
-        let password = self.secret_value(&secret, "password").await?;
-        let namespace = self.namespace();
-        let keystone = Keystone {
-            client: &self.work.client,
-            namespace: &namespace,
-            service: self.name(),
-            port: definition.port,
-        };
-        match keystone.prove(&username, &password).await {
-            Ok(()) => Ok(Some(format!(
-                "a token of {username} was issued and validated"
-            ))),
-            Err(error) => Err(transient("NoToken", controller::chain(&error)).into()),
-        }
     }
 
     pub(super) async fn deploy_server(&self, inputs: &cloud::Inputs) -> Done {
@@ -251,10 +234,10 @@ impl Worker {
 
     /// Of the steps of the service as it is now.
     fn release_names(&self) -> Vec<String> {
-        let super::Of::Service(_, definition) = &self.of else {
+        let super::Of::Service(of) = &self.of else {
             return Vec::new();
         };
-        let jobs = definition.steps.iter().filter_map(|step| match &step.does {
+        let jobs = of.1.steps.iter().filter_map(|step| match &step.does {
             crate::action::Action::Job(_) => {
                 Some(format!("{}-{}", self.name(), step.id.replace('/', "-")))
             }
@@ -376,7 +359,11 @@ impl Worker {
             "image": inputs.image,
             "user": definition.user,
             "command": command,
-            "config": {"name": inputs.config, "directory": definition.config_directory},
+            "config": {
+                "name": inputs.config,
+                "directory": definition.config_directory,
+                "files": inputs.files.keys().collect::<Vec<_>>(),
+            },
             "environment": environment.collect::<serde_json::Map<_, _>>(),
             "secrets": secrets,
         })

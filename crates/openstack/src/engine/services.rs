@@ -16,7 +16,7 @@ use serde_json::json;
 use workflow::StepContext;
 
 use crate::{
-    cloud::{Inputs, service_name},
+    cloud::{self, Inputs, service_name},
     engine::{Done, Of, Worker, objects::gone},
     names::MANAGER,
 };
@@ -113,20 +113,31 @@ impl Worker {
             let found = api.list(&ListParams::default()).await;
             let found = found.map_err(|error| call("list the services", &error))?;
             let own = found.items.into_iter().filter(|found| self.owns(found));
-            Ok::<_, super::Failure>(own.map(|found| found.name_any()).collect::<Vec<_>>())
+            let named = own.map(|found| (found.name_any(), found.spec.service));
+            Ok::<_, super::Failure>(named.collect::<Vec<_>>())
         };
-        for name in own().await? {
-            self.held()?;
-            gone(api.delete(&name, &DeleteParams::default()).await)
-                .map_err(|error| call(format!("delete OpenStackService {name}"), &error))?;
-        }
-        until(step, context, || async {
-            Ok(match own().await?.as_slice() {
-                [] => Seen::There(None),
-                left => Seen::Missing(format!("{} are going", left.join(", "))),
+        // What others need goes after them: they take their users out of it.
+        for needs_identity in [true, false] {
+            let are_going = async || {
+                let own = own().await?.into_iter();
+                let going =
+                    own.filter(|(_, service)| !needs_identity || cloud::needs_identity(service));
+                Ok::<_, super::Failure>(going.map(|(name, _)| name).collect::<Vec<_>>())
+            };
+            for name in are_going().await? {
+                self.held()?;
+                gone(api.delete(&name, &DeleteParams::default()).await)
+                    .map_err(|error| call(format!("delete OpenStackService {name}"), &error))?;
+            }
+            until(step, context, || async {
+                Ok(match are_going().await?.as_slice() {
+                    [] => Seen::There(()),
+                    left => Seen::Missing(format!("{} are going", left.join(", "))),
+                })
             })
-        })
-        .await
+            .await?;
+        }
+        Ok(None)
     }
 
     fn services(&self) -> Api<OpenStackService> {

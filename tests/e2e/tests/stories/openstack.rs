@@ -1,5 +1,5 @@
-//! One object in an empty cluster ends with a Keystone that issues tokens: real Helm, a real MariaDB, a real Keystone, and the real
-//! `openstack` command.
+//! One object in an empty cluster ends with a Keystone that issues tokens and a Glance that takes an image: real Helm, a real MariaDB,
+//! real services, and the real `openstack` command.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_mins(8);
 const NAMESPACE: &str = "cloud";
 
 #[test]
-fn one_object_ends_with_a_keystone_that_issues_tokens() {
+fn one_object_ends_with_tokens_and_an_image() {
     let mut world = World::start();
     let refused = world.apply(&cloud(&json!({"keystne.conf": ""})));
     assert!(refused.is_ok(), "the schema cannot know it: {refused:?}");
@@ -27,7 +27,7 @@ fn one_object_ends_with_a_keystone_that_issues_tokens() {
     world.step_is_done("one-keystone", 1);
     world.operate();
     let ready = world.until("openstack", "one", "Ready");
-    assert_eq!(ready["status"]["steps"], "5/5");
+    assert_eq!(ready["status"]["steps"], "9/9");
     let service = world.get("openstackservice", "one-keystone");
     assert_eq!(service["status"]["steps"], "11/11");
     assert_eq!(service["status"]["phase"], "Ready");
@@ -39,20 +39,24 @@ fn one_object_ends_with_a_keystone_that_issues_tokens() {
         "{token}"
     );
     let endpoints = world.openstack(&["endpoint", "list", "-f", "value", "-c", "URL"]);
-    assert!(
-        endpoints.contains("http://one-keystone.cloud.svc:5000/v3"),
-        "{endpoints}"
-    );
+    for endpoint in [
+        "http://one-keystone.cloud.svc:5000/v3",
+        "http://one-placement.cloud.svc:8778",
+        "http://one-glance.cloud.svc:9292",
+    ] {
+        assert!(endpoints.contains(endpoint), "{endpoints}");
+    }
+    world.takes_an_image();
     world.nothing_secret_is_told();
+
+    // A password that somebody changed is set again, by the step that sets it.
+    world.openstack(&["user", "set", "--password", "another", "glance"]);
+    world.does_step("one-glance", "identity/seed", "set the password");
+    world.does_step("one-glance", "identity/seed", "it was there");
 
     // A step by hand, against the same objects: what was done before is not done again.
     let jobs = world.names("jobs");
-    output(&mut world.windlass(&["openstack", "run", "one-keystone", "database/sync"])).unwrap();
-    let by_hand = wait_until("the step by hand", LIMIT, || {
-        let run = world.get("run", "openstackservice-one-keystone-step-2");
-        Ok((run["status"]["phase"] == "Succeeded").then_some(run))
-    });
-    by_hand.unwrap();
+    world.does_step("one-keystone", "database/sync", "was done before");
     assert_eq!(world.names("jobs"), jobs);
 
     // Another setting is another ConfigMap, other pods, and no other table.
@@ -204,6 +208,38 @@ impl World {
         serde_json::from_str(&found).unwrap_or_default()
     }
 
+    /// A step by hand, and what it says that it did.
+    fn does_step(&self, service: &str, step: &str, says: &str) {
+        let told = output(&mut self.windlass(&["openstack", "run", service, step])).unwrap();
+        let run = told.split(' ').nth(1).unwrap();
+        let done = wait_until("the step by hand", LIMIT, || {
+            let run = self.get("run", run);
+            anyhow::ensure!(run["status"]["phase"] != "Failed", "{}", run["status"]);
+            Ok((run["status"]["phase"] == "Succeeded").then_some(run))
+        });
+        let done = done.unwrap();
+        assert!(done["status"].to_string().contains(says), "{done}");
+    }
+
+    /// What is sent is what is kept.
+    fn takes_an_image(&self) {
+        let script = "head -c 1048576 /dev/urandom > /tmp/disk && sha512sum < /tmp/disk";
+        let sum = self.kubectl(&["exec", "deploy/one-keystone-api", "--", "sh", "-c", script]);
+        self.openstack(&[
+            "image",
+            "create",
+            "--file=/tmp/disk",
+            "--disk-format=raw",
+            "--container-format=bare",
+            "disk",
+        ]);
+        let image = self.openstack(&["image", "show", "disk", "-f", "json"]);
+        let image: Value = serde_json::from_str(&image).unwrap();
+        assert_eq!(image["status"], "active");
+        let kept = image["properties"]["os_hash_value"].as_str();
+        assert_eq!(kept, sum.split(' ').next(), "{image}");
+    }
+
     fn names(&self, kind: &str) -> String {
         self.kubectl(&["get", kind, "-o", "name"])
     }
@@ -315,6 +351,8 @@ impl World {
             ("one-keystone-database", "password"),
             ("one-mariadb-admin", "password"),
             ("one-keystone-fernet-keys", "1"),
+            ("one-glance-identity", "password"),
+            ("one-placement-database", "password"),
         ] {
             assert!(
                 !told.contains(&self.secret(name, key)),
@@ -348,7 +386,11 @@ fn cloud(config: &Value) -> Value {
         "spec": {
             "release": "2026.2",
             "database": {"managed": {"image": CloudImages::MARIADB}},
-            "services": [{"name": "keystone", "image": CloudImages::KEYSTONE, "config": config}],
+            "services": [
+                {"name": "glance", "image": CloudImages::SERVICES},
+                {"name": "keystone", "image": CloudImages::SERVICES, "config": config},
+                {"name": "placement", "image": CloudImages::SERVICES},
+            ],
         },
     })
 }

@@ -1,4 +1,4 @@
-//! Images of Keystone and MariaDB, made of Debian and Python packages without a container engine.
+//! Images of services and of MariaDB, made of Debian and Python packages without a container engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ pub struct CloudImages {
 }
 
 impl CloudImages {
-    /// What pods call that of Keystone.
-    pub const KEYSTONE: &str = "windlass.test/keystone:30.0.0";
+    /// What pods call that of the services: Keystone 30, Placement 16 and Glance 33, which are of one release.
+    pub const SERVICES: &str = "windlass.test/services:2026.2";
     /// What pods call that of MariaDB.
     pub const MARIADB: &str = "windlass.test/mariadb:10.11";
 
@@ -34,14 +34,15 @@ impl CloudImages {
         let key = cache::key([
             read("requirements.txt")?.as_slice(),
             &read("image.txt")?,
+            &read("source.txt")?,
             &read("root.sh")?,
             RECIPE.as_bytes(),
         ]);
         let directory = cache::ensure("openstack-images", &key, |target| {
             packages::ensure(packages::BASE, progress)?;
             progress.begin(
-                "images of Keystone and MariaDB",
-                "from Debian and Python packages, about 3 minutes, 0.5 GB",
+                "images of OpenStack's services and MariaDB",
+                "from Debian and Python packages, about 4 minutes, 0.7 GB",
             );
             make(&scripts, target, progress)?;
             progress.end();
@@ -52,7 +53,7 @@ impl CloudImages {
 
     /// The tars.
     pub fn files(&self) -> [PathBuf; 2] {
-        ["mariadb.tar", "keystone.tar"].map(|name| self.directory.join(name))
+        ["mariadb.tar", "services.tar"].map(|name| self.directory.join(name))
     }
 }
 
@@ -70,7 +71,7 @@ fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
             .env("MIRROR", mirror),
     )
     .context("make the Debian root")?;
-    progress.step("Keystone and its packages");
+    progress.step("Keystone, Placement, Glance and their packages");
     let site = target.join("site");
     pip::run(target, |pip| {
         pip.args(["install", "--quiet", "--no-deps", "--only-binary=:all:"])
@@ -92,7 +93,18 @@ fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
         }
         pip.arg("--target").arg(site.join(SITE));
     })
-    .context("install Keystone")?;
+    .context("install the services")?;
+    // Of these there are no wheels; they are made here, of Python alone.
+    pip::run(target, |pip| {
+        pip.args(["install", "--quiet", "--no-deps", "--requirement"])
+            .arg(scripts.join("source.txt"))
+            .arg("--target")
+            .arg(site.join(SITE));
+    })
+    .context("install what has no wheels")?;
+    // Where Glance looks for them.
+    fs::rename(site.join(SITE).join("etc"), site.join("etc"))
+        .context("move configuration files")?;
     programs(&site)?;
     progress.step("packing");
     let base = layer(&root, target)?;
@@ -100,8 +112,8 @@ fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
     write(target, "mariadb", CloudImages::MARIADB, &[&base])?;
     write(
         target,
-        "keystone",
-        CloudImages::KEYSTONE,
+        "services",
+        CloudImages::SERVICES,
         &[&base, &packages],
     )?;
     for layer in [base.path, packages.path] {
@@ -118,6 +130,8 @@ fn programs(site: &Path) -> Result<()> {
     fs::create_dir_all(&directory)?;
     for (name, module, function) in [
         ("keystone-manage", "keystone.cmd.manage", "main"),
+        ("placement-manage", "placement.cmd.manage", "main"),
+        ("glance-manage", "glance.cmd.manage", "main"),
         ("openstack", "openstackclient.shell", "main"),
         ("uwsgi", "pyuwsgi", "run"),
     ] {

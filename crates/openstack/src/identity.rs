@@ -1,0 +1,543 @@
+//! Keystone as its administrators meet it, by the [Identity API v3](https://docs.openstack.org/api-ref/identity/v3/).
+//!
+//! What is made says in its description whose it is, and what does not is not changed: two clouds may share a Keystone, and people make
+//! users of their own.
+
+use std::{net::IpAddr, time::Duration};
+
+use kube::Client;
+use reqwest::{Method, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::reach::{self, Way};
+
+/// How much an answer may hold. A token tells its catalogue, which is some kilobytes.
+const LARGEST: usize = 1024 * 1024;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The domain of the users of services.
+const DOMAIN: &str = "default";
+/// The project of the users of services.
+pub const PROJECT: &str = "service";
+/// What they may: have the tokens of others validated.
+pub const ROLE: &str = "service";
+
+/// Who somebody is to Keystone.
+#[derive(Clone)]
+pub struct Login {
+    /// The name, in the domain Default.
+    pub username: String,
+    /// The password.
+    pub password: String,
+    /// The project that the token is for. None: for no project, as it proves who somebody is.
+    pub project: Option<String>,
+}
+
+/// Why it did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is none.
+    #[error("{0} is no address of a Keystone")]
+    Address(String),
+    /// There is no way to it.
+    #[error("reach Keystone")]
+    Reach(#[from] reach::Error),
+    /// It did not answer.
+    #[error("{asked}")]
+    Call {
+        /// What was asked.
+        asked: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// It answered something else.
+    #[error("{asked}: HTTP {} {said}", status.as_u16())]
+    Status {
+        /// What was asked.
+        asked: String,
+        /// The status.
+        status: StatusCode,
+        /// The message in it.
+        said: String,
+    },
+    /// It answered what nobody can use.
+    #[error("{asked}: {what}")]
+    Answer {
+        /// What was asked.
+        asked: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// It is there, and not known to be the service's.
+    #[error("{what} is there already, and is described as {described:?}, not as {owner:?}")]
+    Taken {
+        /// What.
+        what: String,
+        /// What its description says.
+        described: String,
+        /// What that of the service's own says.
+        owner: String,
+    },
+}
+
+/// A service towards Keystone.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Account {
+    /// Its user and its name in the catalogue.
+    pub name: String,
+    /// Its type in the catalogue.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The region of its endpoints.
+    pub region: String,
+    /// Where it answers in the cluster.
+    pub internal: String,
+    /// Where it answers to others.
+    pub public: String,
+}
+
+/// What is done to have an account in Keystone, for people who look at a plan.
+pub fn calls(account: &Account) -> Vec<String> {
+    let Account {
+        name,
+        type_,
+        region,
+        internal,
+        public,
+    } = account;
+    vec![
+        format!("project {PROJECT} in domain Default, unless it is there"),
+        format!("user {name} in domain Default, with the password of its Secret"),
+        format!("role {ROLE} for user {name} on project {PROJECT}"),
+        format!("service {name} of type {type_}"),
+        format!("endpoint internal {internal} in region {region}"),
+        format!("endpoint public {public} in region {region}"),
+    ]
+}
+
+/// Somebody who is logged in.
+pub struct Session {
+    http: reqwest::Client,
+    base: Url,
+    token: String,
+    /// Lives as long as what goes over it.
+    _way: Way,
+}
+
+/// What follows from a login.
+pub enum LoggedIn {
+    /// Keystone knows who it is.
+    As(Box<Session>),
+    /// It says that the name or the password is wrong.
+    Refused,
+}
+
+impl Session {
+    /// Logs in at a Keystone, as pods of the namespace reach it.
+    ///
+    /// # Errors
+    ///
+    /// There is no way to it, or it does not answer as a Keystone does. A login that it refuses is none.
+    pub async fn begin(
+        client: &Client,
+        namespace: &str,
+        address: &str,
+        login: &Login,
+    ) -> Result<LoggedIn, Error> {
+        let none = || Error::Address(address.to_owned());
+        let mut base = Url::parse(address).map_err(|_| none())?;
+        let host = base.host_str().ok_or_else(none)?.to_owned();
+        let port = base.port_or_known_default().ok_or_else(none)?;
+        let way = reach::to(client, namespace, host.trim_matches(['[', ']']), port).await?;
+        let there: IpAddr = way.host.parse().map_err(|_| none())?;
+        base.set_port(Some(way.port)).map_err(|()| none())?;
+        // Fails when a provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .timeout(PATIENCE)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            // The address that was looked at, by the name that its certificate has.
+            .resolve(&host, (there, way.port).into())
+            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let asked = || format!("log in as {}", login.username);
+        let http = http.map_err(|source| Error::Call {
+            asked: asked(),
+            source: source.without_url(),
+        })?;
+        let domain = json!({"id": DOMAIN});
+        let mut auth = json!({"identity": {"methods": ["password"], "password": {"user": {
+            "name": login.username, "domain": domain, "password": login.password,
+        }}}});
+        match &login.project {
+            Some(project) => {
+                auth["scope"] = json!({"project": {"name": project, "domain": domain}});
+            }
+            None => auth["scope"] = json!("unscoped"),
+        }
+        let mut session = Self {
+            http,
+            base,
+            token: String::new(),
+            _way: way,
+        };
+        let answer = session
+            .send(
+                &asked(),
+                Method::POST,
+                "auth/tokens",
+                &[],
+                Some(&json!({"auth": auth})),
+            )
+            .await?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            return Ok(LoggedIn::Refused);
+        }
+        let token = answer
+            .headers()
+            .get("x-subject-token")
+            .and_then(|token| token.to_str().ok())
+            .map(str::to_owned);
+        checked(&asked(), answer).await?;
+        session.token = token.ok_or_else(|| Error::Answer {
+            asked: asked(),
+            what: "Keystone issued no token",
+        })?;
+        Ok(LoggedIn::As(Box::new(session)))
+    }
+
+    /// Has the own token validated.
+    ///
+    /// # Errors
+    ///
+    /// It is not valid, or of somebody else.
+    pub async fn validate(&self, username: &str) -> Result<(), Error> {
+        let asked = "validate the token";
+        let subject = [("x-subject-token", self.token.as_str())];
+        let answer = self
+            .send(asked, Method::GET, "auth/tokens", &subject, None)
+            .await?;
+        let told = checked(asked, answer).await?;
+        if told["token"]["user"]["name"] != username {
+            return Err(Error::Answer {
+                asked: asked.to_owned(),
+                what: "Keystone vouches for somebody else",
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks any service with the own token.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer, or not as it should.
+    pub async fn ask(
+        &self,
+        client: &Client,
+        namespace: &str,
+        (host, port): (&str, u16),
+        path: &str,
+    ) -> Result<(), Error> {
+        let way = reach::to(client, namespace, host, port).await?;
+        let address = format!("http://{}:{}{path}", way.host, way.port);
+        let asked = format!("GET {path}");
+        let call = |source: reqwest::Error| Error::Call {
+            asked: asked.clone(),
+            source: source.without_url(),
+        };
+        let request = self.http.get(address).header("x-auth-token", &self.token);
+        let answer = request.send().await.map_err(call)?;
+        checked(&asked, answer).await.map(drop)
+    }
+
+    /// Makes what a service needs in Keystone, and mends what is its own. What is there stays.
+    ///
+    /// # Errors
+    ///
+    /// Something of its name is there and not its own, unless it may be adopted; or Keystone refuses, or does not answer.
+    pub async fn seed(&self, account: &Account, owner: &str, adopt: bool) -> Result<String, Error> {
+        let own = Own { owner, adopt };
+        let mut made = Vec::new();
+        let name = account.name.as_str();
+        let found = self
+            .find("project", &[("name", PROJECT), ("domain_id", DOMAIN)])
+            .await?;
+        let project = json!({"name": PROJECT, "domain_id": DOMAIN});
+        let project = self.or_make(found.as_ref().map(id), "project", &project, &mut made);
+        let project = project.await?;
+        let found = self.user(name, own).await?;
+        let user = json!({"name": name, "domain_id": DOMAIN, "description": owner});
+        let user = self.or_make(found, "user", &user, &mut made).await?;
+        let found = self.find("role", &[("name", ROLE)]).await?;
+        let role = json!({"name": ROLE});
+        let role = self
+            .or_make(found.as_ref().map(id), "role", &role, &mut made)
+            .await?;
+        let grant = format!("projects/{project}/users/{user}/roles/{role}");
+        self.call(Method::PUT, &grant, None).await?;
+        let found = self.service(account, own).await?;
+        let service = json!({"name": name, "type": account.type_, "description": owner});
+        let service = self.or_make(found, "service", &service, &mut made).await?;
+        self.region(&account.region).await?;
+        for (interface, url) in [("internal", &account.internal), ("public", &account.public)] {
+            let place = [
+                ("service_id", service.as_str()),
+                ("interface", interface),
+                ("region_id", account.region.as_str()),
+            ];
+            let wanted = json!({
+                "service_id": service, "interface": interface, "region_id": account.region, "url": url,
+            });
+            match self.find("endpoint", &place).await? {
+                Some(there) if there["url"] == url.as_str() && there["enabled"] != false => {}
+                Some(there) => {
+                    made.push(format!("endpoint {interface}"));
+                    let path = format!("endpoints/{}", text(&there["id"]));
+                    let wanted = json!({"endpoint": {"url": url, "enabled": true}});
+                    self.call(Method::PATCH, &path, Some(&wanted)).await?;
+                }
+                None => {
+                    made.push(format!("endpoint {interface}"));
+                    self.make("endpoint", &wanted).await?;
+                }
+            }
+        }
+        Ok(if made.is_empty() {
+            "it was there".to_owned()
+        } else {
+            format!("made {}", made.join(", "))
+        })
+    }
+
+    /// Gives a service's user this password.
+    ///
+    /// # Errors
+    ///
+    /// The user is not there or not the service's own, or Keystone refuses, or does not answer.
+    pub async fn set_password(
+        &self,
+        name: &str,
+        password: &str,
+        owner: &str,
+        adopt: bool,
+    ) -> Result<(), Error> {
+        let user = self.user(name, Own { owner, adopt }).await?;
+        let user = user.ok_or_else(|| Error::Answer {
+            asked: format!("look for user {name}"),
+            what: "it is gone meanwhile",
+        })?;
+        let body = json!({"user": {"password": password, "enabled": true}});
+        self.call(Method::PATCH, &format!("users/{user}"), Some(&body))
+            .await
+            .map(drop)
+    }
+
+    /// Removes a service's user, and its place in the catalogue. What is not its own stays.
+    ///
+    /// # Errors
+    ///
+    /// Keystone refuses, or does not answer.
+    pub async fn forget(&self, account: &Account, owner: &str) -> Result<(), Error> {
+        let own = Own {
+            owner,
+            adopt: false,
+        };
+        for (collection, found) in [
+            ("services", self.service(account, own).await),
+            ("users", self.user(&account.name, own).await),
+        ] {
+            match found {
+                Ok(Some(id)) => {
+                    self.call(Method::DELETE, &format!("{collection}/{id}"), None)
+                        .await?;
+                }
+                Ok(None) | Err(Error::Taken { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn user(&self, name: &str, own: Own<'_>) -> Result<Option<String>, Error> {
+        let found = self
+            .find("user", &[("name", name), ("domain_id", DOMAIN)])
+            .await?;
+        found
+            .map(|user| own.check(&format!("user {name}"), &user))
+            .transpose()
+    }
+
+    async fn service(&self, account: &Account, own: Own<'_>) -> Result<Option<String>, Error> {
+        let named = [("name", account.name.as_str()), ("type", &account.type_)];
+        let found = self.find("service", &named).await?;
+        found
+            .map(|service| own.check(&format!("service {}", account.name), &service))
+            .transpose()
+    }
+
+    async fn region(&self, region: &str) -> Result<(), Error> {
+        let asked = format!("look for region {region}");
+        let path = format!("regions/{region}");
+        let answer = self.send(&asked, Method::GET, &path, &[], None).await?;
+        if answer.status() == StatusCode::NOT_FOUND {
+            return self.make("region", &json!({"id": region})).await.map(drop);
+        }
+        checked(&asked, answer).await.map(drop)
+    }
+
+    /// The one of that kind with these fields; the first where there are several.
+    async fn find(&self, kind: &str, fields: &[(&str, &str)]) -> Result<Option<Value>, Error> {
+        let mut query = self.base.clone();
+        query.query_pairs_mut().clear().extend_pairs(fields);
+        let path = format!("{kind}s?{}", query.query().unwrap_or_default());
+        let mut found = self.call(Method::GET, &path, None).await?;
+        let found = match found[format!("{kind}s")].take() {
+            Value::Array(found) => found,
+            _ => Vec::new(),
+        };
+        Ok(found.into_iter().find(|one| !text(&one["id"]).is_empty()))
+    }
+
+    /// What was found, or else is made and noted.
+    async fn or_make(
+        &self,
+        found: Option<String>,
+        kind: &str,
+        fields: &Value,
+        made: &mut Vec<String>,
+    ) -> Result<String, Error> {
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let name = fields["name"].as_str().unwrap_or_default();
+        made.push(format!("{kind} {name}"));
+        self.make(kind, fields).await
+    }
+
+    /// Makes one, and returns its id.
+    async fn make(&self, kind: &str, fields: &Value) -> Result<String, Error> {
+        let path = format!("{kind}s");
+        let made = self
+            .call(Method::POST, &path, Some(&json!({kind: fields})))
+            .await?;
+        let id = text(&made[kind]["id"]);
+        if id.is_empty() {
+            return Err(Error::Answer {
+                asked: format!("make a {kind}"),
+                what: "Keystone did not say what it is",
+            });
+        }
+        Ok(id)
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Error> {
+        let asked = format!("{method} /v3/{path}");
+        let answer = self.send(&asked, method, path, &[], body).await?;
+        checked(&asked, answer).await
+    }
+
+    async fn send(
+        &self,
+        asked: &str,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: Option<&Value>,
+    ) -> Result<reqwest::Response, Error> {
+        let address = format!("{}/{path}", self.base.as_str().trim_end_matches('/'));
+        let mut request = self.http.request(method, address);
+        if !self.token.is_empty() {
+            request = request.header("x-auth-token", &self.token);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        request.send().await.map_err(|source| Error::Call {
+            asked: asked.to_owned(),
+            source: source.without_url(),
+        })
+    }
+}
+
+/// Whose something must be.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    owner: &'a str,
+    adopt: bool,
+}
+
+impl Own<'_> {
+    /// The id of what is the service's own.
+    fn check(self, what: &str, found: &Value) -> Result<String, Error> {
+        let described = found["description"].as_str().unwrap_or_default();
+        if described == self.owner || self.adopt {
+            return Ok(text(&found["id"]));
+        }
+        Err(Error::Taken {
+            what: what.to_owned(),
+            described: api::text::lines(described, 200),
+            owner: self.owner.to_owned(),
+        })
+    }
+}
+
+/// What an answer holds, if it is one of success.
+async fn checked(asked: &str, mut answer: reqwest::Response) -> Result<Value, Error> {
+    let status = answer.status();
+    let mut body = Vec::new();
+    loop {
+        let part = answer.chunk().await.map_err(|source| Error::Call {
+            asked: asked.to_owned(),
+            source: source.without_url(),
+        })?;
+        let Some(part) = part else { break };
+        body.extend_from_slice(&part);
+        if body.len() > LARGEST {
+            return Err(Error::Answer {
+                asked: asked.to_owned(),
+                what: "the answer does not end",
+            });
+        }
+    }
+    let told = if body.is_empty() {
+        Some(Value::Null)
+    } else {
+        serde_json::from_slice(&body).ok()
+    };
+    if !status.is_success() {
+        let told = told.unwrap_or_default();
+        let said = told["error"]["message"].as_str().unwrap_or_default();
+        return Err(Error::Status {
+            asked: asked.to_owned(),
+            status,
+            said: api::text::lines(said, 300),
+        });
+    }
+    told.ok_or_else(|| Error::Answer {
+        asked: asked.to_owned(),
+        what: "the answer is no JSON",
+    })
+}
+
+fn id(found: &Value) -> String {
+    text(&found["id"])
+}
+
+/// Ids come into paths: what is none becomes nothing that leads elsewhere.
+fn text(id: &Value) -> String {
+    let id = id.as_str().unwrap_or_default();
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    if id.chars().all(is_plain) {
+        id.to_owned()
+    } else {
+        String::new()
+    }
+}
