@@ -226,6 +226,20 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_lists_every_release() {
+        let page = include_str!("../../../docs/kubespray.md");
+        let listed = page.lines().filter(|line| line.starts_with("| 2."));
+        let listed: Vec<_> = listed.collect();
+        let row = |release: &Release| {
+            let (version, python) = (release.version, release.python);
+            let (from, default) = (release.kubernetes_minimum, release.kubernetes_default);
+            format!("| {version} | {from} | {default} | {python} |")
+        };
+        let known: Vec<_> = releases().iter().rev().map(row).collect();
+        assert_eq!(listed, known, "newest first");
+    }
+
+    #[test]
     fn an_unknown_release_names_the_nearest() {
         for (wanted, nearest) in [
             ((2, 30, 1), "2.30.0"),

@@ -967,7 +967,7 @@ pub(crate) struct Steps {
 /// Options of `logs`.
 #[derive(Args, Debug)]
 pub(crate) struct Logs {
-    /// The Run [default: the newest of the namespace]
+    /// The Run [default: the one at work, else the newest of the namespace]
     pub(crate) run: Option<String>,
     /// Of this step only
     #[arg(long, value_name = "ID")]
@@ -983,7 +983,7 @@ pub(crate) struct Logs {
 /// Options of `bundle`.
 #[derive(Args, Debug)]
 pub(crate) struct Bundle {
-    /// The Run [default: the newest of the namespace]
+    /// The Run [default: the one at work, else the newest of the namespace]
     pub(crate) run: Option<String>,
     /// The file, which must not be there [default: RUN.windlass.tar.gz]
     #[arg(long, value_name = "FILE")]
@@ -1019,7 +1019,7 @@ pub(crate) enum ExplainWhat {
 /// Options of `explain failure`.
 #[derive(Args, Debug)]
 pub(crate) struct ExplainFailure {
-    /// The Run, or a code such as DiskFull [default: the newest Run of the namespace]
+    /// The Run, or a code such as DiskFull [default: the Run at work, else the newest of the namespace]
     #[arg(value_name = "RUN|CODE")]
     pub(crate) what: Option<String>,
 }
@@ -1035,14 +1035,14 @@ pub(crate) struct ExplainCodes {
 /// Options of the commands that steer a run.
 #[derive(Args, Debug)]
 pub(crate) struct Control {
-    /// The Run [default: the unfinished one of the namespace]
+    /// The Run [default: the one at work, else the newest of the namespace]
     pub(crate) run: Option<String>,
 }
 
 /// Options of `resume`.
 #[derive(Args, Debug)]
 pub(crate) struct Resume {
-    /// The Run [default: the unfinished one of the namespace]
+    /// The Run [default: the one at work, else the newest of the namespace]
     pub(crate) run: Option<String>,
     /// Pause again after this step
     #[arg(long, value_name = "ID")]
@@ -1052,7 +1052,7 @@ pub(crate) struct Resume {
 /// Options of the commands that steer one step.
 #[derive(Args, Debug)]
 pub(crate) struct StepControl {
-    /// The Run [default: the unfinished one of the namespace]
+    /// The Run [default: the one at work, else the newest of the namespace]
     pub(crate) run: Option<String>,
     /// The step [default: the one that failed or waits]
     #[arg(long, value_name = "ID")]
@@ -1062,7 +1062,7 @@ pub(crate) struct StepControl {
 /// Options of `skip`.
 #[derive(Args, Debug)]
 pub(crate) struct Skip {
-    /// The Run [default: the unfinished one of the namespace]
+    /// The Run [default: the one at work, else the newest of the namespace]
     pub(crate) run: Option<String>,
     /// The step
     #[arg(long, value_name = "ID")]
