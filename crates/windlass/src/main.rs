@@ -42,7 +42,8 @@ mod up;
 use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
-use kubespray::{hint, operation};
+use controller::hint;
+use kubespray::operation;
 
 use crate::cli::{Cli, Command};
 
