@@ -16,7 +16,7 @@ pub mod reset_host;
 pub mod scale;
 pub mod upgrade;
 
-use api::{Run, cluster::ClusterState, run::RunPhase};
+use api::{Cluster, Run, cluster::ClusterState, run::RunPhase};
 use runs::phase;
 
 /// The operations.
@@ -212,16 +212,19 @@ impl Operation {
         Self::of(run).is_some_and(|operation| operation.leaves == what)
     }
 
-    /// The operation of a Run, if this program knows it.
+    /// The operation of a Run, if it is a cluster's and this program knows it. Runs of other engines have some of these words too.
     pub fn of(run: &Run) -> Option<&'static Self> {
+        let is_ours = run.spec.subject.is_a::<Cluster>();
         let mut all = ALL.into_iter();
-        all.find(|operation| operation.name == run.spec.operation)
+        all.find(|operation| is_ours && operation.name == run.spec.operation)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use api::run::{Plan, RunSpec, Subject};
 
     use super::*;
 
@@ -234,6 +237,52 @@ mod tests {
                 .name
                 .starts_with(|first: char| first.is_ascii_uppercase());
             assert!(names_itself, "{}", operation.name);
+        }
+    }
+
+    #[test]
+    fn a_word_is_an_operation_of_clusters_only() {
+        let run = |subject| {
+            Run::new(
+                "r",
+                RunSpec {
+                    subject,
+                    operation: UPGRADE.name.to_owned(),
+                    generation: 1,
+                    plan: Plan::default(),
+                    control: None,
+                },
+            )
+        };
+        let of = |api_group: &str, kind: &str| {
+            let subject = Subject {
+                api_group: api_group.to_owned(),
+                kind: kind.to_owned(),
+                ..Subject::default()
+            };
+            Operation::of(&run(subject)).map(|operation| operation.name)
+        };
+        let ours = Subject::of(&Cluster::new("c", Default::default()));
+        assert_eq!(of(&ours.api_group, &ours.kind), Some(UPGRADE.name));
+        assert_eq!(of("operator.cluster.x-k8s.io", "CoreProvider"), None);
+        assert_eq!(of("cluster.x-k8s.io", &ours.kind), None);
+    }
+
+    #[test]
+    fn the_page_of_concepts_tells_what_people_see_of_each_operation() {
+        let page = include_str!("../../../docs/concepts.md");
+        let (states, reasons) = page.split_once("| reason").expect("the table of reasons");
+        for Operation {
+            name,
+            state,
+            reason,
+            ..
+        } in ALL
+        {
+            let state = format!("{state:?}");
+            let mut words = states.split(|letter: char| !letter.is_alphanumeric());
+            assert!(words.any(|word| word == state), "{name}: {state}");
+            assert!(reasons.contains(&format!("`{reason}`")), "{name}: {reason}");
         }
     }
 }
