@@ -61,23 +61,8 @@ fn text(seen: &SnapshotsStatus, now: Timestamp) -> String {
     let header = [
         "NAME", "AGE", "SIZE", "ETCD", "REVISION", "KEYS", "DIGEST", "STATE",
     ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(seen.kept.iter().map(|kept| row(kept, now)));
-    let mut widths = [0; 8];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(widths);
-        let line: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        text.push_str(line.join("  ").trim_end());
-        text.push('\n');
-    }
+    let rows = seen.kept.iter().map(|kept| row(kept, now));
+    let mut text = format!("{}\n", terminal::table(header, rows));
     let shown = seen.kept.len();
     let all = usize::try_from(seen.count).unwrap_or(shown);
     if all > shown {
@@ -104,13 +89,13 @@ fn row(kept: &SnapshotStatus, now: Timestamp) -> Vec<String> {
     let age = kept.taken_at.as_ref();
     let digest = kept.digest.as_deref().unwrap_or("-");
     vec![
-        terminal::text(&kept.name).to_string(),
+        kept.name.clone(),
         age.map_or_else(unknown, |taken| aged(now.duration_since(taken.0))),
         kept.size.map_or_else(unknown, size),
-        terminal::text(kept.etcd_version.as_deref().unwrap_or("-")).to_string(),
+        kept.etcd_version.clone().unwrap_or_else(unknown),
         number(kept.revision),
         number(kept.keys),
-        terminal::text(digest).chars().take(12).collect(),
+        digest.chars().take(12).collect(),
         match kept.state {
             SnapshotState::Verified => "verified",
             SnapshotState::Unfinished => "unfinished",
@@ -173,9 +158,9 @@ mod tests {
         assert_eq!(
             lines[..4],
             [
-                "NAME                  AGE  SIZE       ETCD   REVISION  KEYS  DIGEST        STATE",
-                "2026-11-25T06-00-00Z  6h   100.0 MiB  3.6.4  812       340   abababababab  verified",
-                "2026-11-24T06-00-00Z  -    -          -      -         -     -             unfinished",
+                "NAME                   AGE   SIZE        ETCD    REVISION   KEYS   DIGEST         STATE",
+                "2026-11-25T06-00-00Z   6h    100.0 MiB   3.6.4   812        340    abababababab   verified",
+                "2026-11-24T06-00-00Z   -     -           -       -          -      -              unfinished",
                 "and 2 older ones",
             ]
         );
