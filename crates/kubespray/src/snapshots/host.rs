@@ -28,6 +28,7 @@ if [ ! -e /etc/etcd.env ]; then
 fi
 fail() { printf 'failed %s ' "$1"; tail -n 1 "$dir/said" 2>/dev/null | cut -c 1-500 | tr -d '\n'; echo; rm -rf "$dir"; echo end; exit 0; }
 has() { command -v "$1" >/dev/null 2>&1; }
+counted() { etcdctl get "" --prefix --count-only --write-out=fields "$@" 2>/dev/null | sed -n 's/^"Count" : /count /p; s/^"Revision" : /at /p'; }
 digest() { sha256sum 2>/dev/null | cut -d ' ' -f 1; }
 checker=etcdctl
 if has etcdutl; then checker=etcdutl; fi
@@ -48,7 +49,7 @@ printf 'digest '; digest <"$dir/snapshot.db"
 printf 'size '; wc -c <"$dir/snapshot.db"
 printf 'authority '; digest <"$ETCDCTL_CACERT"
 revision=$(sed -n 's/.*"revision":\([0-9][0-9]*\).*/\1/p' "$dir/status" | head -n 1)
-say count etcdctl get "" --prefix --count-only --rev="$revision" --write-out=json
+counted --rev="$revision"
 echo end
 "#;
 
@@ -102,7 +103,7 @@ for try in 1 2 3; do
   kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; pid=
 done
 [ -n "$started" ] || fail start
-say count etcdctl get "" --prefix --count-only --write-out=json
+counted
 echo end
 "#;
 
@@ -191,8 +192,6 @@ pub(crate) fn read_saved(said: &str) -> Result<Saved, Unable> {
     let lines = answer(said)?;
     let endpoint: Vec<Endpoint> = json(&lines, "endpoint")?;
     let status: Status = json(&lines, "status")?;
-    let count: Count = json(&lines, "count")?;
-    let unread = |what: &str| Unable::Unread(format!("it does not say {what}"));
     let endpoint = endpoint.into_iter().next();
     let endpoint = endpoint.ok_or_else(|| unread("how its member is"))?;
     let checked_by = match told(&lines, "checker") {
@@ -205,12 +204,10 @@ pub(crate) fn read_saved(said: &str) -> Result<Saved, Unable> {
         etcd_version: version(&endpoint.status.version)?,
         authority: digest(&lines, "authority")?,
         revision: status.revision,
-        keys: count.count,
+        keys: number(&lines, "count")?,
         entries: status.total_key,
         checked_by: checked_by.to_owned(),
-        size: told(&lines, "size")
-            .parse()
-            .map_err(|_| unread("how large it is"))?,
+        size: number(&lines, "size")?,
         digest: digest(&lines, "digest")?,
     })
 }
@@ -227,11 +224,10 @@ pub(crate) fn read_about(said: &str) -> Result<Here, Unable> {
 /// Reads what a drill found.
 pub(crate) fn read_drilled(said: &str) -> Result<Drilled, Unable> {
     let lines = answer(said)?;
-    let count: Count = json(&lines, "count")?;
     Ok(Drilled {
         digest: digest(&lines, "digest")?,
-        keys: count.count,
-        revision: count.header.revision,
+        keys: number(&lines, "count")?,
+        revision: number(&lines, "at")?,
     })
 }
 
@@ -266,6 +262,15 @@ fn json<T: for<'a> Deserialize<'a>>(lines: &[&str], name: &str) -> Result<T, Una
             "what its etcd says ({name}) cannot be read: {error}"
         ))
     })
+}
+
+fn number(lines: &[&str], name: &str) -> Result<u64, Unable> {
+    let number = told(lines, name).parse();
+    number.map_err(|_| unread(&format!("the number of its {name}")))
+}
+
+fn unread(what: &str) -> Unable {
+    Unable::Unread(format!("it does not say {what}"))
 }
 
 fn digest(lines: &[&str], name: &str) -> Result<String, Unable> {
@@ -303,12 +308,9 @@ struct EndpointStatus {
     version: String,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Header {
-    #[serde(default)]
     cluster_id: u64,
-    #[serde(default)]
-    revision: u64,
 }
 
 #[derive(Deserialize)]
@@ -316,15 +318,6 @@ struct Status {
     revision: u64,
     #[serde(rename = "totalKey")]
     total_key: u64,
-}
-
-/// etcd leaves out what is zero.
-#[derive(Deserialize)]
-struct Count {
-    #[serde(default)]
-    header: Header,
-    #[serde(default)]
-    count: u64,
 }
 
 #[cfg(test)]
@@ -338,7 +331,7 @@ mod tests {
              endpoint [{{\"Endpoint\":\"https://127.0.0.1:2379\",\"Status\":{{\"header\":{{\"cluster_id\":14841639068965178418,\"revision\":9}},\"version\":\"3.6.4\"}}}}]\n\
              status {{\"hash\":3,\"revision\":8,\"totalKey\":17,\"totalSize\":20480,\"version\":\"3.6.0\"}}\n\
              checker etcdutl\ndigest {a}\nsize 20512\nauthority {b}\n\
-             count {{\"header\":{{\"revision\":9}},\"count\":5}}\nend\n"
+             at 9\ncount 5\nend\n"
         )
     }
 
@@ -362,7 +355,7 @@ mod tests {
             ("checker etcdutl", "checker sh"),
             ("\"version\":\"3.6.4\"", "\"version\":\"$(id)\""),
             ("\"revision\":8", "\"revision\":-8"),
-            ("count {", "count ["),
+            ("count 5", "count -5"),
         ] {
             let altered = said().replace(from, to);
             let refused = read_saved(&altered);
@@ -399,9 +392,7 @@ mod tests {
     #[test]
     fn a_drill_and_a_host_are_read() {
         let (a, b) = ("a".repeat(64), "b".repeat(64));
-        let drilled = read_drilled(&format!(
-            "begin\ndigest {a}\ncount {{\"header\":{{\"revision\":8}}}}\nend"
-        ));
+        let drilled = read_drilled(&format!("begin\ndigest {a}\nat 8\ncount 0\nend"));
         let expected = Drilled {
             digest: a,
             keys: 0,
