@@ -206,7 +206,8 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     if let Some(run) = view.run {
         reachable(&mut conditions, run);
         // The order is state from the first run on; the object that this pass saw may be older than it.
-        if !is_earlier(run, status.last_operation.as_ref()) {
+        // Who waits for the cluster waits for none that leaves it alone.
+        if !Operation::is_quiet(run) && !is_earlier(run, status.last_operation.as_ref()) {
             status.last_operation = Some(last_operation(run));
             if let Ok(inputs) = Inputs::from_map(&run.spec.plan.inputs)
                 && Operation::says_order(run)

@@ -8,6 +8,7 @@ use api::{
     Cluster,
     run::{OnBreach, Plan},
 };
+use jiff::SignedDuration;
 
 use super::{
     SNAPSHOT,
@@ -71,6 +72,9 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     })
 }
 
+/// How long one that is due waits for what a person asks for, which may wait for its playbooks for ever.
+const GIVES_WAY: SignedDuration = SignedDuration::from_mins(5);
+
 /// Why one is due. What a person asks for comes first: it would be refused while this is at work.
 fn by_itself(situation: &Situation<'_>, snapshots: &Snapshots) -> Option<(String, String)> {
     let Situation {
@@ -78,16 +82,15 @@ fn by_itself(situation: &Situation<'_>, snapshots: &Snapshots) -> Option<(String
     } = *situation;
     let store = observed.snapshots.as_ref();
     let due = standing::due(snapshots, store, &observed.runs, observed.now)?;
+    if due == observed.now {
+        return Some(("none has been taken yet".to_owned(), due.to_string()));
+    }
     let is_wanted = |asked: &&Asked| asked.wanted(cluster, &observed.runs).is_some();
-    if asked::ALL.iter().any(is_wanted) {
+    let gives_way = observed.now.duration_since(due) < GIVES_WAY;
+    if gives_way && asked::ALL.iter().any(is_wanted) {
         return None;
     }
-    let why = if due == observed.now {
-        "none has been taken yet".to_owned()
-    } else {
-        format!("one was due at {due}")
-    };
-    Some((why, due.to_string()))
+    Some((format!("one was due at {due}"), due.to_string()))
 }
 
 fn compiled(
