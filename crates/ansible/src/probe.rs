@@ -18,7 +18,7 @@ use futures::future::join_all;
 use tokio::{net::TcpStream, sync::Semaphore};
 
 pub use reason::{Reason, Unusable};
-pub use script::run;
+pub use script::{Output, fetch, run, send};
 
 use crate::{catalogue::PythonVersion, ssh::Access};
 

@@ -10,7 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, VersionPart,
-    maintenance::Maintenance, node::Health, run::OnBreach,
+    maintenance::Maintenance,
+    node::Health,
+    run::OnBreach,
+    snapshots::{Etcd, SnapshotsStatus},
 };
 
 /// What a cluster should be. One cluster a namespace, so that its Events stay together; its hosts are the ClusterNodes
@@ -111,6 +114,10 @@ pub struct ClusterSpec {
     /// When operations may start that start by themselves. Default: at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<Maintenance>,
+
+    /// What is done with etcd beside building it: snapshots that are kept outside of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Etcd>,
 
     /// What deleting this object does to the hosts. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -656,6 +663,15 @@ pub struct ClusterStatus {
     /// The last request to upgrade a component, by the annotation `kubespray.k8s.io/upgrade-component`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<ConvergeRequest>,
+    /// The last request for a snapshot of etcd, by the annotation `kubespray.k8s.io/snapshot`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<ConvergeRequest>,
+    /// The last request to drill a snapshot, by the annotation `kubespray.k8s.io/drill-snapshot`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_drill: Option<ConvergeRequest>,
+    /// The snapshots of etcd that lie in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<SnapshotsStatus>,
     /// The certificate that ends first, of those that the control plane and etcd work with and that can be seen from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_certificate: Option<FirstCertificate>,
@@ -732,7 +748,7 @@ pub struct FirstCertificate {
     pub not_after: Time,
 }
 
-/// A request to converge, to renew certificates, to recover or to upgrade a component that was answered. Each value of the annotation is answered once.
+/// A request to converge, to renew certificates, to recover, to upgrade a component, for a snapshot or to drill one that was answered. Each value of the annotation is answered once.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConvergeRequest {
@@ -800,7 +816,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Reset or ResetHost.
+    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Snapshot, Drill, Reset or ResetHost.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

@@ -17,6 +17,7 @@ pub mod node;
 pub mod openstack;
 pub mod provider;
 pub mod run;
+pub mod snapshots;
 pub mod target;
 pub mod text;
 pub mod threshold;

@@ -36,8 +36,14 @@ pub struct Windows(Vec<Schedule>);
 /// One window.
 #[derive(Clone, Debug, PartialEq)]
 struct Schedule {
-    cron: Cron,
+    opens: Recurrence,
     length: SignedDuration,
+}
+
+/// An instant that comes again and again: a schedule as cron has it, in a time zone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recurrence {
+    cron: Cron,
     zone: TimeZone,
 }
 
@@ -144,16 +150,63 @@ impl Windows {
 impl Schedule {
     /// When it opens next after an instant.
     fn next(&self, now: Timestamp) -> Option<Zoned> {
-        let now = now.to_zoned(self.zone.clone());
-        self.cron.find_next_occurrence(&now, false).ok()
+        self.opens.after(now)
     }
 
     /// When it closes, if it is open at an instant.
     fn end(&self, at: Timestamp) -> Option<Zoned> {
-        let at = at.to_zoned(self.zone.clone());
-        let opened = self.cron.find_previous_occurrence(&at, true).ok()?;
+        let opened = self.opens.until(at)?;
         let end = opened.checked_add(self.length).ok()?;
-        (end > at).then_some(end)
+        (end.timestamp() > at).then_some(end)
+    }
+}
+
+impl Recurrence {
+    /// Reads a schedule and its zone, which stand in these fields.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with them: a schedule that does not parse or never comes, a zone that nobody knows.
+    pub fn read(
+        (schedule, field): (&str, &str),
+        (time_zone, zone_field): (Option<&str>, &str),
+    ) -> Result<Self, Vec<Problem>> {
+        let cron = cron(schedule, field);
+        let zone = time_zone.map_or(Ok(TimeZone::UTC), |name| zone(name, zone_field));
+        let (cron, zone) = match (cron, zone) {
+            (Ok(cron), Ok(zone)) => (cron, zone),
+            (cron, zone) => return Err([cron.err(), zone.err()].into_iter().flatten().collect()),
+        };
+        let read = Self { cron, zone };
+        if read.after(REFERENCE).is_some() {
+            return Ok(read);
+        }
+        Err(vec![Problem::new(
+            field,
+            schedule,
+            "it names a day that never comes",
+            "write days that the months have; L stands for the last day of a month",
+        )])
+    }
+
+    /// When it comes next after an instant.
+    pub fn next(&self, now: Timestamp) -> Option<Moment> {
+        self.after(now).map(Moment)
+    }
+
+    /// When it came last, an instant itself included.
+    pub fn last(&self, now: Timestamp) -> Option<Moment> {
+        self.until(now).map(Moment)
+    }
+
+    fn after(&self, now: Timestamp) -> Option<Zoned> {
+        let now = now.to_zoned(self.zone.clone());
+        self.cron.find_next_occurrence(&now, false).ok()
+    }
+
+    fn until(&self, at: Timestamp) -> Option<Zoned> {
+        let at = at.to_zoned(self.zone.clone());
+        self.cron.find_previous_occurrence(&at, true).ok()
     }
 }
 
@@ -171,23 +224,20 @@ impl fmt::Display for Moment {
 }
 
 fn schedule(window: &Window, field: &str) -> Result<Schedule, Vec<Problem>> {
-    let cron = cron(&window.schedule, &format!("{field}.schedule"));
+    let opens = Recurrence::read(
+        (&window.schedule, &format!("{field}.schedule")),
+        (window.time_zone.as_deref(), &format!("{field}.timeZone")),
+    );
     let length = length(window.duration, &format!("{field}.duration"));
-    let zone = window
-        .time_zone
-        .as_deref()
-        .map_or(Ok(TimeZone::UTC), |name| {
-            zone(name, &format!("{field}.timeZone"))
-        });
-    match (cron, length, zone) {
-        (Ok(cron), Ok(length), Ok(zone)) => {
-            let schedule = Schedule { cron, length, zone };
+    match (opens, length) {
+        (Ok(opens), Ok(length)) => {
+            let schedule = Schedule { opens, length };
             let wrong = pointless(&schedule, window, field);
             wrong.map_or(Ok(schedule), |problem| Err(vec![problem]))
         }
-        (cron, length, zone) => {
-            let wrong = [cron.err(), length.err(), zone.err()];
-            Err(wrong.into_iter().flatten().collect())
+        (opens, length) => {
+            let wrong = opens.err().into_iter().flatten();
+            Err(wrong.chain(length.err()).collect())
         }
     }
 }
@@ -248,14 +298,7 @@ fn place(written: &str) -> Option<&'static str> {
 
 /// Why a schedule that can be read is no window.
 fn pointless(schedule: &Schedule, window: &Window, field: &str) -> Option<Problem> {
-    let Some(first) = schedule.next(REFERENCE) else {
-        return Some(Problem::new(
-            format!("{field}.schedule"),
-            &window.schedule,
-            "it names a day that never comes, so the window would never open",
-            "write days that the months have; L stands for the last day of a month",
-        ));
-    };
+    let first = schedule.next(REFERENCE)?;
     let alone = Windows(vec![schedule.clone()]);
     if alone.closes(first.timestamp()).is_some() {
         return None;

@@ -7,6 +7,7 @@ use api::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use snapshots::Name;
 
 /// The name of this engine in the actions of a Run.
 pub const ENGINE: &str = "kubespray";
@@ -31,6 +32,14 @@ pub const DRAIN: &str = "drain/pods";
 pub const AUTHORITIES: &str = "etcd/authorities";
 /// The step that saves a snapshot of etcd.
 pub const SNAPSHOT: &str = "etcd/snapshot";
+/// The step that saves a snapshot of etcd in the store.
+pub const SAVE_SNAPSHOT: &str = "snapshot/save";
+/// The step that lets go of snapshots.
+pub const KEEP_SNAPSHOTS: &str = "snapshot/keep";
+/// The step that drills a snapshot.
+pub const DRILL_SNAPSHOT: &str = "snapshot/drill";
+/// The step that brings a snapshot from the store to the host on which etcd is founded anew.
+pub const BRING_SNAPSHOT: &str = "recover/snapshot";
 /// The step that proves that etcd keeps its quorum, before anything is changed.
 pub const QUORUM: &str = "etcd/quorum";
 /// The step that proves the same again, right before a member joins.
@@ -92,6 +101,22 @@ pub enum Action {
     TakeOut(MemberChange),
     /// Waits until the API servers of its hosts run with the members that etcd has then.
     ApiServers,
+    /// Saves a snapshot of etcd of the first of its hosts that can, in the store of the plan.
+    SaveSnapshot,
+    /// Removes the snapshots from the store that are kept no longer, and notes what lies there.
+    KeepSnapshots,
+    /// Brings a snapshot from the store to its host.
+    BringSnapshot {
+        /// Its name.
+        name: Name,
+        /// The directory of the host that takes it.
+        directory: String,
+    },
+    /// Starts a snapshot of the store in a throw-away etcd on the first of its hosts that can.
+    DrillSnapshot {
+        /// Its name.
+        name: Name,
+    },
 }
 
 /// A change of one member of etcd.
@@ -233,6 +258,18 @@ impl From<Action> for RunAction {
             Action::Quorum(change) => ("Quorum", of_member(change)),
             Action::TakeOut(change) => ("TakeOut", of_member(change)),
             Action::ApiServers => ("ApiServers", Map::new()),
+            Action::SaveSnapshot => ("SaveSnapshot", Map::new()),
+            Action::KeepSnapshots => ("KeepSnapshots", Map::new()),
+            Action::BringSnapshot { name, directory } => {
+                let parameters = [
+                    ("name", name.as_str().into()),
+                    ("directory", directory.into()),
+                ];
+                ("BringSnapshot", named(parameters))
+            }
+            Action::DrillSnapshot { name } => {
+                ("DrillSnapshot", named([("name", name.as_str().into())]))
+            }
             Action::AnsiblePlay(AnsiblePlay {
                 playbook,
                 play,
@@ -388,6 +425,15 @@ mod tests {
             Action::Quorum(change(Turn::Founds)),
             Action::Quorum(change(Turn::Founded)),
             Action::ApiServers,
+            Action::SaveSnapshot,
+            Action::KeepSnapshots,
+            Action::BringSnapshot {
+                name: "2026-11-25T03-30-00Z".parse().unwrap(),
+                directory: "/var/backups/a".into(),
+            },
+            Action::DrillSnapshot {
+                name: "2026-11-25T03-30-00Z".parse().unwrap(),
+            },
             Action::AnsiblePlay(play),
             Action::Kubeconfig(Kubeconfig {
                 secret,

@@ -12,7 +12,7 @@ use crate::{
 
 /// Asks the member of a host who the members are and how each of them is. etcd's own settings name its certificates: those by which
 /// members know each other.
-const ASK: &str = r#"
+pub(crate) const ASK: &str = r#"
 LC_ALL=C; PATH=$PATH:/usr/local/bin:/usr/local/sbin:/opt/bin
 value() { sed -n "s/^$1=//p" /etc/etcd.env | tail -n 1; }
 ETCDCTL_API=3; ETCDCTL_ENDPOINTS=https://127.0.0.1:2379

@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 48] = [
+static OWN: [Kind; 63] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -69,6 +69,18 @@ static OWN: [Kind; 48] = [
         Transient,
         "Pods have not left a node in time.",
         "It is tried again. Let them go, give them up (windlass node remove NAME --force), or keep the host (windlass node keep NAME).",
+    ),
+    own(
+        "DrillDiffers",
+        Permanent,
+        "A snapshot that was started in a throw-away etcd has other keys than were noted when it was taken.",
+        "Do not rely on it: take another one (windlass snapshot), and drill that.",
+    ),
+    own(
+        "DrillFailed",
+        Permanent,
+        "No etcd came up from a snapshot.",
+        "Do not rely on it: take another one (windlass snapshot), and drill that.",
     ),
     own(
         "EtcdNotFounded",
@@ -159,6 +171,12 @@ static OWN: [Kind; 48] = [
         External,
         "This machine has no Python of the release's range.",
         "Install one, then retry the run.",
+    ),
+    own(
+        "NoSnapshotProgram",
+        Config,
+        "A host of etcd lacks the program that saves, checks or restores snapshots.",
+        "Bring etcdutl and etcdctl of the etcd's release there, then retry the run.",
     ),
     own(
         "NoSshKey",
@@ -257,6 +275,54 @@ static OWN: [Kind; 48] = [
         "Correct the Secret or the reference, then retry the run.",
     ),
     own(
+        "SnapshotAltered",
+        Permanent,
+        "The store answers with another object than the one that was written.",
+        "Find out who writes to the store; take another snapshot.",
+    ),
+    own(
+        "SnapshotCut",
+        Transient,
+        "A snapshot did not go from one machine to the other as a whole.",
+        "See to the connection and to the disk of that host, then retry the run.",
+    ),
+    own(
+        "SnapshotKeyUnfit",
+        Config,
+        "A snapshot is encrypted, and the key that is given does not open it.",
+        "Name the Secret with a private key that does in spec.etcd.snapshots.encryption, then retry the run.",
+    ),
+    own(
+        "SnapshotMissing",
+        Config,
+        "The store has no snapshot of that name.",
+        "See which there are: windlass snapshots list.",
+    ),
+    own(
+        "SnapshotNotSaved",
+        External,
+        "No member of etcd saved a snapshot that etcd's own program takes for one.",
+        "See to etcd (journalctl -u etcd) and to the disk of /var/backups on these hosts, then retry the run.",
+    ),
+    own(
+        "SnapshotOfAnotherCluster",
+        Config,
+        "The snapshot is of another cluster.",
+        "Name one of this cluster: windlass snapshots list.",
+    ),
+    own(
+        "SnapshotOfNewerEtcd",
+        Config,
+        "A newer etcd made the snapshot than is to read it.",
+        "Bring the host the etcd of that release first, or name an older snapshot.",
+    ),
+    own(
+        "SnapshotSecretUnusable",
+        Config,
+        "A Secret that spec.etcd.snapshots refers to lacks what it is referred to for.",
+        "Create it, then retry the run.",
+    ),
+    own(
         "SourceChanged",
         External,
         "The playbooks are no longer those that the run was planned with.",
@@ -285,6 +351,30 @@ static OWN: [Kind; 48] = [
         External,
         "Hosts that were to leave did not answer and are Ready nodes all the same.",
         "Have them answer ssh, or switch them off, then retry the run; or remove them as they are: windlass node remove NAME --force.",
+    ),
+    own(
+        "StoreFull",
+        External,
+        "The store of snapshots has no room.",
+        "Free room there or write a smaller spec.etcd.snapshots.keep; then retry the run.",
+    ),
+    own(
+        "StoreRefused",
+        External,
+        "The store of snapshots does not let the runner in, or not do what it must.",
+        "Give the operator's user, or the credentials, the right to read, write, list and delete there; then retry the run.",
+    ),
+    own(
+        "StoreUnreachable",
+        Transient,
+        "The store of snapshots does not answer.",
+        "Let this machine reach the endpoint and trust its certificate (caSecretRef); then retry the run.",
+    ),
+    own(
+        "StoreUnusable",
+        Config,
+        "The store of snapshots is not there, or is none.",
+        "Make the directory or the bucket, or correct spec.etcd.snapshots.store; then retry the run.",
     ),
     own(
         "TooManyUnreachable",

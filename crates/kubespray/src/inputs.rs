@@ -15,7 +15,7 @@ use api::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::variables;
+use crate::{snapshots::SnapshotsInput, variables};
 
 /// Everything that the steps of a plan read.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -59,6 +59,9 @@ pub struct Inputs {
     /// The Secret with the authorities that it founds a cluster with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorities_secret_ref: Option<SecretRef>,
+    /// The store of snapshots that it works with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<SnapshotsInput>,
     /// Which revision of each Secret with variables the plan was made with, by name. No part of the plan's digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revisions: BTreeMap<String, String>,
@@ -221,6 +224,7 @@ impl Inputs {
         // They were of that operation, and the next one has its own.
         self.operation_variables.clear();
         self.authorities_secret_ref = None;
+        self.snapshots = None;
         self
     }
 
@@ -293,6 +297,7 @@ impl Inputs {
         let authorities = self.authorities_secret_ref.iter();
         names
             .chain(authorities.map(|reference| reference.name.clone()))
+            .chain(self.snapshots.iter().flat_map(SnapshotsInput::secrets))
             .chain(self.variable_secrets())
             .collect()
     }

@@ -30,6 +30,7 @@ pub mod problem;
 pub mod request;
 pub mod runner;
 pub mod secret;
+pub mod snapshots;
 pub mod subjects;
 pub mod sweep;
 pub mod variables;

@@ -4,6 +4,8 @@ use api::{Cluster, ClusterNode};
 use controller::{Metrics, metrics::Gauge};
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 
+use crate::snapshots::standing;
+
 /// Counts the objects of these stores from now on.
 pub fn count(
     metrics: &Metrics,
@@ -11,6 +13,7 @@ pub fn count(
     nodes: Store<DeserializeGuard<ClusterNode>>,
 ) {
     let of_certificates = clusters.clone();
+    let of_snapshots = clusters.clone();
     metrics.gauge(
         Gauge {
             name: "windlass_clusters",
@@ -39,6 +42,18 @@ pub fn count(
         |cluster| {
             let first = cluster.status.as_ref()?.first_certificate.as_ref()?;
             Some(first.not_after.0.as_second())
+        },
+    );
+    metrics.time(
+        Gauge {
+            name: "windlass_cluster_snapshot_timestamp_seconds",
+            help: "When the last good snapshot of a cluster's etcd was taken that lies in its store.",
+            label: "cluster",
+        },
+        of_snapshots,
+        |cluster| {
+            let store = cluster.status.as_ref()?.snapshots.as_ref()?;
+            Some(standing::last_good(store)?.1.as_second())
         },
     );
     metrics.gauge(

@@ -7,6 +7,7 @@ pub mod asked;
 pub mod component;
 pub mod converge;
 pub mod create;
+pub mod drill;
 pub mod recover;
 pub mod remove;
 pub mod renew;
@@ -14,16 +15,19 @@ pub mod replace;
 pub mod reset;
 pub mod reset_host;
 pub mod scale;
+pub mod snapshot;
 pub mod upgrade;
 
 use api::{Cluster, Run, cluster::ClusterState, run::RunPhase};
 use runs::phase;
 
 /// The operations.
-pub const ALL: [&Operation; 11] = [
+pub const ALL: [&Operation; 13] = [
     &RESET,
     &RESET_HOST,
     &RECOVER,
+    &SNAPSHOT,
+    &DRILL,
     &RENEW,
     &REPLACE,
     &REMOVE,
@@ -43,6 +47,7 @@ pub const RESET: Operation = Operation {
     order: Order::Takes,
     of_built: false,
     disruptive: true,
+    quiet: false,
 };
 
 /// Removes what is left of Kubernetes from a host that is no part of a built cluster.
@@ -54,6 +59,7 @@ pub const RESET_HOST: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: false,
+    quiet: false,
 };
 
 /// Brings back a built cluster whose etcd lost its quorum.
@@ -65,6 +71,31 @@ pub const RECOVER: Operation = Operation {
     order: Order::Moves,
     of_built: true,
     disruptive: true,
+    quiet: false,
+};
+
+/// Saves a snapshot of a built cluster's etcd outside of it.
+pub const SNAPSHOT: Operation = Operation {
+    name: "Snapshot",
+    state: ClusterState::Created,
+    reason: "SavingSnapshot",
+    leaves: Leaves::AsItWas,
+    order: Order::Takes,
+    of_built: true,
+    disruptive: false,
+    quiet: true,
+};
+
+/// Starts a snapshot in a throw-away etcd.
+pub const DRILL: Operation = Operation {
+    name: "Drill",
+    state: ClusterState::Created,
+    reason: "DrillingSnapshot",
+    leaves: Leaves::AsItWas,
+    order: Order::Takes,
+    of_built: true,
+    disruptive: false,
+    quiet: true,
 };
 
 /// Renews the certificates of a built cluster's control plane.
@@ -76,6 +107,7 @@ pub const RENEW: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: true,
+    quiet: false,
 };
 
 /// Puts another host first in a built cluster, where the one that is first is to leave.
@@ -87,6 +119,7 @@ pub const REPLACE: Operation = Operation {
     order: Order::Moves,
     of_built: true,
     disruptive: true,
+    quiet: false,
 };
 
 /// Removes hosts from a built cluster.
@@ -98,6 +131,7 @@ pub const REMOVE: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: true,
+    quiet: false,
 };
 
 /// Brings a built cluster to another version.
@@ -109,6 +143,7 @@ pub const UPGRADE: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: true,
+    quiet: false,
 };
 
 /// Brings one component of a built cluster to what the spec says.
@@ -120,6 +155,7 @@ pub const COMPONENT: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: true,
+    quiet: false,
 };
 
 /// Makes new hosts part of a built cluster.
@@ -131,6 +167,7 @@ pub const SCALE: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: false,
+    quiet: false,
 };
 
 /// Runs the playbooks once more over a built cluster.
@@ -142,6 +179,7 @@ pub const CONVERGE: Operation = Operation {
     order: Order::Takes,
     of_built: true,
     disruptive: true,
+    quiet: false,
 };
 
 /// Builds a cluster.
@@ -153,6 +191,7 @@ pub const CREATE: Operation = Operation {
     order: Order::Says,
     of_built: false,
     disruptive: false,
+    quiet: false,
 };
 
 /// One operation.
@@ -172,6 +211,9 @@ pub struct Operation {
     pub of_built: bool,
     /// It moves pods, or restarts what they rely on: it keeps to maintenance windows, unless a person asks for it.
     pub disruptive: bool,
+    /// The cluster is the same before, meanwhile and after it, whatever becomes of it: it is Ready all the time, and what was the last run
+    /// of it stays that. It comes at its own time, and keeps to no maintenance window.
+    pub quiet: bool,
 }
 
 /// What an operation is to the order of the inventory, which is state.
@@ -210,6 +252,11 @@ impl Operation {
     /// Whether a Run is of an operation that leaves that.
     pub fn leaves(run: &Run, what: Leaves) -> bool {
         Self::of(run).is_some_and(|operation| operation.leaves == what)
+    }
+
+    /// Whether a Run is of an operation that leaves the cluster alone.
+    pub fn is_quiet(run: &Run) -> bool {
+        Self::of(run).is_some_and(|operation| operation.quiet)
     }
 
     /// The operation of a Run, if it is a cluster's and this program knows it. Runs of other engines have some of these words too.

@@ -243,6 +243,10 @@ async fn observed_in(
         authorities,
         playbooks,
         health: None,
+        snapshots: cluster
+            .status
+            .as_ref()
+            .and_then(|status| status.snapshots.clone()),
         served: served.into(),
         // Only the operator knows.
         pods: None,
@@ -345,6 +349,7 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
         authorities: authorities(cluster, objects),
         playbooks,
         health: None,
+        snapshots: None,
         served: Arc::default(),
         pods: None,
     }

@@ -16,6 +16,12 @@ pub const RECOVER: &str = "kubespray.k8s.io/recover";
 /// The annotation of a Cluster with which a person asks that one component is brought to what the spec says: each value once. Its first
 /// word is the component, what follows tells one request from others. A Run that came of it carries the same annotation.
 pub const COMPONENT: &str = "kubespray.k8s.io/upgrade-component";
+/// The annotation of a Cluster with which a person asks for a snapshot of etcd in the store: each value once. A Run that came of it
+/// carries the same annotation.
+pub const SNAPSHOT: &str = "kubespray.k8s.io/snapshot";
+/// The annotation of a Cluster with which a person asks that a snapshot of the store is drilled: each value once. Its first word is the
+/// name of the snapshot, what follows tells one request from others. A Run that came of it carries the same annotation.
+pub const DRILL: &str = "kubespray.k8s.io/drill-snapshot";
 /// The annotation of a ClusterNode with which a person wants its host removed whatever is lost: pods that a
 /// PodDisruptionBudget holds, and a host that still runs and does not answer.
 pub const FORCE_REMOVAL: &str = "kubespray.k8s.io/force-removal";

@@ -22,6 +22,7 @@ mod plays;
 mod prepare;
 mod secrets;
 mod servers;
+mod snapshots;
 mod source;
 mod steps;
 mod work;

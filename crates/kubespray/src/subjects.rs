@@ -13,8 +13,8 @@ use runs::{
 };
 
 use crate::{
-    cluster::decision::outdated, inputs::Inputs, names::host_keys_name, problem::Problem,
-    secret::kubeconfig_name,
+    cluster::decision::outdated, inputs::Inputs, names::host_keys_name, operation::Operation,
+    problem::Problem, secret::kubeconfig_name, snapshots::catalogue_name,
 };
 
 /// The Clusters that an operator sees.
@@ -91,18 +91,27 @@ fn settings(spec: &ClusterSpec) -> Settings {
 }
 
 /// Beside what the plan refers to: the keys that hosts showed first, where the Cluster came from another API, and the kubeconfig
-/// that the run makes.
+/// that the run makes or the list of snapshots.
 fn reach(run: &Run) -> Reach {
     let cluster = &run.spec.subject.name;
     let inputs = Inputs::from_map(&run.spec.plan.inputs).ok();
     let inputs = inputs.as_ref();
     let mut secrets = inputs.map(Inputs::secrets).unwrap_or_default();
     secrets.insert(host_keys_name(cluster));
+    // One that leaves the cluster alone makes no kubeconfig; what lies in the store it notes.
+    let written = if Operation::is_quiet(run) {
+        catalogue_name(cluster)
+    } else {
+        kubeconfig_name(cluster)
+    };
+    let store = inputs.and_then(|inputs| inputs.snapshots.as_ref()?.port());
+    let mut ports = inputs.map(Inputs::ssh_ports).unwrap_or_default();
+    ports.extend(store);
     Reach {
         resource: "clusters",
         secrets,
-        written: Some(kubeconfig_name(cluster)),
-        ports: inputs.map(Inputs::ssh_ports).unwrap_or_default(),
+        written: Some(written),
+        ports,
     }
 }
 

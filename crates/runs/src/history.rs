@@ -49,7 +49,7 @@ pub async fn keep(
 
 /// Which of a subject's `runs`, oldest first, are to go: what is in `kept`, by name, is not.
 pub fn surplus<'a>(
-    runs: &'a [Run],
+    runs: &[&'a Run],
     limits: &Limits,
     kept: &BTreeSet<String>,
     now: Timestamp,
@@ -67,7 +67,7 @@ pub fn surplus<'a>(
         beyond = beyond.saturating_sub(1);
         surplus || old
     };
-    runs.iter().filter(goes).collect()
+    runs.iter().copied().filter(goes).collect()
 }
 
 /// Removes them: each only as it was seen, for somebody may have asked something of it since.
@@ -98,10 +98,13 @@ pub async fn prune(client: &Client, surplus: &[&Run]) -> Result<(), kube::Error>
 }
 
 /// The newest run, and the newest that failed and that succeeded.
-fn newest(runs: &[Run]) -> impl Iterator<Item = &Run> {
-    let last = |end| runs.iter().rev().find(move |run| phase(run) == end);
+fn newest<'a>(runs: &[&'a Run]) -> impl Iterator<Item = &'a Run> {
+    let last = |end| {
+        let mut newest = runs.iter().rev().copied();
+        newest.find(|run| phase(run) == end)
+    };
     let ends = [last(RunPhase::Failed), last(RunPhase::Succeeded)];
-    ends.into_iter().chain([runs.last()]).flatten()
+    ends.into_iter().chain([runs.last().copied()]).flatten()
 }
 
 /// Whether a run is at work, a person asked for something that nobody answered yet, or it is about to go anyway.

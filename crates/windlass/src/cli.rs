@@ -119,6 +119,11 @@ pub(crate) enum Command {
     Component(Component),
     /// Bring back a cluster whose etcd lost its quorum, from a member that is left or from a snapshot
     Recover(Recover),
+    /// Save a snapshot of etcd in the store of the Cluster (spec.etcd.snapshots), and verify it
+    Snapshot(Converge),
+    /// List the snapshots of etcd that lie in the store, or try one
+    #[command(subcommand)]
+    Snapshots(Snapshots),
     /// Let start now what waits for a maintenance window
     Maintain(Maintain),
     /// Remove hosts from a built cluster, or take that back
@@ -1085,6 +1090,40 @@ pub(crate) struct Converge {
     pub(crate) output: Output,
 }
 
+/// Options of `snapshots`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Snapshots {
+    /// List what lies in the store, as the last run that looked saw it: age, size, revision of etcd, digest, and whether it was verified
+    List(ListSnapshots),
+    /// Start a snapshot in a throw-away etcd on a host of the cluster, and compare its keys with what was noted when it was taken
+    Drill(DrillSnapshot),
+}
+
+/// Options of `snapshots list`.
+#[derive(Args, Debug)]
+pub(crate) struct ListSnapshots {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `snapshots drill`.
+#[derive(Args, Debug)]
+pub(crate) struct DrillSnapshot {
+    /// The cluster
+    pub(crate) cluster: String,
+    /// The snapshot, by its name in the list
+    pub(crate) name: String,
+    /// Show what would be done, on which hosts and why; nothing is touched
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The format of --dry-run
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
 /// Options of `component`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Component {
@@ -1132,7 +1171,8 @@ pub(crate) struct Recover {
     /// Hosts that are well and whose members of etcd are not: given up too, reset, and made part of the cluster again
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub(crate) rejoin: Vec<HostName>,
-    /// A snapshot of etcd, by its absolute path on the host that stays, instead of the data of that host
+    /// A snapshot of etcd instead of the data of the host that stays: its absolute path there, or its name in the store (windlass snapshots
+    /// list)
     #[arg(long, value_name = "FILE")]
     pub(crate) from_snapshot: Option<String>,
     /// The name of the cluster once more, if what is given up may be lost; without it that is said, and nothing is done

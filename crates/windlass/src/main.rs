@@ -34,6 +34,7 @@ mod relocate;
 mod runner;
 mod sandbox;
 mod serve;
+mod snapshots;
 mod status;
 mod steps;
 mod terminal;
@@ -125,6 +126,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Component(command) => component::component(global, &command).await?,
         Command::Recover(options) => recover::recover(global, options).await?,
+        Command::Snapshot(options) => {
+            converge::ask(global, &options, &operation::snapshot::ASKED).await?;
+        }
+        Command::Snapshots(command) => snapshots::snapshots(global, &command).await?,
         Command::Maintain(options) => maintain::maintain(global, &options).await?,
         Command::Node(command) => node::node(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,

@@ -27,6 +27,7 @@ impl Extent {
         "100,000 random stories of a cluster instead of 2,000, and recoveries of every cluster of five hosts, not four",
         "runners in Jobs are killed at five edges of their journals instead of two",
         "a cluster of three control planes is brought back of which two are lost",
+        "a cluster whose data is broken is brought back from a snapshot of the store",
         "the container engine, etcd and the network plugin of a cluster are upgraded alone",
         "the host that heads the control plane and etcd is replaced",
         "a cluster is asked for by OpenStack's command line, on hosts, and grows and goes by it",

@@ -35,4 +35,5 @@ pub use programs::foreign::foreign;
 pub use programs::helm::helm;
 pub use programs::module::module;
 pub use programs::openstack::{OpenStack, kolla_ansible};
+pub use programs::snapshots::snapshot_programs;
 pub use progress::Progress;

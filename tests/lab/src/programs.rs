@@ -17,6 +17,7 @@ pub mod kubernetes;
 pub mod managers;
 pub mod module;
 pub mod openstack;
+pub mod snapshots;
 
 pub use kubernetes::Kubernetes;
 

@@ -20,7 +20,7 @@ struct Outside {
     names: &'static str,
 }
 
-const OUTSIDE: [Outside; 3] = [
+const OUTSIDE: [Outside; 2] = [
     Outside {
         module: "kubespray_checkout",
         variable: "WINDLASS_KUBESPRAY",
@@ -30,11 +30,6 @@ const OUTSIDE: [Outside; 3] = [
         module: "kubespray_clone",
         variable: "WINDLASS_KUBESPRAY_GIT",
         names: "a clone of kubespray with its tags",
-    },
-    Outside {
-        module: "etcdutl",
-        variable: "WINDLASS_ETCDUTL",
-        names: "an etcdutl of etcd 3.6",
     },
 ];
 

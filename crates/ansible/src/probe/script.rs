@@ -1,14 +1,16 @@
-//! A short script on one host, as root.
+//! A short script on one host, as root, and files that go to a host and come from it that way.
 
 use std::{process::Stdio, time::Duration};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    process::Command,
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdout, Command},
+    task::JoinHandle,
     time::timeout,
 };
 
 use super::{Options, Reason, Target, Unusable, ssh_command};
+use crate::ssh::quote;
 
 /// The longest answer, in bytes.
 const ANSWER_LIMIT: u64 = 256 * 1024;
@@ -25,20 +27,8 @@ pub async fn run(
     script: &str,
     limit: Duration,
 ) -> Result<String, Unusable> {
-    let shell = match target.user.as_str() {
-        "root" => "sh -s",
-        _ => "sudo -n sh -s",
-    };
-    let mut command = Command::from(ssh_command(target, options));
-    command
-        .arg(shell)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
     let answer = async {
-        let broken = |error: std::io::Error| Unusable::broken(error.to_string());
-        let mut child = command.spawn().map_err(broken)?;
+        let mut child = start(target, options, "sh -s")?;
         if let Some(mut input) = child.stdin.take() {
             // A login that was refused has closed it: what ssh says of that is told below.
             let _ = input.write_all(script.as_bytes()).await;
@@ -56,9 +46,7 @@ pub async fn run(
         let status = child.wait().await.map_err(broken)?;
         // ssh's own number: the connection or the login failed.
         if status.code() == Some(255) {
-            let complaint = String::from_utf8_lossy(&complaint);
-            let last = complaint.lines().rev().find(|line| !line.trim().is_empty());
-            return Err(Unusable::broken(last.unwrap_or("ssh failed").trim()));
+            return Err(complained(&complaint));
         }
         Ok(String::from_utf8_lossy(&said).into_owned())
     };
@@ -66,4 +54,121 @@ pub async fn run(
         let detail = format!("no answer within {} s", limit.as_secs());
         Err(Unusable::new(Reason::LoginTimedOut, detail))
     })
+}
+
+/// What a script prints, as it comes.
+pub struct Output {
+    child: Child,
+    output: ChildStdout,
+    complaint: JoinHandle<Vec<u8>>,
+}
+
+/// Runs a script of a POSIX shell on a host as root whose output is a file. No secret belongs into a script.
+///
+/// # Errors
+///
+/// ssh cannot be started. What it says is told at the end.
+pub async fn fetch(target: &Target, options: &Options, script: &str) -> Result<Output, Unusable> {
+    let mut child = start(target, options, "sh -s")?;
+    if let Some(mut input) = child.stdin.take() {
+        // A login that was refused has closed it: what ssh says of that is told at the end.
+        let _ = input.write_all(script.as_bytes()).await;
+    }
+    let complaint = complaint(&mut child);
+    match child.stdout.take() {
+        Some(output) => Ok(Output {
+            child,
+            output,
+            complaint,
+        }),
+        None => Err(Unusable::broken("ssh has no output")),
+    }
+}
+
+impl Output {
+    /// What comes next; nothing: it has ended.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Unusable> {
+        self.output.read(buffer).await.map_err(broken)
+    }
+
+    /// The end, once everything was read.
+    ///
+    /// # Errors
+    ///
+    /// The host does not answer, refuses the login, or the last command of the script failed.
+    pub async fn end(self) -> Result<(), Unusable> {
+        drop(self.output);
+        ended(self.child, self.complaint).await
+    }
+}
+
+/// Runs a script of a POSIX shell on a host as root with a file as its input. No secret belongs into a script, which others on the
+/// host can see.
+///
+/// # Errors
+///
+/// The host does not answer, refuses the login, or the last command of the script failed.
+pub async fn send(
+    target: &Target,
+    options: &Options,
+    script: &str,
+    file: &mut (dyn AsyncRead + Send + Unpin),
+) -> Result<(), Unusable> {
+    let mut child = start(target, options, &format!("sh -c {}", quote(script)))?;
+    let complaint = complaint(&mut child);
+    if let Some(mut input) = child.stdin.take() {
+        // What ended before its time says why at the end.
+        let _ = tokio::io::copy(file, &mut input).await;
+        let _ = input.shutdown().await;
+    }
+    ended(child, complaint).await
+}
+
+fn start(target: &Target, options: &Options, shell: &str) -> Result<Child, Unusable> {
+    let shell = match target.user.as_str() {
+        "root" => shell.to_owned(),
+        _ => format!("sudo -n {shell}"),
+    };
+    Command::from(ssh_command(target, options))
+        .arg(shell)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(broken)
+}
+
+fn complaint(child: &mut Child) -> JoinHandle<Vec<u8>> {
+    let errors = child.stderr.take();
+    tokio::spawn(async move {
+        let mut said = Vec::new();
+        if let Some(errors) = errors {
+            let _ = errors.take(ANSWER_LIMIT).read_to_end(&mut said).await;
+        }
+        said
+    })
+}
+
+async fn ended(mut child: Child, complaint: JoinHandle<Vec<u8>>) -> Result<(), Unusable> {
+    let status = child.wait().await.map_err(broken)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(complained(&complaint.await.unwrap_or_default()))
+}
+
+/// What ssh, or the script, said last.
+fn complained(complaint: &[u8]) -> Unusable {
+    let complaint = String::from_utf8_lossy(complaint);
+    let last = complaint.lines().rev().find(|line| !line.trim().is_empty());
+    Unusable::broken(last.unwrap_or("ssh failed").trim())
+}
+
+fn broken(error: std::io::Error) -> Unusable {
+    Unusable::broken(error.to_string())
 }

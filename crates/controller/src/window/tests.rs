@@ -220,12 +220,12 @@ fn what_is_no_window_is_named_with_its_remedy() {
         (
             ("0 22 30 2 *", "4h", "UTC"),
             "windows[0].schedule",
-            "never open",
+            "never comes",
         ),
         (
             ("0 22 31 4,6 *", "4h", "UTC"),
             "windows[0].schedule",
-            "never open",
+            "never comes",
         ),
         (
             ("0 * * * *", "1h", "UTC"),

@@ -15,6 +15,7 @@ use crate::{
         upgrade::{self, Begun, release_is_asked_for},
     },
     request::start_again,
+    snapshots::Standing,
     variables,
 };
 
@@ -39,6 +40,8 @@ pub struct Built {
     pub available: Option<Vec<Available>>,
     /// What would start now, did it not wait for a maintenance window.
     pub waiting: Option<Box<Waiting>>,
+    /// How it stands with its snapshots, if some are to be kept.
+    pub snapshots: Option<Box<Standing>>,
 }
 
 /// Whether the status knows of a cluster that stands.
@@ -47,10 +50,11 @@ pub fn is_built(cluster: &Cluster) -> bool {
     status.is_some_and(|status| status.kubeconfig_secret.is_some())
 }
 
-/// The last run, if its operation is one of built clusters.
+/// The last run that did not leave the cluster alone, if its operation is one of built clusters.
 pub fn of_built(observed: &Observed) -> Option<&Run> {
     let of_built = |run: &&Run| Operation::of(run).is_some_and(|operation| operation.of_built);
-    observed.runs.last().filter(of_built)
+    let mut runs = observed.runs.iter().rev();
+    runs.find(|run| !Operation::is_quiet(run)).filter(of_built)
 }
 
 /// The cluster as it was built, if it is.
@@ -108,6 +112,10 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         not_carried_out,
         beyond_converge,
         available: resolved.available.clone(),
+        snapshots: resolved.snapshots.as_ref().map(|settings| {
+            let store = observed.snapshots.clone();
+            Box::new(Standing::of(settings, store, &observed.runs, observed.now))
+        }),
         inputs: before,
         waiting: None,
     }

@@ -16,6 +16,7 @@ mod leaving;
 mod own;
 mod planes;
 mod recovering;
+mod saving;
 mod upgrading;
 
 pub(crate) use component::{Bringing, Component, component};
@@ -25,7 +26,8 @@ pub(crate) use own::{own, snapshot};
 pub(crate) use planes::{
     Endpoints, endpoints, joining_member, leniently, probe_staying, quorum, take_out, unproved,
 };
-pub(crate) use recovering::{Recovering, recovering};
+pub(crate) use recovering::{Recovering, from_store, recovering};
+pub(crate) use saving::{drilling, saving};
 pub(crate) use upgrading::{looking, upgrading};
 
 use crate::{

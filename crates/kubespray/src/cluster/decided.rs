@@ -100,6 +100,8 @@ struct Remembered {
     renew: Option<ConvergeRequest>,
     recover: Option<ConvergeRequest>,
     component: Option<ConvergeRequest>,
+    snapshot: Option<ConvergeRequest>,
+    snapshot_drill: Option<ConvergeRequest>,
 }
 
 /// Playbooks, the same as others only if they were cut together.
@@ -130,6 +132,7 @@ impl Basis {
             // They decide on built clusters only, whose runs are never followed: which member leaves first, and when is renewed.
             health: _,
             served: _,
+            snapshots: _,
             pods: _,
         } = observed;
         let Playbooks::Ready(checkout) = playbooks else {
@@ -154,6 +157,8 @@ impl Basis {
                 renew: status.renew,
                 recover: status.recover,
                 component: status.component,
+                snapshot: status.snapshot,
+                snapshot_drill: status.snapshot_drill,
             }),
             older_cluster: older_cluster.clone(),
             nodes: nodes

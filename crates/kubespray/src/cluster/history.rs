@@ -16,7 +16,11 @@ use runs::{
 use crate::{
     cluster::{built::built_by, observe::Observed},
     operation::{Operation, Order, renew, upgrade},
+    snapshots::standing,
 };
+
+/// How many runs are kept that left the cluster alone: snapshots, each of which lies in the store.
+const QUIET: usize = 5;
 
 /// The runs that are to go, oldest first.
 pub fn surplus<'a>(cluster: &Cluster, observed: &'a Observed) -> Vec<&'a Run> {
@@ -25,7 +29,17 @@ pub fn surplus<'a>(cluster: &Cluster, observed: &'a Observed) -> Vec<&'a Run> {
         return Vec::new();
     }
     let runs = &observed.runs;
-    history::surplus(runs, &limits(cluster), &kept(cluster, runs), observed.now)
+    let (limits, kept) = (limits(cluster), kept(cluster, runs));
+    // By their number they would push everything else out.
+    let (quiet, others): (Vec<&Run>, Vec<&Run>) =
+        runs.iter().partition(|run| Operation::is_quiet(run));
+    let few = Limits {
+        count: QUIET.min(limits.count),
+        ..limits
+    };
+    let mut surplus = history::surplus(&quiet, &few, &kept, observed.now);
+    surplus.extend(history::surplus(&others, &limits, &kept, observed.now));
+    surplus
 }
 
 /// Those of the spec.
@@ -49,6 +63,7 @@ fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
         built_by(runs),
         upgrade::begun_run(runs).map(|(run, _)| run),
         renew::newest(runs),
+        standing::newest(runs),
     ];
     let status = cluster.status.as_ref();
     let named = [
@@ -57,6 +72,8 @@ fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
         status.and_then(|status| status.renew.as_ref()?.run.clone()),
         status.and_then(|status| status.recover.as_ref()?.run.clone()),
         status.and_then(|status| status.component.as_ref()?.run.clone()),
+        status.and_then(|status| status.snapshot.as_ref()?.run.clone()),
+        status.and_then(|status| status.snapshot_drill.as_ref()?.run.clone()),
     ];
     let of_runs = of_runs.into_iter().flatten().map(ResourceExt::name_any);
     let stopped = stopped(runs).map(ResourceExt::name_any);

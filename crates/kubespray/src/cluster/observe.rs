@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef};
+use api::{Cluster, ClusterNode, Run, cluster::SecretKeyRef, snapshots::SnapshotsStatus};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time};
+use kube::{Api, Client, Resource, ResourceExt, core::DeserializeGuard};
 use runs::{control::open_requests, job::Template, object, reconciler::report::obstacle};
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     playbooks::{Playbooks, Wish},
     problem::Problem,
     secret::{self, SshKey},
+    snapshots,
     variables::{self, Sight},
 };
 
@@ -57,6 +58,8 @@ pub struct Observed {
     pub health: Option<Arc<Checked>>,
     /// What the servers of hosts showed of their certificates.
     pub served: Arc<Served>,
+    /// What lies in the store of snapshots, as the last run that looked saw it.
+    pub snapshots: Option<SnapshotsStatus>,
     /// What runner pods are made after, where runners are pods.
     pub pods: Option<Arc<Template>>,
 }
@@ -77,6 +80,7 @@ impl Observed {
             playbooks,
             health: None,
             served: Arc::default(),
+            snapshots: None,
             pods: None,
         }
     }
@@ -108,6 +112,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         Ok(wish) => context.playbooks.get(cluster, wish),
         Err(_) => Playbooks::Unwanted,
     };
+    let snapshots = snapshots(cluster, &context.client, &namespace).await?;
     let health = context.health.latest(cluster);
     let served = health.as_ref().map(|checked| Arc::clone(&checked.served));
     Ok(Observed {
@@ -123,6 +128,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         playbooks,
         health,
         served: served.unwrap_or_default(),
+        snapshots,
         pods: context.pods.clone(),
     })
 }
@@ -191,6 +197,30 @@ pub async fn authorities(
     authorities::look(client, namespace, reference, Timestamp::now())
         .await
         .map_err(|source| Error::api("read the Secret with the authorities", source))
+}
+
+/// Reads what lies in the store of snapshots, as the last run that looked saw it. What cannot be read is as good as nothing: the next run
+/// writes it anew.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn snapshots(
+    cluster: &Cluster,
+    client: &Client,
+    namespace: &str,
+) -> Result<Option<SnapshotsStatus>, Error> {
+    let etcd = cluster.spec.etcd.as_ref();
+    if etcd.is_none_or(|etcd| etcd.snapshots.is_none()) {
+        return Ok(None);
+    }
+    let name = snapshots::catalogue_name(&cluster.name_any());
+    let secret = Api::<Secret>::namespaced(client.clone(), namespace)
+        .get_opt(&name)
+        .await
+        .map_err(|source| Error::api("read the Secret with the list of snapshots", source))?;
+    let bytes = secret.and_then(|secret| secret.data?.remove(snapshots::CATALOGUE_KEY));
+    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes.0).ok()))
 }
 
 /// The hosts that can be read, in their order, and those that cannot.

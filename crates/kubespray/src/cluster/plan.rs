@@ -1,6 +1,7 @@
 //! What to do about a cluster, and why: every decision, pure and total.
 
 use api::{Cluster, Run};
+use jiff::SignedDuration;
 use kube::Resource;
 use runs::{is_active, phase};
 
@@ -14,8 +15,8 @@ use crate::{
         resolve::Resolved,
     },
     operation::{
-        self, Operation, component, converge, create, recover, remove, renew, replace, reset,
-        reset_host, scale, upgrade,
+        self, Operation, component, converge, create, drill, recover, remove, renew, replace,
+        reset, reset_host, scale, snapshot, upgrade,
     },
     problem::Problem,
 };
@@ -24,9 +25,11 @@ use crate::{
 pub(super) type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-pub(super) const SAY: [(&Operation, Decide); 12] = [
+pub(super) const SAY: [(&Operation, Decide); 14] = [
     (&operation::RESET, reset::decide),
     (&operation::RECOVER, recover::decide),
+    (&operation::SNAPSHOT, snapshot::decide),
+    (&operation::DRILL, drill::decide),
     (&operation::RENEW, renew::decide),
     (&operation::RESET_HOST, reset_host::decide),
     (&operation::REPLACE, replace::decide),
@@ -56,14 +59,23 @@ pub fn planned(
 ) -> Planned {
     with(cluster, wanted, observed, |situation| {
         let decision = decide(situation);
-        let keeping = situation.wanted.ok().map(|wanted| &wanted.maintenance);
         Planned {
             pending: pending::pending(situation, &decision),
             rest: maintain::rest(situation, &decision),
-            recheck: keeping.and_then(|keeping| keeping.left(observed.now)),
+            recheck: recheck(situation),
             decision,
         }
     })
+}
+
+/// How long until a maintenance window opens or closes, or a snapshot is due.
+fn recheck(situation: &Situation<'_>) -> Option<SignedDuration> {
+    let (wanted, now) = (situation.wanted.ok()?, situation.observed.now);
+    let snapshots = situation.built.and(wanted.snapshots.as_ref());
+    let schedule = snapshots.and_then(|snapshots| snapshots.schedule.as_ref());
+    let due = schedule.and_then(|schedule| schedule.next(now));
+    let due = due.map(|due| due.timestamp().duration_since(now));
+    wanted.maintenance.left(now).into_iter().chain(due).min()
 }
 
 fn with<T>(

@@ -38,6 +38,7 @@ use crate::{
     problem,
     request::start_again,
     secret,
+    snapshots::BACKED_UP,
 };
 
 mod occurrences;
@@ -183,6 +184,10 @@ pub async fn publish_invalid(invalid: &InvalidObject, context: &Context) -> Resu
 pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
     let generation = cluster.metadata.generation;
+    if matches!(view.decision, Decision::Start(new) if new.operation.quiet) {
+        // It stays what it is. Who asked is told.
+        return answered(cluster, view, status);
+    }
     if matches!(view.decision, Decision::AwaitPlaybooks(None)) && was_told(&status, generation) {
         return status;
     }
@@ -201,7 +206,8 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     if let Some(run) = view.run {
         reachable(&mut conditions, run);
         // The order is state from the first run on; the object that this pass saw may be older than it.
-        if !is_earlier(run, status.last_operation.as_ref()) {
+        // Who waits for the cluster waits for none that leaves it alone.
+        if !Operation::is_quiet(run) && !is_earlier(run, status.last_operation.as_ref()) {
             status.last_operation = Some(last_operation(run));
             if let Ok(inputs) = Inputs::from_map(&run.spec.plan.inputs)
                 && Operation::says_order(run)
@@ -220,18 +226,24 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
             status.available.clone_from(available);
         }
         status.kubeconfig_secret = Some(secret::kubeconfig_name(&cluster.name_any()));
+        match &built.snapshots {
+            Some(standing) => {
+                let message = placed(&standing.message);
+                conditions.set(BACKED_UP, standing.backed_up, standing.reason, message);
+                status.snapshots.clone_from(&standing.store);
+            }
+            None => {
+                conditions.remove(BACKED_UP);
+                status.snapshots = None;
+            }
+        }
         if let Some(checked) = view.health {
             health_conditions(&mut conditions, checked);
             status.cluster = Some(health(status.cluster.as_ref(), checked));
             status.first_certificate = first_certificate(checked).or(status.first_certificate);
         }
     }
-    for asked in asked::ALL {
-        if let Some(mut answer) = asked.answer(cluster, view.decision) {
-            answer.refused = answer.refused.as_deref().map(placed);
-            *(asked.place)(&mut status) = Some(answer);
-        }
-    }
+    status = answered(cluster, view, status);
     if let Some(mut answer) = maintain::answer(cluster, view.decision) {
         answer.refused = answer.refused.as_deref().map(placed);
         status.maintain = Some(answer);
@@ -246,6 +258,19 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     status.conditions = conditions.into_vec();
     status.observed_generation =
         conditions::observed_generation(status.observed_generation, generation, summary.standing);
+    status
+}
+
+/// The status with the answers to what was asked for.
+fn answered(cluster: &Cluster, view: &View<'_>, mut status: ClusterStatus) -> ClusterStatus {
+    let namespace = cluster.namespace().unwrap_or_default();
+    for asked in asked::ALL {
+        if let Some(mut answer) = asked.answer(cluster, view.decision) {
+            let placed = |message: &str| hint::placed(message, &namespace);
+            answer.refused = answer.refused.as_deref().map(placed);
+            *(asked.place)(&mut status) = Some(answer);
+        }
+    }
     status
 }
 
@@ -305,6 +330,7 @@ fn summary(view: &View<'_>) -> Summary {
                 new.plan.steps.len()
             ),
         ),
+        Decision::Maintain(built, run) if Operation::is_quiet(run) => kept(built, view.health),
         Decision::Follow(run) | Decision::Maintain(_, run) => followed(run),
         Decision::Supersede(run, _) => (
             Standing::AtWork,
@@ -331,6 +357,9 @@ fn summary(view: &View<'_>) -> Summary {
 
 /// What there is to say while a run has no runner, and it is known why.
 fn runner_missing(decision: &Decision) -> Option<Summary> {
+    if matches!(decision, Decision::Maintain(_, run) if Operation::is_quiet(run)) {
+        return None;
+    }
     let (Decision::Follow(run)
     | Decision::Maintain(_, run)
     | Decision::Supersede(run, _)
@@ -476,6 +505,7 @@ fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
         Decision::Keep(_) => ClusterState::Created,
         Decision::Start(new) => new.operation.state,
         Decision::Supersede(run, _) | Decision::Cancel(run) => at_work(run),
+        Decision::Maintain(_, run) if Operation::is_quiet(run) => ClusterState::Created,
         Decision::Maintain(_, run) => match runs::phase(run) {
             RunPhase::Failed => ClusterState::Failed,
             _ => at_work(run),

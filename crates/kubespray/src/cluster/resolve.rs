@@ -23,7 +23,9 @@ use crate::{
     playbooks::{Playbooks, Wish},
     problem::{self, Problem},
     request::{REPLACED_BY, START_AGAIN},
-    secret, subjects, variables as secret_variables,
+    secret,
+    snapshots::{self, Snapshots},
+    subjects, variables as secret_variables,
 };
 
 mod contract;
@@ -74,6 +76,8 @@ pub struct Resolved {
     pub missing: Vec<String>,
     /// Newer versions that can be had and that nobody wishes for. None: that cannot be said until the playbooks are there.
     pub available: Option<Vec<Available>>,
+    /// The snapshots that are kept outside of the cluster.
+    pub snapshots: Option<Snapshots>,
     /// When operations may start.
     pub maintenance: Keeping,
     /// What deletion does.
@@ -190,6 +194,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             .and_then(|operations| operations.creation.as_ref()?.extra_vars_secret_ref.clone()),
         revisions: observed.variables.revisions.clone(),
         authorities_secret_ref: None,
+        snapshots: None,
         operation_variables: serde_json::Map::new(),
         renew: renew(spec),
         hosts,
@@ -209,6 +214,8 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         _ => None,
     };
     let maintenance = maintenance::keeping(spec, &mut problems);
+    let in_pods = observed.pods.is_some();
+    let snapshots = snapshots::settings::resolve(spec, in_pods, &mut problems);
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);
     match inventory::compile(&inputs.to_inventory(Directories::default(), None, &[])) {
@@ -235,6 +242,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             creation,
             missing,
             available,
+            snapshots,
             maintenance,
             deletion: spec.deletion_policy.unwrap_or_default(),
             again: cluster.annotations().get(START_AGAIN).cloned(),

@@ -10,7 +10,7 @@ use api::{
 use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 
-use super::{Operation, component, converge, recover, renew};
+use super::{Operation, component, converge, drill, recover, renew, snapshot};
 use crate::{
     cluster::{
         built::{Built, is_built},
@@ -20,11 +20,13 @@ use crate::{
 };
 
 /// The operations that are asked for.
-pub const ALL: [&Asked; 4] = [
+pub const ALL: [&Asked; 6] = [
     &converge::ASKED,
     &component::ASKED,
     &renew::ASKED,
     &recover::ASKED,
+    &snapshot::ASKED,
+    &drill::ASKED,
 ];
 
 /// How much of a request is remembered, where an operation does not say more.

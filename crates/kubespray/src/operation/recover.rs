@@ -18,6 +18,7 @@ use runs::phase;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use snapshots::{Name, manifest::InvalidName};
 
 use super::{RECOVER, asked::Asked, remove::as_it_leaves, scale::manages_etcd};
 use crate::{
@@ -66,7 +67,8 @@ pub struct Request {
     /// The hosts whose members of etcd, and control planes, are given up.
     #[serde(default)]
     pub give_up: Vec<HostName>,
-    /// The file with a snapshot of etcd on the host that stays; what was written since is given up. None: the data of that host.
+    /// A snapshot of etcd: the absolute path of a file on the host that stays, or the name of one in the store; what was written since is
+    /// given up. None: the data of that host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
 }
@@ -135,7 +137,16 @@ struct Wanted<'a> {
     before: &'a Inputs,
     founder: MemberChange,
     given_up: Vec<Host>,
-    snapshot: Option<String>,
+    snapshot: Option<Snapshot>,
+}
+
+/// The snapshot that takes the place of data.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Snapshot {
+    /// A file on the host that stays.
+    File(String),
+    /// One in the store.
+    Stored(Name),
 }
 
 impl<'a> Wanted<'a> {
@@ -156,9 +167,13 @@ impl<'a> Wanted<'a> {
         problems.extend(confirmed(cluster, &request, before));
         problems.extend(kubeadms_own(before));
         problems.extend(of_hosts(&request.give_up, before));
-        problems.extend(request.snapshot.as_deref().and_then(of_snapshot));
+        let snapshot = request.snapshot.as_deref();
+        let snapshot = snapshot.map(|written| of_snapshot(cluster, written));
+        let snapshot = snapshot
+            .transpose()
+            .map_err(|problem| problems.push(problem));
         let founder = founder(&request, before).map_err(|problem| problems.push(problem));
-        let (Ok(founder), true) = (founder, problems.is_empty()) else {
+        let (Ok(founder), Ok(snapshot), true) = (founder, snapshot, problems.is_empty()) else {
             return Err(problems);
         };
         let hosts = before.hosts.iter();
@@ -172,7 +187,7 @@ impl<'a> Wanted<'a> {
             before,
             founder,
             given_up: hosts.filter(is_given_up).cloned().collect(),
-            snapshot: request.snapshot,
+            snapshot,
         })
     }
 }
@@ -343,22 +358,46 @@ fn founder(request: &Request, before: &Inputs) -> Result<MemberChange, Problem> 
     })
 }
 
-fn of_snapshot(file: &str) -> Option<Problem> {
+fn of_snapshot(cluster: &Cluster, written: &str) -> Result<Snapshot, Problem> {
+    if !written.is_empty() && !written.contains('/') {
+        return stored(cluster, written);
+    }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:".contains(&byte);
-    let good = file.starts_with('/')
-        && file.len() <= PATH_LENGTH
-        && file.bytes().all(plain)
-        && !file.split('/').any(|part| part == "..");
-    (!good).then(|| {
-        Problem::new(
-            format!("{FIELD} snapshot"),
-            api::text::plain(file, PATH_LENGTH),
-            format!(
-                "it is the absolute path of a file on the host that stays: at most {PATH_LENGTH} letters, digits and / . _ - + :, without .."
-            ),
-            "copy the snapshot to a path like /var/backups/snapshot.db on that host",
-        )
-    })
+    let good = written.starts_with('/')
+        && written.len() <= PATH_LENGTH
+        && written.bytes().all(plain)
+        && !written.split('/').any(|part| part == "..");
+    if good {
+        return Ok(Snapshot::File(written.to_owned()));
+    }
+    Err(Problem::new(
+        format!("{FIELD} snapshot"),
+        api::text::plain(written, PATH_LENGTH),
+        format!(
+            "it is the absolute path of a file on the host that stays: at most {PATH_LENGTH} letters, digits and / . _ - + :, without ..; \
+             or the name of a snapshot in the store"
+        ),
+        "copy the snapshot to a path like /var/backups/snapshot.db on that host, or see which there are in the store: windlass snapshots list",
+    ))
+}
+
+fn stored(cluster: &Cluster, written: &str) -> Result<Snapshot, Problem> {
+    let field = format!("{FIELD} snapshot");
+    let shown = api::text::plain(written, PATH_LENGTH);
+    let etcd = cluster.spec.etcd.as_ref();
+    if etcd.is_none_or(|etcd| etcd.snapshots.is_none()) {
+        return Err(Problem::new(
+            field,
+            shown,
+            "it is the name of a snapshot in the store, and spec.etcd.snapshots names no store",
+            "write spec.etcd.snapshots.store, or name a file on the host by its absolute path",
+        ));
+    }
+    let name = written.parse().map_err(|error: InvalidName| {
+        let remedy = "see which there are: windlass snapshots list";
+        Problem::new(field, "", error.to_string(), remedy)
+    })?;
+    Ok(Snapshot::Stored(name))
 }
 
 /// The plan that founds etcd anew, and has the rest follow.
@@ -384,6 +423,10 @@ fn compiled(
         inputs: &inputs,
         founder: &wanted.founder,
         given_up: &wanted.given_up,
+        snapshot: match &wanted.snapshot {
+            Some(Snapshot::Stored(name)) => Some(name),
+            _ => None,
+        },
     };
     compile::recovering(&recovering, &mut steps)?;
     steps.push(compile::healthy(conduct, &inputs));
@@ -420,11 +463,19 @@ fn shrunk(asked: &str, wanted: &Wanted<'_>, resolved: &Resolved) -> Result<Input
     inputs.operation_variables.clear();
     inputs
         .operation_variables
-        .extend([("windlass_recover_mark".to_owned(), mark.into())]);
-    if let Some(file) = &wanted.snapshot {
+        .extend([("windlass_recover_mark".to_owned(), json!(mark))]);
+    if let Some(snapshot) = &wanted.snapshot {
+        let file = match snapshot {
+            Snapshot::File(file) => file.clone(),
+            Snapshot::Stored(_) => format!("{}/snapshot.db", compile::from_store(&mark)),
+        };
         let snapshot = ("windlass_recover_snapshot".to_owned(), json!(file));
         inputs.operation_variables.extend([snapshot]);
     }
+    inputs.snapshots = match (&wanted.snapshot, &resolved.snapshots) {
+        (Some(Snapshot::Stored(_)), Some(snapshots)) => Some(snapshots.input.clone()),
+        _ => None,
+    };
     if let Some(head) = left_head(wanted, &names) {
         let addresses: Vec<_> = head.addresses().collect();
         let old = ("windlass_old_head_addresses".to_owned(), json!(addresses));
@@ -457,7 +508,10 @@ fn reason(wanted: &Wanted<'_>, left: &Inputs) -> String {
     let mut reason = format!(
         "somebody asked for it: etcd has lost its quorum, and is founded anew on {founder} from {}",
         match &wanted.snapshot {
-            Some(file) => format!(
+            Some(Snapshot::Stored(name)) => format!(
+                "the snapshot {name} of the store, so that what was written since is lost; its data is kept aside"
+            ),
+            Some(Snapshot::File(file)) => format!(
                 "the snapshot {file} there, so that what was written since is lost; its data is kept aside"
             ),
             None => "the data that it has, a copy of which is kept".to_owned(),

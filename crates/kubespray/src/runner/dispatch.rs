@@ -7,7 +7,7 @@ use super::{
     drain, etcd,
     executor::{KubesprayExecutor, failed},
     gate::gate,
-    plays, prepare, servers,
+    plays, prepare, servers, snapshots,
     steps::{forget_kubeconfig, health, kubeconfig},
     workspace::failure,
 };
@@ -80,6 +80,14 @@ async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext
         Ok(Some(Action::Quorum(change))) => etcd::prove(executor, step, context, &change).await,
         Ok(Some(Action::TakeOut(change))) => etcd::take_out(executor, step, context, &change).await,
         Ok(Some(Action::ApiServers)) => servers::wait(executor, step, context).await,
+        Ok(Some(Action::SaveSnapshot)) => snapshots::save(executor, step, context).await,
+        Ok(Some(Action::KeepSnapshots)) => snapshots::keep(executor, step, context).await,
+        Ok(Some(Action::BringSnapshot { name, directory })) => {
+            snapshots::bring(executor, step, context, (&name, &directory)).await
+        }
+        Ok(Some(Action::DrillSnapshot { name })) => {
+            snapshots::drill(executor, step, context, &name).await
+        }
         Ok(Some(Action::Health)) => health(executor, step, context).await,
         Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
             "step {} stands where no such step is expected",

@@ -18,6 +18,7 @@ mod remove;
 mod renew;
 mod replace;
 mod scale;
+mod snapshots;
 mod upgrade;
 mod windows;
 mod world;

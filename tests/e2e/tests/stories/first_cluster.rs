@@ -6,7 +6,10 @@ use std::time::Duration;
 use e2e::{Kubespray, NAMESPACE, Options, Stage, node, root, wait_until, windlass};
 use serde_json::{Value, json};
 
-use crate::edges::Edges;
+use crate::{
+    edges::Edges,
+    snapshots::{Kept, bring_etcdutl},
+};
 
 #[test]
 fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
@@ -185,6 +188,11 @@ fn a_dead_worker_is_named_and_left_out() {
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
 
+    bring_etcdutl(&stage, &stage.lab.hosts()[0].name);
+    let kept = Kept::by(&stage, Some("0 0 1 1 *"));
+    let name = kept.taken(&stage, "first-snapshot-2");
+    Kept::drilled(&stage, &name, "first-drill-3");
+
     // It leaves as it came: without an answer.
     stage
         .says(&["node", "remove", "worker-2"], "is held until")
@@ -193,7 +201,7 @@ fn a_dead_worker_is_named_and_left_out() {
         .until_gone("clusternode", "worker-2", stage.patience())
         .unwrap();
     let run = stage.finished(stage.patience()).unwrap();
-    assert_eq!(run["metadata"]["name"], "first-remove-2");
+    assert_eq!(run["metadata"]["name"], "first-remove-4");
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
     let played = run["status"]["steps"].as_array().unwrap().iter();
     let mut played = played.filter(|step| step["id"] == "remove/reset");

@@ -27,5 +27,6 @@ mod recover;
 mod relocation;
 mod replace;
 mod self_managing;
+mod snapshots;
 mod upgrade;
 mod whole;

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::{
     edges::ended,
     first_cluster::{assert_each_step_succeeded_once, process, running, stage},
+    snapshots::{Kept, bring_etcdutl},
     whole::{everything, members, of_hosts, remember, remembered},
 };
 
@@ -132,71 +133,46 @@ fn two_new_ones_join(stage: &Stage) {
     }
 }
 
-mod etcdutl {
-    //! From a snapshot, by the program of etcd that restores them: the lab builds none.
+#[test]
+fn a_cluster_whose_data_is_broken_is_brought_back_from_a_snapshot_of_the_store() {
+    let mut stage = stage(1, 0);
+    stage.up().unwrap();
+    stage.apply(&of_hosts(&stage, 1)).unwrap();
+    let run = stage.finished(stage.patience()).unwrap();
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    stage.ready_nodes(1).unwrap();
+    let host = stage.lab.hosts()[0].name.clone();
+    bring_etcdutl(&stage, &host);
+    remember(&stage, "data");
+    let kept = Kept::by(&stage, None);
+    wait_until("the store to be known", stage.patience(), || {
+        Ok(stage.says(&["snapshot"], "first-snapshot-2").ok())
+    })
+    .unwrap();
+    let name = kept.taken(&stage, "first-snapshot-2");
+    remember(&stage, "since");
+    let broken =
+        "head -c 100000 /dev/urandom > /var/lib/etcd/member/snap/db; systemctl kill -s KILL etcd";
+    let broken = stage.lab.ssh(&host, broken).unwrap();
+    assert!(broken.status.success(), "{broken:?}");
 
-    use std::{fs::File, path::PathBuf};
-
-    use super::*;
-
-    #[test]
-    #[ignore = "it needs an etcdutl: WINDLASS_ETCDUTL"]
-    fn a_cluster_whose_data_is_broken_is_brought_back_from_a_snapshot() {
-        let mut stage = stage(1, 0);
-        stage.up().unwrap();
-        stage.apply(&of_hosts(&stage, 1)).unwrap();
-        let run = stage.finished(stage.patience()).unwrap();
-        assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
-        stage.ready_nodes(1).unwrap();
-        let host = stage.lab.hosts()[0].name.clone();
-        let on_host = |command: &str| {
-            let said = stage.lab.ssh(&host, command).unwrap();
-            assert!(said.status.success(), "{command}: {said:?}");
-        };
-        bring(&stage, &host);
-        remember(&stage, "data");
-        on_host(
-            "cd /etc/ssl/etcd/ssl && etcdctl --endpoints=https://127.0.0.1:2379 --cacert=ca.pem \
-             --cert=admin-master-1.pem --key=admin-master-1-key.pem snapshot save /var/backups/s.db",
-        );
-        remember(&stage, "since");
-        on_host(
-            "head -c 100000 /dev/urandom > /var/lib/etcd/member/snap/db; systemctl kill -s KILL etcd",
-        );
-
-        let snapshot = [
-            "recover",
-            "--from-snapshot",
-            "/var/backups/s.db",
-            "--confirm",
-            "first",
-        ];
-        stage.says(&snapshot, "first-recover-2").unwrap();
-        let run = ended(&stage, "first-recover-2");
-        assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
-        assert_eq!(remembered(&stage), "kept");
-        stage.ready_nodes(1).unwrap();
-        let kubeconfig = stage.kubeconfig().unwrap();
-        let since = [
-            "get",
-            "configmap",
-            "since",
-            "--ignore-not-found",
-            "--output=name",
-        ];
-        let since = output(&mut stage.kubectl_by(&kubeconfig, &since)).unwrap();
-        assert_eq!(since, "", "what came after the snapshot is gone");
-        // Whoever watches goes on with what is there now.
-        let said = stage.in_pod("hello", "echo a pod runs").unwrap();
-        assert_eq!(said, "a pod runs");
-    }
-
-    fn bring(stage: &Stage, host: &str) {
-        let program = std::env::var_os("WINDLASS_ETCDUTL").map(PathBuf::from);
-        let program = File::open(program.unwrap()).unwrap();
-        let mut command = stage.lab.ssh_command(host).unwrap();
-        command.arg("cat > /usr/local/bin/etcdutl && chmod 755 /usr/local/bin/etcdutl");
-        let brought = command.stdin(program).status().unwrap();
-        assert!(brought.success(), "{brought}");
-    }
+    let recover = ["recover", "--from-snapshot", &name, "--confirm", "first"];
+    stage.says(&recover, "first-recover-3").unwrap();
+    let run = ended(&stage, "first-recover-3");
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert_eq!(remembered(&stage), "kept");
+    stage.ready_nodes(1).unwrap();
+    let kubeconfig = stage.kubeconfig().unwrap();
+    let since = [
+        "get",
+        "configmap",
+        "since",
+        "--ignore-not-found",
+        "--output=name",
+    ];
+    let since = output(&mut stage.kubectl_by(&kubeconfig, &since)).unwrap();
+    assert_eq!(since, "", "what came after the snapshot is gone");
+    // Whoever watches goes on with what is there now.
+    let said = stage.in_pod("hello", "echo a pod runs").unwrap();
+    assert_eq!(said, "a pod runs");
 }

@@ -15,8 +15,25 @@ use crate::{Progress, cache};
 /// A module cannot be had or does not build.
 pub fn foreign(progress: &dyn Progress) -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign");
+    let words = (
+        "foreign clients",
+        "built from source, about 2 minutes on 2 cores, 40 MB",
+    );
+    let directory = module_of_ours("foreign", &sources, &["."], words, progress)?;
+    Ok(directory.join("foreign"))
+}
+
+/// The directory of the programs of a Go module of ours, built where the cache does not have these sources. `words` are what is built, and
+/// what that takes.
+pub(super) fn module_of_ours(
+    name: &str,
+    sources: &Path,
+    packages: &[&str],
+    words: (&str, &str),
+    progress: &dyn Progress,
+) -> Result<PathBuf> {
     let mut parts = Vec::new();
-    let mut files: Vec<_> = fs::read_dir(&sources)
+    let mut files: Vec<_> = fs::read_dir(sources)
         .with_context(|| format!("list {}", sources.display()))?
         .flatten()
         .map(|entry| entry.path())
@@ -26,18 +43,14 @@ pub fn foreign(progress: &dyn Progress) -> Result<PathBuf> {
         parts.push(fs::read(file).with_context(|| format!("read {}", file.display()))?);
     }
     let key = cache::key(parts.iter().map(Vec::as_slice));
-    let directory = cache::ensure("foreign", &key, |target| {
-        progress.begin(
-            "foreign clients",
-            "built from source, about 2 minutes on 2 cores, 40 MB",
-        );
+    cache::ensure(name, &key, |target| {
+        progress.begin(words.0, words.1);
         let module = fs::read_to_string(sources.join("go.mod")).context("read go.mod")?;
         let go = go(&minimum(&module)?, progress)?;
         let scratch = BuildCache::choose(&go)?;
-        let package = [".".to_owned()];
-        go_build(&go, &sources, &package, "-s -w", target, &scratch)?;
+        let packages: Vec<_> = packages.iter().map(ToString::to_string).collect();
+        go_build(&go, sources, &packages, "-s -w", target, &scratch)?;
         progress.end();
         Ok(())
-    })?;
-    Ok(directory.join("foreign"))
+    })
 }

@@ -5,10 +5,12 @@
 //! what there is and may be killed anywhere; what follows is what follows the removal of a member.
 
 use api::{Duration, HostName, node::Role, run::Step};
+use serde_json::Value;
+use snapshots::Name;
 
 use super::{
     Endpoints, Placed, compiled, endpoints, kubeconfig, leaving, of_nodes, own, planes::lenient,
-    probe_staying, quorum, retry, step, unproved,
+    probe_staying, quorum, retry, saving::bringing, step, unproved,
 };
 use crate::{
     action::{Action, FOUND, FOUNDED, GIVEN_UP, LOST, MemberChange, SET_ASIDE, Turn},
@@ -37,6 +39,13 @@ pub(crate) struct Recovering<'a> {
     pub(crate) founder: &'a MemberChange,
     /// The hosts that are given up, as the cluster was built with them.
     pub(crate) given_up: &'a [Host],
+    /// The snapshot in the store that takes the place of its data.
+    pub(crate) snapshot: Option<&'a Name>,
+}
+
+/// The directory of the founder that takes a snapshot of the store; `mark` tells one recovery from others.
+pub(crate) fn from_store(mark: &str) -> String {
+    format!("/var/backups/etcd-{mark}-from-store")
 }
 
 /// The steps after the founder has answered.
@@ -51,6 +60,7 @@ pub(crate) fn recovering(
         inputs,
         founder,
         given_up,
+        snapshot,
     } = recovering;
     let inventory = compiled(inputs)?;
     let left = inputs.clone().left();
@@ -68,6 +78,13 @@ pub(crate) fn recovering(
     let asked = of_etcd.filter_map(|host| host.name.parse().ok());
     let asked: Vec<HostName> = [founder.host.clone()].into_iter().chain(asked).collect();
     steps.push(quorum(conduct, LOST, founder, &asked));
+    if let Some(name) = snapshot {
+        let mark = inputs.operation_variables.get("windlass_recover_mark");
+        let mark = mark.and_then(Value::as_str).unwrap_or_default();
+        // Before anything is stopped: it may be missing, or not fit.
+        let what = (name, &*from_store(mark));
+        steps.push(bringing(conduct, what, &founder.host));
+    }
     if !names.is_empty() {
         let words = (SET_ASIDE, "Stop the members of etcd that are given up");
         let mut placed = own(Own::RecoverSetAside, conduct, words, names.clone());

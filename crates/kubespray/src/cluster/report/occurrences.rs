@@ -1,11 +1,12 @@
 //! What is worth an Event.
 
-use api::{ClusterStatus, node::Health};
+use api::{ClusterStatus, node::Health, snapshots::DrillResult};
 use controller::{Occurrence, Severity, conditions};
 
 use runs::obstacle::Kind;
 
 use super::{AWAITING_WINDOW, WAITING_FOR_WINDOW};
+use crate::snapshots::BACKED_UP;
 
 /// What happened between the status that was and the one that is. Pure.
 pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) -> Vec<Occurrence> {
@@ -51,6 +52,12 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
         ("RenewRefused", &before.renew, &status.renew),
         ("RecoverRefused", &before.recover, &status.recover),
         ("ComponentRefused", &before.component, &status.component),
+        ("SnapshotRefused", &before.snapshot, &status.snapshot),
+        (
+            "DrillRefused",
+            &before.snapshot_drill,
+            &status.snapshot_drill,
+        ),
     ] {
         if let Some(answer) = is
             && was.as_ref() != Some(answer)
@@ -64,6 +71,30 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
         && let Some(why) = &answer.refused
     {
         happened(Severity::Warning, "MaintainRefused", why.clone());
+    }
+    let backed_up = |status: &ClusterStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|condition| condition.type_ == BACKED_UP);
+        found.map(|found| (found.status.clone(), found.message.clone()))
+    };
+    if let Some((is, message)) = backed_up(status)
+        && backed_up(&before).is_none_or(|(was, _)| was != is)
+    {
+        let (severity, reason) = match is.as_str() {
+            "True" => (Severity::Normal, BACKED_UP),
+            _ => (Severity::Warning, "NotBackedUp"),
+        };
+        happened(severity, reason, message);
+    }
+    let drill = |status: &ClusterStatus| status.snapshots.as_ref()?.drill.clone();
+    if let Some(is) = drill(status)
+        && drill(&before).is_none_or(|was| was.at != is.at)
+    {
+        let (severity, reason) = match is.result {
+            DrillResult::Passed => (Severity::Normal, "DrillPassed"),
+            DrillResult::Failed => (Severity::Warning, "DrillFailed"),
+        };
+        happened(severity, reason, is.message);
     }
     if let Some(note) = awaits(status)
         && awaits(&before).as_ref() != Some(&note)
@@ -124,8 +155,19 @@ fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String
         .filter(|condition| tells(&condition.reason))
         .map(|condition| condition.message);
     let awaits = awaits(status);
+    let backed_up = |status: &ClusterStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|condition| condition.type_ == BACKED_UP);
+        found.map(|found| found.last_transition_time.0)
+    };
+    let drilled = |status: &ClusterStatus| Some(status.snapshots.as_ref()?.drill.as_ref()?.at.0);
+    // Nothing of it where nobody keeps snapshots.
+    let of_snapshots = match (backed_up(before), drilled(status)) {
+        (None, None) => String::new(),
+        (was, drilled) => format!(" {was:?} {drilled:?}"),
+    };
     format!(
-        "{:?} {:?} {run:?} {changed:?} {message:?} {awaits:?}",
+        "{:?} {:?} {run:?} {changed:?} {message:?} {awaits:?}{of_snapshots}",
         was.as_ref().map(|was| &was.reason),
         was.as_ref().map(|was| &was.last_transition_time),
     )

@@ -54,6 +54,7 @@ impl Keeping {
     /// Whether the operation keeps to the windows.
     pub fn confines(&self, operation: &Operation) -> bool {
         operation.of_built
+            && !operation.quiet
             && match self.confine {
                 Confine::All => true,
                 Confine::Disruptive => operation.disruptive,

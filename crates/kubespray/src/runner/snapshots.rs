@@ -1,0 +1,894 @@
+//! Steps that save snapshots of etcd outside of the cluster, bring them back and drill them.
+//!
+//! What a host saved goes over ssh into a file of this machine, sealed on the way where the spec says so, and from there into the store,
+//! where it is read back before its manifest is written: a runner that is killed leaves a snapshot without one, which is no snapshot. The
+//! file goes with the step, whatever becomes of it; none of it is ever in the journal, in a log, or on a command line.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use age::secrecy::SecretString as AgeSecret;
+use ansible::probe::{self, Options, Target};
+use api::{
+    HostName,
+    cluster::SecretKeyRef,
+    run::{Failure, FailureClass, Step},
+    snapshots::{
+        AddressStyle, DrillResult, DrillStatus, SnapshotState, SnapshotStatus, SnapshotsStatus,
+    },
+};
+use futures::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time};
+use kube::{Api, ResourceExt, api::ObjectMeta};
+use secrecy::SecretString;
+use snapshots::{
+    Manifest, Name, Store,
+    manifest::Here,
+    retention,
+    seal::{self, Key, OpenError, Seal, Spool, Spooled},
+    store::{self, Access, Bucket, Directory, Object, Settings, listing},
+};
+use workflow::{StepContext, StepOutcome, StepProgress};
+
+use super::{
+    executor::{KubesprayExecutor, failed, hold, succeeded},
+    prepare,
+    workspace::{disk, failure},
+};
+use crate::{
+    action,
+    snapshots::{
+        CATALOGUE_KEY, SnapshotsInput, catalogue_name,
+        host::{self, Saved, Unable},
+        settings::{CA, IDENTITY, PASSPHRASE, key_of},
+    },
+};
+
+/// How long a host may take to save a snapshot, or to drill one.
+const WORK: Duration = Duration::from_mins(60);
+/// How long it may take to say something of itself.
+const ANSWER: Duration = Duration::from_mins(1);
+/// How many manifests are read at once.
+const AT_ONCE: usize = 8;
+/// How many snapshots are told of.
+const TOLD: usize = 100;
+/// How old what was not written to its end must be to be removed: it may be on its way.
+const UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
+
+/// Saves a snapshot of the first host that can, and reads it back from the store.
+pub(crate) async fn save(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+) -> StepOutcome {
+    saved(executor, step, context)
+        .await
+        .map_or_else(|outcome| outcome, |told| succeeded(Some(told)))
+}
+
+async fn saved(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+) -> Result<String, StepOutcome> {
+    let input = input(executor).map_err(failed)?;
+    let store = open(executor, input).await.map_err(failed)?;
+    let seal = sealing(executor, input).await.map_err(failed)?;
+    let name = name(executor);
+    let work = AtWork {
+        executor,
+        step,
+        context,
+    };
+    // What cannot be written is told before a host has worked for it.
+    store
+        .list()
+        .await
+        .map_err(|error| failed(of_store(&error)))?;
+    work.tells("asking etcd for a snapshot").await?;
+    let asked = work.first(work.hosts(), (host::save(), WORK), host::read_saved);
+    let (there, saved) = asked.await?;
+    let file = Spare(executor.work.directory.join("snapshot"));
+    work.tells("bringing the snapshot").await?;
+    let fetched = fetch(&there, &file.0, &seal).await;
+    let _ = probe::run(&there.target, &there.options, &host::forget(), ANSWER).await;
+    let spooled = fetched.map_err(failed)?;
+    if (spooled.size, &spooled.digest) != (saved.size, &saved.digest) {
+        return Err(failed(failure(
+            FailureClass::Transient,
+            "SnapshotCut",
+            format!(
+                "{} saved a snapshot of {} bytes, and {} came: another one or not all of it",
+                there.target.name, saved.size, spooled.size
+            ),
+            Some("retry the run"),
+        )));
+    }
+    let of = (executor, &name, &there.target.name);
+    let manifest = manifest(of, &saved, (&spooled, &seal));
+    work.tells("writing the snapshot into the store, and reading it back")
+        .await?;
+    let kept = store.keep(&file.0, &manifest).await;
+    kept.map_err(|error| failed(of_store(&error)))?;
+    Ok(format!(
+        "snapshot {name} of {}: {} bytes, revision {}, {} keys, etcd {}, checked by {}, and read back from {}",
+        there.target.name,
+        saved.size,
+        saved.revision,
+        saved.keys,
+        saved.etcd_version,
+        saved.checked_by,
+        store.place()
+    ))
+}
+
+/// Removes snapshots that are kept no longer, and notes what lies in the store.
+pub(crate) async fn keep(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+) -> StepOutcome {
+    if let Some(outcome) = hold(step, context).await {
+        return outcome;
+    }
+    let kept = async {
+        let input = input(executor)?;
+        let store = open(executor, input).await?;
+        let name = name(executor);
+        let own = store.manifest(&name).await;
+        let own = own.map_err(|error| of_store(&error))?;
+        let (seen, removed) = let_go(&store, &own, input, Timestamp::now()).await;
+        let former = catalogue(executor).await?;
+        let drill = former.and_then(|former| former.drill);
+        let seen = seen.map_err(|error| of_store(&error))?;
+        let told = told(&store, &seen, &own.authority, drill);
+        note(executor, &told).await?;
+        let removed = removed.map_err(|error| of_store(&error))?;
+        let count = told.count;
+        Ok::<_, Failure>(format!(
+            "{count} snapshots lie in the store; {removed} were removed"
+        ))
+    };
+    match kept.await {
+        Ok(told) => succeeded(Some(told)),
+        Err(failure) => failed(failure),
+    }
+}
+
+/// Brings a snapshot from the store into a directory of its host, where etcd is founded from it.
+pub(crate) async fn bring(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+    (name, directory): (&Name, &str),
+) -> StepOutcome {
+    let work = AtWork {
+        executor,
+        step,
+        context,
+    };
+    let brought = async {
+        let (manifest, file) = work.from_store(name).await?;
+        let asked = work.first(work.hosts(), (host::about(), ANSWER), host::read_about);
+        let (there, about) = asked.await?;
+        fits(&manifest, &about).map_err(failed)?;
+        work.tells("bringing the snapshot to the host").await?;
+        let sent = send(&there, &host::take(directory), &file.0).await;
+        sent.map_err(failed)?;
+        Ok(format!(
+            "snapshot {name} of {} lies in {directory} of {}",
+            manifest.taken_at, there.target.name
+        ))
+    };
+    brought
+        .await
+        .map_or_else(|outcome: StepOutcome| outcome, |told| succeeded(Some(told)))
+}
+
+/// Starts a snapshot of the store in a throw-away etcd, and compares what it has with the manifest.
+pub(crate) async fn drill(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+    name: &Name,
+) -> StepOutcome {
+    let work = AtWork {
+        executor,
+        step,
+        context,
+    };
+    let drilled = work.drilled(name).await;
+    let (result, message) = match &drilled {
+        Ok(told) => (DrillResult::Passed, told.clone()),
+        Err(StepOutcome::Failed { failure, .. }) => (
+            DrillResult::Failed,
+            format!("{}: {}", failure.code, failure.message),
+        ),
+        Err(_) => return drilled.map_or_else(|outcome| outcome, |told| succeeded(Some(told))),
+    };
+    let drill = DrillStatus {
+        name: name.to_string(),
+        at: Time(Timestamp::now()),
+        result,
+        message: api::text::lines(&message, 2048),
+    };
+    if let Err(failure) = note_drill(executor, drill).await {
+        return failed(failure);
+    }
+    drilled.map_or_else(|outcome| outcome, |told| succeeded(Some(told)))
+}
+
+/// A step at work.
+struct AtWork<'a> {
+    executor: &'a KubesprayExecutor,
+    step: &'a Step,
+    context: &'a StepContext,
+}
+
+/// A host that answers.
+struct Answering {
+    target: Target,
+    options: Options,
+}
+
+impl AtWork<'_> {
+    /// Says what comes next, unless the step is to end.
+    async fn tells(&self, activity: &str) -> Result<(), StepOutcome> {
+        if let Some(outcome) = hold(self.step, self.context).await {
+            return Err(outcome);
+        }
+        let progress = StepProgress {
+            activity: Some(activity.to_owned()),
+            ..StepProgress::default()
+        };
+        let told = self.context.reporter.progress(&self.step.id, progress);
+        told.await
+            .map_err(|_| StepOutcome::Interrupted { detail: None })
+    }
+
+    /// The hosts of the step that are not left out.
+    fn hosts(&self) -> Vec<HostName> {
+        let silent = action::hosts_left_out(&self.context.excluded);
+        let mut hosts = action::hosts_of(self.executor.work.plan.plan(), self.step);
+        hosts.retain(|host| !silent.contains(host));
+        hosts
+    }
+
+    /// The first host that does what it is asked, and what it says.
+    async fn first<T>(
+        &self,
+        hosts: Vec<HostName>,
+        (script, limit): (String, Duration),
+        read: impl Fn(&str) -> Result<T, Unable>,
+    ) -> Result<(Answering, T), StepOutcome> {
+        let options = prepare::options(self.executor).await.map_err(failed)?;
+        let mut errors = Vec::new();
+        for target in prepare::targets(self.executor, &hosts) {
+            self.executor.proven().await;
+            let limit = options.connect_timeout.saturating_add(limit);
+            let unable = match probe::run(&target, &options, &script, limit).await {
+                Ok(said) => match read(&said) {
+                    Ok(read) => return Ok((Answering { target, options }, read)),
+                    Err(unable) => unable,
+                },
+                Err(unusable) => {
+                    Unable::Unread(format!("{} ({})", unusable.message(), unusable.detail))
+                }
+            };
+            errors.push((target.name, unable));
+        }
+        Err(failed(of_hosts(errors)))
+    }
+
+    /// A snapshot of the store in a file of this machine, opened.
+    async fn from_store(&self, name: &Name) -> Result<(Manifest, Spare), StepOutcome> {
+        let executor = self.executor;
+        let input = input(executor).map_err(failed)?;
+        let store = open(executor, input).await.map_err(failed)?;
+        let of_store = |error: &store::Error| failed(of_store(error));
+        let manifest = store.manifest(name).await;
+        let manifest = manifest.map_err(|error| of_store(&error))?;
+        self.tells("bringing the snapshot from the store").await?;
+        let stored = Spare(executor.work.directory.join("snapshot-stored"));
+        let brought = store.bring(&manifest, &stored.0).await;
+        brought.map_err(|error| of_store(&error))?;
+        if !manifest.stored.sealed {
+            return Ok((manifest, stored));
+        }
+        let key = opening(executor, input).await.map_err(failed)?;
+        let opened = Spare(executor.work.directory.join("snapshot"));
+        let (from, to) = (stored.0.clone(), opened.0.clone());
+        let opening = tokio::task::spawn_blocking(move || seal::open(&from, &to, &key));
+        let (size, digest) = match opening.await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => return Err(failed(unopened(name, &error))),
+            Err(_) => return Err(StepOutcome::Interrupted { detail: None }),
+        };
+        if (size, &digest) != (manifest.size, &manifest.digest) {
+            let error = store::Error::Altered(format!(
+                "what snapshot {name} decrypts to is not what its manifest says"
+            ));
+            return Err(of_store(&error));
+        }
+        Ok((manifest, opened))
+    }
+
+    async fn drilled(&self, name: &Name) -> Result<String, StepOutcome> {
+        let (manifest, file) = self.from_store(name).await?;
+        let mut last = None;
+        // A host that lacks a program, or is down, is passed over.
+        for host in self.hosts() {
+            match self.drilled_on(&host, &manifest, &file.0).await {
+                Err(StepOutcome::Failed { failure, .. })
+                    if matches!(&*failure.code, "NoSnapshotProgram" | "EtcdUnanswered") =>
+                {
+                    last = Some(failure);
+                }
+                other => return other,
+            }
+        }
+        Err(failed(last.unwrap_or_else(|| of_hosts(Vec::new()))))
+    }
+
+    async fn drilled_on(
+        &self,
+        name: &HostName,
+        manifest: &Manifest,
+        file: &Path,
+    ) -> Result<String, StepOutcome> {
+        let alone = || vec![name.clone()];
+        let about = self.first(alone(), (host::about(), ANSWER), host::read_about);
+        let (there, about) = about.await?;
+        fits(manifest, &about).map_err(failed)?;
+        self.tells(&format!("starting the snapshot on {name}"))
+            .await?;
+        send(&there, &host::take_for_drill(), file)
+            .await
+            .map_err(failed)?;
+        let drilled = self.first(alone(), (host::drill(), WORK), host::read_drilled);
+        let drilled = drilled.await;
+        if drilled.is_err() {
+            // Also what a script left that did not begin.
+            let forget = host::forget_drill();
+            let _ = probe::run(&there.target, &there.options, &forget, ANSWER).await;
+        }
+        let (_, drilled) = drilled?;
+        for (what, found, noted) in [
+            ("keys", drilled.keys, manifest.keys),
+            ("as its revision", drilled.revision, manifest.revision),
+        ] {
+            if found != noted {
+                return Err(failed(failure(
+                    FailureClass::Permanent,
+                    "DrillDiffers",
+                    format!(
+                        "snapshot {} in an etcd of its own on {name} has {found} {what}, and its manifest says {noted}",
+                        manifest.name
+                    ),
+                    Some("do not rely on it: take another one (windlass snapshot), and drill that"),
+                )));
+            }
+        }
+        if drilled.digest != manifest.digest {
+            let error =
+                store::Error::Altered(format!("{} came to {name} as another one", manifest.name));
+            return Err(failed(of_store(&error)));
+        }
+        Ok(format!(
+            "snapshot {} serves {} keys at revision {} in an etcd of its own on {name}, as its manifest says",
+            manifest.name, drilled.keys, drilled.revision
+        ))
+    }
+}
+
+/// A file that goes when nobody needs it any more.
+struct Spare(PathBuf);
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %self.0.display(), error = &error as &dyn std::error::Error, "a snapshot was not removed");
+        }
+    }
+}
+
+fn input(executor: &KubesprayExecutor) -> Result<&SnapshotsInput, Failure> {
+    let input = executor.work.inputs.snapshots.as_ref();
+    input.ok_or_else(|| {
+        let text = "the plan names no store of snapshots".to_owned();
+        failure(FailureClass::Permanent, "UnexpectedAction", text, None)
+    })
+}
+
+/// The name of the snapshot that a run takes: it is the same after a runner was killed.
+fn name(executor: &KubesprayExecutor) -> Name {
+    let created = executor.work.run.metadata.creation_timestamp.as_ref();
+    Name::of(created.map_or_else(Timestamp::now, |time| time.0))
+}
+
+/// The store of the cluster.
+async fn open(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<Store, Failure> {
+    let work = &executor.work;
+    let below = format!("{}/{}", work.namespace(), work.cluster());
+    if let Some(directory) = &input.store.directory {
+        let directory = Directory::open(Path::new(directory), &below).await;
+        return directory
+            .map(Store::Directory)
+            .map_err(|error| of_store(&error));
+    }
+    let Some(s3) = &input.store.s3 else {
+        return Err(of_store(&store::Error::Unusable("none is named".into())));
+    };
+    let credentials = &s3.credentials_secret_ref.name;
+    let of_credentials = async |key: &str| value(executor, (credentials, key)).await;
+    let access = Access {
+        id: required((credentials, ID), of_credentials(ID).await?)?,
+        secret: required((credentials, SECRET), of_credentials(SECRET).await?)?.into(),
+        token: of_credentials(TOKEN).await?.map(SecretString::from),
+        authorities: match &s3.ca_secret_ref {
+            Some(reference) => Some(referred(executor, reference, CA).await?.into_bytes()),
+            None => None,
+        },
+    };
+    let prefix = s3
+        .prefix
+        .iter()
+        .fold(String::new(), |_, prefix| format!("{prefix}/"));
+    let settings = Settings {
+        endpoint: s3.endpoint.clone(),
+        bucket: s3.bucket.clone(),
+        region: s3.region.clone().unwrap_or_else(|| REGION.to_owned()),
+        prefix: format!("{prefix}{below}/"),
+        virtual_host: s3.address_style == Some(AddressStyle::VirtualHost),
+    };
+    Bucket::new(&settings, &access)
+        .map(Store::Bucket)
+        .map_err(|error| of_store(&error))
+}
+
+/// The keys of a Secret with an access key, as buckets that are claimed have them, and the region that servers take that have none.
+const ID: &str = "AWS_ACCESS_KEY_ID";
+const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
+const TOKEN: &str = "AWS_SESSION_TOKEN";
+const REGION: &str = "us-east-1";
+
+/// What a snapshot is sealed with.
+async fn sealing(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<Seal, Failure> {
+    let Some(encryption) = &input.encryption else {
+        return Ok(Seal::Open);
+    };
+    if let Some(reference) = &encryption.passphrase_secret_ref {
+        return Ok(Seal::Passphrase(passphrase(executor, reference).await?));
+    }
+    let keys = encryption.recipients.iter();
+    let keys: Result<Vec<_>, _> = keys.map(|key| seal::recipient(key)).collect();
+    keys.map(Seal::Recipients).map_err(|why| {
+        let text = format!("Cluster spec.etcd.snapshots.encryption.recipients: {why}");
+        let remedy = "correct it, then ask again";
+        failure(FailureClass::Config, "SnapshotKeyUnfit", text, Some(remedy))
+    })
+}
+
+/// What opens one.
+async fn opening(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<Key, Failure> {
+    let encryption = input.encryption.clone().unwrap_or_default();
+    if let Some(reference) = &encryption.identity_secret_ref {
+        let text = referred(executor, reference, IDENTITY).await?;
+        return seal::identities(&text).map(Key::Identities).map_err(|why| {
+            let text = format!(
+                "Secret {}, key {}: {why}",
+                reference.name,
+                key_of(reference, IDENTITY)
+            );
+            let remedy = "correct the Secret, then retry the run";
+            failure(FailureClass::Config, "SnapshotKeyUnfit", text, Some(remedy))
+        });
+    }
+    if let Some(reference) = &encryption.passphrase_secret_ref {
+        return Ok(Key::Passphrase(passphrase(executor, reference).await?));
+    }
+    Err(failure(
+        FailureClass::Config,
+        "SnapshotKeyUnfit",
+        "the snapshot is encrypted, and spec.etcd.snapshots.encryption names no key that opens it"
+            .to_owned(),
+        Some(
+            "name the Secret with the private key in spec.etcd.snapshots.encryption.identitySecretRef, then ask again",
+        ),
+    ))
+}
+
+async fn passphrase(
+    executor: &KubesprayExecutor,
+    reference: &SecretKeyRef,
+) -> Result<AgeSecret, Failure> {
+    let text = referred(executor, reference, PASSPHRASE).await?;
+    // As people write one into a file.
+    Ok(AgeSecret::from(
+        text.trim_end_matches(['\n', '\r']).to_owned(),
+    ))
+}
+
+async fn referred(
+    executor: &KubesprayExecutor,
+    reference: &SecretKeyRef,
+    default: &str,
+) -> Result<String, Failure> {
+    let place = (&*reference.name, key_of(reference, default));
+    required(place, value(executor, place).await?)
+}
+
+/// What a Secret holds under a key, if it does.
+async fn value(
+    executor: &KubesprayExecutor,
+    (name, key): (&str, &str),
+) -> Result<Option<String>, Failure> {
+    let secret = executor.workspace.secret(name).await?;
+    let bytes = secret.and_then(|secret| secret.data?.remove(key));
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes.0).ok());
+    Ok(text.filter(|text| !text.trim().is_empty()))
+}
+
+fn required((name, key): (&str, &str), value: Option<String>) -> Result<String, Failure> {
+    value.ok_or_else(|| {
+        failure(
+            FailureClass::Config,
+            "SnapshotSecretUnusable",
+            format!("Secret {name} with a text under the key {key} is not there"),
+            Some("create it, then retry the run"),
+        )
+    })
+}
+
+/// Takes what a host saved into a file, sealed on the way.
+async fn fetch(there: &Answering, file: &Path, seal: &Seal) -> Result<Spooled, Failure> {
+    let local = |error: std::io::Error| disk(file, &error);
+    let mut spool = Spool::create(file, seal).map_err(local)?;
+    let fetched = probe::fetch(&there.target, &there.options, &host::print()).await;
+    let mut output = fetched.map_err(|unusable| silent(there, &unusable))?;
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        let read = output.read(&mut buffer).await;
+        let read = read.map_err(|unusable| silent(there, &unusable))?;
+        match buffer.get(..read).filter(|bytes| !bytes.is_empty()) {
+            Some(bytes) => spool.write(bytes).map_err(local)?,
+            None => break,
+        }
+    }
+    let ended = output.end().await;
+    ended.map_err(|unusable| silent(there, &unusable))?;
+    spool.finish().map_err(local)
+}
+
+/// Has a host take a file.
+async fn send(there: &Answering, script: &str, file: &Path) -> Result<(), Failure> {
+    let opened = tokio::fs::File::open(file).await;
+    let mut opened = opened.map_err(|error| disk(file, &error))?;
+    let sent = probe::send(&there.target, &there.options, script, &mut opened).await;
+    sent.map_err(|unusable| silent(there, &unusable))
+}
+
+fn silent(there: &Answering, unusable: &probe::Unusable) -> Failure {
+    failure(
+        FailureClass::Transient,
+        "SnapshotCut",
+        format!(
+            "the snapshot did not go from one machine to the other: {}: {} ({})",
+            there.target.name,
+            unusable.message(),
+            unusable.detail
+        ),
+        Some("see to the connection and to the disk of that host, then retry the run"),
+    )
+}
+
+fn manifest(
+    (executor, name, host): (&KubesprayExecutor, &Name, &HostName),
+    saved: &Saved,
+    (spooled, seal): (&Spooled, &Seal),
+) -> Manifest {
+    let work = &executor.work;
+    let created = work.run.metadata.creation_timestamp.as_ref();
+    Manifest {
+        form: Manifest::FORM,
+        name: name.clone(),
+        cluster: format!("{}/{}", work.namespace(), work.cluster()),
+        authority: saved.authority.clone(),
+        cluster_id: saved.cluster_id.clone(),
+        etcd_version: saved.etcd_version.clone(),
+        host: host.to_string(),
+        taken_at: created.map_or_else(Timestamp::now, |time| time.0),
+        revision: saved.revision,
+        keys: saved.keys,
+        entries: saved.entries,
+        checked_by: saved.checked_by.clone(),
+        size: saved.size,
+        digest: saved.digest.clone(),
+        stored: snapshots::manifest::Stored {
+            size: spooled.stored_size,
+            digest: spooled.stored_digest.clone(),
+            sealed: seal.seals(),
+        },
+    }
+}
+
+/// What lies in a store.
+struct Seen {
+    objects: Vec<Object>,
+    read: Vec<(Name, Result<Manifest, store::Error>)>,
+}
+
+async fn look(store: &Store) -> Result<Seen, store::Error> {
+    let objects = store.list().await?;
+    let names = listing(&objects).snapshots;
+    let read = stream::iter(names).map(async |name| {
+        let manifest = store.manifest(&name).await;
+        (name, manifest)
+    });
+    let read: Vec<_> = read.buffer_unordered(AT_ONCE).collect().await;
+    Ok(Seen { objects, read })
+}
+
+/// Removes what is kept no longer; what lies there then, and how many were removed. What is of another cluster of the name is nobody's
+/// here.
+async fn let_go(
+    store: &Store,
+    own: &Manifest,
+    input: &SnapshotsInput,
+    now: Timestamp,
+) -> (Result<Seen, store::Error>, Result<usize, store::Error>) {
+    let seen = match look(store).await {
+        Ok(seen) => seen,
+        Err(error) => return (Err(error), Ok(0)),
+    };
+    let mut removed = 0;
+    for names in going(&seen, own, input.kept(), now) {
+        for name in names {
+            if let Err(error) = store.remove(&name).await {
+                return (look(store).await, Err(error));
+            }
+        }
+        removed += 1;
+    }
+    if removed == 0 {
+        return (Ok(seen), Ok(0));
+    }
+    (look(store).await, Ok(removed))
+}
+
+/// The objects that go, by snapshot. A manifest goes before what it tells of: without it that is no snapshot any more. Pure.
+fn going(seen: &Seen, own: &Manifest, keep: retention::Keep, now: Timestamp) -> Vec<Vec<String>> {
+    let good = seen.read.iter().filter_map(|(_, read)| read.as_ref().ok());
+    let ours: Vec<&Manifest> = good
+        .filter(|manifest| manifest.authority == own.authority)
+        .collect();
+    let taken: Vec<_> = ours
+        .iter()
+        .map(|manifest| (manifest.name.clone(), manifest.taken_at))
+        .collect();
+    let surplus = retention::surplus(&taken, keep, now);
+    let surplus = ours
+        .iter()
+        .filter(|manifest| surplus.contains(&manifest.name) && manifest.name != own.name)
+        .map(|manifest| vec![manifest.name.manifest(), manifest.object()]);
+    let before = now.checked_sub(UNFINISHED).map(Name::of).ok();
+    let unfinished = listing(&seen.objects).unfinished.into_iter();
+    let unfinished = unfinished
+        .filter(|(name, _)| before.as_ref().is_some_and(|before| name < before))
+        .map(|(_, object)| vec![object]);
+    surplus.chain(unfinished).collect()
+}
+
+/// What is told of what lies in a store. Pure.
+fn told(
+    store: &Store,
+    seen: &Seen,
+    authority: &str,
+    drill: Option<DrillStatus>,
+) -> SnapshotsStatus {
+    let sizes = |name: &str| {
+        let mut objects = seen.objects.iter();
+        objects
+            .find(|object| object.name == name)
+            .map(|object| object.size)
+    };
+    let number = |number: u64| Some(i64::try_from(number).unwrap_or(i64::MAX));
+    let read = seen.read.iter().map(|(name, read)| match read {
+        Ok(manifest) => SnapshotStatus {
+            name: name.to_string(),
+            state: if manifest.authority != authority {
+                SnapshotState::OtherCluster
+            } else if sizes(&manifest.object()) == Some(manifest.stored.size) {
+                SnapshotState::Verified
+            } else {
+                SnapshotState::Altered
+            },
+            taken_at: Some(Time(manifest.taken_at)),
+            size: number(manifest.size),
+            revision: number(manifest.revision),
+            keys: number(manifest.keys),
+            etcd_version: Some(manifest.etcd_version.clone()),
+            digest: Some(manifest.digest.clone()),
+        },
+        Err(_) => nameless(name, SnapshotState::Altered),
+    });
+    let unfinished = listing(&seen.objects).unfinished.into_iter();
+    let unfinished = unfinished.map(|(name, _)| nameless(&name, SnapshotState::Unfinished));
+    let mut kept: Vec<_> = read.chain(unfinished).collect();
+    kept.sort_by(|a, b| b.name.cmp(&a.name));
+    let count = u32::try_from(kept.len()).unwrap_or(u32::MAX);
+    kept.truncate(TOLD);
+    SnapshotsStatus {
+        place: api::text::plain(&store.place(), 2048),
+        seen_at: Time(Timestamp::now()),
+        count,
+        kept,
+        drill,
+    }
+}
+
+fn nameless(name: &Name, state: SnapshotState) -> SnapshotStatus {
+    SnapshotStatus {
+        name: name.to_string(),
+        state,
+        taken_at: None,
+        size: None,
+        revision: None,
+        keys: None,
+        etcd_version: None,
+        digest: None,
+    }
+}
+
+/// What an earlier run noted.
+async fn catalogue(executor: &KubesprayExecutor) -> Result<Option<SnapshotsStatus>, Failure> {
+    let name = catalogue_name(executor.work.cluster());
+    let secret = executor.workspace.secret(&name).await?;
+    let bytes = secret.and_then(|secret| secret.data?.remove(CATALOGUE_KEY));
+    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes.0).ok()))
+}
+
+async fn note_drill(executor: &KubesprayExecutor, drill: DrillStatus) -> Result<(), Failure> {
+    let former = catalogue(executor).await?;
+    let seen = former.unwrap_or_else(|| SnapshotsStatus {
+        place: String::new(),
+        seen_at: drill.at.clone(),
+        count: 0,
+        kept: Vec::new(),
+        drill: None,
+    });
+    let seen = SnapshotsStatus {
+        drill: Some(drill),
+        ..seen
+    };
+    note(executor, &seen).await
+}
+
+/// Leaves what lies in the store where the operator reads it: the only object beside its Run that a runner may write.
+async fn note(executor: &KubesprayExecutor, seen: &SnapshotsStatus) -> Result<(), Failure> {
+    let work = &executor.work;
+    let name = catalogue_name(work.cluster());
+    let document = serde_json::to_vec(seen).unwrap_or_default();
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(work.namespace()),
+            labels: Some([("windlass.dev/cluster".to_owned(), work.cluster().to_owned())].into()),
+            owner_references: Some(work.run.owner_references().to_vec()),
+            ..ObjectMeta::default()
+        },
+        data: Some([(CATALOGUE_KEY.to_owned(), ByteString(document))].into()),
+        ..Secret::default()
+    };
+    let api = Api::<Secret>::namespaced(work.client.clone(), &work.namespace());
+    let written = controller::apply::apply(&api, "windlass-runner", &secret, None).await;
+    written.map_err(|error| {
+        let text = format!("Secret {name} cannot be written: {}", crate::chain(&error));
+        failure(FailureClass::Transient, "SecretUnwritable", text, None)
+    })
+}
+
+fn fits(manifest: &Manifest, here: &Here) -> Result<(), Failure> {
+    manifest.fits(here).map_err(|unfit| {
+        let (code, remedy) = match &unfit {
+            snapshots::manifest::Unfit::AnotherCluster { .. } => (
+                "SnapshotOfAnotherCluster",
+                "name a snapshot of this cluster: windlass snapshots list; if its authorities were made anew since, copy the file to the host and name it by its path",
+            ),
+            snapshots::manifest::Unfit::NewerEtcd { .. } => (
+                "SnapshotOfNewerEtcd",
+                "bring the host the etcd of that release first, or name an older snapshot: windlass snapshots list",
+            ),
+        };
+        failure(FailureClass::Config, code, unfit.to_string(), Some(remedy))
+    })
+}
+
+fn of_store(error: &store::Error) -> Failure {
+    let (code, remedy) = error.advice();
+    let class = match error {
+        store::Error::Unreachable(_) => FailureClass::Transient,
+        store::Error::Altered(_) | store::Error::Local(_) => FailureClass::Permanent,
+        store::Error::Full(_) | store::Error::Refused(_) => FailureClass::External,
+        store::Error::Unusable(_) | store::Error::Missing(_) => FailureClass::Config,
+    };
+    failure(class, code, crate::chain(error), Some(remedy))
+}
+
+fn unopened(name: &Name, error: &OpenError) -> Failure {
+    match error {
+        OpenError::Key => failure(
+            FailureClass::Config,
+            "SnapshotKeyUnfit",
+            format!(
+                "snapshot {name} {}",
+                "is encrypted for other keys than the one that is given"
+            ),
+            Some(
+                "put the private key of one of its recipients into the Secret of spec.etcd.snapshots.encryption.identitySecretRef, or the passphrase of its day into that of passphraseSecretRef; then retry the run",
+            ),
+        ),
+        OpenError::Altered(why) => of_store(&store::Error::Altered(format!("{name}: {why}"))),
+        OpenError::File(error) => failure(
+            FailureClass::Permanent,
+            "FileUnwritable",
+            format!("a file of this machine cannot be read or written: {error}"),
+            Some("see to the disk of the data directory, then retry the run"),
+        ),
+    }
+}
+
+/// Why no host did it: what one of them lacks or failed at says more than that another is silent.
+fn of_hosts(errors: Vec<(HostName, Unable)>) -> Failure {
+    let told = errors.iter().map(|(host, unable)| match unable {
+        Unable::Lacks(program) => format!("{host} has no {program} that does it"),
+        Unable::Failed(what, said) => format!("{host} failed to {what}: {said}"),
+        Unable::Unread(why) => format!("{host}: {why}"),
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    let any = |is: fn(&Unable) -> bool| errors.iter().any(|(_, unable)| is(unable));
+    if any(
+        |unable| matches!(unable, Unable::Failed(what, _) if matches!(&**what, "restore" | "start")),
+    ) {
+        return failure(
+            FailureClass::Permanent,
+            "DrillFailed",
+            format!("no etcd came up from the snapshot: {told}"),
+            Some("do not rely on it: take another one (windlass snapshot), and drill that"),
+        );
+    }
+    if any(|unable| matches!(unable, Unable::Failed(..))) {
+        return failure(
+            FailureClass::External,
+            "SnapshotNotSaved",
+            format!("no member of etcd saved a snapshot: {told}"),
+            Some(
+                "see to etcd (journalctl -u etcd) and to the disk of /var/backups on these hosts, then retry the run",
+            ),
+        );
+    }
+    if any(|unable| matches!(unable, Unable::Lacks(_))) {
+        return failure(
+            FailureClass::Config,
+            "NoSnapshotProgram",
+            told,
+            Some("bring etcdutl and etcdctl of the etcd's release there, then retry the run"),
+        );
+    }
+    let told = if told.is_empty() {
+        "no host is left to be asked"
+    } else {
+        &told
+    };
+    failure(
+        FailureClass::External,
+        "EtcdUnanswered",
+        format!("no member of etcd says how etcd is: {told}"),
+        Some("see to etcd on these hosts (journalctl -u etcd), then retry the run"),
+    )
+}
