@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, VersionPart,
+    Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, VersionPart, hook::Hook,
     maintenance::Maintenance, node::Health, run::OnBreach,
 };
 
@@ -111,6 +111,11 @@ pub struct ClusterSpec {
     /// When operations may start that start by themselves. Default: at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<Maintenance>,
+
+    /// What runs before and after steps of plans, in this order where several stand at one step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::hooks")]
+    pub hooks: Option<Vec<Hook>>,
 
     /// What deleting this object does to the hosts. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -656,6 +661,9 @@ pub struct ClusterStatus {
     /// The last request to upgrade a component, by the annotation `kubespray.k8s.io/upgrade-component`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<ConvergeRequest>,
+    /// The last request of the toolbox, by the annotation `kubespray.k8s.io/toolbox`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toolbox: Option<ConvergeRequest>,
     /// The certificate that ends first, of those that the control plane and etcd work with and that can be seen from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_certificate: Option<FirstCertificate>,
@@ -732,11 +740,11 @@ pub struct FirstCertificate {
     pub not_after: Time,
 }
 
-/// A request to converge, to renew certificates, to recover or to upgrade a component that was answered. Each value of the annotation is answered once.
+/// A request to converge, to renew certificates, to recover, to upgrade a component or of the toolbox that was answered. Each value of the annotation is answered once.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConvergeRequest {
-    /// The first 128 characters of the annotation's value, of a request to recover the first 512.
+    /// The first 128 characters of the annotation's value, of a request to recover or of the toolbox the first 512.
     #[schemars(length(max = 512))]
     pub request: String,
     /// The Run that carries it out.
@@ -773,6 +781,8 @@ pub enum ClusterState {
     Recovering,
     /// Being brought to another version, node by node.
     Upgrading,
+    /// Nodes or certificates are being seen to, as a person asked by the toolbox.
+    Tending,
     /// Being deleted.
     Deleting,
     /// Its last operation failed and waits for a person.
@@ -800,7 +810,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Reset or ResetHost.
+    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Toolbox, Reset or ResetHost.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

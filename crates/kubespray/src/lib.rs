@@ -15,6 +15,7 @@ pub mod failures;
 pub mod health;
 pub mod health_book;
 pub mod hint;
+pub mod hooks;
 pub mod host_keys;
 pub mod init;
 pub mod inputs;
@@ -33,6 +34,7 @@ pub mod runner;
 pub mod secret;
 pub mod subjects;
 pub mod sweep;
+pub mod token;
 pub mod variables;
 pub mod workload;
 

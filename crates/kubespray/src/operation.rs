@@ -14,13 +14,14 @@ pub mod replace;
 pub mod reset;
 pub mod reset_host;
 pub mod scale;
+pub mod toolbox;
 pub mod upgrade;
 
 use api::{Run, cluster::ClusterState, run::RunPhase};
 use runs::phase;
 
 /// The operations.
-pub const ALL: [&Operation; 11] = [
+pub const ALL: [&Operation; 12] = [
     &RESET,
     &RESET_HOST,
     &RECOVER,
@@ -30,6 +31,7 @@ pub const ALL: [&Operation; 11] = [
     &UPGRADE,
     &COMPONENT,
     &SCALE,
+    &TOOLBOX,
     &CONVERGE,
     &CREATE,
 ];
@@ -131,6 +133,17 @@ pub const SCALE: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: false,
+};
+
+/// Does to nodes or certificates of a built cluster what a person asks for.
+pub const TOOLBOX: Operation = Operation {
+    name: "Toolbox",
+    state: ClusterState::Tending,
+    reason: "Tending",
+    leaves: Leaves::AsItWas,
+    order: Order::Takes,
+    of_built: true,
+    disruptive: true,
 };
 
 /// Runs the playbooks once more over a built cluster.

@@ -18,12 +18,14 @@ mod drain;
 mod etcd;
 mod executor;
 mod gate;
+mod hook;
 mod plays;
 mod prepare;
 mod secrets;
 mod servers;
 mod source;
 mod steps;
+mod toolbox;
 mod work;
 mod workspace;
 

@@ -37,6 +37,7 @@ mod serve;
 mod status;
 mod steps;
 mod terminal;
+mod toolbox;
 mod up;
 
 use std::{io::IsTerminal, process::ExitCode};
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
             | Command::Component(_)
             | Command::Recover(_)
             | Command::Node(_)
+            | Command::Cluster(_)
             | Command::Move(_)
     ) {
         // They write into the data directory, which is nobody else's.
@@ -143,6 +145,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Recover(options) => recover::recover(global, options).await?,
         Command::Maintain(options) => maintain::maintain(global, &options).await?,
         Command::Node(command) => node::node(global, &command).await?,
+        Command::Cluster(command) => toolbox::cluster_command(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Magnum(options) => Box::pin(magnum::magnum(global, options)).await?,
         Command::Openstack(command) => {

@@ -21,6 +21,7 @@ use crate::{
         decision::Decision,
         observe::{Observed, Unreadable},
     },
+    hooks::Texts,
     host_keys::HostKeys,
     playbooks::{Checkout, Playbooks},
     problem::Problem,
@@ -86,6 +87,7 @@ struct Basis {
     host_keys: HostKeys,
     variables: Sight,
     authorities: Vec<Problem>,
+    hooks: Texts,
     checkout: Tree,
 }
 
@@ -100,6 +102,7 @@ struct Remembered {
     renew: Option<ConvergeRequest>,
     recover: Option<ConvergeRequest>,
     component: Option<ConvergeRequest>,
+    toolbox: Option<ConvergeRequest>,
 }
 
 /// Playbooks, the same as others only if they were cut together.
@@ -126,6 +129,7 @@ impl Basis {
             host_keys,
             variables,
             authorities,
+            hooks,
             playbooks,
             // They decide on built clusters only, whose runs are never followed: which member leaves first, and when is renewed.
             health: _,
@@ -154,6 +158,7 @@ impl Basis {
                 renew: status.renew,
                 recover: status.recover,
                 component: status.component,
+                toolbox: status.toolbox,
             }),
             older_cluster: older_cluster.clone(),
             nodes: nodes
@@ -169,6 +174,7 @@ impl Basis {
             host_keys: host_keys.clone(),
             variables: variables.clone(),
             authorities: authorities.clone(),
+            hooks: hooks.clone(),
             checkout: Tree(Arc::clone(checkout)),
         })
     }

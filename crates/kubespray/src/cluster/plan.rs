@@ -15,7 +15,7 @@ use crate::{
     },
     operation::{
         self, Operation, component, converge, create, recover, remove, renew, replace, reset,
-        reset_host, scale, upgrade,
+        reset_host, scale, toolbox, upgrade,
     },
     problem::Problem,
 };
@@ -24,10 +24,11 @@ use crate::{
 pub(super) type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-pub(super) const SAY: [(&Operation, Decide); 12] = [
+pub(super) const SAY: [(&Operation, Decide); 13] = [
     (&operation::RESET, reset::decide),
     (&operation::RECOVER, recover::decide),
     (&operation::RENEW, renew::decide),
+    (&operation::TOOLBOX, toolbox::decide),
     (&operation::RESET_HOST, reset_host::decide),
     (&operation::REPLACE, replace::decide),
     (&operation::REMOVE, remove::decide),

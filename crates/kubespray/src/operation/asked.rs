@@ -10,7 +10,7 @@ use api::{
 use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 
-use super::{Operation, component, converge, recover, renew};
+use super::{Operation, component, converge, recover, renew, toolbox};
 use crate::{
     cluster::{
         built::{Built, is_built},
@@ -20,11 +20,12 @@ use crate::{
 };
 
 /// The operations that are asked for.
-pub const ALL: [&Asked; 4] = [
+pub const ALL: [&Asked; 5] = [
     &converge::ASKED,
     &component::ASKED,
     &renew::ASKED,
     &recover::ASKED,
+    &toolbox::ASKED,
 ];
 
 /// How much of a request is remembered, where an operation does not say more.
