@@ -54,14 +54,21 @@ pub fn after_failure(step: &Step, state: &StepState) -> AfterFailure {
     if failure.code == GATE_BREACHED {
         return match step.gate.as_ref().map(|gate| gate.on_breach) {
             Some(OnBreach::Pause) => AfterFailure::Pause,
-            _ => AfterFailure::Fail,
+            _ => for_good(step),
         };
     }
     match &step.retry {
         Some(retry) if may_pass(failure) && state.failures <= u32::from(retry.limit) => {
             AfterFailure::Retry(back_off(retry.back_off, state.failures))
         }
-        _ if step.on_failure == Some(OnFailure::Pause) => AfterFailure::Pause,
+        _ => for_good(step),
+    }
+}
+
+/// What follows where a step is not tried again by itself.
+fn for_good(step: &Step) -> AfterFailure {
+    match step.on_failure {
+        Some(OnFailure::Pause) => AfterFailure::Pause,
         _ => AfterFailure::Fail,
     }
 }
