@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold, VersionPart,
+    hook::Hook,
     maintenance::Maintenance,
     node::Health,
     run::OnBreach,
@@ -118,6 +119,10 @@ pub struct ClusterSpec {
     /// What is done with etcd beside building it: snapshots that are kept outside of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Etcd>,
+    /// What runs before and after steps of plans, in this order where several stand at one step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::hooks")]
+    pub hooks: Option<Vec<Hook>>,
 
     /// What deleting this object does to the hosts. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -672,6 +677,9 @@ pub struct ClusterStatus {
     /// The snapshots of etcd that lie in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<SnapshotsStatus>,
+    /// The last request of the toolbox, by the annotation `kubespray.k8s.io/toolbox`, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toolbox: Option<ConvergeRequest>,
     /// The certificate that ends first, of those that the control plane and etcd work with and that can be seen from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_certificate: Option<FirstCertificate>,
@@ -748,11 +756,11 @@ pub struct FirstCertificate {
     pub not_after: Time,
 }
 
-/// A request to converge, to renew certificates, to recover, to upgrade a component, for a snapshot or to drill one that was answered. Each value of the annotation is answered once.
+/// A request to converge, to renew certificates, to recover, to upgrade a component, for a snapshot, to drill one or of the toolbox that was answered. Each value of the annotation is answered once.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConvergeRequest {
-    /// The first 128 characters of the annotation's value, of a request to recover the first 512.
+    /// The first 128 characters of the annotation's value, of a request to recover or of the toolbox the first 512.
     #[schemars(length(max = 512))]
     pub request: String,
     /// The Run that carries it out.
@@ -789,6 +797,8 @@ pub enum ClusterState {
     Recovering,
     /// Being brought to another version, node by node.
     Upgrading,
+    /// Nodes or certificates are being seen to, as a person asked by the toolbox.
+    Tending,
     /// Being deleted.
     Deleting,
     /// Its last operation failed and waits for a person.
@@ -816,7 +826,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Snapshot, Drill, Reset or ResetHost.
+    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Snapshot, Drill, Toolbox, Reset or ResetHost.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

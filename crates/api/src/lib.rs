@@ -9,6 +9,7 @@ pub mod address;
 pub mod cluster;
 pub mod crd;
 pub mod duration;
+pub mod hook;
 pub mod inventory;
 pub mod magnum;
 pub mod maintenance;

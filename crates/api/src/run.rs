@@ -196,6 +196,9 @@ pub struct Step {
     /// How many of its targets may be unreachable, and what happens when it is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
+    /// What happens when it has failed for good, whatever failed. Default: Fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
     /// Where the step may be stopped.
     #[serde(default)]
     pub interrupt: Interrupt,
@@ -296,6 +299,18 @@ pub enum OnBreach {
     /// The targets are left out all the same.
     Exclude,
     /// The run pauses until a person resumes or cancels it; the step is then tried again.
+    Pause,
+}
+
+/// What happens when a step has failed for good.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum OnFailure {
+    /// The run fails.
+    #[default]
+    Fail,
+    /// The run goes on: the engine counts the step as done, and its record says what failed.
+    Ignore,
+    /// The run pauses until a person has the step tried again, or skipped.
     Pause,
 }
 

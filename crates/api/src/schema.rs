@@ -44,6 +44,41 @@ pub(crate) fn references(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Hooks: a list with one entry a name.
+pub(crate) fn hooks(generator: &mut SchemaGenerator) -> Schema {
+    let items = <crate::hook::Hook as schemars::JsonSchema>::json_schema(generator);
+    json_schema!({
+        "type": "array",
+        "maxItems": 32,
+        "items": items,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    })
+}
+
+/// The operations of a hook, each once.
+pub(crate) fn hook_operations(generator: &mut SchemaGenerator) -> Schema {
+    let items = <crate::hook::HookOperation as schemars::JsonSchema>::json_schema(generator);
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 16,
+        "items": items,
+        "x-kubernetes-list-type": "set",
+    })
+}
+
+/// The hosts of a hook, each once.
+pub(crate) fn hook_hosts(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 64,
+        "items": {"type": "string", "minLength": 1, "maxLength": 253},
+        "x-kubernetes-list-type": "set",
+    })
+}
+
 /// Conditions after the Kubernetes convention: a list with one entry a type.
 pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

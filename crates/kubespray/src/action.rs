@@ -117,6 +117,25 @@ pub enum Action {
         /// Its name.
         name: Name,
     },
+    /// Has no new pods come to the nodes of its hosts.
+    Cordon {
+        /// It is taken back: pods come again.
+        lets_in: bool,
+    },
+    /// Makes a token by which a node may join.
+    Token {
+        /// How long it lives.
+        expires: Duration,
+    },
+    /// Looks at the certificates on its hosts.
+    Certificates,
+    /// Runs a hook of the plan's inputs on its hosts.
+    Hook {
+        /// Its name.
+        name: String,
+        /// The step that it stands at.
+        step: String,
+    },
 }
 
 /// A change of one member of etcd.
@@ -270,6 +289,15 @@ impl From<Action> for RunAction {
             Action::DrillSnapshot { name } => {
                 ("DrillSnapshot", named([("name", name.as_str().into())]))
             }
+            Action::Cordon { lets_in } => ("Cordon", named([("lets_in", lets_in.into())])),
+            Action::Token { expires } => {
+                ("Token", named([("expires", expires.to_string().into())]))
+            }
+            Action::Certificates => ("Certificates", Map::new()),
+            Action::Hook { name, step } => (
+                "Hook",
+                named([("name", name.into()), ("step", step.into())]),
+            ),
             Action::AnsiblePlay(AnsiblePlay {
                 playbook,
                 play,
@@ -459,6 +487,15 @@ mod tests {
                 forced: vec!["a".parse().unwrap()],
             },
             Action::ForgetNodes { forced: Vec::new() },
+            Action::Cordon { lets_in: true },
+            Action::Token {
+                expires: Duration::from_seconds(5400),
+            },
+            Action::Certificates,
+            Action::Hook {
+                name: "mark".into(),
+                step: "etcd/install".into(),
+            },
         ] {
             let RunAction::Engine(stored) = RunAction::from(action.clone()) else {
                 panic!("{action:?} is no action of the engine");

@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 63] = [
+static OWN: [Kind; 66] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -125,6 +125,18 @@ static OWN: [Kind; 63] = [
         "Look at what the message names; it holds the next hosts back. Then retry the run, or skip the step with a reason.",
     ),
     own(
+        "HookFailed",
+        Permanent,
+        "A hook failed.",
+        "Mend what it met and retry the run, or skip its step with a reason. Another text in spec.hooks is for the next run.",
+    ),
+    own(
+        "HookTimedOut",
+        Permanent,
+        "A hook did not end within its timeout, and was ended.",
+        "See what it waits for, or give it more time in spec.hooks; then retry the run, or skip its step with a reason.",
+    ),
+    own(
         "InvalidInventory",
         Config,
         "Hosts and variables do not make an inventory.",
@@ -189,6 +201,12 @@ static OWN: [Kind; 63] = [
         External,
         "This machine cannot make Python environments.",
         "Install uv, or python3-venv and python3-pip, then retry the run.",
+    ),
+    own(
+        "NodeMissing",
+        External,
+        "A host that is worked on as a node is no node of the cluster.",
+        "Have its kubelet register it (windlass converge), or name another host.",
     ),
     own(
         "OtherPlaybook",

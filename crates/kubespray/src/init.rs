@@ -157,7 +157,7 @@ fn problems_of(cluster: &Cluster, nodes: &[ClusterNode]) -> Vec<Problem> {
     let objects = Objects {
         clusters: vec![cluster.clone()],
         nodes: nodes.to_vec(),
-        secrets: Vec::new(),
+        ..Objects::default()
     };
     let inputs = match preview::inputs(cluster, &objects) {
         Ok(inputs) => inputs,

@@ -15,7 +15,7 @@ use api::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{snapshots::SnapshotsInput, variables};
+use crate::{hooks::HookInput, snapshots::SnapshotsInput, variables};
 
 /// Everything that the steps of a plan read.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -70,6 +70,9 @@ pub struct Inputs {
     pub operation_variables: Map<String, Value>,
     /// How long before their end certificates count as about to end.
     pub renew: Duration,
+    /// What runs before and after steps: of a wish all of it, of a plan what stands in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookInput>,
 }
 
 /// Where the playbooks come from.
@@ -209,6 +212,7 @@ impl Inputs {
             forks: wanted.forks,
             ansible: wanted.ansible.clone(),
             renew: wanted.renew,
+            hooks: wanted.hooks.clone(),
             ..self.clone()
         }
     }

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod failures;
 pub mod health;
 pub mod health_book;
+pub mod hooks;
 pub mod host_keys;
 pub mod init;
 pub mod inputs;
@@ -33,6 +34,7 @@ pub mod secret;
 pub mod snapshots;
 pub mod subjects;
 pub mod sweep;
+pub mod token;
 pub mod variables;
 pub mod workload;
 

@@ -84,7 +84,7 @@ struct Clusters {
 }
 
 impl Hooks for Clusters {
-    /// What a Cluster's operator makes under a name of its own, and the Secrets that a spec or a plan names.
+    /// What a Cluster's operator makes under a name of its own, and the Secrets and ConfigMaps that a spec or a plan names.
     fn references(&self, item: &Item) -> Vec<Reference> {
         let mut names = BTreeSet::new();
         named(&item.object.data, &mut names);
@@ -96,7 +96,21 @@ impl Hooks for Clusters {
             kind: Config::Secret,
             name,
         };
-        names.into_iter().map(secret).collect()
+        let config_map = |name| Reference {
+            kind: Config::ConfigMap,
+            name,
+        };
+        let hooks = item.object.data["spec"]["hooks"].as_array();
+        let texts = hooks.into_iter().flatten().flat_map(|hook| {
+            ["script", "playbook"].map(|kind| {
+                hook[kind]["configMapKeyRef"]["name"]
+                    .as_str()
+                    .map(str::to_owned)
+            })
+        });
+        let maps: BTreeSet<String> = texts.flatten().collect();
+        let maps = maps.into_iter().map(config_map);
+        names.into_iter().map(secret).chain(maps).collect()
     }
 
     fn refusals(&self, here: &Graph, there: &Graph) -> Vec<Problem> {

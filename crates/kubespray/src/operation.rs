@@ -16,13 +16,14 @@ pub mod reset;
 pub mod reset_host;
 pub mod scale;
 pub mod snapshot;
+pub mod toolbox;
 pub mod upgrade;
 
 use api::{Cluster, Run, cluster::ClusterState, run::RunPhase};
 use runs::phase;
 
 /// The operations.
-pub const ALL: [&Operation; 13] = [
+pub const ALL: [&Operation; 14] = [
     &RESET,
     &RESET_HOST,
     &RECOVER,
@@ -34,6 +35,7 @@ pub const ALL: [&Operation; 13] = [
     &UPGRADE,
     &COMPONENT,
     &SCALE,
+    &TOOLBOX,
     &CONVERGE,
     &CREATE,
 ];
@@ -167,6 +169,18 @@ pub const SCALE: Operation = Operation {
     order: Order::Says,
     of_built: true,
     disruptive: false,
+    quiet: false,
+};
+
+/// Does to nodes or certificates of a built cluster what a person asks for.
+pub const TOOLBOX: Operation = Operation {
+    name: "Toolbox",
+    state: ClusterState::Tending,
+    reason: "Tending",
+    leaves: Leaves::AsItWas,
+    order: Order::Takes,
+    of_built: true,
+    disruptive: true,
     quiet: false,
 };
 

@@ -10,7 +10,7 @@ use api::{
     run::Plan,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
         plan, resolve,
     },
     context::Error,
+    hooks,
     host_keys::{self, HostKeys},
     inputs::Inputs,
     layout::Layout,
@@ -42,11 +43,18 @@ pub struct Objects {
     pub nodes: Vec<ClusterNode>,
     /// Secrets that they refer to, if the files hold them.
     pub secrets: Vec<Secret>,
+    /// ConfigMaps that they refer to, likewise.
+    pub config_maps: Vec<ConfigMap>,
 }
 
 impl Objects {
     fn secret(&self, reference: &SecretKeyRef) -> Option<&Secret> {
         self.named(&reference.name)
+    }
+
+    fn config_map(&self, name: &str) -> Option<&ConfigMap> {
+        let mut config_maps = self.config_maps.iter();
+        config_maps.find(|config_map| config_map.name_any() == name)
     }
 
     fn named(&self, name: &str) -> Option<&Secret> {
@@ -230,6 +238,7 @@ async fn observed_in(
         .map_err(|source| Error::api("list the Runs", source))?;
     let runs = observe::runs(cluster, &found);
     let authorities = observe::authorities(cluster, &runs, client, &own).await?;
+    let hooks = observe::hooks(cluster, client, &own).await?;
     Ok(Observed {
         now: Timestamp::now(),
         // A second Cluster of a namespace is never built.
@@ -241,6 +250,7 @@ async fn observed_in(
         host_keys,
         variables,
         authorities,
+        hooks,
         playbooks,
         health: None,
         snapshots: cluster
@@ -347,6 +357,7 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
         key: key(cluster, objects),
         host_keys: host_keys(cluster, objects),
         authorities: authorities(cluster, objects),
+        hooks: hooks::judge(cluster, |name| objects.config_map(name).map(Some)),
         playbooks,
         health: None,
         snapshots: None,

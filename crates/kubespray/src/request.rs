@@ -22,6 +22,10 @@ pub const SNAPSHOT: &str = "kubespray.k8s.io/snapshot";
 /// The annotation of a Cluster with which a person asks that a snapshot of the store is drilled: each value once. Its first word is the
 /// name of the snapshot, what follows tells one request from others. A Run that came of it carries the same annotation.
 pub const DRILL: &str = "kubespray.k8s.io/drill-snapshot";
+/// The annotation of a Cluster with which a person asks for something of the toolbox: each value once. It is a verb, what it takes, the
+/// hosts, and a word that tells one request from others: see [`toolbox::Request`](crate::operation::toolbox::Request). A Run that came of
+/// it carries the same annotation.
+pub const TOOLBOX: &str = "kubespray.k8s.io/toolbox";
 /// The annotation of a ClusterNode with which a person wants its host removed whatever is lost: pods that a
 /// PodDisruptionBudget holds, and a host that still runs and does not answer.
 pub const FORCE_REMOVAL: &str = "kubespray.k8s.io/force-removal";

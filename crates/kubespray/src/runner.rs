@@ -18,6 +18,7 @@ mod drain;
 mod etcd;
 mod executor;
 mod gate;
+mod hook;
 mod plays;
 mod prepare;
 mod secrets;
@@ -25,6 +26,7 @@ mod servers;
 mod snapshots;
 mod source;
 mod steps;
+mod toolbox;
 mod work;
 mod workspace;
 

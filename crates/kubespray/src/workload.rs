@@ -7,17 +7,21 @@ use controller::{Rollout, kubeconfig::Foreign};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     coordination::v1::Lease,
-    core::v1::{Node, Pod},
+    core::v1::{ConfigMap, Node, Pod, Secret},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
+use crate::token;
+
 /// How long one answer of the cluster's API may take.
 const ANSWER: Duration = Duration::from_secs(10);
+/// What is said of an API that does not answer.
+const SILENT: &str = "the API server does not answer within 10 s";
 /// The annotation of a node that says why it is cordoned.
 const CORDONED_BY: &str = "windlass.dev/cordoned-by";
 
@@ -78,6 +82,58 @@ impl Workload {
         answered(nodes.patch(&name, &parameters, &Patch::Merge(&patch)))
             .await
             .map(drop)
+    }
+
+    /// Has no new pods come to a node, as a person wants it: no run takes that back.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn keep_out(&self, node: &Node) -> Result<(), String> {
+        let patch = json!({
+            "metadata": {"annotations": {CORDONED_BY: null}}, "spec": {"unschedulable": true},
+        });
+        let nodes = Api::<Node>::all(self.0.clone());
+        let (name, parameters) = (node.name_any(), PatchParams::default());
+        answered(nodes.patch(&name, &parameters, &Patch::Merge(&patch)))
+            .await
+            .map(drop)
+    }
+
+    /// Makes a token by which nodes join, unless it is there.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub(crate) async fn make_token(&self, token: &Secret) -> Result<(), String> {
+        let secrets = Api::<Secret>::namespaced(self.0.clone(), token::NAMESPACE);
+        match tokio::time::timeout(ANSWER, secrets.create(&PostParams::default(), token)).await {
+            Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => Ok(()),
+            Ok(made) => made
+                .map(drop)
+                .map_err(|error| plain(&crate::chain(&error), 512)),
+            Err(_) => Err(SILENT.to_owned()),
+        }
+    }
+
+    /// The Secret of a token by which nodes join, by its first part, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn token(&self, id: &str) -> Result<Option<Secret>, String> {
+        let secrets = Api::<Secret>::namespaced(self.0.clone(), token::NAMESPACE);
+        answered(secrets.get_opt(&token::secret_name(id))).await
+    }
+
+    /// What the cluster tells nodes that join of itself, if it does.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn told_to_joining(&self) -> Result<Option<ConfigMap>, String> {
+        let maps = Api::<ConfigMap>::namespaced(self.0.clone(), "kube-public");
+        answered(maps.get_opt("cluster-info")).await
     }
 
     /// Lets pods come to a node again that [`Workload::cordon`] has cordoned; whether it had.
@@ -216,7 +272,7 @@ impl Workload {
 async fn answered<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(|error| plain(&crate::chain(&error), 512)),
-        Err(_) => Err("the API server does not answer within 10 s".to_owned()),
+        Err(_) => Err(SILENT.to_owned()),
     }
 }
 

@@ -126,6 +126,7 @@ impl Action {
                 back_off: Some(Duration::from_seconds(2)),
             }),
             gate: None,
+            on_failure: None,
             interrupt: Interrupt::AtTask,
             batch: None,
             weight: Some(weight),

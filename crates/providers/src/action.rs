@@ -100,6 +100,7 @@ impl Action {
                 back_off: Some(api::Duration::from_seconds(2)),
             }),
             gate: None,
+            on_failure: None,
             interrupt: Interrupt::AtTask,
             batch: None,
             weight: Some(weight),

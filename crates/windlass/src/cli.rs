@@ -126,9 +126,12 @@ pub(crate) enum Command {
     Snapshots(Snapshots),
     /// Let start now what waits for a maintenance window
     Maintain(Maintain),
-    /// Remove hosts from a built cluster, or take that back
+    /// Remove hosts from a built cluster, or take that back; cordon, drain or restart a part of nodes that stay
     #[command(subcommand)]
     Node(Node),
+    /// Make a token by which a node may join a built cluster, or look at the certificates on its hosts
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Carry the Cluster of a namespace, and all that belongs to it, to another API
     Move(Move),
     /// Serve OpenStack's Container Infrastructure Management API (Magnum), and make its clusters on hosts of a pool
@@ -1204,6 +1207,102 @@ pub(crate) enum Node {
     Reset(ResetNode),
     /// Keep a host whose ClusterNode is being deleted
     Keep(KeepNode),
+    /// Have no new pods come to nodes
+    Cordon(OnNodes),
+    /// Let pods come to nodes again
+    Uncordon(OnNodes),
+    /// Cordon nodes, which stay so, and have their pods go elsewhere
+    Drain(DrainNodes),
+    /// Restart a part of hosts, one after the other; etcd is asked before and after each of its members
+    Restart(RestartNodes),
+}
+
+/// Nodes, and whether what would be done to them is shown.
+#[derive(Args, Debug)]
+pub(crate) struct OnNodes {
+    /// The ClusterNodes
+    #[arg(required = true, value_name = "NODE")]
+    pub(crate) names: Vec<HostName>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// Whether what would be done is shown.
+#[derive(Args, Debug)]
+pub(crate) struct Shown {
+    /// Show what would be done, in which order, on which hosts and why; nothing is touched
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The format of --dry-run
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `node drain`.
+#[derive(Args, Debug)]
+pub(crate) struct DrainNodes {
+    /// Delete pods whatever their PodDisruptionBudgets say
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) nodes: OnNodes,
+}
+
+/// Options of `node restart`.
+#[derive(Args, Debug)]
+pub(crate) struct RestartNodes {
+    /// What is restarted
+    pub(crate) component: PartName,
+    #[command(flatten)]
+    pub(crate) nodes: OnNodes,
+}
+
+/// A part of a host.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PartName {
+    /// The kubelet; pods go on meanwhile
+    Kubelet,
+    /// What runs containers; those of containerd and cri-o go on meanwhile, those of docker start anew
+    ContainerEngine,
+    /// The member of etcd
+    Etcd,
+    /// The API server of a control plane
+    KubeApiserver,
+    /// The controller manager of a control plane
+    KubeControllerManager,
+    /// The scheduler of a control plane
+    KubeScheduler,
+}
+
+/// Options of `cluster`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Make a token by which a node may join, and print it; nothing else holds it but the cluster itself
+    Token(ClusterToken),
+    /// Make such a token, and print the command of kubeadm by which a node joins
+    JoinCommand(ClusterToken),
+    /// Say which certificates on the hosts end first, or have ended
+    Certificates(Certificates),
+}
+
+/// Options of `cluster token` and `cluster join-command`.
+#[derive(Args, Debug)]
+pub(crate) struct ClusterToken {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
+    /// When it ends, 10m to 24h
+    #[arg(long, default_value = "1h", value_name = "DURATION")]
+    pub(crate) expires: api::Duration,
+}
+
+/// Options of `cluster certificates`.
+#[derive(Args, Debug)]
+pub(crate) struct Certificates {
+    /// The cluster [default: the only one of the namespace]
+    pub(crate) cluster: Option<String>,
+    /// Of these hosts only, with commas between them
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub(crate) node: Vec<HostName>,
 }
 
 /// Options of `node remove`.

@@ -52,6 +52,23 @@ pub(crate) async fn request_of(
     asked: &Asked,
     request: String,
 ) -> anyhow::Result<()> {
+    let run = answer_of(clusters, name, asked, request).await?;
+    let follow = "is carried out; follow it with: windlass status --watch";
+    global.say(&format!("run {run} {follow}"));
+    Ok(())
+}
+
+/// Asks a cluster for an operation with this value: the run that carries it out.
+///
+/// # Errors
+///
+/// The operator refuses it, or nobody answers.
+pub(crate) async fn answer_of(
+    clusters: Api<Cluster>,
+    name: &str,
+    asked: &Asked,
+    request: String,
+) -> anyhow::Result<String> {
     let patch = json!({"metadata": {"annotations": {asked.annotation: request}}});
     clusters
         .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -69,11 +86,7 @@ pub(crate) async fn request_of(
         format!("cluster {name} is asked, but nobody answered yet: does the operator run? The request stays; see kubectl describe cluster {name}")
     })??;
     match answer(cluster.as_ref()) {
-        Some(ConvergeRequest { run: Some(run), .. }) => {
-            let follow = "is carried out; follow it with: windlass status --watch";
-            global.say(&format!("run {run} {follow}"));
-            Ok(())
-        }
+        Some(ConvergeRequest { run: Some(run), .. }) => Ok(run),
         Some(ConvergeRequest { refused, .. }) => {
             bail!("refused: {}", refused.unwrap_or_default())
         }

@@ -38,6 +38,7 @@ mod snapshots;
 mod status;
 mod steps;
 mod terminal;
+mod toolbox;
 mod up;
 
 use std::{io::IsTerminal, process::ExitCode};
@@ -132,6 +133,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Snapshots(command) => snapshots::snapshots(global, &command).await?,
         Command::Maintain(options) => maintain::maintain(global, &options).await?,
         Command::Node(command) => node::node(global, &command).await?,
+        Command::Cluster(command) => toolbox::cluster_command(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Magnum(options) => Box::pin(magnum::magnum(global, options)).await?,
         Command::Openstack(command) => {

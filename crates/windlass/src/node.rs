@@ -1,4 +1,5 @@
-//! `windlass node`: removes hosts from a cluster, replaces or resets them, or keeps those whose removal somebody asked for.
+//! `windlass node`: removes hosts from a cluster, replaces or resets them, or keeps those whose removal somebody asked for; what is done
+//! to nodes that stay is of the [toolbox].
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use serde_json::json;
 use crate::{
     cli::{Confirmed, Global, KeepNode, Node, RemoveNode, ReplaceNode, ResetNode},
     client::{answered, is_of, named_or_only},
-    plan,
+    plan, toolbox,
 };
 
 /// How long an object may take to go that nothing holds any more.
@@ -39,6 +40,9 @@ pub(crate) async fn node(global: &Global, command: &Node) -> anyhow::Result<()> 
         Node::Replace(options) => replace(global, options).await,
         Node::Reset(options) => reset(global, options).await,
         Node::Keep(options) => keep(global, options).await,
+        Node::Cordon(_) | Node::Uncordon(_) | Node::Drain(_) | Node::Restart(_) => {
+            toolbox::nodes(global, command).await
+        }
     }
 }
 

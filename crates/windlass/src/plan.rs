@@ -10,7 +10,7 @@ use api::{
     run::{Gate, OnBreach, Plan as Steps, Step},
 };
 use controller::hint::placed;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams, TypeMeta},
@@ -134,6 +134,7 @@ fn objects(global: &Global, read: Vec<DynamicObject>) -> anyhow::Result<Objects>
                 objects.nodes.push(typed::<ClusterNode>(object)?);
             }
             ("v1", "Secret") => objects.secrets.push(typed::<Secret>(object)?),
+            ("v1", "ConfigMap") => objects.config_maps.push(typed::<ConfigMap>(object)?),
             _ => {}
         }
     }

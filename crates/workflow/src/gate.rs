@@ -7,11 +7,12 @@
 //!   leaves out at least one more target. It does not use up a retry.
 //! - `Transient` and `External` failures are tried again as often as the step's `retry` says: a target or a registry that is
 //!   away may be back. `Permanent` and `Config` fail at once.
+//! - A step that failed for good and says so (`onFailure: Pause`) pauses the run instead of failing it.
 //! - A step without a gate leaves out what an attempt that *succeeded* did without; one that failed, fails.
 
 use std::{collections::HashSet, time::Duration};
 
-use api::run::{Exclusion, Failure, FailureClass, OnBreach, Record, RecordEvent, Step};
+use api::run::{Exclusion, Failure, FailureClass, OnBreach, OnFailure, Record, RecordEvent, Step};
 
 use crate::{
     control::record,
@@ -53,13 +54,21 @@ pub fn after_failure(step: &Step, state: &StepState) -> AfterFailure {
     if failure.code == GATE_BREACHED {
         return match step.gate.as_ref().map(|gate| gate.on_breach) {
             Some(OnBreach::Pause) => AfterFailure::Pause,
-            _ => AfterFailure::Fail,
+            _ => for_good(step),
         };
     }
     match &step.retry {
         Some(retry) if may_pass(failure) && state.failures <= u32::from(retry.limit) => {
             AfterFailure::Retry(back_off(retry.back_off, state.failures))
         }
+        _ => for_good(step),
+    }
+}
+
+/// What follows where a step is not tried again by itself.
+fn for_good(step: &Step) -> AfterFailure {
+    match step.on_failure {
+        Some(OnFailure::Pause) => AfterFailure::Pause,
         _ => AfterFailure::Fail,
     }
 }

@@ -58,6 +58,8 @@ fn operator_rules() -> Vec<Value> {
         rule("workflow.windlass.dev", &["runs/finalizers"], &["update"]),
         // Kubeconfigs to probe clusters with, and whether an ssh key is there. Read one by one: who watches can list.
         rule("", &["secrets"], &["get"]),
+        // Texts of hooks.
+        rule("", &["configmaps"], &["get"]),
         rule("events.k8s.io", &["events"], &["create"]),
         rule(
             "batch",

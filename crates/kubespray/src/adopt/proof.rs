@@ -33,6 +33,7 @@ pub fn inventory(adopted: &Adopted, directories: Directories) -> Result<Inventor
         clusters: vec![adopted.cluster.clone()],
         nodes: adopted.nodes.clone(),
         secrets: adopted.secret.iter().cloned().collect(),
+        ..Objects::default()
     };
     let inputs = preview::inputs(&adopted.cluster, &objects)?;
     let input = inputs.to_inventory(directories, None, &[]);

@@ -11,6 +11,7 @@ use api::{
 
 mod beside;
 mod component;
+mod hooks;
 mod joining;
 mod leaving;
 mod own;
@@ -19,7 +20,7 @@ mod recovering;
 mod saving;
 mod upgrading;
 
-pub(crate) use component::{Bringing, Component, component};
+pub(crate) use component::{Bringing, Component, component, member_change};
 pub(crate) use joining::joining;
 pub(crate) use leaving::{draining, leaving, of_nodes};
 pub(crate) use own::{own, snapshot};
@@ -265,7 +266,7 @@ pub(crate) fn founding(
     Ok(steps)
 }
 
-/// The plan of these steps: each after the one before it, unless it says after which.
+/// The plan of these steps, with the hooks among them: each after the one before it, unless it says after which.
 pub(crate) fn finish(
     operation: &Operation,
     again: Option<&str>,
@@ -275,25 +276,21 @@ pub(crate) fn finish(
 ) -> Result<Plan, Problem> {
     let order = inputs.hosts.iter().map(|host| host.name.parse::<Target>());
     let order: Vec<Target> = order.flatten().collect();
+    let forked = placed
+        .iter()
+        .any(|placed| !placed.step.depends_on.is_empty());
+    let (placed, standing) = hooks::woven(operation, inputs, placed)?;
+    let inputs = &Inputs {
+        hooks: standing,
+        ..inputs.clone()
+    };
     let (steps, lists): (Vec<_>, Vec<Vec<Target>>) = placed
         .into_iter()
         .map(|placed| (placed.step, placed.hosts.iter().map(Target::from).collect()))
         .unzip();
     let (groups, made_of) = workflow::plan::grouped(&order, &lists);
-    let forked = steps.iter().any(|step| !step.depends_on.is_empty());
-    let mut before: Option<String> = None;
-    let steps = steps.into_iter().zip(made_of).map(|(step, groups)| {
-        let before = before.replace(step.id.clone());
-        let depends_on = match step.depends_on.as_slice() {
-            [] => before.into_iter().collect(),
-            named => named.to_vec(),
-        };
-        Step {
-            depends_on,
-            groups,
-            ..step
-        }
-    });
+    let steps = steps.into_iter().zip(made_of);
+    let steps = steps.map(|(step, groups)| Step { groups, ..step });
     let unwritable = |error: serde_json::Error| {
         Problem::new(
             "Cluster spec",
@@ -344,7 +341,7 @@ fn too_large(size: usize, hosts: usize) -> Problem {
             LARGEST / 1024
         ),
         "give the hosts shorter names and fewer variables of their own (what many share belongs into \
-         Cluster spec.nodes.all.deploy.extraVars), or make it two clusters",
+         Cluster spec.nodes.all.deploy.extraVars), shorten the texts of hooks, or make it two clusters",
     )
 }
 
@@ -365,6 +362,7 @@ fn step(id: &str, title: &str, action: impl Into<RunAction>) -> Step {
         timeout: None,
         retry: None,
         gate: None,
+        on_failure: None,
         interrupt: Interrupt::AtTask,
         batch: None,
         weight: None,

@@ -21,6 +21,7 @@ use crate::{
         decision::Decision,
         observe::{Observed, Unreadable},
     },
+    hooks::Texts,
     host_keys::HostKeys,
     playbooks::{Checkout, Playbooks},
     problem::Problem,
@@ -86,6 +87,7 @@ struct Basis {
     host_keys: HostKeys,
     variables: Sight,
     authorities: Vec<Problem>,
+    hooks: Texts,
     checkout: Tree,
 }
 
@@ -102,6 +104,7 @@ struct Remembered {
     component: Option<ConvergeRequest>,
     snapshot: Option<ConvergeRequest>,
     snapshot_drill: Option<ConvergeRequest>,
+    toolbox: Option<ConvergeRequest>,
 }
 
 /// Playbooks, the same as others only if they were cut together.
@@ -128,6 +131,7 @@ impl Basis {
             host_keys,
             variables,
             authorities,
+            hooks,
             playbooks,
             // They decide on built clusters only, whose runs are never followed: which member leaves first, and when is renewed.
             health: _,
@@ -159,6 +163,7 @@ impl Basis {
                 component: status.component,
                 snapshot: status.snapshot,
                 snapshot_drill: status.snapshot_drill,
+                toolbox: status.toolbox,
             }),
             older_cluster: older_cluster.clone(),
             nodes: nodes
@@ -174,6 +179,7 @@ impl Basis {
             host_keys: host_keys.clone(),
             variables: variables.clone(),
             authorities: authorities.clone(),
+            hooks: hooks.clone(),
             checkout: Tree(Arc::clone(checkout)),
         })
     }

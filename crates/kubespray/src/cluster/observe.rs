@@ -14,6 +14,7 @@ use crate::{
     cluster::built,
     context::{Context, Error},
     health_book::Checked,
+    hooks::{self, Texts},
     host_keys::{self, HostKeys},
     playbooks::{Playbooks, Wish},
     problem::Problem,
@@ -52,6 +53,8 @@ pub struct Observed {
     pub variables: Sight,
     /// What is wrong with the authorities that a new cluster is to be founded with.
     pub authorities: Vec<Problem>,
+    /// The ConfigMaps that hooks come from.
+    pub hooks: Texts,
     /// The playbooks.
     pub playbooks: Playbooks,
     /// What the last health probes found.
@@ -77,6 +80,7 @@ impl Observed {
             host_keys: HostKeys::NotReferred,
             variables: Sight::default(),
             authorities: Vec::new(),
+            hooks: Texts::default(),
             playbooks,
             health: None,
             served: Arc::default(),
@@ -85,11 +89,12 @@ impl Observed {
         }
     }
 
-    /// Whether a Secret that the cluster refers to must change before the cluster can go on.
+    /// Whether a Secret or a ConfigMap that the cluster refers to must change before the cluster can go on.
     pub fn awaits_secret(&self) -> bool {
         !(self.key.is_usable()
             && self.host_keys.is_usable()
             && self.variables.is_usable()
+            && self.hooks.is_usable()
             && self.authorities.is_empty())
     }
 }
@@ -108,6 +113,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
     let found = controller::stream::in_namespace(&context.stores.runs, &namespace);
     let runs = runs(cluster, found.iter().map(AsRef::as_ref));
     let authorities = authorities(cluster, &runs, &context.client, &namespace).await?;
+    let hooks = hooks(cluster, &context.client, &namespace).await?;
     let playbooks = match Wish::of(cluster) {
         Ok(wish) => context.playbooks.get(cluster, wish),
         Err(_) => Playbooks::Unwanted,
@@ -125,6 +131,7 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         host_keys,
         variables,
         authorities,
+        hooks,
         playbooks,
         health,
         served: served.unwrap_or_default(),
@@ -176,6 +183,17 @@ pub async fn variables(
     variables::look(client, namespace, cluster, nodes)
         .await
         .map_err(|source| Error::api("read the Secrets with variables", source))
+}
+
+/// Reads the ConfigMaps that the hooks of a cluster come from.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. That a ConfigMap is missing is no error.
+pub async fn hooks(cluster: &Cluster, client: &Client, namespace: &str) -> Result<Texts, Error> {
+    hooks::look(client, namespace, cluster)
+        .await
+        .map_err(|source| Error::api("read the ConfigMaps with hooks", source))
 }
 
 /// Says what is wrong with the authorities of a cluster that is still to be founded.

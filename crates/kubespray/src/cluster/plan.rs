@@ -16,7 +16,7 @@ use crate::{
     },
     operation::{
         self, Operation, component, converge, create, drill, recover, remove, renew, replace,
-        reset, reset_host, scale, snapshot, upgrade,
+        reset, reset_host, scale, snapshot, toolbox, upgrade,
     },
     problem::Problem,
 };
@@ -25,12 +25,13 @@ use crate::{
 pub(super) type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-pub(super) const SAY: [(&Operation, Decide); 14] = [
+pub(super) const SAY: [(&Operation, Decide); 15] = [
     (&operation::RESET, reset::decide),
     (&operation::RECOVER, recover::decide),
     (&operation::SNAPSHOT, snapshot::decide),
     (&operation::DRILL, drill::decide),
     (&operation::RENEW, renew::decide),
+    (&operation::TOOLBOX, toolbox::decide),
     (&operation::RESET_HOST, reset_host::decide),
     (&operation::REPLACE, replace::decide),
     (&operation::REMOVE, remove::decide),

@@ -17,7 +17,7 @@ use self::{contract::Given, leaving::Wished, policy::Policy};
 use crate::{
     authorities,
     cluster::observe::{self, Observed},
-    host_keys,
+    hooks, host_keys,
     inputs::{Host, Inputs, SourceInput, SshInput},
     operation::{Operation, Order, upgrade},
     playbooks::{Playbooks, Wish},
@@ -174,6 +174,11 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     if let Playbooks::Ready(checkout) = &observed.playbooks {
         problems.extend(contract::problems(cluster, release, checkout, &given));
     }
+    let checkout = match &observed.playbooks {
+        Playbooks::Ready(checkout) => Some(&**checkout),
+        _ => None,
+    };
+    let hooks = hooks::resolved(cluster, &observed.hooks, checkout, &hosts, &mut problems);
     let mut inputs = Inputs {
         kubespray: release,
         kubernetes,
@@ -197,6 +202,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         snapshots: None,
         operation_variables: serde_json::Map::new(),
         renew: renew(spec),
+        hooks,
         hosts,
         leaving: Vec::new(),
         // Until the host has left whose place another takes, etcd may have both.

@@ -10,7 +10,7 @@ use api::{
 use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 
-use super::{Operation, component, converge, drill, recover, renew, snapshot};
+use super::{Operation, component, converge, drill, recover, renew, snapshot, toolbox};
 use crate::{
     cluster::{
         built::{Built, is_built},
@@ -20,13 +20,14 @@ use crate::{
 };
 
 /// The operations that are asked for.
-pub const ALL: [&Asked; 6] = [
+pub const ALL: [&Asked; 7] = [
     &converge::ASKED,
     &component::ASKED,
     &renew::ASKED,
     &recover::ASKED,
     &snapshot::ASKED,
     &drill::ASKED,
+    &toolbox::ASKED,
 ];
 
 /// How much of a request is remembered, where an operation does not say more.

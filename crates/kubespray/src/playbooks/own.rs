@@ -33,6 +33,8 @@ pub enum Own {
     RecoverEtcd,
     /// Has a host of the control plane serve again, on etcd that was founded anew.
     RecoverServe,
+    /// Restarts a part of a host.
+    Restart,
     /// Proves that a host can be the first one, and names it where the first one was named.
     ReplaceHead,
     /// Has a node ask the host that is first instead of the one that was.
@@ -41,7 +43,7 @@ pub enum Own {
 
 impl Own {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Authorities,
         Self::EtcdSnapshot,
         Self::ContainerEngine,
@@ -52,6 +54,7 @@ impl Own {
         Self::RecoverSetAside,
         Self::RecoverEtcd,
         Self::RecoverServe,
+        Self::Restart,
         Self::ReplaceHead,
         Self::ReplaceEndpoints,
     ];
@@ -74,12 +77,17 @@ impl Own {
             Self::RecoverSetAside => "windlass-recover-set-aside",
             Self::RecoverEtcd => "windlass-recover-etcd",
             Self::RecoverServe => "windlass-recover-serve",
+            Self::Restart => "windlass-restart",
             Self::ReplaceHead => "windlass-replace-head",
             Self::ReplaceEndpoints => "windlass-replace-endpoints",
         }
     }
 
-    const fn text(self) -> &'static str {
+    fn text(self) -> String {
+        self.written().replace(PARTS.0, PARTS.1)
+    }
+
+    const fn written(self) -> &'static str {
         match self {
             Self::Authorities => include_str!("../../playbooks/authorities.yml"),
             Self::EtcdSnapshot => include_str!("../../playbooks/etcd-snapshot.yml"),
@@ -91,6 +99,7 @@ impl Own {
             Self::RecoverSetAside => include_str!("../../playbooks/recover-set-aside.yml"),
             Self::RecoverEtcd => include_str!("../../playbooks/recover-etcd.yml"),
             Self::RecoverServe => include_str!("../../playbooks/recover-serve.yml"),
+            Self::Restart => include_str!("../../playbooks/restart.yml"),
             Self::ReplaceHead => include_str!("../../playbooks/replace-head.yml"),
             Self::ReplaceEndpoints => include_str!("../../playbooks/replace-endpoints.yml"),
         }
@@ -114,6 +123,8 @@ impl Own {
     }
 }
 
+/// The line that stands for the variables by which several restart what kubeadm starts, and those.
+const PARTS: (&str, &str) = ("    # parts\n", include_str!("../../playbooks/parts.yml"));
 /// The role with the defaults of all variables, as the texts name it.
 const ROLE: &str = "kubespray_defaults";
 /// How releases spell it.

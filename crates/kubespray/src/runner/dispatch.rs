@@ -7,8 +7,9 @@ use super::{
     drain, etcd,
     executor::{KubesprayExecutor, failed},
     gate::gate,
-    plays, prepare, servers, snapshots,
+    hook, plays, prepare, servers, snapshots,
     steps::{forget_kubeconfig, health, kubeconfig},
+    toolbox,
     workspace::failure,
 };
 use crate::action::{self, Action};
@@ -88,6 +89,10 @@ async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext
         Ok(Some(Action::DrillSnapshot { name })) => {
             snapshots::drill(executor, step, context, &name).await
         }
+        Ok(Some(Action::Cordon { lets_in })) => toolbox::cordon(executor, step, lets_in).await,
+        Ok(Some(Action::Token { expires })) => toolbox::make_token(executor, expires).await,
+        Ok(Some(Action::Certificates)) => toolbox::certificates(executor, step, context).await,
+        Ok(Some(Action::Hook { .. })) => hook::run(executor, step, context).await,
         Ok(Some(Action::Health)) => health(executor, step, context).await,
         Ok(Some(Action::AnsiblePlay(_)) | None) => misplaced(format!(
             "step {} stands where no such step is expected",

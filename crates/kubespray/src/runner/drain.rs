@@ -102,6 +102,8 @@ pub(crate) async fn drain(
     forced: &[HostName],
 ) -> StepOutcome {
     let hosts = action::hosts_of(executor.work.plan.plan(), step);
+    // Nobody leaves: a person wants the nodes without their pods.
+    let stays = executor.work.inputs.leaving.is_empty();
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is left rather than that time is up.
     let deadline = Instant::now() + limit.mul_f64(0.95);
@@ -110,7 +112,7 @@ pub(crate) async fn drain(
             return outcome;
         }
         let left = match connect(&executor.work).await {
-            Ok(cluster) => round(&cluster, &hosts, forced).await,
+            Ok(cluster) => round(&cluster, &hosts, forced, stays).await,
             Err(error) => Err(error),
         };
         let trouble = match left {
@@ -125,10 +127,13 @@ pub(crate) async fn drain(
                 FailureClass::Transient,
                 "DrainBlocked",
                 format!("after {} s there are {trouble}", limit.as_secs()),
-                Some(
+                Some(if stays {
+                    "let them go, then retry the run; or give them up: windlass node drain NAME --force; or let pods come again: \
+                     windlass node uncordon NAME"
+                } else {
                     "let them go, then retry the run; or give them up: windlass node remove NAME --force; or keep the host: \
-                     windlass node keep NAME",
-                ),
+                     windlass node keep NAME"
+                }),
             ));
         }
         let progress = StepProgress {
@@ -147,12 +152,17 @@ async fn round(
     cluster: &Workload,
     hosts: &[HostName],
     forced: &[HostName],
+    stays: bool,
 ) -> Result<Vec<String>, String> {
     let mut silent = BTreeMap::new();
     // All of them first: what leaves one does not come to the next.
     for host in hosts {
         if let Some(node) = cluster.node(host).await? {
-            cluster.cordon(&node).await?;
+            if stays {
+                cluster.keep_out(&node).await?;
+            } else {
+                cluster.cordon(&node).await?;
+            }
             silent.insert(host, !is_ready(&node));
         }
     }
@@ -263,7 +273,7 @@ pub(super) async fn connect(work: &ClusterWork) -> Result<Workload, String> {
     Workload::connect(&kubeconfig).await
 }
 
-fn unanswered(error: String) -> api::run::Failure {
+pub(super) fn unanswered(error: String) -> api::run::Failure {
     failure(
         FailureClass::Transient,
         "APIServerUnreachable",

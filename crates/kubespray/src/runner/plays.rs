@@ -21,12 +21,13 @@ use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{
     executor::{KubesprayExecutor, failed, succeeded},
-    prepare,
+    hook, prepare,
     work::{ClusterWork, EVENTS, FORMER_EVENTS},
     workspace::{disk, failure},
 };
 use crate::{
-    action::{self, AnsiblePlay, FACTS, FACTS_OF_STAYING},
+    action::{self, Action, AnsiblePlay, FACTS, FACTS_OF_STAYING},
+    hooks::Kind,
     inputs::Inputs,
     playbooks::Own,
 };
@@ -115,13 +116,18 @@ struct Prepared {
     new_key_remedy: String,
 }
 
-/// Whether a play works on the hosts of its step alone. Such plays share a process with their like.
+/// Whether a play works on the hosts of its step alone, as a hook does. Such plays share a process with their like.
 fn is_limited(step: &Step) -> bool {
-    action::play_of(step).is_some_and(|play| play.limited)
+    let is_hook = matches!(action::of(step), Ok(Some(Action::Hook { .. })));
+    is_hook || action::play_of(step).is_some_and(|play| play.limited)
 }
 
 /// Whether each host of these steps was left out of the run.
-fn nobody_left(executor: &KubesprayExecutor, steps: &[Step], context: &StepContext) -> bool {
+pub(super) fn nobody_left(
+    executor: &KubesprayExecutor,
+    steps: &[Step],
+    context: &StepContext,
+) -> bool {
     let left_out = action::hosts_left_out(&context.excluded);
     let plan = executor.work.plan.plan();
     let mut hosts = steps.iter().flat_map(|step| action::hosts_of(plan, step));
@@ -169,7 +175,8 @@ async fn prepare_process(
     })?;
     write_private(&config, text.as_bytes()).map_err(|error| disk(&config, &error))?;
     // One of Windlass' own stands at the root of the view, and a view holds the playbooks of one place.
-    let view = if own.is_some() {
+    let hook = hook::of(work, first);
+    let view = if own.is_some() || hook.is_some() {
         "slices-own"
     } else {
         "slices"
@@ -183,7 +190,11 @@ async fn prepare_process(
         .collect();
     let playbook = action::play_of(first).unwrap_or_default().playbook;
     let lost = lost_facts(work, &workspace.directories().facts, &playbook, &expected);
-    let (file, plays) = slices(&workspace.checkout(), &view, steps, lost)?;
+    let checkout = workspace.checkout();
+    let (file, plays) = match hook {
+        Some(hook) => hook::write(work, &checkout, &view, (hook, first))?,
+        None => slices(&checkout, &view, steps, lost)?,
+    };
     let limited = is_limited(first);
     let with_localhost = |hosts: Vec<String>| hosts.into_iter().chain(["localhost".to_owned()]);
     let limit = if limited {
@@ -221,7 +232,7 @@ async fn prepare_process(
         events: work.directory.join(EVENTS),
         log: logs.join(format!("{}.ansible.log", first.replace('/', "__"))),
         leave: Some(work.leave()),
-        timeout: None,
+        timeout: hook.map(hook::timeout),
         ..PlaybookRun::default()
     };
     small_log::keep_all_small(&logs).map_err(|error| disk(&logs, &error))?;
@@ -230,10 +241,12 @@ async fn prepare_process(
         set_aside(&run.events).map_err(|error| disk(&run.events, &error))?;
     }
     record.write(&run)?;
+    // Which of the hosts the plays of a hook name is its own matter.
+    let of_person = hook.is_some_and(|hook| hook.kind == Kind::Playbook);
     Ok(Prepared {
         run,
         plays,
-        expected,
+        expected: if of_person { Vec::new() } else { expected },
         logs,
         mask: workspace.mask(),
         new_key_remedy: prepare::new_key_remedy(executor),
@@ -433,19 +446,33 @@ pub(crate) async fn within(
         batch: Some(format!("{name}/{}", step.id)),
         ..step.clone()
     };
-    let steps = [step];
-    let [step] = &steps;
+    alone(executor, &[step], context).await
+}
+
+/// Runs what a step runs in a process of its own to its end, within the step.
+///
+/// # Errors
+///
+/// How the step ends, where that did not come to a good end.
+pub(super) async fn alone(
+    executor: &KubesprayExecutor,
+    steps: &[Step],
+    context: &StepContext,
+) -> Result<(), StepOutcome> {
+    let Some(step) = steps.first() else {
+        return Ok(());
+    };
     earlier::end(executor, step, context)
         .await
         .map_err(failed)?;
     let preparing = executor.preparing.lock().await;
-    let prepared = prepare_process(executor, step, &steps, context).await;
+    let prepared = prepare_process(executor, step, steps, context).await;
     drop(preparing);
     let prepared = prepared.map_err(failed)?;
     executor.proven().await;
     let handle = start(&prepared).await.map_err(failed)?;
     let guard = Guard(Some(prepared.run.clone()));
-    let mut progress = Progress::new(&prepared, &steps, context);
+    let mut progress = Progress::new(&prepared, steps, context);
     let outcome = watch(handle, &mut progress, context).await;
     guard.disarm();
     match outcome {

@@ -79,7 +79,7 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
                 }
             }
         }
-        "Converge" | "Renew" | "Component" | "Replace" | "ResetHost" => {}
+        "Converge" | "Renew" | "Component" | "Replace" | "ResetHost" | "Toolbox" => {}
         other => panic!(
             "operation {other} is not known here: say in `effect` what it does to the hosts, and in `rules` what it may change"
         ),

@@ -8,6 +8,7 @@
 
 mod api_faults;
 mod bad_input;
+mod by_hand;
 mod component;
 mod edges;
 mod faults;

@@ -150,15 +150,7 @@ fn members(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) -> Resu
     let hosts = inputs.group("etcd");
     steps.push(snapshot(conduct, inputs));
     for (number, host) in (1_usize..).zip(hosts) {
-        let change = |turn| {
-            let member = inputs.inventory.etcd_member_names.get(host.as_str());
-            let member = member.ok_or_else(|| unnamed(host))?;
-            Ok(MemberChange {
-                host: host.clone(),
-                member: member.clone(),
-                turn,
-            })
-        };
+        let change = |turn| member_change(inputs, host, turn);
         // The others first: it may be down itself.
         let others = hosts.iter().filter(|other| *other != host);
         let asked: Vec<_> = others.chain([host]).cloned().collect();
@@ -213,6 +205,21 @@ fn between(settings: &Upgrade) -> Gate {
         soak: settings.soak,
         ..Gate::default()
     }
+}
+
+/// A change of the member of etcd on a host.
+pub(crate) fn member_change(
+    inputs: &Inputs,
+    host: &HostName,
+    turn: Turn,
+) -> Result<MemberChange, Problem> {
+    let member = inputs.inventory.etcd_member_names.get(host.as_str());
+    let member = member.ok_or_else(|| unnamed(host))?;
+    Ok(MemberChange {
+        host: host.clone(),
+        member: member.clone(),
+        turn,
+    })
 }
 
 fn unnamed(host: &HostName) -> Problem {

@@ -18,6 +18,7 @@ pub(super) const OPERATOR: &[&str] = &[
     "clusters.kubespray.k8s.io/finalizers: update",
     "clusters.kubespray.k8s.io/status: patch",
     "clusters.kubespray.k8s.io: get list patch watch",
+    "configmaps: get",
     "events.events.k8s.io: create",
     "events: list",
     "jobs.batch: create delete get list watch",
