@@ -54,6 +54,7 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let mut definitions = api::custom_resource_definitions();
     definitions.extend(api::magnum::definitions());
     definitions.extend(api::openstack::definitions());
+    definitions.extend(api::inventory::definitions());
     for definition in definitions {
         let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;
         let name = definition.metadata.name.as_deref().unwrap_or_default();

@@ -6,12 +6,9 @@
 
 use std::sync::Arc;
 
-use api::{
-    Cluster, ClusterNode,
-    inventory::{
-        FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision,
-        MemberPhase, REVISION_ANNOTATION, Rollout,
-    },
+use api::inventory::{
+    FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision, MemberPhase,
+    REVISION_ANNOTATION, Rollout,
 };
 use controller::{Events, stream::in_namespace};
 use futures::FutureExt;
@@ -23,7 +20,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    inventories::{self, Inventories, Outcome},
+    inventories::{self, Inventories, Outcome, Revision},
     rollout::waves,
 };
 
@@ -48,10 +45,6 @@ pub struct Context {
     pub rollouts: Store<DeserializeGuard<Rollout>>,
     /// What clusters were rendered to.
     pub revisions: Store<DeserializeGuard<FleetRevision>>,
-    /// Kubespray's objects.
-    pub clusters: Store<DeserializeGuard<Cluster>>,
-    /// Kubespray's objects.
-    pub nodes: Store<DeserializeGuard<ClusterNode>>,
     /// The inventories.
     pub inventories: Arc<Inventories>,
     /// What happened.
@@ -82,6 +75,8 @@ struct Pass {
     target: Option<String>,
     /// Whether a roll-out has begun it.
     is_granted: bool,
+    /// What it is made of, as far as the rendering speaks of it, where that was handed over.
+    handed_over: Vec<Value>,
     standing: Standing,
     pending: Option<api::inventory::PendingChange>,
     problems: Vec<FleetProblem>,
@@ -168,8 +163,43 @@ async fn converge(
             Err(problem) => refuse(&mut pass, &revision, vec![problem]),
         }
     }
+    if pass.applied.as_deref() == Some(ADOPTED)
+        && let (Ok(revision), Some((_, parts))) = (outcome, &rendered)
+    {
+        look(revision, parts, &mut pass, context).await?;
+    }
     pass.pending = pending(cluster, outcome, &pass, context);
     Ok(pass)
+}
+
+/// How a cluster stands that was handed over and not changed yet, and what it is made of.
+async fn look(
+    revision: &Revision,
+    parts: &Parts,
+    pass: &mut Pass,
+    context: &Context,
+) -> Result<(), Error> {
+    let mut known = Parts::default();
+    let mut there = Vec::new();
+    for part in &parts.objects {
+        let Some(live) = live::read(part, context).await? else {
+            continue;
+        };
+        let is_it = |object: &&Value| {
+            object["kind"] == part.kind
+                && object["metadata"]["name"] == part.name
+                && object["metadata"]["namespace"]
+                    .as_str()
+                    .is_none_or(|namespace| namespace == part.namespace)
+        };
+        let wanted = revision.objects.iter().find(is_it);
+        pass.handed_over
+            .extend(wanted.map(|wanted| crate::pending::restricted(&live, wanted)));
+        known.objects.push(part.clone());
+        there.push(Some(live));
+    }
+    pass.standing = health::standing(&known, &there);
+    Ok(())
 }
 
 /// What a cluster is to be made from. Pure.
@@ -231,7 +261,10 @@ fn pending(
     if pass.rendered.as_deref() != Some(&revision.name) || applied == revision.name {
         return None;
     }
-    let before = records::objects(cluster, applied, context).unwrap_or_default();
+    let before = match records::objects(cluster, applied, context) {
+        Some(before) => before,
+        None => pass.handed_over.clone(),
+    };
     Some(crate::pending::told(&before, &revision.objects))
 }
 
@@ -268,14 +301,9 @@ fn own(cluster: &FleetCluster) -> Value {
 }
 
 fn are_read(context: &Context) -> bool {
-    let is = |ready: Option<Result<(), _>>| {
-        let ready: Option<Result<(), kube::runtime::reflector::store::WriterDropped>> = ready;
-        matches!(ready, Some(Ok(())))
-    };
-    is(context.rollouts.wait_until_ready().now_or_never())
-        && is(context.revisions.wait_until_ready().now_or_never())
-        && is(context.clusters.wait_until_ready().now_or_never())
-        && is(context.nodes.wait_until_ready().now_or_never())
+    let rollouts = context.rollouts.wait_until_ready().now_or_never();
+    let revisions = context.revisions.wait_until_ready().now_or_never();
+    matches!((rollouts, revisions), (Some(Ok(())), Some(Ok(()))))
 }
 
 /// What stands for the revision of objects that a person made and handed over: nothing is changed before a roll-out does.

@@ -37,8 +37,6 @@ pub fn operate(manager: &mut Manager) {
         own: own.store(),
         rollouts: rollouts.store(),
         revisions: revisions.store(),
-        clusters: clusters.store(),
-        nodes: nodes.store(),
         inventories: Arc::clone(&inventories),
         events: events.clone(),
         resources: cluster::Resources::default(),

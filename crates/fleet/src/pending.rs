@@ -21,6 +21,20 @@ pub fn told(before: &[Value], after: &[Value]) -> PendingChange {
     }
 }
 
+/// What an object holds of what is wanted of it: other fields are other people's.
+pub fn restricted(live: &Value, wanted: &Value) -> Value {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            let known = wanted.iter().filter_map(|(key, wanted)| {
+                let live = live.get(key)?;
+                Some((key.clone(), restricted(live, wanted)))
+            });
+            Value::Object(known.collect())
+        }
+        _ => live.clone(),
+    }
+}
+
 /// The changes of an object, a line each.
 fn changes(change: &ObjectChange) -> Vec<String> {
     let object = &change.object;
@@ -59,6 +73,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn of_what_is_there_only_what_is_wanted_is_compared() {
+        let live = json!({"spec": {"a": 1, "theirs": {"b": 2}}, "status": {}});
+        let wanted = json!({"spec": {"a": 2, "c": 3}});
+        assert_eq!(restricted(&live, &wanted), json!({"spec": {"a": 1}}));
+    }
 
     #[test]
     fn changes_are_told_field_by_field_and_are_bounded() {

@@ -377,3 +377,220 @@ const MOST_MEMBERS: usize = 1000;
 const UNTIL_READ: Duration = Duration::from_millis(50);
 /// A safety net for a lost wake-up.
 const AT_REST: Duration = Duration::from_mins(10);
+
+#[cfg(test)]
+mod tests {
+    use api::inventory::{FleetHealth, MemberPhase};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Clusters of the sites `a` and `b`, each with what it is and what the inventory renders it to.
+    fn known(clusters: &[(&str, &str, &str)]) -> Known {
+        let mut known = Known {
+            levels: ["site".to_owned(), "cluster".to_owned()].into(),
+            ..Known::default()
+        };
+        for (name, applied, rendered) in clusters {
+            let site = name[..1].to_owned();
+            let seen = Seen {
+                domains: vec![format!("site/{site}")],
+                applied: Some((*applied).to_owned()),
+                health: FleetHealth::Well,
+                ..Seen::default()
+            };
+            known.seen.insert((*name).to_owned(), seen);
+            known.own.push(Candidate {
+                name: (*name).to_owned(),
+                levels: [("site".to_owned(), site)].into(),
+                revision: (*rendered).to_owned(),
+                ..Candidate::default()
+            });
+        }
+        known
+    }
+
+    fn rollout(spec: Value) -> Rollout {
+        serde_json::from_value(json!({
+            "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "Rollout",
+            "metadata": {"name": "all", "uid": "1"}, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    /// A pass, whose outcome the next one goes on from.
+    fn pass(rollout: &mut Rollout, known: &Known) -> Decided {
+        let decided = decide(
+            rollout,
+            known,
+            Duration::ZERO,
+            Timestamp::from_second(0).unwrap(),
+        );
+        let status = rollout.status.get_or_insert_default();
+        status.run.clone_from(&decided.run);
+        status.phase = Some(decided.verdict.phase);
+        decided
+    }
+
+    fn phases(decided: &Decided) -> String {
+        let members = decided.run.iter().flat_map(|run| &run.clusters);
+        let members =
+            members.map(|member| format!("{}={:?}@{}", member.name, member.phase, member.revision));
+        members.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn an_edit_in_mid_run_queues_or_takes_over_and_says_so() {
+        for (on_edit, begun, words) in [
+            (
+                "Queue",
+                "a1=Done@2 b1=Updating@2",
+                "is carried out when this run has ended",
+            ),
+            (
+                "Supersede",
+                "a1=Done@2 b1=Pending@2",
+                "takes the place of this run",
+            ),
+        ] {
+            let mut rollout = rollout(json!({"onEdit": on_edit, "soak": "0s"}));
+            let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+            assert_eq!(
+                phases(&pass(&mut rollout, &before)),
+                "a1=Updating@2 b1=Pending@2"
+            );
+            let edited = known(&[("a1", "2", "3"), ("b1", "1", "3")]);
+            let mut last = Decided::default();
+            for _ in 0..2 {
+                last = pass(&mut rollout, &edited);
+            }
+            // Soaked and edited.
+            assert!(
+                last.queued
+                    .clone()
+                    .is_some_and(|queued| queued.contains(words)),
+                "{on_edit}: {last:?}"
+            );
+            if on_edit == "Queue" {
+                assert_eq!(phases(&last), begun, "{on_edit}");
+            } else {
+                assert_eq!(
+                    last.ended.clone().map(|(_, phase)| phase),
+                    Some(RolloutPhase::Superseded)
+                );
+                assert_eq!(phases(&last), begun, "{on_edit}");
+                assert_eq!(
+                    phases(&pass(&mut rollout, &edited)),
+                    "a1=Updating@3 b1=Pending@3"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_approval_counts_for_the_run_that_it_names() {
+        let mut rollout = rollout(json!({"approval": "AfterCanary", "soak": "0s"}));
+        let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+        pass(&mut rollout, &before);
+        let canary = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+        pass(&mut rollout, &canary);
+        let waits = pass(&mut rollout, &canary);
+        assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForApproval);
+        let run = waits.run.unwrap().id;
+        for (named, phase) in [
+            ("another", RolloutPhase::WaitingForApproval),
+            (&run, RolloutPhase::Running),
+        ] {
+            let control = json!({"run": named, "approved": ["rest"]});
+            rollout.spec.control = serde_json::from_value(control).unwrap();
+            assert_eq!(pass(&mut rollout, &canary).verdict.phase, phase, "{named}");
+        }
+    }
+
+    #[test]
+    fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
+        let edited = || known(&[("a1", "1", "2")]);
+        let with = |change: fn(&mut Known)| {
+            let mut known = edited();
+            change(&mut known);
+            known
+        };
+        for (name, spec, known, words) in [
+            (
+                "broken",
+                json!({}),
+                with(|known| known.broken.push("b1".to_owned())),
+                "b1 cannot be rendered",
+            ),
+            (
+                "stale",
+                json!({}),
+                with(|known| known.stale.push("a1".to_owned())),
+                "a1 is being rendered",
+            ),
+            (
+                "paused",
+                json!({"control": {"state": "Paused"}}),
+                edited(),
+                "it is paused",
+            ),
+            (
+                "a level that there is not",
+                json!({"budgets": [{"level": "rack", "maximum": 1}]}),
+                edited(),
+                "rack is one of no cluster",
+            ),
+        ] {
+            let decided = pass(&mut rollout(spec), &known);
+            assert!(decided.run.is_none(), "{name}");
+            let waits = decided.verdict.waits.unwrap();
+            assert!(waits.contains(words), "{name}: {waits}");
+        }
+    }
+
+    #[test]
+    fn what_was_skipped_stays_so_until_it_is_edited_and_what_was_aborted_gives_way() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+        let before = known(&[("a1", "1", "2")]);
+        let begun = pass(&mut rollout, &before).run.unwrap();
+        let run = rollout
+            .status
+            .as_mut()
+            .and_then(|status| status.run.as_mut())
+            .unwrap();
+        run.clusters[0].phase = MemberPhase::Failed;
+        rollout.spec.control =
+            serde_json::from_value(json!({"run": begun.id, "skip": ["a1"]})).unwrap();
+        assert_eq!(
+            pass(&mut rollout, &before).verdict.phase,
+            RolloutPhase::Succeeded
+        );
+        assert_eq!(
+            pass(&mut rollout, &before).verdict.phase,
+            RolloutPhase::Idle
+        );
+        let edited = known(&[("a1", "1", "3"), ("b1", "1", "3")]);
+        let again = pass(&mut rollout, &edited);
+        assert_eq!(phases(&again), "a1=Updating@3 b1=Pending@3");
+        // Aborted while a cluster is under way: that one is let through, no other is begun, and a later edit comes after it.
+        let id = again.run.unwrap().id;
+        rollout.spec.control =
+            serde_json::from_value(json!({"run": id, "state": "Aborted"})).unwrap();
+        let through = known(&[("a1", "3", "3"), ("b1", "1", "3")]);
+        let mut last = Decided::default();
+        for _ in 0..3 {
+            last = pass(&mut rollout, &through);
+        }
+        assert_eq!(phases(&last), "a1=Done@3 b1=Pending@3");
+        assert_eq!(last.verdict.phase, RolloutPhase::Aborted);
+        let later = known(&[("a1", "3", "4"), ("b1", "1", "4")]);
+        assert_eq!(
+            pass(&mut rollout, &later).verdict.phase,
+            RolloutPhase::Superseded
+        );
+        assert_eq!(
+            phases(&pass(&mut rollout, &later)),
+            "a1=Updating@4 b1=Pending@4"
+        );
+    }
+}

@@ -65,8 +65,8 @@ pub enum Rule {
     Twice,
     /// The inventory has no such kind.
     #[error(
-        "is no kind of {group}; it has Hierarchy, Environment, Customer, Site, InfraProvider, FleetCluster and ClusterTemplate, \
-             version v1alpha1"
+        "is no kind of {group}; it has Hierarchy, Environment, Customer, Site, InfraProvider, FleetCluster, ClusterTemplate and \
+             Rollout, version v1alpha1"
     )]
     UnknownKind {
         /// The group.

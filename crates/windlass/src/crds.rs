@@ -12,6 +12,8 @@ pub(crate) fn crds(options: &Crds) -> anyhow::Result<()> {
         api::magnum::definitions()
     } else if options.openstack {
         api::openstack::definitions()
+    } else if options.fleet {
+        api::inventory::definitions()
     } else {
         api::custom_resource_definitions()
     };

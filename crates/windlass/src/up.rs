@@ -31,6 +31,9 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     if options.providers {
         crds.extend(api::provider::provider_definitions());
     }
+    if options.fleet {
+        crds.extend(api::inventory::definitions());
+    }
     if options.magnum.is_some() {
         crds.extend(api::magnum::definitions());
     }
@@ -62,6 +65,9 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
         runs_pods: false,
     });
     let mut operator = operator(client.clone(), settings, own, providers);
+    if options.fleet {
+        fleet::operate(&mut operator);
+    }
     let answering = match &options.magnum {
         None => None,
         Some(keystone) => {

@@ -88,9 +88,14 @@ fn summary(pass: &Pass) -> Summary {
     Summary {
         standing,
         reason,
-        message: message.unwrap_or_else(|| match pass.applied.as_deref() {
-            Some(applied) => format!("revision {applied} is applied, and the cluster is well"),
-            None => "nothing of it is applied".to_owned(),
+        message: message.unwrap_or_else(|| match (standing, pass.applied.as_deref()) {
+            (Standing::Ready, Some(applied)) => {
+                format!("revision {applied} is applied, and the cluster is well")
+            }
+            (_, Some(applied)) => {
+                format!("revision {applied} is applied, and nothing is known of it yet")
+            }
+            (_, None) => "nothing of it is applied".to_owned(),
         }),
     }
 }

@@ -212,7 +212,7 @@ fn begin(
         wave: wave.clone(),
         ..Verdict::default()
     };
-    if steering.gives_way && under_way.is_empty() {
+    if wave.is_some() && steering.gives_way && under_way.is_empty() {
         verdict.phase = RolloutPhase::Superseded;
         return verdict;
     }
@@ -220,6 +220,8 @@ fn begin(
         // Failures that may be keep the run open: they are not done.
         if failed.is_empty() {
             verdict.phase = RolloutPhase::Succeeded;
+        } else if steering.gives_way {
+            verdict.phase = RolloutPhase::Superseded;
         } else {
             verdict.phase = RolloutPhase::Halted;
             verdict.waits = Some(format!(
