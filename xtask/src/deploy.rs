@@ -122,6 +122,20 @@ const PARTS: [Part; 8] = [
     },
 ];
 
+/// What fleets need beside their definitions, in the chart where they are enabled.
+const FLEET: [Part; 2] = [
+    Part {
+        name: "fleet-cluster",
+        condition: Some("and .Values.fleet.enabled (not .Values.namespaced)"),
+        objects: objects::cluster_fleet,
+    },
+    Part {
+        name: "fleet-namespaced",
+        condition: Some("and .Values.fleet.enabled .Values.namespaced"),
+        objects: objects::namespaced_fleet,
+    },
+];
+
 const MONITORING: [Part; 4] = [
     Part {
         name: "metrics",
@@ -170,6 +184,13 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         )?);
     }
     put("manifests/provider-crds.yaml", providers);
+    let mut fleet = HEAD.to_owned();
+    for definition in api::inventory::definitions() {
+        fleet.push_str(&document(
+            &serde_json::to_value(&definition).context("serialise a CRD")?,
+        )?);
+    }
+    put("manifests/fleet-crds.yaml", fleet);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
     }});
@@ -196,7 +217,7 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         text.push_str(&documents(part, Flavour::Cluster)?);
     }
     put("manifests/monitoring.yaml", text);
-    for part in PARTS.iter().chain(&MONITORING) {
+    for part in PARTS.iter().chain(&FLEET).chain(&MONITORING) {
         let mut text = template(&documents(part, Flavour::Chart)?);
         if let Some(condition) = part.condition {
             text = format!("{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n");
@@ -273,7 +294,7 @@ mod tests {
     #[test]
     fn no_right_is_a_wildcard() {
         let mut rules = 0;
-        for part in &PARTS {
+        for part in PARTS.iter().chain(&FLEET) {
             for flavour in [Flavour::Cluster, Flavour::Namespaced] {
                 for object in (part.objects)(flavour) {
                     for rule in object["rules"].as_array().into_iter().flatten() {

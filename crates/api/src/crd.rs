@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::{Cluster, ClusterNode, Run, magnum, openstack, provider};
+use crate::{Cluster, ClusterNode, Run, inventory, magnum, openstack, provider};
 
 /// The annotation without which Kubernetes refuses CRDs of a `*.k8s.io` group, and its value here.
 ///
@@ -19,6 +19,8 @@ pub const API_APPROVED: (&str, &str) = (
 pub enum Set {
     /// Clusters, their hosts and runs: always there.
     Clusters,
+    /// Levels and clusters of fleets, and their roll-outs.
+    Fleet,
     /// The Magnum API's.
     Magnum,
     /// Clouds and services of OpenStack.
@@ -28,13 +30,20 @@ pub enum Set {
 }
 
 /// All of Windlass' definitions, by set.
-pub const SETS: [Set; 4] = [Set::Clusters, Set::Magnum, Set::Openstack, Set::Providers];
+pub const SETS: [Set; 5] = [
+    Set::Clusters,
+    Set::Fleet,
+    Set::Magnum,
+    Set::Openstack,
+    Set::Providers,
+];
 
 impl Set {
     /// The definitions of the set, in the order in which they are installed.
     pub fn definitions(self) -> Vec<CustomResourceDefinition> {
         match self {
             Self::Clusters => custom_resource_definitions(),
+            Self::Fleet => inventory::definitions(),
             Self::Magnum => magnum::definitions(),
             Self::Openstack => openstack::definitions(),
             Self::Providers => provider::provider_definitions(),

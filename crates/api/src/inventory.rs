@@ -1,6 +1,6 @@
 //! The objects of an inventory: what many clusters have in common, level by level, and what they are rendered to.
 //!
-//! They are read from files. No API serves them yet, for which reason they are not among
+//! They are read from files, or from an API whose operator is told to work on them. They are not among
 //! [`custom_resource_definitions`](crate::custom_resource_definitions): a definition whose objects nobody acts on misleads.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -9,6 +9,9 @@ use kube::CustomResourceExt;
 mod hierarchy;
 mod levels;
 mod path;
+mod revision;
+mod rollout;
+mod status;
 mod template;
 
 pub use hierarchy::{
@@ -19,6 +22,13 @@ pub use levels::{
     InfraProvider, InfraProviderSpec, Settings, Site, SiteSpec,
 };
 pub use path::{InvalidValuePath, Segment, ValuePath};
+pub use revision::{FleetRevision, FleetRevisionSpec};
+pub use rollout::{
+    Approval, Budget, Canary, Gate, GateStatus, MemberPhase, OnEdit, Rollout, RolloutControl,
+    RolloutMember, RolloutPhase, RolloutRecord, RolloutRun, RolloutSpec, RolloutState,
+    RolloutStatus, Wave,
+};
+pub use status::{FleetClusterStatus, FleetHealth, FleetProblem, PendingChange};
 pub use template::{
     BackEnd, ClusterTemplate, ClusterTemplateSpec, ForEach, Naming, TemplateDocument,
 };
@@ -29,7 +39,16 @@ pub const GROUP: &str = "inventory.windlass.dev";
 /// The label that makes a ConfigMap an object of a level; its value is the level's name.
 pub const LEVEL_LABEL: &str = "inventory.windlass.dev/level";
 
-/// The definitions of the kinds of an inventory, which nothing installs yet.
+/// On what a FleetCluster was rendered to: the FleetCluster, as NAMESPACE/NAME. On an object that a person made, it hands that over.
+pub const FLEET_CLUSTER_ANNOTATION: &str = "inventory.windlass.dev/fleet-cluster";
+
+/// On the main object of a cluster: what it was rendered to.
+pub const REVISION_ANNOTATION: &str = "inventory.windlass.dev/revision";
+
+/// On a Namespace: the namespace whose FleetClusters may have their objects there.
+pub const FLEET_LABEL: &str = "inventory.windlass.dev/fleet";
+
+/// The definitions of the kinds of an inventory.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     vec![
         Hierarchy::crd(),
@@ -39,6 +58,8 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         InfraProvider::crd(),
         FleetCluster::crd(),
         ClusterTemplate::crd(),
+        Rollout::crd(),
+        FleetRevision::crd(),
     ]
 }
 

@@ -163,8 +163,46 @@ where
     })
 }
 
+/// Applies the status of an object if it is still in the version that was read, and returns the version that it has then. For a status
+/// that is a record: what was decided on the ground of an older one is refused.
+///
+/// # Errors
+///
+/// The object was changed meanwhile, or the API refuses the status or does not answer.
+pub async fn apply_status_at<K, S>(
+    api: &Api<K>,
+    manager: &str,
+    name: &str,
+    version: &str,
+    wanted: &S,
+) -> Result<String, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    S: Serialize,
+{
+    let kind = K::kind(&()).into_owned();
+    let body = json!({
+        "apiVersion": K::api_version(&()),
+        "kind": kind,
+        "metadata": {"name": name, "resourceVersion": version},
+        "status": wanted,
+    });
+    api.patch_status(
+        name,
+        &PatchParams::apply(manager).force(),
+        &Patch::Apply(&body),
+    )
+    .await
+    .map(|object| object.meta().resource_version.clone().unwrap_or_default())
+    .map_err(|source| Error::Api {
+        kind,
+        name: name.to_owned(),
+        source,
+    })
+}
+
 /// Whether `existing` holds every value of `wanted`. Lists must be equal in length, and in order.
-fn contains(existing: &Value, wanted: &Value) -> bool {
+pub fn contains(existing: &Value, wanted: &Value) -> bool {
     match (existing, wanted) {
         (Value::Object(existing), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
             value.is_null()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::inventory::ValuePath;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -85,6 +86,45 @@ pub fn diff(base: &Fleet, head: &Fleet) -> Result<Vec<ClusterChange>, Problems> 
         }
     }
     Ok(changes)
+}
+
+/// Compares what a cluster was rendered to with what it is rendered to.
+pub fn between(before: &[Value], after: &[Value]) -> Vec<ObjectChange> {
+    objects(&read(before), &read(after))
+}
+
+/// Objects by what they are, with their leaves.
+fn read(values: &[Value]) -> Objects {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let values = values.iter().map(|value| {
+        let object = Object {
+            kind: text(&value["kind"]),
+            namespace: text(&value["metadata"]["namespace"]),
+            name: text(&value["metadata"]["name"]),
+        };
+        let mut leaves = Leaves::new();
+        collect(value, &ValuePath::default(), &mut leaves);
+        ((text(&value["apiVersion"]), object), leaves)
+    });
+    values.collect()
+}
+
+fn collect(value: &Value, path: &ValuePath, leaves: &mut Leaves) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                collect(value, &path.key(key), leaves);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            for (number, value) in list.iter().enumerate() {
+                collect(value, &path.index(number), leaves);
+            }
+        }
+        leaf => {
+            leaves.insert(path.to_string(), leaf.clone());
+        }
+    }
 }
 
 fn rendered(fleet: &Fleet) -> Result<BTreeMap<Object, Objects>, Problems> {

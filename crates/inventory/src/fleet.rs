@@ -7,7 +7,7 @@ use std::{
 
 use api::inventory::{
     ClusterTemplate, Customer, Environment, FleetCluster, FleetClusterSpec, GROUP, Hierarchy,
-    InfraProvider, LEVEL_LABEL, LevelKind, Settings, Site, ValuePath,
+    InfraProvider, LEVEL_LABEL, LevelKind, Rollout, Settings, Site, ValuePath,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -138,6 +138,9 @@ impl Fleet {
                     self.templates.insert(name, Arc::new(compiled)).is_some(),
                 )
             }
+            // How changes come to clusters is no part of what they are.
+            "Rollout" => typed::<Rollout>(&object, value).map(drop),
+            "FleetRevision" => Ok(()),
             _ => Err(unknown(&object)),
         }
     }

@@ -31,6 +31,6 @@ mod tree;
 pub use chain::Resolved;
 pub use fleet::Fleet;
 pub use problem::{Object, Problem, Problems, Rule};
-pub use render::{Rendered, RenderedDocument};
+pub use render::{Rendered, RenderedDocument, revision};
 pub use template::world::{Made, MadeShape, Taken, Use, Uses};
 pub use tree::{Leaf, Origin, Shape, Source, TEMPLATE_MARK, Tree};

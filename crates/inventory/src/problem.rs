@@ -65,8 +65,8 @@ pub enum Rule {
     Twice,
     /// The inventory has no such kind.
     #[error(
-        "is no kind of {group}; it has Hierarchy, Environment, Customer, Site, InfraProvider, FleetCluster and ClusterTemplate, \
-             version v1alpha1"
+        "is no kind of {group}; it has Hierarchy, Environment, Customer, Site, InfraProvider, FleetCluster, ClusterTemplate and \
+             Rollout, version v1alpha1"
     )]
     UnknownKind {
         /// The group.
@@ -242,6 +242,51 @@ pub enum Rule {
         /// What to do.
         remedy: &'static str,
     },
+}
+
+impl Rule {
+    /// Its name, for programs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Malformed { .. } => "Malformed",
+            Self::Twice => "Twice",
+            Self::UnknownKind { .. } => "UnknownKind",
+            Self::NotThere { .. } => "NotThere",
+            Self::MissingLevel { .. } => "MissingLevel",
+            Self::TwoOfOneLevel { .. } => "TwoOfOneLevel",
+            Self::NotAbove { .. } => "NotAbove",
+            Self::Order { .. } => "Order",
+            Self::Locked { .. } => "Locked",
+            Self::TypeChanged { .. } => "TypeChanged",
+            Self::Unmergeable { .. } => "Unmergeable",
+            Self::Schema { .. } => "Schema",
+            Self::Reserved { .. } => "Reserved",
+            Self::Syntax { .. } => "Syntax",
+            Self::Undefined { .. } => "Undefined",
+            Self::Template { .. } => "Template",
+            Self::Endless { .. } => "Endless",
+            Self::Circular(_) => "Circular",
+            Self::SecretInText { .. } => "SecretInText",
+            Self::Rendered { .. } => "Rendered",
+        }
+    }
+
+    /// What is wrong, and what to do: the two halves of how it displays.
+    pub fn halves(&self) -> (String, String) {
+        let text = self.to_string();
+        let remedy = match self {
+            Self::Order { remedy, .. }
+            | Self::Schema { remedy, .. }
+            | Self::Reserved { remedy, .. }
+            | Self::Rendered { remedy, .. } => Some(*remedy),
+            // No other remedy has a semicolon in it.
+            _ => text.rsplit_once("; ").map(|(_, remedy)| remedy),
+        };
+        let remedy = remedy.unwrap_or_default().to_owned();
+        let what = text.strip_suffix(&remedy).unwrap_or(&text);
+        let what = what.strip_suffix("; ").unwrap_or(what).to_owned();
+        (what, remedy)
+    }
 }
 
 impl fmt::Display for Problem {

@@ -52,6 +52,25 @@ impl RenderedDocument {
     }
 }
 
+/// The name of what a cluster was rendered to: a digest of its objects and their order. The same objects have the same name for ever,
+/// however they were written.
+pub fn revision(objects: &[Value]) -> String {
+    hashed::of(&Value::from(objects.to_vec()), REVISION_DIGITS)
+}
+
+impl Rendered {
+    /// Its objects alone, in the order of the template.
+    pub fn objects(&self) -> Vec<Value> {
+        let documents = self.documents.iter();
+        documents.map(RenderedDocument::to_value).collect()
+    }
+
+    /// What its ClusterTemplate says that they are.
+    pub fn back_end(&self) -> BackEnd {
+        self.resolved.template.back_end
+    }
+}
+
 impl Fleet {
     /// Renders a cluster.
     ///
@@ -373,3 +392,6 @@ fn rename(made: &mut Made, path: &[&str], text: &str, uses: &BTreeSet<Use>) {
 
 /// More objects than the largest cluster of kubespray has hosts.
 const MAX_DOCUMENTS: usize = 20_000;
+
+/// Twelve digits of sixteen: of a cluster's revisions two meet by chance once in some million of them.
+const REVISION_DIGITS: usize = 12;

@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Init(Init),
     /// Turn an inventory that kubespray was run with into a Cluster and its ClusterNodes; no host is touched
     Adopt(Adopt),
-    /// Render, explain, compare and check a fleet of clusters from files; no API is asked
+    /// Render, explain, compare and check a fleet of clusters from files; say what an edit changes, and steer its roll-out
     #[command(subcommand)]
     Inventory(Inventory),
     /// Install, upgrade and remove providers of Cluster API, and print what they are installed as
@@ -164,6 +164,9 @@ pub(crate) struct Up {
     /// Install providers of Cluster API in other clusters: serve their definitions and work on their objects
     #[arg(long)]
     pub(crate) providers: bool,
+    /// Work on fleets: serve the definitions of inventories, render FleetClusters, and change them as Rollouts say
+    #[arg(long)]
+    pub(crate) fleet: bool,
     /// Serve OpenStack's Container Infrastructure Management API too, as `windlass magnum` does, for whom the Keystone at this
     /// address vouches
     #[arg(long, value_name = "KEYSTONE")]
@@ -277,6 +280,9 @@ pub(crate) struct Crds {
     /// Those of OpenStack's services alone
     #[arg(long, conflicts_with_all = ["providers", "magnum"])]
     pub(crate) openstack: bool,
+    /// Those of fleets alone
+    #[arg(long, conflicts_with_all = ["providers", "magnum", "openstack"])]
+    pub(crate) fleet: bool,
 }
 
 /// Options of `controller`.
@@ -296,6 +302,10 @@ pub(crate) struct Controller {
     /// processes
     #[arg(long)]
     pub(crate) openstack: bool,
+    /// Work on fleets: the objects of the definitions that `windlass crds --fleet` prints. It writes Clusters and ClusterNodes in the
+    /// namespaces of FleetClusters, and in those with the label inventory.windlass.dev/fleet
+    #[arg(long, env = "WINDLASS_FLEET")]
+    pub(crate) fleet: bool,
     /// Helm, 3.14 or later, with which services of OpenStack are installed: its path, or its name
     #[arg(
         long,
@@ -766,6 +776,47 @@ pub(crate) enum Inventory {
     Diff(DiffInventories),
     /// Render every cluster and print what is wrong; exits with 0 if nothing is, else with 2
     Check(CheckInventory),
+    /// Say which clusters of the API change, and which fields, by what its inventory says and nothing has carried out, with the files
+    /// applied to it, if there are any; exits with 0 if none does, with 1 if some do, with 2 on errors
+    Plan(PlanInventory),
+    /// Begin no other cluster of a roll-out, and no other run of it
+    Pause(OfRollout),
+    /// Let a roll-out go on that was paused or aborted
+    Resume(OfRollout),
+    /// End the run of a roll-out that is under way; the next edit is another one
+    Abort(OfRollout),
+    /// Let the wave of a roll-out begin that waits for it
+    Approve(OfRollout),
+    /// Leave a cluster out of the run of a roll-out, or count its failure no longer
+    Skip(SkipCluster),
+}
+
+/// Options of `inventory plan`.
+#[derive(Args, Debug)]
+pub(crate) struct PlanInventory {
+    /// Files or directories with objects that would be applied; of a directory also those below it
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// A roll-out.
+#[derive(Args, Debug)]
+pub(crate) struct OfRollout {
+    /// The Rollout [default: the only one of the namespace]
+    pub(crate) rollout: Option<String>,
+}
+
+/// Options of `inventory skip`.
+#[derive(Args, Debug)]
+pub(crate) struct SkipCluster {
+    /// The FleetCluster
+    pub(crate) cluster: String,
+    /// The Rollout [default: the only one of the namespace]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rollout: Option<String>,
 }
 
 /// Options of `inventory render`.

@@ -92,6 +92,9 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     if options.openstack {
         openstack::operate(&mut operator, runners);
     }
+    if options.fleet {
+        fleet::operate(&mut operator);
+    }
     let operating = Box::pin(operator.run());
     let Some(mut leadership) = leadership else {
         return operating.await.context("the operator ended");

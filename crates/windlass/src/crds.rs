@@ -13,6 +13,8 @@ pub(crate) fn crds(options: &Crds) -> anyhow::Result<()> {
         Set::Magnum
     } else if options.openstack {
         Set::Openstack
+    } else if options.fleet {
+        Set::Fleet
     } else {
         Set::Clusters
     };

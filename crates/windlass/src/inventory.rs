@@ -1,4 +1,4 @@
-//! `windlass inventory`: a fleet from files, without any API: rendered, explained, compared, checked.
+//! `windlass inventory`: a fleet from files, without any API: rendered, explained, compared, checked; and that of the API: planned, steered.
 
 use std::{
     io::Write as _,
@@ -20,13 +20,23 @@ use crate::{
     terminal::text,
 };
 
-/// Ends with 0, with 1 where `diff` finds a difference, and with 2 where anything is wrong.
-pub(crate) fn inventory(global: &Global, command: &Inventory) -> ExitCode {
+mod live;
+
+use live::Verb;
+
+/// Ends with 0, with 1 where `diff` or `plan` finds a difference, and with 2 where anything is wrong.
+pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode {
     let done = match command {
         Inventory::Render(options) => render(global, options),
         Inventory::Explain(options) => explain(global, options),
         Inventory::Diff(options) => diff(global, options),
         Inventory::Check(options) => check(global, options),
+        Inventory::Plan(options) => live::plan(global, options).await,
+        Inventory::Pause(of) => live::steer(global, of, Verb::Pause).await,
+        Inventory::Resume(of) => live::steer(global, of, Verb::Resume).await,
+        Inventory::Abort(of) => live::steer(global, of, Verb::Abort).await,
+        Inventory::Approve(of) => live::steer(global, of, Verb::Approve).await,
+        Inventory::Skip(options) => live::skip(global, options).await,
     };
     done.unwrap_or_else(|error| {
         eprintln!("windlass: {}", text(&format!("{error:#}")));
@@ -88,16 +98,21 @@ fn diff(global: &Global, options: &DiffInventories) -> anyhow::Result<ExitCode> 
     };
     let (base, head) = (read(&options.base)?, read(&options.head)?);
     let changes = diff::diff(&base, &head)?;
-    match options.output {
-        Output::Text => changes.iter().for_each(print_change),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&changes)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&changes)?),
-    }
+    print_changes(&changes, options.output)?;
     Ok(if changes.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn print_changes(changes: &[ClusterChange], output: Output) -> anyhow::Result<()> {
+    match output {
+        Output::Text => changes.iter().for_each(print_change),
+        Output::Json => println!("{}", serde_json::to_string_pretty(changes)?),
+        Output::Yaml => println!("{}", serde_saphyr::to_string(&changes)?),
+    }
+    Ok(())
 }
 
 fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> {
@@ -112,6 +127,11 @@ fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> 
 }
 
 fn read(paths: &[PathBuf], global: &Global) -> anyhow::Result<Fleet> {
+    Ok(Fleet::read(values(paths)?, &global.namespace)?)
+}
+
+/// The objects of files.
+fn values(paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let mut files = Vec::new();
     for path in paths {
         find(path, &mut files)?;
@@ -121,10 +141,7 @@ fn read(paths: &[PathBuf], global: &Global) -> anyhow::Result<Fleet> {
         .into_iter()
         .map(serde_json::to_value)
         .collect();
-    Ok(Fleet::read(
-        objects.context("failed to read the objects")?,
-        &global.namespace,
-    )?)
+    objects.context("failed to read the objects")
 }
 
 /// The files of a directory and of those below it, in order. What is hidden, as `.git`, is no part of an inventory, nor is what a

@@ -106,7 +106,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Plan(options) => plan::plan(global, options).await?,
         Command::Adopt(options) => return adopt::adopt(global, options).await,
         Command::Init(options) => init::init(global, &options)?,
-        Command::Inventory(command) => return Ok(inventory::inventory(global, &command)),
+        Command::Inventory(command) => return Ok(inventory::inventory(global, &command).await),
         Command::Providers(command) => providers::providers(global, &command).await?,
         Command::Steps(options) => steps::steps(global, &options).await?,
         Command::Logs(options) => logs::logs(global, &options).await?,

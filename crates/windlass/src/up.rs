@@ -30,6 +30,7 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     let shutdown = shutdown_on_signals()?;
     let served = |set: &Set| match set {
         Set::Clusters => true,
+        Set::Fleet => options.fleet,
         Set::Magnum => options.magnum.is_some(),
         Set::Openstack => false,
         Set::Providers => options.providers,
@@ -63,6 +64,9 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
         runs_pods: false,
     });
     let mut operator = operator(client.clone(), settings, own, providers);
+    if options.fleet {
+        fleet::operate(&mut operator);
+    }
     let answering = match &options.magnum {
         None => None,
         Some(keystone) => {

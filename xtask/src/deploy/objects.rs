@@ -160,6 +160,72 @@ pub(super) fn namespaced_rights(flavour: Flavour) -> Vec<Value> {
     ]
 }
 
+/// What the operator does with fleets, where it is told to work on them.
+fn fleet_rules() -> Vec<Value> {
+    let kinds = "inventory.windlass.dev";
+    let levels = [
+        "hierarchies",
+        "environments",
+        "customers",
+        "sites",
+        "infraproviders",
+        "clustertemplates",
+        "fleetclusters",
+        "rollouts",
+    ];
+    vec![
+        rule(kinds, &levels, &["list", "watch"]),
+        rule(
+            kinds,
+            &["fleetclusters/status", "rollouts/status"],
+            &["patch"],
+        ),
+        rule(
+            kinds,
+            &["fleetrevisions"],
+            &["list", "watch", "create", "delete"],
+        ),
+        // Levels of people's own.
+        rule("", &["configmaps"], &["list", "watch"]),
+        // What clusters are rendered to.
+        rule(
+            "kubespray.k8s.io",
+            &["clusters", "clusternodes"],
+            &["get", "create", "patch", "delete"],
+        ),
+    ]
+}
+
+/// Rights on fleets of an operator for the whole cluster.
+pub(super) fn cluster_fleet(flavour: Flavour) -> Vec<Value> {
+    let mut rules = fleet_rules();
+    // Whether a namespace lets FleetClusters of another one in. None is changed or deleted.
+    rules.push(rule("", &["namespaces"], &["get", "create"]));
+    vec![
+        role("ClusterRole", &global("windlass-fleet"), &rules),
+        binding(
+            "ClusterRoleBinding",
+            &global("windlass-fleet"),
+            ("ClusterRole", "windlass-fleet"),
+            &account(flavour, "windlass"),
+        ),
+    ]
+}
+
+/// Rights on fleets of an operator for its own namespace.
+pub(super) fn namespaced_fleet(flavour: Flavour) -> Vec<Value> {
+    let fleet = metadata(flavour, "windlass-fleet");
+    vec![
+        role("Role", &fleet, &fleet_rules()),
+        binding(
+            "RoleBinding",
+            &fleet,
+            ("Role", "windlass-fleet"),
+            &account(flavour, "windlass"),
+        ),
+    ]
+}
+
 /// The operator.
 pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
     let mut arguments = vec![
@@ -203,6 +269,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
             json!({"name": "WINDLASS_SOURCE_ROOTS", "value": roots}),
             json!({"name": "WINDLASS_SOURCE_CACHE", "value": cache}),
             json!({"name": "WINDLASS_RUNNER_EGRESS_PORTS", "value": flavour.value("22,80,443,6443", ports)}),
+            json!({"name": "WINDLASS_FLEET", "value": flavour.value("false", ".Values.fleet.enabled | quote")}),
             json!({"name": "WINDLASS_METRICS", "value": metrics}),
             json!({"name": "WINDLASS_METRICS_CERTIFICATE", "value": certificate}),
         ])

@@ -16,6 +16,7 @@ use super::ValuePath;
     kind = "Hierarchy",
     plural = "hierarchies",
     namespaced,
+    shortname = "fhier",
     category = "windlass",
     doc = "The levels of a fleet, their order, and how values are merged.",
     printcolumn(name = "Levels", type_ = "string", json_path = ".spec.levels[*].name"),

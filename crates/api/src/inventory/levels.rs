@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ValuePath;
+use super::{FleetClusterStatus, ValuePath};
 
 /// What an object of a level says, whatever its kind.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +23,7 @@ pub struct Settings {
 
 /// The kinds that stand on a level have the same fields, and each its own definition.
 macro_rules! level {
-    ($kind:literal, $object:ident, $spec:ident, $doc:literal) => {
+    ($kind:literal, $short:literal, $object:ident, $spec:ident, $doc:literal) => {
         #[doc = $doc]
         #[derive(
             CustomResource, Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize,
@@ -33,9 +33,12 @@ macro_rules! level {
             version = "v1alpha1",
             kind = $kind,
             namespaced,
+            shortname = $short,
             category = "windlass",
             doc = $doc,
+            printcolumn(name = "Site", type_ = "string", json_path = ".spec.parents.site", priority = 1),
             printcolumn(name = "Template", type_ = "string", json_path = ".spec.template"),
+            printcolumn(name = "Locks", type_ = "string", json_path = ".spec.final", priority = 1),
             printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
         )]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -81,24 +84,28 @@ macro_rules! level {
 
 level!(
     "Environment",
+    "fenv",
     Environment,
     EnvironmentSpec,
     "What the clusters of an environment, for example production, have in common."
 );
 level!(
     "Customer",
+    "fcust",
     Customer,
     CustomerSpec,
     "What the clusters of a customer have in common."
 );
 level!(
     "Site",
+    "fsite",
     Site,
     SiteSpec,
     "What the clusters of a site have in common."
 );
 level!(
     "InfraProvider",
+    "finfra",
     InfraProvider,
     InfraProviderSpec,
     "What the clusters on one infrastructure have in common."
@@ -111,11 +118,19 @@ level!(
     version = "v1alpha1",
     kind = "FleetCluster",
     namespaced,
+    status = "FleetClusterStatus",
     shortname = "fc",
     category = "windlass",
     doc = "A cluster of a fleet, rendered from what it inherits and the little that is its own.",
-    printcolumn(name = "Hierarchy", type_ = "string", json_path = ".spec.hierarchy"),
-    printcolumn(name = "Template", type_ = "string", json_path = ".spec.template"),
+    printcolumn(name = "Rendered", type_ = "string", json_path = ".status.rendered"),
+    printcolumn(name = "Applied", type_ = "string", json_path = ".status.applied"),
+    printcolumn(name = "Pending", type_ = "integer", json_path = ".status.pending.fields"),
+    printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].message", priority = 1),
+    printcolumn(name = "Hierarchy", type_ = "string", json_path = ".spec.hierarchy", priority = 1),
+    printcolumn(name = "Template", type_ = "string", json_path = ".spec.template", priority = 1),
+    validation = ("size(self.metadata.name) <= 200", "the name of a FleetCluster has 200 characters at most: its FleetRevisions are named after it"),
     printcolumn(
         name = "Age",
         type_ = "date",

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
     version = "v1alpha1",
     kind = "ClusterTemplate",
     namespaced,
+    shortname = "fct",
     category = "windlass",
     doc = "The objects that a cluster of a fleet is rendered to.",
     printcolumn(name = "BackEnd", type_ = "string", json_path = ".spec.backEnd"),

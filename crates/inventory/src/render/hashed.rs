@@ -41,8 +41,13 @@ fn digest(document: &RenderedDocument) -> String {
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("name");
     }
-    let digest = format!("{:x}", Sha256::digest(canonical(&value).as_bytes()));
-    digest.chars().take(DIGITS).collect()
+    of(&value, DIGITS)
+}
+
+/// The first digits of the digest of a value, however it was written.
+pub(super) fn of(value: &Value, digits: usize) -> String {
+    let digest = format!("{:x}", Sha256::digest(canonical(value).as_bytes()));
+    digest.chars().take(digits).collect()
 }
 
 /// The value as JSON with the keys in order, however it was written.

@@ -1,0 +1,104 @@
+//! How a cluster of a fleet stands.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a cluster of a fleet stands.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetClusterStatus {
+    /// The generation that this status speaks of.
+    pub observed_generation: Option<i64>,
+    /// What the inventory renders it to now: a FleetRevision.
+    #[schemars(length(max = 32))]
+    pub rendered: Option<String>,
+    /// What its objects were made from.
+    #[schemars(length(max = 32))]
+    pub applied: Option<String>,
+    /// What its objects are being made from, while that is another.
+    #[schemars(length(max = 32))]
+    pub target: Option<String>,
+    /// How what was applied stands.
+    pub health: Option<FleetHealth>,
+    /// What its own object says, or why nothing can be applied.
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// The conditions of its own object: type, then status.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "gates")]
+    pub gates: BTreeMap<String, String>,
+    /// What the inventory would change and nothing has carried out.
+    pub pending: Option<PendingChange>,
+    /// Why it cannot be rendered or applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub problems: Vec<FleetProblem>,
+    /// Ready, Reconciling, Stalled, UpToDate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// How what was applied of a cluster stands.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
+pub enum FleetHealth {
+    /// Its own operator is at work on it, or has not seen it yet.
+    #[default]
+    AtWork,
+    /// It is ready, and nothing is left to do.
+    Well,
+    /// It is not, and does not become so by itself.
+    Failed,
+    /// It could not be applied.
+    Refused,
+}
+
+/// What would change.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingChange {
+    /// How many objects come, go or change.
+    pub objects: u32,
+    /// How many fields of objects change, and how many objects come or go.
+    pub fields: u32,
+    /// The first of them: object, field, what it was and what it is.
+    #[schemars(length(max = 32), inner(length(max = 512)))]
+    pub changes: Vec<String>,
+}
+
+/// One thing that is wrong.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetProblem {
+    /// The level of the object that must change, where it stands on one.
+    #[schemars(length(max = 63))]
+    pub level: Option<String>,
+    /// The object that must change.
+    #[schemars(length(max = 512))]
+    pub object: String,
+    /// The field or value.
+    #[schemars(length(max = 1024))]
+    pub path: Option<String>,
+    /// The rule that it breaks, in one word.
+    #[schemars(length(max = 63))]
+    pub rule: String,
+    /// What is wrong.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// What to do.
+    #[schemars(length(max = 1024))]
+    pub remedy: String,
+}
+
+fn gates(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 32,
+        "additionalProperties": {"type": "string", "maxLength": 16},
+    })
+}

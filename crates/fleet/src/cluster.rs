@@ -1,0 +1,356 @@
+//! The reconciler of a FleetCluster: renders it, tells what would change, and applies what it is granted.
+//!
+//! What may be applied is decided by three rules, in [`target`]: a cluster of which nothing is there yet is born at what it is rendered
+//! to; one that a roll-out has begun is brought to that roll-out's revision; every other one is kept at what it is. So an edit of the
+//! inventory changes no cluster by itself, and neither does a release of Windlass that renders differently.
+
+use std::sync::Arc;
+
+use api::inventory::{
+    FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision, MemberPhase,
+    REVISION_ANNOTATION, Rollout,
+};
+use controller::{Events, stream::in_namespace};
+use futures::FutureExt;
+use kube::{
+    Client, ResourceExt,
+    core::DeserializeGuard,
+    runtime::{controller::Action, reflector::Store},
+};
+use serde_json::Value;
+
+use crate::{
+    inventories::{self, Inventories, Outcome, Revision},
+    rollout::waves,
+};
+
+mod apply;
+mod health;
+mod live;
+pub mod part;
+mod records;
+mod report;
+
+use health::Standing;
+pub use live::Resources;
+use part::Parts;
+
+/// What the passes share.
+pub struct Context {
+    /// The API.
+    pub client: Client,
+    /// The FleetClusters.
+    pub own: Store<DeserializeGuard<FleetCluster>>,
+    /// The roll-outs.
+    pub rollouts: Store<DeserializeGuard<Rollout>>,
+    /// What clusters were rendered to.
+    pub revisions: Store<DeserializeGuard<FleetRevision>>,
+    /// The inventories.
+    pub inventories: Arc<Inventories>,
+    /// What happened.
+    pub events: Events,
+    /// Where kinds are found that Windlass does not know.
+    pub resources: Resources,
+}
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused, or did not answer.
+    #[error("{0}")]
+    Api(String, #[source] kube::Error),
+    /// The status could not be written.
+    #[error("apply")]
+    Apply(#[source] controller::apply::Error),
+}
+
+/// What a pass found and did.
+#[derive(Debug, Default)]
+struct Pass {
+    /// What the inventory renders it to.
+    rendered: Option<String>,
+    /// What it is made from.
+    applied: Option<String>,
+    /// What it is being made from.
+    target: Option<String>,
+    /// Whether a roll-out has begun it.
+    is_granted: bool,
+    /// What it is made of, as far as the rendering speaks of it, where that was handed over.
+    handed_over: Vec<Value>,
+    standing: Standing,
+    pending: Option<api::inventory::PendingChange>,
+    problems: Vec<FleetProblem>,
+}
+
+/// One pass.
+///
+/// # Errors
+/// The API refuses or does not answer. What is wrong with the inventory is no error: the status says it.
+pub async fn reconcile(
+    object: Arc<DeserializeGuard<FleetCluster>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let cluster = match &object.0 {
+        Ok(cluster) => cluster,
+        Err(invalid) => {
+            tracing::warn!(name = invalid.metadata.name, error = %invalid.error, "cannot be read");
+            return Ok(Action::await_change());
+        }
+    };
+    if cluster.metadata.deletion_timestamp.is_some() {
+        // What it was rendered to stays: to delete the description of a cluster is not to delete the cluster.
+        return Ok(Action::await_change());
+    }
+    let namespace = cluster.namespace().unwrap_or_default();
+    let is_read = are_read(&context);
+    let Some(inventory) = context.inventories.of(&namespace).filter(|_| is_read) else {
+        return Ok(Action::requeue(UNTIL_READ));
+    };
+    let outcome = inventory.render(&cluster.name_any());
+    let pass = converge(cluster, &outcome, &context).await?;
+    report::publish(cluster, &pass, &context).await?;
+    records::prune(cluster, &pass, &context).await?;
+    Ok(match pass.standing.health {
+        FleetHealth::Well => Action::requeue(controller::backoff::jittered(AT_REST)),
+        _ => Action::requeue(controller::backoff::jittered(LOOK_AGAIN)),
+    })
+}
+
+async fn converge(
+    cluster: &FleetCluster,
+    outcome: &Outcome,
+    context: &Context,
+) -> Result<Pass, Error> {
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let mut pass = Pass::default();
+    let mut rendered: Option<(String, Parts)> = None;
+    match outcome {
+        Err(problems) => pass.problems = problems.0.iter().map(inventories::told).collect(),
+        Ok(revision) => match part::parts(&namespace, &name, &revision.name, &revision.objects) {
+            Err(problems) => pass.problems = problems,
+            Ok(parts) => match records::keep(cluster, revision, context).await? {
+                Err(problem) => pass.problems = vec![problem],
+                Ok(()) => {
+                    pass.rendered = Some(revision.name.clone());
+                    rendered = Some((revision.name.clone(), parts));
+                }
+            },
+        },
+    }
+    pass.applied = match cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.applied.clone())
+    {
+        Some(applied) => Some(applied),
+        None => found(cluster, rendered.as_ref().map(|(_, parts)| parts), context).await?,
+    };
+    let granted = granted(cluster, context);
+    pass.is_granted = granted.is_some();
+    let target = target(
+        pass.applied.as_deref(),
+        granted.as_deref(),
+        pass.rendered.as_deref(),
+    );
+    if let Some(revision) = target {
+        let revision = revision.to_owned();
+        let parts = match rendered.as_ref().filter(|(known, _)| *known == revision) {
+            Some((_, parts)) => Ok(parts.clone()),
+            None => records::parts(cluster, &revision, context),
+        };
+        match parts {
+            Ok(parts) => apply::bring(cluster, &revision, &parts, &mut pass, context).await?,
+            Err(problem) => refuse(&mut pass, &revision, vec![problem]),
+        }
+    }
+    if pass.applied.as_deref() == Some(ADOPTED)
+        && let (Ok(revision), Some((_, parts))) = (outcome, &rendered)
+    {
+        look(revision, parts, &mut pass, context).await?;
+    }
+    pass.pending = pending(cluster, outcome, &pass, context);
+    Ok(pass)
+}
+
+/// How a cluster stands that was handed over and not changed yet, and what it is made of.
+async fn look(
+    revision: &Revision,
+    parts: &Parts,
+    pass: &mut Pass,
+    context: &Context,
+) -> Result<(), Error> {
+    let mut known = Parts::default();
+    let mut there = Vec::new();
+    for part in &parts.objects {
+        let Some(live) = live::read(part, context).await? else {
+            continue;
+        };
+        let is_it = |object: &&Value| {
+            object["kind"] == part.kind
+                && object["metadata"]["name"] == part.name
+                && object["metadata"]["namespace"]
+                    .as_str()
+                    .is_none_or(|namespace| namespace == part.namespace)
+        };
+        let wanted = revision.objects.iter().find(is_it);
+        pass.handed_over
+            .extend(wanted.map(|wanted| crate::pending::restricted(&live, wanted)));
+        known.objects.push(part.clone());
+        there.push(Some(live));
+    }
+    pass.standing = health::standing(&known, &there);
+    Ok(())
+}
+
+/// What a cluster is to be made from. Pure.
+fn target<'a>(
+    applied: Option<&'a str>,
+    granted: Option<&'a str>,
+    rendered: Option<&'a str>,
+) -> Option<&'a str> {
+    match applied {
+        None => rendered,
+        Some(applied) => Some(granted.unwrap_or(applied)).filter(|target| *target != ADOPTED),
+    }
+}
+
+/// The revision that a roll-out has begun this cluster with.
+fn granted(cluster: &FleetCluster, context: &Context) -> Option<String> {
+    let rollouts = in_namespace(&context.rollouts, &cluster.namespace()?);
+    let rollouts = rollouts
+        .iter()
+        .filter_map(|rollout| rollout.0.as_ref().ok());
+    let rollout = waves::owner(rollouts, cluster.labels())?;
+    let run = rollout.status.as_ref()?.run.as_ref()?;
+    let mut members = run.clusters.iter();
+    let member = members.find(|member| member.name == cluster.name_any())?;
+    matches!(member.phase, MemberPhase::Updating | MemberPhase::Failed)
+        .then(|| member.revision.clone())
+}
+
+/// What the objects say that are there already: the status of a FleetCluster may be lost, with a backup of its objects.
+async fn found(
+    cluster: &FleetCluster,
+    parts: Option<&Parts>,
+    context: &Context,
+) -> Result<Option<String>, Error> {
+    let Some(main) = parts.and_then(Parts::main) else {
+        return Ok(None);
+    };
+    let Some(there) = live::read(main, context).await? else {
+        return Ok(None);
+    };
+    let annotations = &there["metadata"]["annotations"];
+    if annotations[FLEET_CLUSTER_ANNOTATION] != own(cluster) {
+        // It is refused when it would be applied.
+        return Ok(None);
+    }
+    let revision = annotations[REVISION_ANNOTATION].as_str();
+    Ok(Some(revision.unwrap_or(ADOPTED).to_owned()))
+}
+
+/// What the inventory would change and nothing has carried out.
+fn pending(
+    cluster: &FleetCluster,
+    outcome: &Outcome,
+    pass: &Pass,
+    context: &Context,
+) -> Option<api::inventory::PendingChange> {
+    let revision = outcome.as_ref().ok()?;
+    let applied = pass.applied.as_deref()?;
+    if pass.rendered.as_deref() != Some(&revision.name) || applied == revision.name {
+        return None;
+    }
+    let before = match records::objects(cluster, applied, context) {
+        Some(before) => before,
+        None => pass.handed_over.clone(),
+    };
+    Some(crate::pending::told(&before, &revision.objects))
+}
+
+fn refuse(pass: &mut Pass, revision: &str, problems: Vec<FleetProblem>) {
+    pass.target = Some(revision.to_owned());
+    pass.standing.health = FleetHealth::Refused;
+    pass.standing.message = problems.first().map(line);
+    pass.problems.extend(problems);
+}
+
+/// A problem as one line.
+fn line(problem: &FleetProblem) -> String {
+    let FleetProblem {
+        level,
+        object,
+        path,
+        message,
+        remedy,
+        rule: _,
+    } = problem;
+    let level = level.as_ref().map(|level| format!(" (level {level})"));
+    let path = path.as_ref().map(|path| format!(" {path}"));
+    format!(
+        "{object}{}{}: {message}; {remedy}",
+        level.unwrap_or_default(),
+        path.unwrap_or_default()
+    )
+}
+
+/// Whose an object is that is applied for this cluster.
+fn own(cluster: &FleetCluster) -> Value {
+    let namespace = cluster.namespace().unwrap_or_default();
+    format!("{namespace}/{}", cluster.name_any()).into()
+}
+
+fn are_read(context: &Context) -> bool {
+    let rollouts = context.rollouts.wait_until_ready().now_or_never();
+    let revisions = context.revisions.wait_until_ready().now_or_never();
+    matches!((rollouts, revisions), (Some(Ok(())), Some(Ok(()))))
+}
+
+/// What stands for the revision of objects that a person made and handed over: nothing is changed before a roll-out does.
+const ADOPTED: &str = "adopted";
+/// How soon a pass is tried again that began before the stores were read.
+const UNTIL_READ: std::time::Duration = std::time::Duration::from_millis(50);
+/// How soon a cluster that is not well is looked at again, beside what is watched.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(15);
+/// How soon a cluster that is well is looked at again: a safety net.
+const AT_REST: std::time::Duration = std::time::Duration::from_mins(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_changes_nothing_by_itself() {
+        for (name, applied, granted, rendered, expected) in [
+            ("a birth", None, None, Some("r1"), Some("r1")),
+            ("a birth that cannot be rendered", None, None, None, None),
+            ("at rest", Some("r1"), None, Some("r1"), Some("r1")),
+            ("an edit", Some("r1"), None, Some("r2"), Some("r1")),
+            (
+                "an edit that cannot be rendered",
+                Some("r1"),
+                None,
+                None,
+                Some("r1"),
+            ),
+            ("a roll-out", Some("r1"), Some("r2"), Some("r2"), Some("r2")),
+            (
+                "a later edit",
+                Some("r1"),
+                Some("r2"),
+                Some("r3"),
+                Some("r2"),
+            ),
+            ("handed over", Some(ADOPTED), None, Some("r1"), None),
+            (
+                "handed over, and rolled out",
+                Some(ADOPTED),
+                Some("r1"),
+                Some("r1"),
+                Some("r1"),
+            ),
+        ] {
+            assert_eq!(target(applied, granted, rendered), expected, "{name}");
+        }
+    }
+}

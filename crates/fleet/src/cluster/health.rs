@@ -1,0 +1,289 @@
+//! How a cluster stands, by what its objects say of themselves. Pure.
+
+use std::collections::BTreeMap;
+
+use api::inventory::FleetHealth;
+use serde_json::Value;
+
+use super::part::{Part, Parts};
+
+/// How a cluster stands.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Standing {
+    /// In a word.
+    pub health: FleetHealth,
+    /// In a sentence.
+    pub message: Option<String>,
+    /// The conditions of its own object.
+    pub gates: BTreeMap<String, String>,
+}
+
+/// How a cluster stands whose objects are these, in the order of the parts.
+pub fn standing(parts: &Parts, live: &[Option<Value>]) -> Standing {
+    let Some((main, own)) = parts.main().zip(live.last()) else {
+        return Standing::default();
+    };
+    let gates = own.as_ref().map(gates).unwrap_or_default();
+    let (health, message) = of_main(main, own.as_ref());
+    let all = parts.objects.iter().zip(live);
+    let mut others = all.filter_map(|(part, live)| of_node(part, live.as_ref()));
+    // What does not become well by itself has the say, then what is at work.
+    let worst = match health {
+        FleetHealth::Failed => None,
+        _ => others.find(|(other, _)| *other == FleetHealth::Failed || health == FleetHealth::Well),
+    };
+    let (health, message) = worst.unwrap_or((health, message));
+    Standing {
+        health,
+        message: message.map(|message| api::text::lines(&message, 1000)),
+        gates,
+    }
+}
+
+fn gates(object: &Value) -> BTreeMap<String, String> {
+    let conditions = object["status"]["conditions"].as_array();
+    let conditions = conditions.into_iter().flatten().take(MOST_GATES);
+    let pairs = conditions.filter_map(|condition| {
+        let kind = condition["type"].as_str()?;
+        let status = condition["status"].as_str()?;
+        Some((api::text::plain(kind, 316), api::text::plain(status, 16)))
+    });
+    pairs.collect()
+}
+
+/// By what the cluster's own object says.
+fn of_main(main: &Part, live: Option<&Value>) -> (FleetHealth, Option<String>) {
+    let title = main.title();
+    let Some(live) = live else {
+        return (
+            FleetHealth::AtWork,
+            Some(format!("{title} is not there yet")),
+        );
+    };
+    if live["metadata"]["deletionTimestamp"].is_string() {
+        return (
+            FleetHealth::AtWork,
+            Some(format!("{title} is being deleted")),
+        );
+    }
+    let seen = live["status"]["observedGeneration"].as_i64();
+    let is_seen = seen >= live["metadata"]["generation"].as_i64();
+    if !is_seen {
+        return (
+            FleetHealth::AtWork,
+            Some(format!(
+                "{title} has a change that its operator is at work on"
+            )),
+        );
+    }
+    let condition = |kind: &str| {
+        let conditions = live["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.find(|condition| condition["type"] == kind)
+    };
+    let is_true =
+        |kind: &str| condition(kind).is_some_and(|condition| condition["status"] == "True");
+    let said = |condition: Option<&Value>| {
+        let message = condition.and_then(|condition| condition["message"].as_str());
+        message.map_or_else(
+            || format!("{title} says nothing of itself"),
+            |message| format!("{title}: {message}"),
+        )
+    };
+    if is_true("Stalled") {
+        return (FleetHealth::Failed, Some(said(condition("Stalled"))));
+    }
+    // Cluster API says since v1beta2 that a cluster is Available.
+    let ready = condition("Ready").or_else(|| condition("Available"));
+    if ready.is_none_or(|ready| ready["status"] != "True") {
+        let is_at_work = is_true("Reconciling") || !main.is_kubespray() || ready.is_none();
+        let health = if is_at_work {
+            FleetHealth::AtWork
+        } else {
+            FleetHealth::Failed
+        };
+        return (health, Some(said(ready)));
+    }
+    let pending = live["status"]["pending"].as_array();
+    if let Some(pending) = pending.and_then(|pending| pending.first()) {
+        let text = |key: &str| pending[key].as_str().unwrap_or_default();
+        let message = format!(
+            "{title}: {} waits ({}): {}",
+            text("operation"),
+            text("reason"),
+            text("message")
+        );
+        return (FleetHealth::AtWork, Some(message));
+    }
+    if is_true("Reconciling") {
+        return (FleetHealth::AtWork, Some(said(condition("Reconciling"))));
+    }
+    (FleetHealth::Well, None)
+}
+
+/// By what a host of kubespray says. None: nothing that matters.
+fn of_node(part: &Part, live: Option<&Value>) -> Option<(FleetHealth, Option<String>)> {
+    if !part.is_kubespray() || part.kind != "ClusterNode" {
+        return None;
+    }
+    let title = part.title();
+    let Some(live) = live else {
+        return Some((
+            FleetHealth::AtWork,
+            Some(format!("{title} is not there yet")),
+        ));
+    };
+    let state = live["status"]["state"].as_str();
+    match state {
+        Some("Joined" | "Excluded") => None,
+        // A bastion is part of no cluster.
+        Some("Waiting") if live["spec"]["type"] == "bastion" => None,
+        Some("Failed") => Some((FleetHealth::Failed, Some(format!("{title} failed")))),
+        state => {
+            let state = state.unwrap_or("not seen yet");
+            Some((FleetHealth::AtWork, Some(format!("{title} is {state}"))))
+        }
+    }
+}
+
+/// By the schema of the status.
+const MOST_GATES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::part::parts;
+
+    fn cluster(generation: i64, status: Value) -> Value {
+        json!({"metadata": {"generation": generation}, "spec": {}, "status": status})
+    }
+
+    fn condition(kind: &str, status: &str) -> Value {
+        json!({"type": kind, "status": status, "message": "it says so"})
+    }
+
+    fn health(main: Value, node: Value) -> FleetHealth {
+        let of = |kind: &str| json!({"apiVersion": "kubespray.k8s.io/v1", "kind": kind, "metadata": {"name": "x"}});
+        let parts = parts("ns", "x", "r", &[of("Cluster"), of("ClusterNode")]).unwrap();
+        standing(&parts, &[Some(node), Some(main)]).health
+    }
+
+    #[test]
+    fn a_cluster_is_well_when_all_of_it_is_and_its_operator_has_seen_the_change() {
+        use FleetHealth::{AtWork, Failed, Well};
+        let ready = |more: Value| {
+            let mut status =
+                json!({"observedGeneration": 2, "conditions": [condition("Ready", "True")]});
+            for (key, value) in more.as_object().into_iter().flatten() {
+                status[key] = value.clone();
+            }
+            status
+        };
+        let node = |state: &str| json!({"status": {"state": state}});
+        for (name, main, node, expected) in [
+            ("well", cluster(2, ready(json!({}))), node("Joined"), Well),
+            (
+                "not seen",
+                cluster(3, ready(json!({}))),
+                node("Joined"),
+                AtWork,
+            ),
+            (
+                "nothing known",
+                cluster(1, json!({})),
+                node("Joined"),
+                AtWork,
+            ),
+            (
+                "stalled before the change",
+                cluster(
+                    3,
+                    json!({"observedGeneration": 2, "conditions": [condition("Stalled", "True")]}),
+                ),
+                node("Joined"),
+                AtWork,
+            ),
+            (
+                "stalled",
+                cluster(
+                    2,
+                    ready(
+                        json!({"conditions": [condition("Ready", "False"), condition("Stalled", "True")]}),
+                    ),
+                ),
+                node("Joined"),
+                Failed,
+            ),
+            (
+                "unhealthy",
+                cluster(
+                    2,
+                    ready(json!({"conditions": [condition("Ready", "False")]})),
+                ),
+                node("Joined"),
+                Failed,
+            ),
+            (
+                "at work",
+                cluster(
+                    2,
+                    ready(
+                        json!({"conditions": [condition("Ready", "False"), condition("Reconciling", "True")]}),
+                    ),
+                ),
+                node("Joined"),
+                AtWork,
+            ),
+            (
+                "ready at work",
+                cluster(
+                    2,
+                    ready(
+                        json!({"conditions": [condition("Ready", "True"), condition("Reconciling", "True")]}),
+                    ),
+                ),
+                node("Joined"),
+                AtWork,
+            ),
+            (
+                "waits for a window",
+                cluster(
+                    2,
+                    ready(
+                        json!({"pending": [{"operation": "Upgrade", "reason": "WaitingForWindow"}]}),
+                    ),
+                ),
+                node("Joined"),
+                AtWork,
+            ),
+            (
+                "a host joins",
+                cluster(2, ready(json!({}))),
+                node("Joining"),
+                AtWork,
+            ),
+            (
+                "a host is new",
+                cluster(2, ready(json!({}))),
+                json!({}),
+                AtWork,
+            ),
+            (
+                "a host failed",
+                cluster(2, ready(json!({}))),
+                node("Failed"),
+                Failed,
+            ),
+            (
+                "going",
+                json!({"metadata": {"generation": 2, "deletionTimestamp": "x"}, "status": ready(json!({}))}),
+                node("Joined"),
+                AtWork,
+            ),
+        ] {
+            assert_eq!(health(main, node), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Objects as they are in the API, of kinds that are known and of others.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use api::{Cluster, ClusterNode};
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+    discovery,
+};
+use serde_json::Value;
+
+use super::{Context, Error, part::Part};
+
+/// The resources of kinds, asked for once each.
+#[derive(Default)]
+pub struct Resources(Mutex<HashMap<GroupVersionKind, ApiResource>>);
+
+impl Resources {
+    async fn of(&self, client: &Client, part: &Part) -> Result<ApiResource, Error> {
+        if part.is_kubespray() {
+            return Ok(match part.kind.as_str() {
+                "Cluster" => resource::<Cluster>(),
+                _ => resource::<ClusterNode>(),
+            });
+        }
+        let (group, version) = part
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &part.api_version));
+        let kind = GroupVersionKind::gvk(group, version, &part.kind);
+        let known = self.known(&kind);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let (resource, _) = discovery::pinned_kind(client, &kind)
+            .await
+            .map_err(|error| Error::Api(format!("find the resource of {}", part.title()), error))?;
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(kind, resource.clone());
+        Ok(resource)
+    }
+
+    fn known(&self, kind: &GroupVersionKind) -> Option<ApiResource> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(kind).cloned()
+    }
+}
+
+fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+/// The objects of a part's kind, in its namespace.
+pub(super) async fn api(part: &Part, context: &Context) -> Result<Api<DynamicObject>, Error> {
+    let resource = context.resources.of(&context.client, part).await?;
+    Ok(Api::namespaced_with(
+        context.client.clone(),
+        &part.namespace,
+        &resource,
+    ))
+}
+
+/// A part as it is now.
+pub(super) async fn read(part: &Part, context: &Context) -> Result<Option<Value>, Error> {
+    let found = api(part, context).await?.get_opt(&part.name).await;
+    let found = found.map_err(|error| Error::Api(format!("read {}", part.title()), error))?;
+    Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+}

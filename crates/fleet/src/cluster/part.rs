@@ -1,0 +1,201 @@
+//! What of a rendering may be applied, where, and in which order. Pure.
+//!
+//! Whoever may write FleetClusters has these objects written by an operator that may do more than they: so the kinds are listed here, and
+//! an object of a namespace other than the FleetCluster's is applied only where that namespace says so itself.
+
+use std::collections::BTreeSet;
+
+use api::inventory::{FLEET_CLUSTER_ANNOTATION, FleetProblem, REVISION_ANNOTATION};
+use serde_json::{Value, json};
+
+/// An object as it is applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// All of it, with whose it is.
+    pub value: Value,
+    /// Its API version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What a cluster is applied as.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// The namespaces that the template makes, where they are missing.
+    pub namespaces: Vec<String>,
+    /// The objects in the order in which they are applied. The last one is the cluster's own: its conditions are the cluster's, and that
+    /// it has a revision means that the others have too.
+    pub objects: Vec<Part>,
+}
+
+impl Part {
+    /// Kind and name.
+    pub fn title(&self) -> String {
+        format!("{}/{}/{}", self.kind, self.namespace, self.name)
+    }
+
+    /// Which object it is.
+    pub fn identity(&self) -> (String, String, String, String) {
+        let group = self.api_version.split('/').next().unwrap_or_default();
+        (
+            group.to_owned(),
+            self.kind.clone(),
+            self.namespace.clone(),
+            self.name.clone(),
+        )
+    }
+
+    /// Whether it is of kubespray.
+    pub fn is_kubespray(&self) -> bool {
+        self.api_version == KUBESPRAY
+    }
+}
+
+impl Parts {
+    /// The cluster's own object.
+    pub fn main(&self) -> Option<&Part> {
+        self.objects.last()
+    }
+
+    /// The namespaces that it is in.
+    pub fn places(&self) -> BTreeSet<&str> {
+        let objects = self.objects.iter();
+        objects.map(|part| part.namespace.as_str()).collect()
+    }
+}
+
+/// What a revision of a cluster is applied as.
+///
+/// # Errors
+/// Each object that may not be applied.
+pub fn parts(
+    namespace: &str,
+    cluster: &str,
+    revision: &str,
+    objects: &[Value],
+) -> Result<Parts, Vec<FleetProblem>> {
+    let mut parts = Parts::default();
+    let mut problems = Vec::new();
+    let mut main = None;
+    for object in objects {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut part = Part {
+            value: object.clone(),
+            api_version: text(&object["apiVersion"]),
+            kind: text(&object["kind"]),
+            namespace: text(&object["metadata"]["namespace"]),
+            name: text(&object["metadata"]["name"]),
+        };
+        if part.api_version == "v1" && part.kind == "Namespace" {
+            parts.namespaces.push(part.name);
+            continue;
+        }
+        if !may_apply(&part.api_version, &part.kind) {
+            problems.push(FleetProblem {
+                object: format!("{} {}", part.kind, part.name),
+                path: Some("apiVersion".to_owned()),
+                rule: "NotApplied".to_owned(),
+                message: format!("a {} of {} is not applied for a fleet", part.kind, part.api_version),
+                remedy: "only Namespaces, objects of kubespray.k8s.io and those of Cluster API are: take it out of the ClusterTemplate and \
+                         apply it yourself"
+                    .to_owned(),
+                level: None,
+            });
+            continue;
+        }
+        if part.namespace.is_empty() {
+            namespace.clone_into(&mut part.namespace);
+        }
+        let own = json!(format!("{namespace}/{cluster}"));
+        part.value["metadata"]["namespace"] = json!(part.namespace);
+        part.value["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] = own;
+        let is_cluster = part.kind == "Cluster";
+        if is_cluster && main.is_none() {
+            main = Some(part);
+        } else {
+            parts.objects.push(part);
+        }
+    }
+    if let Some(mut main) = main.or_else(|| parts.objects.pop()) {
+        main.value["metadata"]["annotations"][REVISION_ANNOTATION] = json!(revision);
+        parts.objects.push(main);
+    } else if problems.is_empty() {
+        problems.push(FleetProblem {
+            object: format!("FleetCluster/{namespace}/{cluster}"),
+            rule: "NotApplied".to_owned(),
+            message: "it is rendered to no object".to_owned(),
+            remedy: "look at the ClusterTemplate's when and forEach".to_owned(),
+            ..FleetProblem::default()
+        });
+    }
+    if problems.is_empty() {
+        Ok(parts)
+    } else {
+        Err(problems)
+    }
+}
+
+fn may_apply(api_version: &str, kind: &str) -> bool {
+    if api_version == KUBESPRAY {
+        return matches!(kind, "Cluster" | "ClusterNode");
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    group == CLUSTER_API || group.ends_with(&format!(".{CLUSTER_API}"))
+}
+
+/// Kubespray's objects.
+const KUBESPRAY: &str = "kubespray.k8s.io/v1";
+/// The group of Cluster API, and the end of those of its providers.
+const CLUSTER_API: &str = "cluster.x-k8s.io";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(api_version: &str, kind: &str, name: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
+    }
+
+    #[test]
+    fn the_clusters_own_object_comes_last_and_has_the_revision() {
+        let objects = [
+            object("v1", "Namespace", "shop"),
+            object(KUBESPRAY, "Cluster", "shop"),
+            object(KUBESPRAY, "ClusterNode", "a"),
+        ];
+        let parts = parts("fleet", "shop", "r1", &objects).unwrap();
+        assert_eq!(parts.namespaces, ["shop"]);
+        let titles: Vec<_> = parts.objects.iter().map(Part::title).collect();
+        assert_eq!(titles, ["ClusterNode/fleet/a", "Cluster/fleet/shop"]);
+        let revision =
+            |part: &Part| part.value["metadata"]["annotations"][REVISION_ANNOTATION].clone();
+        let revisions: Vec<_> = parts.objects.iter().map(revision).collect();
+        assert_eq!(revisions, [Value::Null, json!("r1")]);
+    }
+
+    #[test]
+    fn an_object_that_would_give_rights_is_refused() {
+        for (api_version, kind) in [
+            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+            ("v1", "Secret"),
+            ("apps/v1", "Deployment"),
+            ("evilcluster.x-k8s.io/v1", "Cluster"),
+            ("kubespray.k8s.io/v2", "Cluster"),
+            ("inventory.windlass.dev/v1alpha1", "Rollout"),
+        ] {
+            let objects = [
+                object(KUBESPRAY, "Cluster", "shop"),
+                object(api_version, kind, "x"),
+            ];
+            let problems = parts("fleet", "shop", "r1", &objects).unwrap_err();
+            assert_eq!(problems[0].rule, "NotApplied", "{api_version} {kind}");
+        }
+        let machine = object("infrastructure.cluster.x-k8s.io/v1beta1", "Machine", "m");
+        parts("fleet", "shop", "r1", &[machine]).unwrap();
+    }
+}

@@ -1,0 +1,162 @@
+//! What clusters were rendered to, kept as FleetRevisions: a roll-out applies what it was begun with, whatever the inventory says by then.
+
+use std::collections::BTreeSet;
+
+use api::inventory::{FleetCluster, FleetProblem, FleetRevision, FleetRevisionSpec};
+use controller::stream::in_namespace;
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, PostParams},
+    runtime::reflector::ObjectRef,
+};
+use serde_json::Value;
+
+use super::{
+    Context, Error, Pass,
+    part::{self, Parts},
+};
+use crate::{inventories::Revision, names};
+
+/// Keeps what a cluster is rendered to.
+pub(super) async fn keep(
+    cluster: &FleetCluster,
+    revision: &Revision,
+    context: &Context,
+) -> Result<Result<(), FleetProblem>, Error> {
+    if read(cluster, &revision.name, context).is_some() {
+        return Ok(Ok(()));
+    }
+    let size = serde_json::to_vec(&revision.objects).map_or(0, |text| text.len());
+    if size > LARGEST {
+        return Ok(Err(FleetProblem {
+            object: cluster_title(cluster),
+            rule: "TooLarge".to_owned(),
+            message: format!("it is rendered to {size} bytes, and {LARGEST} can be kept"),
+            remedy:
+                "make several clusters of it, or say in one place what its hosts have in common"
+                    .to_owned(),
+            ..FleetProblem::default()
+        }));
+    }
+    let objects = revision.objects.iter().filter_map(Value::as_object);
+    let spec = FleetRevisionSpec {
+        cluster: cluster.name_any(),
+        revision: revision.name.clone(),
+        objects: objects.cloned().collect(),
+    };
+    let name = names::record(&cluster.name_any(), &revision.name);
+    let mut record = FleetRevision::new(&name, spec);
+    record.metadata.namespace = cluster.namespace();
+    record.metadata.owner_references = cluster.owner_ref(&()).map(|owner| vec![owner]);
+    match api(cluster, context)
+        .create(&PostParams::default(), &record)
+        .await
+    {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Ok(())),
+        Err(error) => Err(Error::Api(format!("create FleetRevision {name}"), error)),
+        Ok(_) => Ok(Ok(())),
+    }
+}
+
+/// The objects of a revision, if they are those of its name.
+pub(super) fn objects(
+    cluster: &FleetCluster,
+    revision: &str,
+    context: &Context,
+) -> Option<Vec<Value>> {
+    let record = read(cluster, revision, context)?;
+    let objects: Vec<_> = record.spec.objects.into_iter().map(Value::Object).collect();
+    (inventory::revision(&objects) == revision).then_some(objects)
+}
+
+/// What a kept revision is applied as.
+pub(super) fn parts(
+    cluster: &FleetCluster,
+    revision: &str,
+    context: &Context,
+) -> Result<Parts, FleetProblem> {
+    let name = names::record(&cluster.name_any(), revision);
+    let problem = |message: &str| {
+        FleetProblem {
+        object: format!("FleetRevision {name}"),
+        rule: "RevisionLost".to_owned(),
+        message: message.to_owned(),
+        remedy: "the cluster stays as it is; edit the inventory, or abort the roll-out, for another revision".to_owned(),
+        ..FleetProblem::default()
+    }
+    };
+    let objects = objects(cluster, revision, context)
+        .ok_or_else(|| problem("is not there, or does not hold what its name says"))?;
+    let namespace = cluster.namespace().unwrap_or_default();
+    part::parts(&namespace, &cluster.name_any(), revision, &objects).map_err(|problems| {
+        let first = problems.into_iter().next();
+        first.unwrap_or_else(|| problem("cannot be applied"))
+    })
+}
+
+/// Removes records that nothing refers to, but for the newest.
+pub(super) async fn prune(
+    cluster: &FleetCluster,
+    pass: &Pass,
+    context: &Context,
+) -> Result<(), Error> {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let mut wanted: BTreeSet<String> = [&pass.rendered, &pass.applied, &pass.target]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    for rollout in in_namespace(&context.rollouts, &namespace) {
+        let run = rollout
+            .0
+            .as_ref()
+            .ok()
+            .and_then(|rollout| rollout.status.as_ref()?.run.as_ref());
+        let members = run.into_iter().flat_map(|run| &run.clusters);
+        let own = members.filter(|member| member.name == cluster.name_any());
+        wanted.extend(own.map(|member| member.revision.clone()));
+    }
+    let records = in_namespace(&context.revisions, &namespace);
+    let records = records.iter().filter_map(|record| record.0.as_ref().ok());
+    let mut old: Vec<_> = records
+        .filter(|record| record.spec.cluster == cluster.name_any())
+        .filter(|record| !wanted.contains(&record.spec.revision))
+        .collect();
+    old.sort_by_key(|record| std::cmp::Reverse(record.creation_timestamp().map(|time| time.0)));
+    for record in old.into_iter().skip(OLD_ONES) {
+        let name = record.name_any();
+        match api(cluster, context)
+            .delete(&name, &DeleteParams::default())
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(Error::Api(format!("delete FleetRevision {name}"), error)),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn read(cluster: &FleetCluster, revision: &str, context: &Context) -> Option<FleetRevision> {
+    let name = names::record(&cluster.name_any(), revision);
+    let reference = ObjectRef::new(&name).within(&cluster.namespace()?);
+    let record = context.revisions.get(&reference)?;
+    record.0.as_ref().ok().cloned()
+}
+
+fn api(cluster: &FleetCluster, context: &Context) -> Api<FleetRevision> {
+    Api::namespaced(
+        context.client.clone(),
+        &cluster.namespace().unwrap_or_default(),
+    )
+}
+
+fn cluster_title(cluster: &FleetCluster) -> String {
+    let namespace = cluster.namespace().unwrap_or_default();
+    format!("FleetCluster/{namespace}/{}", cluster.name_any())
+}
+
+/// An API server takes a megabyte and a half, with what it adds of its own.
+const LARGEST: usize = 1_000_000;
+/// Records that nothing refers to are kept for people: the last changes.
+const OLD_ONES: usize = 3;

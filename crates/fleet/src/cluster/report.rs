@@ -1,0 +1,156 @@
+//! How a FleetCluster stands, for people and for roll-outs: its status, and an Event where something happened.
+
+use api::inventory::{FleetCluster, FleetClusterStatus, FleetHealth};
+use controller::{
+    Conditions, Occurrence, Severity, Standing, Status, Summary, conditions::observed_generation,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
+
+use super::{Context, Error, Pass, line};
+use crate::names::STATUS_MANAGER;
+
+/// Writes the status if it changed, and the Event of what happened.
+pub(super) async fn publish(
+    cluster: &FleetCluster,
+    pass: &Pass,
+    context: &Context,
+) -> Result<(), Error> {
+    let before = cluster.status.clone().unwrap_or_default();
+    let told = told(&before, cluster.metadata.generation, pass, Timestamp::now());
+    for occurrence in occurrences(&before, &told) {
+        let object = ObjectReference {
+            namespace: cluster.namespace(),
+            ..cluster.object_ref(&())
+        };
+        let published = context.events.publish(&object, &occurrence).await;
+        published.map_err(|error| Error::Api("publish an Event".to_owned(), error))?;
+    }
+    let api = Api::<FleetCluster>::namespaced(
+        context.client.clone(),
+        &cluster.namespace().unwrap_or_default(),
+    );
+    let name = cluster.name_any();
+    let written =
+        controller::apply::apply_status(&api, STATUS_MANAGER, &name, &told, Some(&before));
+    if let Some(version) = written.await.map_err(Error::Apply)? {
+        let reference = ObjectRef::new(&name).within(&cluster.namespace().unwrap_or_default());
+        controller::stream::await_version(&context.own, &reference, &version).await;
+    }
+    Ok(())
+}
+
+/// The status that follows from a pass. Pure.
+fn told(
+    before: &FleetClusterStatus,
+    generation: Option<i64>,
+    pass: &Pass,
+    now: Timestamp,
+) -> FleetClusterStatus {
+    let summary = summary(pass);
+    let mut conditions = Conditions::new(&before.conditions, generation, now);
+    conditions.summarise(&summary);
+    let (status, reason, message) = up_to_date(pass);
+    conditions.set("UpToDate", status, reason, message);
+    let mut problems = pass.problems.clone();
+    problems.truncate(MOST_PROBLEMS);
+    FleetClusterStatus {
+        observed_generation: observed_generation(
+            before.observed_generation,
+            generation,
+            summary.standing,
+        ),
+        rendered: pass.rendered.clone(),
+        applied: pass.applied.clone(),
+        target: pass.target.clone(),
+        health: Some(pass.standing.health),
+        message: pass.standing.message.clone(),
+        gates: pass.standing.gates.clone(),
+        pending: pass.pending.clone(),
+        problems,
+        conditions: conditions.into_vec(),
+    }
+}
+
+fn summary(pass: &Pass) -> Summary {
+    let said = || pass.standing.message.clone();
+    let (standing, reason, message) = match (pass.problems.first(), pass.standing.health) {
+        (_, FleetHealth::Refused) => (Standing::Stalled, "NotApplied", said()),
+        (Some(_), _) => {
+            let lines: Vec<_> = pass.problems.iter().map(line).collect();
+            (Standing::Stalled, "NotRendered", Some(lines.join("\n")))
+        }
+        (None, FleetHealth::Well) => (Standing::Ready, "Well", None),
+        (None, FleetHealth::Failed) => (Standing::Unhealthy, "NotWell", said()),
+        (None, FleetHealth::AtWork) => (Standing::AtWork, "AtWork", said()),
+    };
+    Summary {
+        standing,
+        reason,
+        message: message.unwrap_or_else(|| match (standing, pass.applied.as_deref()) {
+            (Standing::Ready, Some(applied)) => {
+                format!("revision {applied} is applied, and the cluster is well")
+            }
+            (_, Some(applied)) => {
+                format!("revision {applied} is applied, and nothing is known of it yet")
+            }
+            (_, None) => "nothing of it is applied".to_owned(),
+        }),
+    }
+}
+
+/// Whether it is what the inventory renders.
+fn up_to_date(pass: &Pass) -> (Status, &'static str, String) {
+    let Some(rendered) = &pass.rendered else {
+        return (
+            Status::Unknown,
+            "NotRendered",
+            "what stands is left as it is until the inventory can be rendered".to_owned(),
+        );
+    };
+    if pass.applied.as_ref() == Some(rendered) && pass.target.is_none() {
+        let message = format!("revision {rendered} is applied");
+        return (Status::True, "Applied", message);
+    }
+    if let Some(target) = &pass.target {
+        let message = format!("revision {target} is being applied");
+        return (Status::False, "RollingOut", message);
+    }
+    let pending = pass.pending.clone().unwrap_or_default();
+    let message = format!(
+        "{} fields of {} objects change with revision {rendered}, when a Rollout carries it out",
+        pending.fields, pending.objects
+    );
+    (Status::False, "ChangePending", message)
+}
+
+fn occurrences(before: &FleetClusterStatus, after: &FleetClusterStatus) -> Vec<Occurrence> {
+    let mut all = Vec::new();
+    if let Some(applied) = after
+        .applied
+        .as_ref()
+        .filter(|_| before.applied != after.applied)
+    {
+        let was = before.applied.as_deref().unwrap_or("nothing");
+        all.push(Occurrence {
+            severity: Severity::Normal,
+            reason: "Applied".to_owned(),
+            note: format!("revision {applied} is applied, after {was}"),
+            edge: format!("{was} {applied}"),
+        });
+    }
+    let first = |status: &FleetClusterStatus| status.problems.first().cloned();
+    if let Some(problem) = first(after).filter(|problem| first(before).as_ref() != Some(problem)) {
+        all.push(Occurrence {
+            severity: Severity::Warning,
+            reason: problem.rule.clone(),
+            note: line(&problem),
+            edge: format!("{:?} {}", after.observed_generation, line(&problem)),
+        });
+    }
+    all
+}
+
+/// By the schema of the status.
+const MOST_PROBLEMS: usize = 16;

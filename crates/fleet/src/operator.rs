@@ -1,0 +1,112 @@
+//! The controllers of FleetClusters and Rollouts, and what wakes them.
+
+use std::sync::Arc;
+
+use api::{
+    Cluster, ClusterNode,
+    inventory::{
+        ClusterTemplate, Customer, Environment, FLEET_CLUSTER_ANNOTATION, FleetCluster,
+        FleetRevision, Hierarchy, InfraProvider, LEVEL_LABEL, Rollout, Site,
+    },
+};
+use controller::{Events, Manager, WakeUps, reads, watch::Kind};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{api::ObjectMeta, core::DeserializeGuard, runtime::reflector::ObjectRef};
+
+use crate::{cluster, inventories::Inventories, rollout};
+
+/// Has the manager work on fleets.
+pub fn operate(manager: &mut Manager) {
+    let inventories = Arc::new(Inventories::new(manager));
+    let own = manager.watch::<FleetCluster>();
+    let rollouts = manager.watch::<Rollout>();
+    let clusters = manager.watch::<Cluster>();
+    let nodes = manager.watch::<ClusterNode>();
+    let revisions = manager.watch::<FleetRevision>();
+    let hierarchies = manager.watch::<Hierarchy>();
+    let environments = manager.watch::<Environment>();
+    let customers = manager.watch::<Customer>();
+    let sites = manager.watch::<Site>();
+    let providers = manager.watch::<InfraProvider>();
+    let templates = manager.watch::<ClusterTemplate>();
+    let config_maps = manager.watch_labelled::<ConfigMap>(LEVEL_LABEL);
+    let client = manager.client().clone();
+    let events = Events::new(client.clone(), "fleet");
+    let of_clusters = Arc::new(cluster::Context {
+        client: client.clone(),
+        own: own.store(),
+        rollouts: rollouts.store(),
+        revisions: revisions.store(),
+        inventories: Arc::clone(&inventories),
+        events: events.clone(),
+        resources: cluster::Resources::default(),
+    });
+    let wake_ups = WakeUps::default();
+    // What is gone is as good a change as what is there.
+    hierarchies.gone_wakes(&own, &wake_ups);
+    environments.gone_wakes(&own, &wake_ups);
+    customers.gone_wakes(&own, &wake_ups);
+    sites.gone_wakes(&own, &wake_ups);
+    providers.gone_wakes(&own, &wake_ups);
+    templates.gone_wakes(&own, &wake_ups);
+    config_maps.gone_wakes(&own, &wake_ups);
+    clusters.on_gone(wakes_owner(&wake_ups));
+    nodes.on_gone(wakes_owner(&wake_ups));
+    manager
+        .controller(&own, reads::wish)
+        .woken_by(&hierarchies, reads::wish, own.in_namespace_of())
+        .woken_by(&environments, reads::wish, own.in_namespace_of())
+        .woken_by(&customers, reads::wish, own.in_namespace_of())
+        .woken_by(&sites, reads::wish, own.in_namespace_of())
+        .woken_by(&providers, reads::wish, own.in_namespace_of())
+        .woken_by(&templates, reads::wish, own.in_namespace_of())
+        .woken_by(&config_maps, reads::everything, own.in_namespace_of())
+        .woken_by(&rollouts, reads::everything, own.in_namespace_of())
+        .woken_by(&clusters, reads::everything, owner)
+        .woken_by(&nodes, reads::everything, owner)
+        .woken_on(&wake_ups, |(namespace, name)| {
+            [ObjectRef::new(&name).within(&namespace)]
+        })
+        .reconcile(cluster::reconcile, of_clusters);
+
+    let of_rollouts = Arc::new(rollout::Context {
+        client,
+        own: rollouts.store(),
+        clusters: own.store(),
+        inventories,
+        events,
+    });
+    let wake_ups = WakeUps::default();
+    own.gone_wakes(&rollouts, &wake_ups);
+    rollouts.gone_wakes(&rollouts, &wake_ups);
+    manager
+        .controller(&rollouts, reads::wish)
+        .woken_by(&own, reads::everything, rollouts.in_namespace_of())
+        .woken_on(&wake_ups, |(namespace, name)| {
+            [ObjectRef::new(&name).within(&namespace)]
+        })
+        .reconcile(rollout::reconcile, of_rollouts);
+}
+
+/// The FleetCluster that an object was made for.
+fn owner<K: Kind>(
+    object: &DeserializeGuard<K>,
+) -> Option<ObjectRef<DeserializeGuard<FleetCluster>>> {
+    let (namespace, name) = owner_of(kube::Resource::meta(object))?;
+    Some(ObjectRef::new(&name).within(&namespace))
+}
+
+fn wakes_owner(wake_ups: &WakeUps) -> impl Fn(&ObjectMeta) + Send + Sync + use<> {
+    let wake_ups = wake_ups.clone();
+    move |meta| {
+        if let Some(owner) = owner_of(meta) {
+            wake_ups.wake(&owner);
+        }
+    }
+}
+
+fn owner_of(meta: &ObjectMeta) -> Option<(String, String)> {
+    let owner = meta.annotations.as_ref()?.get(FLEET_CLUSTER_ANNOTATION)?;
+    let (namespace, name) = owner.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
+}

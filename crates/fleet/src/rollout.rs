@@ -1,0 +1,596 @@
+//! The reconciler of a Rollout: writes down what an edit makes of the clusters, and walks over them.
+//!
+//! The status is the record of a run: who was begun, with which revision, since when. It is written under the version that the pass
+//! read, so that no pass grants on the ground of an older one; a FleetCluster is brought to a revision only after the grant was written.
+//! The decisions are made in [`engine`] and [`waves`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use api::inventory::{
+    FleetCluster, OnEdit, Rollout, RolloutPhase, RolloutRecord, RolloutRun, RolloutState,
+};
+use controller::{Events, stream::in_namespace};
+use futures::FutureExt;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Client, ResourceExt,
+    core::DeserializeGuard,
+    runtime::{controller::Action, reflector::Store},
+};
+
+use crate::inventories::{Inventories, Inventory};
+
+pub mod engine;
+mod report;
+pub mod waves;
+
+use engine::{Seen, Steering, Verdict};
+use waves::Candidate;
+
+/// What the passes share.
+pub struct Context {
+    /// The API.
+    pub client: Client,
+    /// The Rollouts.
+    pub own: Store<DeserializeGuard<Rollout>>,
+    /// The FleetClusters.
+    pub clusters: Store<DeserializeGuard<FleetCluster>>,
+    /// The inventories.
+    pub inventories: Arc<Inventories>,
+    /// What happened.
+    pub events: Events,
+}
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused, or did not answer.
+    #[error("{0}")]
+    Api(&'static str, #[source] kube::Error),
+    /// The status could not be written.
+    #[error("apply")]
+    Apply(#[source] controller::apply::Error),
+}
+
+/// What is known of the clusters of a roll-out.
+#[derive(Debug, Default)]
+struct Known {
+    /// Every cluster of the namespace: budgets are of all.
+    seen: BTreeMap<String, Seen>,
+    /// The roll-out's own, with what the inventory renders each to.
+    own: Vec<Candidate>,
+    /// Own ones that cannot be rendered.
+    broken: Vec<String>,
+    /// Own ones whose status does not speak of the inventory as it is now.
+    stale: Vec<String>,
+    /// The levels that there are.
+    levels: BTreeSet<String>,
+}
+
+/// What a pass decided.
+#[derive(Debug, Default)]
+struct Decided {
+    run: Option<RolloutRun>,
+    /// A run that ended by what was decided.
+    ended: Option<(RolloutRun, RolloutPhase)>,
+    verdict: Verdict,
+    queued: Option<String>,
+    /// What somebody must correct.
+    problem: Option<String>,
+}
+
+/// One pass.
+///
+/// # Errors
+/// The API refuses or does not answer.
+pub async fn reconcile(
+    object: Arc<DeserializeGuard<Rollout>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let rollout = match &object.0 {
+        Ok(rollout) => rollout,
+        Err(invalid) => {
+            tracing::warn!(name = invalid.metadata.name, error = %invalid.error, "cannot be read");
+            return Ok(Action::await_change());
+        }
+    };
+    if rollout.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let is_read = matches!(context.own.wait_until_ready().now_or_never(), Some(Ok(())));
+    let namespace = rollout.namespace().unwrap_or_default();
+    let Some(inventory) = context.inventories.of(&namespace).filter(|_| is_read) else {
+        return Ok(Action::requeue(UNTIL_READ));
+    };
+    let known = known(rollout, &inventory, &context);
+    let unrest = inventory.unrest();
+    let decided = decide(rollout, &known, unrest, Timestamp::now());
+    report::publish(rollout, &decided, &known, &context).await?;
+    let wake = decided
+        .verdict
+        .wake
+        .map(|seconds| Duration::from_secs(seconds.max(1)));
+    let wake = wake.unwrap_or(AT_REST).min(if unrest.is_zero() {
+        AT_REST
+    } else {
+        unrest + UNTIL_READ
+    });
+    Ok(Action::requeue(wake))
+}
+
+fn known(rollout: &Rollout, inventory: &Inventory, context: &Context) -> Known {
+    let namespace = rollout.namespace().unwrap_or_default();
+    let rollouts = in_namespace(&context.own, &namespace);
+    let policy = waves::policy(&rollout.spec);
+    let mut known = Known::default();
+    for cluster in in_namespace(&context.clusters, &namespace) {
+        let Ok(cluster) = &cluster.0 else { continue };
+        if cluster.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let name = cluster.name_any();
+        let status = cluster.status.clone().unwrap_or_default();
+        let outcome = inventory.render(&name);
+        let levels = outcome
+            .as_ref()
+            .as_ref()
+            .map(|revision| revision.levels.clone());
+        let levels = levels.unwrap_or_default();
+        known.levels.extend(levels.keys().cloned());
+        known.seen.insert(
+            name.clone(),
+            Seen {
+                domains: waves::domains(&policy, &levels),
+                applied: status.applied.clone(),
+                target: status.target.clone(),
+                health: status.health.unwrap_or_default(),
+                message: status.message.clone(),
+                gates: status.gates.clone(),
+            },
+        );
+        let others = rollouts
+            .iter()
+            .filter_map(|rollout| rollout.0.as_ref().ok());
+        let owner = waves::owner(others, cluster.labels());
+        if owner.map(ResourceExt::name_any) != Some(rollout.name_any()) {
+            continue;
+        }
+        match outcome.as_ref() {
+            Err(_) => known.broken.push(name),
+            Ok(revision) => {
+                if status.rendered.as_ref() != Some(&revision.name) {
+                    let broken = status
+                        .problems
+                        .first()
+                        .is_some_and(|_| status.rendered.is_none());
+                    let list = if broken {
+                        &mut known.broken
+                    } else {
+                        &mut known.stale
+                    };
+                    list.push(name.clone());
+                }
+                known.own.push(Candidate {
+                    name,
+                    labels: cluster.labels().clone(),
+                    levels,
+                    revision: revision.name.clone(),
+                });
+            }
+        }
+    }
+    known
+}
+
+/// What becomes of a roll-out. Pure.
+fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) -> Decided {
+    let spec = &rollout.spec;
+    let status = rollout.status.clone().unwrap_or_default();
+    let unknown: Vec<_> = waves::levels(spec)
+        .into_iter()
+        .filter(|level| !known.levels.is_empty() && !known.levels.contains(level))
+        .collect();
+    let control = spec.control.clone().unwrap_or_default();
+    let state = control.state.unwrap_or_default();
+    let mut decided = Decided::default();
+    if let Some(level) = unknown.first() {
+        let levels: Vec<_> = known.levels.iter().map(String::as_str).collect();
+        decided.problem = Some(format!(
+            "Rollout/{} spec: the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}",
+            rollout.name_any(),
+            levels.join(", ")
+        ));
+    }
+    let current = status.run.clone();
+    let is_open = |run: &RolloutRun| run.ended.is_none();
+    let edited = edited(known, current.as_ref());
+    let is_seen = known.broken.is_empty() && known.stale.is_empty() && unrest.is_zero();
+    let mut run = current;
+    if let Some(open) = run.as_mut().filter(|run| is_open(run)) {
+        let is_about = control.run.as_deref() == Some(&open.id);
+        let state = match state {
+            RolloutState::Aborted if !is_about => RolloutState::Running,
+            state => state,
+        };
+        // A roll-out that nobody lets go on gives way to an edit, whatever the policy says.
+        let stands = matches!(
+            status.phase,
+            Some(RolloutPhase::Halted | RolloutPhase::Aborted)
+        ) && state != RolloutState::Paused;
+        let supersedes = spec.on_edit.unwrap_or_default() == OnEdit::Supersede || stands;
+        let gives_way = !edited.is_empty() && is_seen && supersedes;
+        let mut policy = waves::policy(spec);
+        if decided.problem.is_some() {
+            policy.parallel = 0;
+        }
+        let pick = |list: &[String]| -> BTreeSet<String> {
+            list.iter().filter(|_| is_about).cloned().collect()
+        };
+        let steering = Steering {
+            state,
+            approved: pick(&control.approved),
+            skip: pick(&control.skip),
+            gives_way,
+        };
+        decided.verdict = engine::advance(open, &policy, &known.seen, &steering, now);
+        if let Some(problem) = &decided.problem {
+            decided.verdict.waits = Some(problem.clone());
+        }
+        if !edited.is_empty() {
+            let what = named(&edited);
+            decided.queued = Some(if gives_way {
+                format!("a later edit of {what} takes the place of this run")
+            } else if supersedes {
+                format!(
+                    "a later edit of {what} takes the place of this run when every cluster can be rendered"
+                )
+            } else {
+                format!("a later edit of {what} is carried out when this run has ended")
+            });
+        }
+        if decided.verdict.is_over() {
+            open.ended = Some(Time(now));
+            decided.ended = Some((open.clone(), decided.verdict.phase));
+            // What comes after it.
+            decided.verdict.wake = Some(0);
+        }
+        decided.run = run;
+        return decided;
+    }
+    decided.run = run;
+    if let Some(problem) = &decided.problem {
+        decided.verdict.waits = Some(problem.clone());
+        return decided;
+    }
+    if edited.is_empty() {
+        return decided;
+    }
+    let what = named(&edited);
+    decided.verdict.phase = RolloutPhase::Gathering;
+    decided.verdict.next = edited
+        .iter()
+        .map(|candidate| candidate.name.clone())
+        .collect();
+    let why = if state == RolloutState::Paused {
+        Some("it is paused: set spec.control.state to Running".to_owned())
+    } else if let Some(broken) = known.broken.first() {
+        Some(format!(
+            "FleetCluster {broken} cannot be rendered: its status says why"
+        ))
+    } else if let Some(stale) = known.stale.first() {
+        Some(format!("FleetCluster {stale} is being rendered"))
+    } else if !unrest.is_zero() {
+        Some("the inventory is being edited".to_owned())
+    } else if edited.len() > MOST_MEMBERS {
+        Some(format!(
+            "{} clusters change, and a run has {MOST_MEMBERS} at most: make several Rollouts with selectors",
+            edited.len()
+        ))
+    } else {
+        None
+    };
+    if let Some(why) = why {
+        decided.verdict.waits = Some(format!("{what} changes: {why}"));
+        return decided;
+    }
+    let id = id(rollout, &edited);
+    let mut run = waves::run(&id, spec, edited);
+    run.started = Some(Time(now));
+    let policy = waves::policy(spec);
+    decided.verdict = engine::advance(&mut run, &policy, &known.seen, &Steering::default(), now);
+    decided.run = Some(run);
+    decided
+}
+
+/// The clusters that the inventory makes something else of than the run under way does, or than they are.
+fn edited(known: &Known, run: Option<&RolloutRun>) -> Vec<Candidate> {
+    let own = known.own.iter();
+    let edited = own.filter(|candidate| {
+        let member = run.and_then(|run| {
+            let mut members = run.clusters.iter();
+            members.find(|member| member.name == candidate.name)
+        });
+        let is_open = run.is_some_and(|run| run.ended.is_none());
+        let applied = known
+            .seen
+            .get(&candidate.name)
+            .and_then(|seen| seen.applied.as_ref());
+        // Nothing of it is there: it is born, not changed.
+        let Some(applied) = applied else { return false };
+        match member {
+            Some(member) if is_open || member.phase == api::inventory::MemberPhase::Skipped => {
+                member.revision != candidate.revision && *applied != candidate.revision
+                    || is_open && member.revision != candidate.revision
+            }
+            _ => *applied != candidate.revision,
+        }
+    });
+    edited.cloned().collect()
+}
+
+fn id(rollout: &Rollout, edited: &[Candidate]) -> String {
+    let uid = rollout.uid().unwrap_or_default();
+    let mut parts = vec![uid.as_str()];
+    for candidate in edited {
+        parts.extend([candidate.name.as_str(), &candidate.revision]);
+    }
+    controller::digest(&parts, 10)
+}
+
+fn named(candidates: &[Candidate]) -> String {
+    let more = candidates.len().saturating_sub(3);
+    let names = candidates.iter().take(3);
+    let names: Vec<_> = names.map(|candidate| candidate.name.as_str()).collect();
+    let rest = (more > 0).then(|| format!(" and {more} more"));
+    format!("{}{}", names.join(", "), rest.unwrap_or_default())
+}
+
+/// What is kept of a run that ended.
+fn record(run: &RolloutRun, phase: RolloutPhase) -> RolloutRecord {
+    use api::inventory::MemberPhase::Done;
+    let done = run
+        .clusters
+        .iter()
+        .filter(|member| member.phase == Done)
+        .count();
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    RolloutRecord {
+        id: run.id.clone(),
+        phase,
+        started: run.started.clone(),
+        ended: run.ended.clone(),
+        done: count(done),
+        not_done: count(run.clusters.len() - done),
+    }
+}
+
+/// How many records are kept, by the schema of the status.
+const MOST_RECORDS: usize = 10;
+/// How many clusters a run has, by the same.
+const MOST_MEMBERS: usize = 1000;
+/// How soon a pass is tried again that began before the stores were read.
+const UNTIL_READ: Duration = Duration::from_millis(50);
+/// A safety net for a lost wake-up.
+const AT_REST: Duration = Duration::from_mins(10);
+
+#[cfg(test)]
+mod tests {
+    use api::inventory::{FleetHealth, MemberPhase};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Clusters of the sites `a` and `b`, each with what it is and what the inventory renders it to.
+    fn known(clusters: &[(&str, &str, &str)]) -> Known {
+        let mut known = Known {
+            levels: ["site".to_owned(), "cluster".to_owned()].into(),
+            ..Known::default()
+        };
+        for (name, applied, rendered) in clusters {
+            let site = name[..1].to_owned();
+            let seen = Seen {
+                domains: vec![format!("site/{site}")],
+                applied: Some((*applied).to_owned()),
+                health: FleetHealth::Well,
+                ..Seen::default()
+            };
+            known.seen.insert((*name).to_owned(), seen);
+            known.own.push(Candidate {
+                name: (*name).to_owned(),
+                levels: [("site".to_owned(), site)].into(),
+                revision: (*rendered).to_owned(),
+                ..Candidate::default()
+            });
+        }
+        known
+    }
+
+    fn rollout(spec: Value) -> Rollout {
+        serde_json::from_value(json!({
+            "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "Rollout",
+            "metadata": {"name": "all", "uid": "1"}, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    /// A pass, whose outcome the next one goes on from.
+    fn pass(rollout: &mut Rollout, known: &Known) -> Decided {
+        let decided = decide(
+            rollout,
+            known,
+            Duration::ZERO,
+            Timestamp::from_second(0).unwrap(),
+        );
+        let status = rollout.status.get_or_insert_default();
+        status.run.clone_from(&decided.run);
+        status.phase = Some(decided.verdict.phase);
+        decided
+    }
+
+    fn phases(decided: &Decided) -> String {
+        let members = decided.run.iter().flat_map(|run| &run.clusters);
+        let members =
+            members.map(|member| format!("{}={:?}@{}", member.name, member.phase, member.revision));
+        members.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn an_edit_in_mid_run_queues_or_takes_over_and_says_so() {
+        for (on_edit, begun, words) in [
+            (
+                "Queue",
+                "a1=Done@2 b1=Updating@2",
+                "is carried out when this run has ended",
+            ),
+            (
+                "Supersede",
+                "a1=Done@2 b1=Pending@2",
+                "takes the place of this run",
+            ),
+        ] {
+            let mut rollout = rollout(json!({"onEdit": on_edit, "soak": "0s"}));
+            let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+            assert_eq!(
+                phases(&pass(&mut rollout, &before)),
+                "a1=Updating@2 b1=Pending@2"
+            );
+            let edited = known(&[("a1", "2", "3"), ("b1", "1", "3")]);
+            let mut last = Decided::default();
+            for _ in 0..2 {
+                last = pass(&mut rollout, &edited);
+            }
+            // Soaked and edited.
+            assert!(
+                last.queued
+                    .clone()
+                    .is_some_and(|queued| queued.contains(words)),
+                "{on_edit}: {last:?}"
+            );
+            if on_edit == "Queue" {
+                assert_eq!(phases(&last), begun, "{on_edit}");
+            } else {
+                assert_eq!(
+                    last.ended.clone().map(|(_, phase)| phase),
+                    Some(RolloutPhase::Superseded)
+                );
+                assert_eq!(phases(&last), begun, "{on_edit}");
+                assert_eq!(
+                    phases(&pass(&mut rollout, &edited)),
+                    "a1=Updating@3 b1=Pending@3"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_approval_counts_for_the_run_that_it_names() {
+        let mut rollout = rollout(json!({"approval": "AfterCanary", "soak": "0s"}));
+        let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+        pass(&mut rollout, &before);
+        let canary = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+        pass(&mut rollout, &canary);
+        let waits = pass(&mut rollout, &canary);
+        assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForApproval);
+        let run = waits.run.unwrap().id;
+        for (named, phase) in [
+            ("another", RolloutPhase::WaitingForApproval),
+            (&run, RolloutPhase::Running),
+        ] {
+            let control = json!({"run": named, "approved": ["rest"]});
+            rollout.spec.control = serde_json::from_value(control).unwrap();
+            assert_eq!(pass(&mut rollout, &canary).verdict.phase, phase, "{named}");
+        }
+    }
+
+    #[test]
+    fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
+        let edited = || known(&[("a1", "1", "2")]);
+        let with = |change: fn(&mut Known)| {
+            let mut known = edited();
+            change(&mut known);
+            known
+        };
+        for (name, spec, known, words) in [
+            (
+                "broken",
+                json!({}),
+                with(|known| known.broken.push("b1".to_owned())),
+                "b1 cannot be rendered",
+            ),
+            (
+                "stale",
+                json!({}),
+                with(|known| known.stale.push("a1".to_owned())),
+                "a1 is being rendered",
+            ),
+            (
+                "paused",
+                json!({"control": {"state": "Paused"}}),
+                edited(),
+                "it is paused",
+            ),
+            (
+                "a level that there is not",
+                json!({"budgets": [{"level": "rack", "maximum": 1}]}),
+                edited(),
+                "rack is one of no cluster",
+            ),
+        ] {
+            let decided = pass(&mut rollout(spec), &known);
+            assert!(decided.run.is_none(), "{name}");
+            let waits = decided.verdict.waits.unwrap();
+            assert!(waits.contains(words), "{name}: {waits}");
+        }
+    }
+
+    #[test]
+    fn what_was_skipped_stays_so_until_it_is_edited_and_what_was_aborted_gives_way() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+        let before = known(&[("a1", "1", "2")]);
+        let begun = pass(&mut rollout, &before).run.unwrap();
+        let run = rollout
+            .status
+            .as_mut()
+            .and_then(|status| status.run.as_mut())
+            .unwrap();
+        run.clusters[0].phase = MemberPhase::Failed;
+        rollout.spec.control =
+            serde_json::from_value(json!({"run": begun.id, "skip": ["a1"]})).unwrap();
+        assert_eq!(
+            pass(&mut rollout, &before).verdict.phase,
+            RolloutPhase::Succeeded
+        );
+        assert_eq!(
+            pass(&mut rollout, &before).verdict.phase,
+            RolloutPhase::Idle
+        );
+        let edited = known(&[("a1", "1", "3"), ("b1", "1", "3")]);
+        let again = pass(&mut rollout, &edited);
+        assert_eq!(phases(&again), "a1=Updating@3 b1=Pending@3");
+        // Aborted while a cluster is under way: that one is let through, no other is begun, and a later edit comes after it.
+        let id = again.run.unwrap().id;
+        rollout.spec.control =
+            serde_json::from_value(json!({"run": id, "state": "Aborted"})).unwrap();
+        let through = known(&[("a1", "3", "3"), ("b1", "1", "3")]);
+        let mut last = Decided::default();
+        for _ in 0..3 {
+            last = pass(&mut rollout, &through);
+        }
+        assert_eq!(phases(&last), "a1=Done@3 b1=Pending@3");
+        assert_eq!(last.verdict.phase, RolloutPhase::Aborted);
+        let later = known(&[("a1", "3", "4"), ("b1", "1", "4")]);
+        assert_eq!(
+            pass(&mut rollout, &later).verdict.phase,
+            RolloutPhase::Superseded
+        );
+        assert_eq!(
+            phases(&pass(&mut rollout, &later)),
+            "a1=Updating@4 b1=Pending@4"
+        );
+    }
+}

@@ -1,0 +1,435 @@
+//! How a run goes on: which clusters may be begun, and why the others wait. Pure: no client, no clock.
+//!
+//! A pass takes the run as it was written down last and what is seen of the clusters, and gives the run as it is then. It never
+//! remembers anything else, so an operator that dies between two passes, or between a pass and its write, loses nothing: what was not
+//! written was not granted, and what was written is seen. What it keeps to, whatever clusters do:
+//!
+//! - no cluster is begun that would bring an object of a budget's level above its maximum, with all that are under way *or not well*;
+//! - no cluster is begun before every canary is done, nor while more have failed than may;
+//! - a run ends, or says what it waits for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{
+    Threshold,
+    inventory::{
+        Approval, FleetHealth, Gate, MemberPhase, RolloutMember, RolloutPhase, RolloutRun,
+        RolloutState,
+    },
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// The wave of canaries.
+pub const CANARY: &str = "canary";
+
+/// What a run keeps to.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How many may be under way at once.
+    pub parallel: usize,
+    /// How many of each domain may be under way or not well at once, by level.
+    pub budgets: BTreeMap<String, usize>,
+    /// For how many seconds a cluster must be well.
+    pub soak: u64,
+    /// For how many seconds a cluster may not be.
+    pub deadline: u64,
+    /// What must hold of a cluster beside being well.
+    pub gates: Vec<Gate>,
+    /// Which waves wait for a person.
+    pub approval: Approval,
+    /// How many may fail.
+    pub failures: Threshold,
+}
+
+/// What is seen of a cluster.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Seen {
+    /// What it belongs to: the objects of the budgets' levels.
+    pub domains: Vec<String>,
+    /// What its objects were made from.
+    pub applied: Option<String>,
+    /// What they are being made from, while that is another.
+    pub target: Option<String>,
+    /// How that stands.
+    pub health: FleetHealth,
+    /// What is said of it.
+    pub message: Option<String>,
+    /// The conditions of its own object.
+    pub gates: BTreeMap<String, String>,
+}
+
+/// What people want.
+#[derive(Clone, Debug, Default)]
+pub struct Steering {
+    /// Whether to go on.
+    pub state: RolloutState,
+    /// The waves that may begin.
+    pub approved: BTreeSet<String>,
+    /// The clusters that are left out.
+    pub skip: BTreeSet<String>,
+    /// Whether a later edit takes the run's place.
+    pub gives_way: bool,
+}
+
+/// How a run stands after a pass.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Verdict {
+    /// Its phase.
+    pub phase: RolloutPhase,
+    /// The clusters that are next.
+    pub next: Vec<String>,
+    /// Why they, or the end, are waited for.
+    pub waits: Option<String>,
+    /// The wave that is under way: its number from 1, and its name.
+    pub wave: Option<(usize, String)>,
+    /// How many seconds from now something happens by itself.
+    pub wake: Option<u64>,
+}
+
+impl Verdict {
+    /// Whether the run is over.
+    pub const fn is_over(&self) -> bool {
+        matches!(
+            self.phase,
+            RolloutPhase::Succeeded | RolloutPhase::Superseded
+        )
+    }
+}
+
+/// Lets a run go on.
+pub fn advance(
+    run: &mut RolloutRun,
+    policy: &Policy,
+    seen: &BTreeMap<String, Seen>,
+    steering: &Steering,
+    now: Timestamp,
+) -> Verdict {
+    for member in &mut run.clusters {
+        follow(member, seen.get(&member.name), policy, steering, now);
+    }
+    let mut verdict = begin(run, policy, seen, steering, now);
+    verdict.wake = run
+        .clusters
+        .iter()
+        .filter_map(|member| {
+            let passed = elapsed(member, now);
+            match member.phase {
+                MemberPhase::Updating => Some(policy.deadline.saturating_sub(passed)),
+                MemberPhase::Soaking => Some(policy.soak.saturating_sub(passed)),
+                _ => None,
+            }
+        })
+        .min();
+    verdict
+}
+
+/// Brings a cluster's phase to what is seen of it.
+fn follow(
+    member: &mut RolloutMember,
+    seen: Option<&Seen>,
+    policy: &Policy,
+    steering: &Steering,
+    now: Timestamp,
+) {
+    use MemberPhase::{Done, Failed, Pending, Skipped, Soaking, Updating};
+    let Some(seen) = seen else {
+        if member.phase != Skipped {
+            enter(member, Skipped, Some("it is gone".to_owned()), now);
+        }
+        return;
+    };
+    let is_there = seen.applied.as_deref() == Some(&member.revision);
+    let refused =
+        seen.health == FleetHealth::Refused && seen.target.as_deref() == Some(&member.revision);
+    let failed = refused || is_there && seen.health == FleetHealth::Failed;
+    let open = policy.gates.iter().find(|gate| {
+        seen.gates.get(&gate.condition).map(String::as_str) != Some(gate.status.as_str())
+    });
+    let is_well = is_there && seen.health == FleetHealth::Well && open.is_none();
+    let passed = elapsed(member, now);
+    let skipped = steering.skip.contains(&member.name);
+    let said = || seen.message.clone();
+    match member.phase {
+        Pending | Failed if skipped => enter(member, Skipped, None, now),
+        Skipped | Pending => {}
+        _ if failed => {
+            if member.phase == Failed {
+                member.message = said();
+            } else {
+                enter(member, Failed, said(), now);
+            }
+        }
+        Updating | Failed if is_well => enter(member, Soaking, None, now),
+        Updating if passed >= policy.deadline => {
+            let why = said().unwrap_or_else(|| "nothing is known of why".to_owned());
+            let why = format!("not well after {}: {why}", seconds(policy.deadline));
+            enter(member, Failed, Some(why), now);
+        }
+        Updating => {
+            member.message = match open {
+                Some(gate) if is_there && seen.health == FleetHealth::Well => Some(format!(
+                    "the gate {}={} is not open",
+                    gate.condition,
+                    gate.status.as_str()
+                )),
+                _ => said(),
+            };
+        }
+        Soaking if !is_well => enter(member, Updating, said(), now),
+        Soaking if passed >= policy.soak => enter(member, Done, None, now),
+        Soaking | Done | Failed => {}
+    }
+}
+
+/// Grants what may be granted.
+fn begin(
+    run: &mut RolloutRun,
+    policy: &Policy,
+    seen: &BTreeMap<String, Seen>,
+    steering: &Steering,
+    now: Timestamp,
+) -> Verdict {
+    let failed: Vec<_> = named(run, |member| member.phase == MemberPhase::Failed);
+    let canaries: Vec<_> = named(run, |member| {
+        member.phase == MemberPhase::Failed && member.wave == CANARY
+    });
+    let is_halted = !canaries.is_empty()
+        || policy
+            .failures
+            .is_exceeded(failed.len(), run.clusters.len());
+    let under_way = named(run, is_under_way);
+    let wave = run.waves.iter().enumerate().find(|(_, wave)| {
+        let mut members = run.clusters.iter().filter(|member| member.wave == **wave);
+        members.any(|member| {
+            !matches!(member.phase, MemberPhase::Done | MemberPhase::Skipped)
+                && !(member.phase == MemberPhase::Failed && !is_halted)
+        })
+    });
+    let wave = wave.map(|(number, wave)| (number + 1, wave.clone()));
+    let mut verdict = Verdict {
+        phase: RolloutPhase::Running,
+        wave: wave.clone(),
+        ..Verdict::default()
+    };
+    if wave.is_some() && steering.gives_way && under_way.is_empty() {
+        verdict.phase = RolloutPhase::Superseded;
+        return verdict;
+    }
+    let Some((_, wave)) = wave else {
+        // Failures that may be keep the run open: they are not done.
+        if failed.is_empty() {
+            verdict.phase = RolloutPhase::Succeeded;
+        } else if steering.gives_way {
+            verdict.phase = RolloutPhase::Superseded;
+        } else {
+            verdict.phase = RolloutPhase::Halted;
+            verdict.waits = Some(format!(
+                "{} failed: mend it, have it skipped, or edit the inventory",
+                listed(&failed)
+            ));
+        }
+        return verdict;
+    };
+    verdict.next = named(run, |member| {
+        member.wave == wave && member.phase == MemberPhase::Pending
+    });
+    let hold = if steering.state == RolloutState::Aborted {
+        Some((RolloutPhase::Aborted, "it was aborted: edit the inventory for another run, or set spec.control.state to Running".to_owned()))
+    } else if is_halted {
+        let whose = if canaries.is_empty() {
+            &failed
+        } else {
+            &canaries
+        };
+        let word = if canaries.is_empty() {
+            ""
+        } else {
+            "the canary "
+        };
+        let why = run
+            .clusters
+            .iter()
+            .find(|member| Some(&member.name) == whose.first());
+        let why = why.and_then(|member| member.message.clone());
+        Some((
+            RolloutPhase::Halted,
+            format!(
+                "{word}{} failed{}; mend it, have it skipped, or edit the inventory",
+                listed(whose),
+                why.map(|why| format!(": {why}")).unwrap_or_default()
+            ),
+        ))
+    } else if steering.gives_way {
+        Some((
+            RolloutPhase::Running,
+            format!(
+                "a later edit takes its place when {} is through",
+                listed(&under_way)
+            ),
+        ))
+    } else if steering.state == RolloutState::Paused {
+        Some((
+            RolloutPhase::Paused,
+            "it is paused: set spec.control.state to Running".to_owned(),
+        ))
+    } else if needs_approval(run, policy, &wave) && !steering.approved.contains(&wave) {
+        Some((
+            RolloutPhase::WaitingForApproval,
+            format!(
+                "the wave {wave} waits for an approval: add it to spec.control.approved with spec.control.run {}",
+                run.id
+            ),
+        ))
+    } else {
+        None
+    };
+    if let Some((phase, why)) = hold {
+        verdict.phase = phase;
+        verdict.waits = Some(why);
+        return verdict;
+    }
+    grant(run, policy, seen, &wave, &mut verdict, now);
+    verdict
+}
+
+/// Begins the clusters of a wave that the budgets allow.
+fn grant(
+    run: &mut RolloutRun,
+    policy: &Policy,
+    seen: &BTreeMap<String, Seen>,
+    wave: &str,
+    verdict: &mut Verdict,
+    now: Timestamp,
+) {
+    let mut why: Option<String> = None;
+    let mut begun = Vec::new();
+    for name in verdict.next.clone() {
+        let under_way = named(run, is_under_way);
+        let refusal = if under_way.len() >= policy.parallel {
+            Some(format!(
+                "{} of {} may be under way: {}",
+                under_way.len(),
+                policy.parallel,
+                listed(&under_way)
+            ))
+        } else {
+            refusal(run, policy, seen, &name)
+        };
+        match refusal {
+            Some(refusal) => why = why.or(Some(format!("{name} waits: {refusal}"))),
+            None => {
+                let mut members = run.clusters.iter_mut();
+                if let Some(member) = members.find(|member| member.name == name) {
+                    enter(member, MemberPhase::Updating, None, now);
+                    begun.push(name);
+                }
+            }
+        }
+    }
+    verdict.next.retain(|name| !begun.contains(name));
+    verdict.waits = why.or_else(|| {
+        let working: Vec<_> = run
+            .clusters
+            .iter()
+            .filter(|member| member.wave == wave && is_under_way(member))
+            .map(told)
+            .collect();
+        (!working.is_empty()).then(|| working.join("; "))
+    });
+}
+
+/// Why a cluster cannot be begun now.
+fn refusal(
+    run: &RolloutRun,
+    policy: &Policy,
+    seen: &BTreeMap<String, Seen>,
+    name: &str,
+) -> Option<String> {
+    let own = seen.get(name)?;
+    if own.health == FleetHealth::AtWork {
+        let said = own.message.as_deref().unwrap_or("nothing is known of it");
+        return Some(format!("it is at work: {said}"));
+    }
+    for domain in &own.domains {
+        let level = domain.split('/').next().unwrap_or_default();
+        let Some(maximum) = policy.budgets.get(level) else {
+            continue;
+        };
+        let mut busy: Vec<_> = seen
+            .iter()
+            .filter(|(other, it)| {
+                *other != name && it.domains.contains(domain) && !is_free(run, other, it)
+            })
+            .map(|(other, _)| other.clone())
+            .collect();
+        if busy.len() >= *maximum {
+            busy.truncate(3);
+            return Some(format!(
+                "{domain} may have {maximum} under way or not well, and has {}",
+                listed(&busy)
+            ));
+        }
+    }
+    None
+}
+
+/// Whether a cluster counts against no budget.
+fn is_free(run: &RolloutRun, name: &str, seen: &Seen) -> bool {
+    let member = run.clusters.iter().find(|member| member.name == name);
+    seen.health == FleetHealth::Well && member.is_none_or(|member| !is_under_way(member))
+}
+
+const fn is_under_way(member: &RolloutMember) -> bool {
+    matches!(member.phase, MemberPhase::Updating | MemberPhase::Soaking)
+}
+
+fn needs_approval(run: &RolloutRun, policy: &Policy, wave: &str) -> bool {
+    let has_begun = run.clusters.iter().any(|member| {
+        member.wave == wave && !matches!(member.phase, MemberPhase::Pending | MemberPhase::Skipped)
+    });
+    let follows_canary = run.waves.first().is_some_and(|first| first == CANARY)
+        && run.waves.get(1).is_some_and(|second| second == wave);
+    !has_begun
+        && match policy.approval {
+            Approval::Never => false,
+            Approval::AfterCanary => follows_canary,
+            Approval::EveryWave => true,
+        }
+}
+
+fn named(run: &RolloutRun, which: impl Fn(&RolloutMember) -> bool) -> Vec<String> {
+    let members = run.clusters.iter().filter(|member| which(member));
+    members.map(|member| member.name.clone()).collect()
+}
+
+fn enter(member: &mut RolloutMember, phase: MemberPhase, message: Option<String>, now: Timestamp) {
+    member.phase = phase;
+    member.since = Some(Time(now));
+    member.message = message.map(|message| api::text::plain(&message, 500));
+}
+
+fn elapsed(member: &RolloutMember, now: Timestamp) -> u64 {
+    let since = member.since.as_ref().map_or(now, |since| since.0);
+    u64::try_from(now.as_second() - since.as_second()).unwrap_or_default()
+}
+
+fn told(member: &RolloutMember) -> String {
+    let word = match member.phase {
+        MemberPhase::Soaking => "is watched for a while",
+        _ => "is under way",
+    };
+    let said = member.message.as_ref().map(|said| format!(": {said}"));
+    format!("{} {word}{}", member.name, said.unwrap_or_default())
+}
+
+fn listed(names: &[String]) -> String {
+    let more = names.len().saturating_sub(3);
+    let first: Vec<_> = names.iter().take(3).map(String::as_str).collect();
+    let rest = (more > 0).then(|| format!(" and {more} more"));
+    format!("{}{}", first.join(", "), rest.unwrap_or_default())
+}
+
+fn seconds(seconds: u64) -> api::Duration {
+    api::Duration::from_seconds(seconds)
+}

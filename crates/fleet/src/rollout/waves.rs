@@ -1,0 +1,227 @@
+//! From a policy and the clusters that change to a run: who goes when, and against what each counts. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{
+    Duration, Threshold,
+    inventory::{Rollout, RolloutMember, RolloutRun, RolloutSpec, Wave},
+};
+use kube::ResourceExt;
+
+use super::engine::{CANARY, Policy};
+
+/// The wave of those that no other names.
+pub const REST: &str = "rest";
+/// The level of the budget where none is given.
+const USUAL_LEVEL: &str = "site";
+/// How long a cluster is watched where nothing is said.
+const SOAK: u64 = 60;
+/// How long a cluster may take where nothing is said: an upgrade of fifty hosts, one after the other.
+const DEADLINE: u64 = 4 * 3600;
+
+/// A cluster that changes.
+#[derive(Clone, Debug, Default)]
+pub struct Candidate {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The objects that it belongs to: level, then name.
+    pub levels: BTreeMap<String, String>,
+    /// What it becomes.
+    pub revision: String,
+}
+
+/// What a spec comes to, with its defaults.
+pub fn policy(spec: &RolloutSpec) -> Policy {
+    let seconds = |given: Option<Duration>, usual| given.map_or(usual, Duration::seconds);
+    Policy {
+        parallel: usize::from(spec.parallel.unwrap_or(1).max(1)),
+        budgets: budgets(spec),
+        soak: seconds(spec.soak, SOAK),
+        deadline: seconds(spec.deadline, DEADLINE),
+        gates: spec.gates.clone(),
+        approval: spec.approval.unwrap_or_default(),
+        failures: spec.failures.unwrap_or(Threshold::Count(0)),
+    }
+}
+
+fn budgets(spec: &RolloutSpec) -> BTreeMap<String, usize> {
+    if spec.budgets.is_empty() {
+        return [(USUAL_LEVEL.to_owned(), 1)].into();
+    }
+    let budgets = spec.budgets.iter();
+    budgets
+        .map(|budget| (budget.level.clone(), usize::from(budget.maximum.max(1))))
+        .collect()
+}
+
+/// The levels that a policy speaks of.
+pub fn levels(spec: &RolloutSpec) -> BTreeSet<String> {
+    let waves = spec.waves.iter().filter_map(|wave| wave.level.clone());
+    let budgets = spec.budgets.iter().map(|budget| budget.level.clone());
+    waves.chain(budgets).collect()
+}
+
+/// What a cluster counts against.
+pub fn domains(policy: &Policy, levels: &BTreeMap<String, String>) -> Vec<String> {
+    let named = policy.budgets.keys();
+    named
+        .filter_map(|level| Some(format!("{level}/{}", levels.get(level)?)))
+        .collect()
+}
+
+/// The run of these clusters, in waves. Nothing of it has begun.
+pub fn run(id: &str, spec: &RolloutSpec, mut candidates: Vec<Candidate>) -> RolloutRun {
+    let policy = policy(spec);
+    let place = |candidate: &Candidate| {
+        let mut waves = spec.waves.iter();
+        let named = waves.position(|wave| is_of(wave, candidate));
+        named.unwrap_or(spec.waves.len())
+    };
+    candidates.sort_by_cached_key(|candidate| (place(candidate), candidate.name.clone()));
+    let canary = spec.canary.clone().unwrap_or_default();
+    let count = if canary.clusters.is_empty() {
+        usize::from(canary.count.unwrap_or(1))
+    } else {
+        0
+    };
+    let members: Vec<_> = candidates
+        .iter()
+        .enumerate()
+        .map(|(number, candidate)| {
+            let is_canary = number < count || canary.clusters.contains(&candidate.name);
+            let wave = spec.waves.get(place(candidate));
+            let wave = wave.map_or(REST, |wave| wave.name.as_str());
+            RolloutMember {
+                name: candidate.name.clone(),
+                wave: if is_canary { CANARY } else { wave }.to_owned(),
+                domains: domains(&policy, &candidate.levels),
+                revision: candidate.revision.clone(),
+                ..RolloutMember::default()
+            }
+        })
+        .collect();
+    let names = std::iter::once(CANARY)
+        .chain(spec.waves.iter().map(|wave| wave.name.as_str()))
+        .chain([REST]);
+    let mut waves: Vec<String> = Vec::new();
+    let mut clusters = Vec::new();
+    for name in names {
+        let of_wave = members.iter().filter(|member| member.wave == name);
+        let before = clusters.len();
+        if !waves.iter().any(|known| known == name) {
+            clusters.extend(of_wave.cloned());
+        }
+        if clusters.len() > before {
+            waves.push(name.to_owned());
+        }
+    }
+    RolloutRun {
+        id: id.to_owned(),
+        waves,
+        clusters,
+        ..RolloutRun::default()
+    }
+}
+
+/// The roll-out that a cluster with these labels belongs to: of those that select it the oldest.
+pub fn owner<'a>(
+    rollouts: impl Iterator<Item = &'a Rollout>,
+    labels: &BTreeMap<String, String>,
+) -> Option<&'a Rollout> {
+    let is_meant = |rollout: &&Rollout| {
+        let selector = rollout.spec.selector.as_ref();
+        rollout.metadata.deletion_timestamp.is_none()
+            && selector.is_none_or(|selector| selects(selector, labels))
+    };
+    rollouts.filter(is_meant).min_by_key(|rollout| {
+        (
+            rollout.creation_timestamp().map(|time| time.0),
+            rollout.name_any(),
+        )
+    })
+}
+
+/// Whether labels are those that select.
+pub fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    selector
+        .iter()
+        .all(|(key, value)| labels.get(key) == Some(value))
+}
+
+fn is_of(wave: &Wave, candidate: &Candidate) -> bool {
+    match (&wave.level, &wave.selector) {
+        (Some(level), _) => candidate
+            .levels
+            .get(level)
+            .is_some_and(|object| wave.objects.contains(object)),
+        (None, Some(selector)) => selects(selector, &candidate.labels),
+        (None, None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn candidate(name: &str, site: &str, stage: &str) -> Candidate {
+        Candidate {
+            name: name.to_owned(),
+            labels: [("stage".to_owned(), stage.to_owned())].into(),
+            levels: [("site".to_owned(), site.to_owned())].into(),
+            revision: "r".to_owned(),
+        }
+    }
+
+    fn order(spec: serde_json::Value) -> String {
+        let spec: RolloutSpec = serde_json::from_value(spec).unwrap();
+        let candidates = vec![
+            candidate("shop", "fra", "prod"),
+            candidate("billing", "fra", "test"),
+            candidate("wiki", "ber", "prod"),
+        ];
+        let run = run("id", &spec, candidates);
+        let members = run.clusters.iter();
+        let members: Vec<_> = members
+            .map(|member| {
+                format!(
+                    "{}:{}@{}",
+                    member.wave,
+                    member.name,
+                    member.domains.join("+")
+                )
+            })
+            .collect();
+        format!("{} | {}", run.waves.join(" "), members.join(" "))
+    }
+
+    #[test]
+    fn waves_are_by_level_or_by_label_and_canaries_first() {
+        for (spec, expected) in [
+            (
+                json!({}),
+                "canary rest | canary:billing@site/fra rest:shop@site/fra rest:wiki@site/ber",
+            ),
+            (
+                json!({"canary": {"count": 0}, "waves": [
+                    {"name": "test", "selector": {"stage": "test"}},
+                    {"name": "ber", "level": "site", "objects": ["ber"]},
+                ]}),
+                "test ber rest | test:billing@site/fra ber:wiki@site/ber rest:shop@site/fra",
+            ),
+            (
+                json!({"canary": {"clusters": ["wiki"]}, "budgets": [{"level": "rack", "maximum": 1}]}),
+                "canary rest | canary:wiki@ rest:billing@ rest:shop@",
+            ),
+            (
+                json!({"waves": [{"name": "ber", "level": "site", "objects": ["ber"]}]}),
+                "canary rest | canary:wiki@site/ber rest:billing@site/fra rest:shop@site/fra",
+            ),
+        ] {
+            assert_eq!(order(spec.clone()), expected, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The engine of roll-outs in every state that a small fleet can get into: clusters are applied or refused, become well, fail, heal, are
+//! at work for another reason, and time passes, in any order. An operator that dies is nothing more: the engine remembers nothing.
+
+use std::collections::{BTreeMap, HashSet};
+
+use api::{
+    Threshold,
+    inventory::{FleetHealth, MemberPhase, RolloutMember, RolloutPhase, RolloutRun, RolloutState},
+};
+use fleet::rollout::engine::{CANARY, Policy, Seen, Steering, Verdict, advance};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// A roll-out of three clusters, two of which are of one site.
+#[derive(Clone, Eq, Hash, PartialEq)]
+struct State([Own; 3]);
+
+/// A cluster, and how far its roll-out is.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+struct Own {
+    phase: MemberPhase,
+    /// For how many seconds, where that matters.
+    age: u8,
+    is_applied: bool,
+    health: FleetHealth,
+}
+
+const NAMES: [&str; 3] = ["a1", "a2", "b1"];
+const SOAK: u64 = 1;
+const DEADLINE: u64 = 2;
+
+/// A fleet and how it is rolled out.
+struct Fleet {
+    policy: Policy,
+    waves: [&'static str; 3],
+}
+
+impl Fleet {
+    fn run(&self, state: &State) -> RolloutRun {
+        let mut waves: Vec<String> = self.waves.map(ToOwned::to_owned).to_vec();
+        waves.dedup();
+        let clusters = NAMES.iter().zip(self.waves).zip(&state.0);
+        let clusters = clusters.map(|((name, wave), own)| RolloutMember {
+            name: (*name).to_owned(),
+            wave: wave.to_owned(),
+            domains: vec![domain(name)],
+            revision: "new".to_owned(),
+            phase: own.phase,
+            since: Some(Time(
+                Timestamp::from_second(NOW - i64::from(own.age)).unwrap(),
+            )),
+            message: None,
+        });
+        RolloutRun {
+            id: "run".to_owned(),
+            waves,
+            clusters: clusters.collect(),
+            ..RolloutRun::default()
+        }
+    }
+
+    fn seen(state: &State) -> BTreeMap<String, Seen> {
+        let all = NAMES.iter().zip(&state.0);
+        all.map(|(name, own)| {
+            let refused = own.health == FleetHealth::Refused;
+            let seen = Seen {
+                domains: vec![domain(name)],
+                applied: Some(if own.is_applied { "new" } else { "old" }.to_owned()),
+                target: refused.then(|| "new".to_owned()),
+                health: own.health,
+                ..Seen::default()
+            };
+            ((*name).to_owned(), seen)
+        })
+        .collect()
+    }
+
+    /// One pass.
+    fn advance(&self, state: &State, steering: &Steering) -> (State, Verdict) {
+        let mut run = self.run(state);
+        let now = Timestamp::from_second(NOW).unwrap();
+        let verdict = advance(&mut run, &self.policy, &Self::seen(state), steering, now);
+        let mut after = state.clone();
+        for (own, member) in after.0.iter_mut().zip(&run.clusters) {
+            own.phase = member.phase;
+            let matters = matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking);
+            let since = member.since.as_ref().unwrap().0.as_second();
+            own.age = if matters {
+                u8::try_from(NOW - since).unwrap()
+            } else {
+                0
+            };
+        }
+        (after, verdict)
+    }
+
+    /// What the roll-out keeps to, from one state to the next.
+    fn check(&self, before: &State, after: &State, verdict: &Verdict) {
+        let is_under_way =
+            |own: &Own| matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking);
+        let told = || format!("{}\n-> {}\n{verdict:?}", show(before), show(after));
+        let mut has_begun = false;
+        for (number, own) in after.0.iter().enumerate() {
+            if own.phase != MemberPhase::Updating || before.0[number].phase != MemberPhase::Pending
+            {
+                continue;
+            }
+            has_begun = true;
+            let others = (0..3)
+                .filter(|other| *other != number && domain(NAMES[*other]) == domain(NAMES[number]));
+            let busy = others.filter(|other| {
+                is_under_way(&after.0[*other]) || after.0[*other].health != FleetHealth::Well
+            });
+            assert_eq!(
+                busy.count(),
+                0,
+                "begun beside another of its site: {}",
+                told()
+            );
+            let canaries = (0..3).filter(|other| self.waves[*other] == CANARY);
+            let open = canaries.filter(|other| after.0[*other].phase != MemberPhase::Done);
+            assert!(
+                self.waves[number] == CANARY || open.count() == 0,
+                "begun past a canary: {}",
+                told()
+            );
+            let failed = after
+                .0
+                .iter()
+                .filter(|own| own.phase == MemberPhase::Failed)
+                .count();
+            assert!(
+                !self.policy.failures.is_exceeded(failed, 3),
+                "begun past failures: {}",
+                told()
+            );
+        }
+        let under_way = after.0.iter().filter(|own| is_under_way(own)).count();
+        // One that failed and heals is watched, however many there are.
+        assert!(
+            !has_begun || under_way <= self.policy.parallel,
+            "begun beside too many: {}",
+            told()
+        );
+        let is_explained = verdict.is_over() || under_way > 0 || verdict.waits.is_some();
+        assert!(is_explained, "waits without a reason: {}", told());
+        if verdict.phase == RolloutPhase::Succeeded {
+            assert!(
+                after.0.iter().all(|own| own.phase == MemberPhase::Done),
+                "{}",
+                told()
+            );
+        }
+        for state in [RolloutState::Paused, RolloutState::Aborted] {
+            let steering = Steering {
+                state,
+                ..Steering::default()
+            };
+            self.begins_nothing(before, &steering);
+        }
+        self.begins_nothing(
+            before,
+            &Steering {
+                gives_way: true,
+                ..Steering::default()
+            },
+        );
+    }
+
+    fn begins_nothing(&self, state: &State, steering: &Steering) {
+        let (after, verdict) = self.advance(state, steering);
+        let begun = after.0.iter().zip(&state.0).any(|(after, before)| {
+            before.phase == MemberPhase::Pending && after.phase != MemberPhase::Pending
+        });
+        assert!(!begun, "{} {steering:?} {verdict:?}", show(state));
+    }
+
+    /// In a world that does what it should from now on, the run ends.
+    fn ends(&self, state: &State) {
+        let mut now = state.clone();
+        for _ in 0..40 {
+            for own in &mut now.0 {
+                let is_granted = matches!(own.phase, MemberPhase::Updating | MemberPhase::Failed);
+                if is_granted && !own.is_applied {
+                    own.is_applied = true;
+                }
+                own.health = FleetHealth::Well;
+                own.age = (own.age + 1).min(OLDEST);
+            }
+            let (after, verdict) = self.advance(&now, &Steering::default());
+            now = after;
+            if verdict.phase == RolloutPhase::Succeeded {
+                return;
+            }
+        }
+        panic!("never ends: {}\n{}", show(state), show(&now));
+    }
+
+    /// What may happen next, beside a pass.
+    fn next(state: &State) -> Vec<State> {
+        use FleetHealth::{AtWork, Failed, Refused, Well};
+        let mut all = Vec::new();
+        let mut older = state.clone();
+        for own in &mut older.0 {
+            own.age = if matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking) {
+                (own.age + 1).min(OLDEST)
+            } else {
+                0
+            };
+        }
+        all.push(older);
+        for (number, own) in state.0.iter().enumerate() {
+            let mut becomes = |is_applied, health| {
+                let mut next = state.clone();
+                next.0[number].is_applied = is_applied;
+                next.0[number].health = health;
+                all.push(next);
+            };
+            let is_granted = matches!(own.phase, MemberPhase::Updating | MemberPhase::Failed);
+            if is_granted && !own.is_applied {
+                becomes(true, AtWork);
+                becomes(false, Refused);
+            }
+            match own.health {
+                AtWork => {
+                    becomes(own.is_applied, Well);
+                    becomes(own.is_applied, Failed);
+                }
+                Failed => becomes(own.is_applied, Well),
+                Well => becomes(own.is_applied, AtWork),
+                Refused => {}
+            }
+        }
+        all
+    }
+
+    fn explore(&self) -> usize {
+        let begin = Own {
+            phase: MemberPhase::Pending,
+            age: 0,
+            is_applied: false,
+            health: FleetHealth::Well,
+        };
+        let mut known = HashSet::from([State([begin; 3])]);
+        let mut open: Vec<_> = known.iter().cloned().collect();
+        while let Some(state) = open.pop() {
+            let (after, verdict) = self.advance(&state, &Steering::default());
+            self.check(&state, &after, &verdict);
+            let mut next = Self::next(&state);
+            next.push(after);
+            for state in next {
+                if known.insert(state.clone()) {
+                    open.push(state);
+                }
+            }
+        }
+        for state in &known {
+            self.ends(state);
+        }
+        known.len()
+    }
+}
+
+const NOW: i64 = 1_000_000;
+const OLDEST: u8 = 2;
+
+fn domain(name: &str) -> String {
+    format!("site/{}", &name[..1])
+}
+
+fn show(state: &State) -> String {
+    let all = NAMES.iter().zip(&state.0);
+    let all = all.map(|(name, own)| {
+        let applied = if own.is_applied { "new" } else { "old" };
+        format!(
+            "{name}: {:?} for {}s, {applied} {:?}",
+            own.phase, own.age, own.health
+        )
+    });
+    all.collect::<Vec<_>>().join(" | ")
+}
+
+fn policy(parallel: usize, failures: u32) -> Policy {
+    Policy {
+        parallel,
+        budgets: [("site".to_owned(), 1)].into(),
+        soak: SOAK,
+        deadline: DEADLINE,
+        gates: Vec::new(),
+        approval: api::inventory::Approval::Never,
+        failures: Threshold::Count(failures),
+    }
+}
+
+#[test]
+fn a_canary_goes_first_and_no_two_of_a_site_are_begun() {
+    let fleet = Fleet {
+        policy: policy(3, 0),
+        waves: [CANARY, "rest", "rest"],
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn without_a_canary_failures_are_borne_up_to_their_bound() {
+    let fleet = Fleet {
+        policy: policy(2, 1),
+        waves: ["rest", "rest", "rest"],
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}

@@ -1,0 +1,5 @@
+//! Fleets on the embedded API.
+
+mod bounds;
+mod story;
+mod world;

@@ -1,0 +1,326 @@
+//! `windlass inventory` on the API: what an edit changes, and how a roll-out is steered.
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use anyhow::{Context, bail, ensure};
+use api::inventory::{
+    ClusterTemplate, Customer, Environment, FleetCluster, FleetRevision, Hierarchy, InfraProvider,
+    LEVEL_LABEL, Rollout, RolloutControl, RolloutPhase, RolloutState, Site,
+};
+use inventory::{
+    Fleet, Object,
+    diff::{self, Change, ClusterChange},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+    core::NamespaceResourceScope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{Global, OfRollout, PlanInventory, SkipCluster},
+    client::answered,
+};
+
+/// Says which clusters change.
+pub(super) async fn plan(global: &Global, options: &PlanInventory) -> anyhow::Result<ExitCode> {
+    let client = global.client().await?;
+    let mut objects = BTreeMap::new();
+    let namespace = &global.namespace;
+    let mut put = |values: Vec<Value>| {
+        for value in values {
+            objects.insert(identity(&value, namespace), value);
+        }
+    };
+    put(listed::<Hierarchy>(&client, namespace, "").await?);
+    put(listed::<Environment>(&client, namespace, "").await?);
+    put(listed::<Customer>(&client, namespace, "").await?);
+    put(listed::<Site>(&client, namespace, "").await?);
+    put(listed::<InfraProvider>(&client, namespace, "").await?);
+    put(listed::<ClusterTemplate>(&client, namespace, "").await?);
+    put(listed::<FleetCluster>(&client, namespace, "").await?);
+    put(listed::<ConfigMap>(&client, namespace, LEVEL_LABEL).await?);
+    if !options.filename.is_empty() {
+        put(super::values(&options.filename)?);
+    }
+    let fleet = Fleet::read(objects.into_values(), namespace)?;
+    let records = records(&client, namespace).await?;
+    let mut changes = Vec::new();
+    fleet.render_all(|rendered| {
+        let cluster = rendered.resolved.cluster.clone();
+        if cluster.namespace != *namespace {
+            return;
+        }
+        let before = records.get(&cluster.name);
+        let after = rendered.objects();
+        let objects = diff::between(before.map_or(&[], Vec::as_slice), &after);
+        if !objects.is_empty() {
+            let change = before.map_or(Change::Added, |_| Change::Changed);
+            changes.push(ClusterChange {
+                cluster,
+                change,
+                objects,
+            });
+        }
+    })?;
+    super::print_changes(&changes, options.output)?;
+    Ok(if changes.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What each cluster was made from.
+async fn records(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
+    let clusters = Api::<FleetCluster>::namespaced(client.clone(), namespace);
+    let clusters = clusters.list(&ListParams::default()).await;
+    let clusters = answered(clusters, "list the FleetClusters")?;
+    let records = Api::<FleetRevision>::namespaced(client.clone(), namespace);
+    let mut known = BTreeMap::new();
+    for cluster in clusters {
+        let name = cluster.name_any();
+        let Some(applied) = cluster.status.and_then(|status| status.applied) else {
+            continue;
+        };
+        let record = records
+            .get_opt(&fleet::names::record(&name, &applied))
+            .await;
+        let record = answered(record, "read a FleetRevision")?;
+        let objects = record.map(|record| record.spec.objects).unwrap_or_default();
+        known.insert(name, objects.into_iter().map(Value::Object).collect());
+    }
+    Ok(known)
+}
+
+async fn listed<K>(client: &Client, namespace: &str, labels: &str) -> anyhow::Result<Vec<Value>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Serialize
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    let kind = K::kind(&());
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    let list = api.list(&ListParams::default().labels(labels)).await;
+    let list = answered(
+        list,
+        &format!("list {kind} objects; their definitions: windlass crds --fleet"),
+    )?;
+    let mut values = Vec::new();
+    for object in list {
+        let mut value = serde_json::to_value(object).context("failed to read an object")?;
+        value["apiVersion"] = K::api_version(&()).into();
+        value["kind"] = kind.clone().into();
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// Which object it is; one of a file stands in place of that of the API.
+fn identity(value: &Value, namespace: &str) -> Object {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let own = text(&value["metadata"]["namespace"]);
+    Object {
+        kind: text(&value["kind"]),
+        namespace: if own.is_empty() {
+            namespace.to_owned()
+        } else {
+            own
+        },
+        name: text(&value["metadata"]["name"]),
+    }
+}
+
+/// Steers a roll-out.
+pub(super) async fn steer(
+    global: &Global,
+    of: &OfRollout,
+    verb: Verb<'_>,
+) -> anyhow::Result<ExitCode> {
+    let client = global.client().await?;
+    let api = Api::<Rollout>::namespaced(client, &global.namespace);
+    let rollout = pick(&api, of.rollout.as_deref(), &global.namespace).await?;
+    let (control, effect) = control(&rollout, verb)?;
+    let body = json!({
+        "metadata": {"resourceVersion": rollout.resource_version()},
+        "spec": {"control": control},
+    });
+    let name = rollout.name_any();
+    let patched = api
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&body))
+        .await;
+    answered(patched, &format!("steer roll-out {name}"))?;
+    println!("roll-out {name} {effect}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves a cluster out.
+pub(super) async fn skip(global: &Global, options: &SkipCluster) -> anyhow::Result<ExitCode> {
+    let of = OfRollout {
+        rollout: options.rollout.clone(),
+    };
+    steer(global, &of, Verb::Skip(&options.cluster)).await
+}
+
+/// What somebody wants of a roll-out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb<'a> {
+    Pause,
+    Resume,
+    Abort,
+    Approve,
+    Skip(&'a str),
+}
+
+/// The controls that follow, and what they do. A verb that would do nothing is refused.
+fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl, String)> {
+    let name = rollout.name_any();
+    let status = rollout.status.clone().unwrap_or_default();
+    let phase = status.phase.unwrap_or_default();
+    let mut control = rollout.spec.control.clone().unwrap_or_default();
+    let run = status.run.filter(|run| run.ended.is_none());
+    let open = || {
+        run.clone()
+            .with_context(|| format!("roll-out {name} has no run under way"))
+    };
+    let about = |control: &mut RolloutControl, id: &str| {
+        if control.run.as_deref() != Some(id) {
+            control.run = Some(id.to_owned());
+            control.approved.clear();
+            control.skip.clear();
+        }
+    };
+    let effect = match verb {
+        Verb::Pause => {
+            control.state = Some(RolloutState::Paused);
+            "begins no other cluster, and no other run".to_owned()
+        }
+        Verb::Resume => {
+            let state = control.state.unwrap_or_default();
+            ensure!(
+                state != RolloutState::Running,
+                "roll-out {name} is neither paused nor aborted, it is {phase:?}: {}",
+                status
+                    .waits
+                    .unwrap_or_else(|| "kubectl get rollouts".to_owned())
+            );
+            control.state = Some(RolloutState::Running);
+            "goes on".to_owned()
+        }
+        Verb::Abort => {
+            let run = open()?;
+            about(&mut control, &run.id);
+            control.state = Some(RolloutState::Aborted);
+            format!(
+                "ends run {}: those under way go on, no other is begun",
+                run.id
+            )
+        }
+        Verb::Approve => {
+            let run = open()?;
+            ensure!(
+                phase == RolloutPhase::WaitingForApproval,
+                "roll-out {name} waits for no approval, it is {phase:?}"
+            );
+            let wave = status.wave.unwrap_or_default();
+            let Some((_, wave)) = wave.split_once(' ') else {
+                bail!("roll-out {name} does not say which wave waits")
+            };
+            about(&mut control, &run.id);
+            control.approved.push(wave.to_owned());
+            format!("may begin the wave {wave}")
+        }
+        Verb::Skip(cluster) => {
+            let run = open()?;
+            let names: Vec<_> = run
+                .clusters
+                .iter()
+                .map(|member| member.name.as_str())
+                .collect();
+            ensure!(
+                names.contains(&cluster),
+                "run {} of roll-out {name} has no cluster {cluster}; it has {}",
+                run.id,
+                names.join(", ")
+            );
+            about(&mut control, &run.id);
+            if !control.skip.iter().any(|known| known == cluster) {
+                control.skip.push(cluster.to_owned());
+            }
+            format!("leaves {cluster} out, unless it is under way")
+        }
+    };
+    Ok((control, effect))
+}
+
+async fn pick(api: &Api<Rollout>, name: Option<&str>, namespace: &str) -> anyhow::Result<Rollout> {
+    if let Some(name) = name {
+        return answered(api.get(name).await, &format!("read Rollout {name}"));
+    }
+    let mut all = answered(api.list(&ListParams::default()).await, "list the Rollouts")?.items;
+    match (all.pop(), all.as_slice()) {
+        (Some(only), []) => Ok(only),
+        (None, _) => bail!("there is no Rollout in namespace {namespace}"),
+        (Some(_), _) => bail!("there are several Rollouts in namespace {namespace}: name one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rollout(phase: &str, state: Value) -> Rollout {
+        serde_json::from_value(json!({
+            "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "Rollout", "metadata": {"name": "all"},
+            "spec": {"control": {"run": "old", "approved": ["canary"], "state": state}},
+            "status": {"phase": phase, "wave": "2/3 fra1", "run": {
+                "id": "new", "waves": ["canary", "fra1"],
+                "clusters": [{"name": "shop", "wave": "fra1", "revision": "r", "phase": "Pending"}],
+            }},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_verb_is_about_the_run_that_is_under_way() {
+        let waits = rollout("WaitingForApproval", json!("Running"));
+        let (approved, _) = control(&waits, Verb::Approve).unwrap();
+        assert_eq!(
+            (approved.run.as_deref(), approved.approved),
+            (Some("new"), vec!["fra1".to_owned()])
+        );
+        let (skipped, _) = control(&waits, Verb::Skip("shop")).unwrap();
+        assert_eq!(
+            (skipped.run.as_deref(), skipped.skip),
+            (Some("new"), vec!["shop".to_owned()])
+        );
+        for (rollout, verb, words) in [
+            (
+                rollout("Running", json!("Running")),
+                Verb::Approve,
+                "waits for no approval",
+            ),
+            (
+                rollout("Running", json!("Running")),
+                Verb::Resume,
+                "neither paused nor aborted",
+            ),
+            (
+                rollout("Running", json!("Running")),
+                Verb::Skip("shup"),
+                "it has shop",
+            ),
+        ] {
+            let error = control(&rollout, verb).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let paused = rollout("Paused", json!("Paused"));
+        let (resumed, _) = control(&paused, Verb::Resume).unwrap();
+        assert_eq!(resumed.state, Some(RolloutState::Running));
+    }
+}
