@@ -43,7 +43,8 @@ pub async fn keep(
     runs: &[Run],
     kept: &BTreeSet<String>,
 ) -> Result<(), kube::Error> {
-    let surplus = surplus(runs, &Limits::default(), kept, Timestamp::now());
+    let runs: Vec<_> = runs.iter().collect();
+    let surplus = surplus(&runs, &Limits::default(), kept, Timestamp::now());
     prune(client, &surplus).await
 }
 

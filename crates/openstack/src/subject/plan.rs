@@ -271,7 +271,8 @@ mod tests {
             end(&mut world, RunPhase::Succeeded);
         }
         let (limits, now) = (Limits::default(), jiff::Timestamp::UNIX_EPOCH);
-        let gone = history::surplus(&world.runs, &limits, &world.kept(), now);
+        let runs: Vec<_> = world.runs.iter().collect();
+        let gone = history::surplus(&runs, &limits, &world.kept(), now);
         let gone: BTreeSet<_> = gone.into_iter().map(ResourceExt::name_any).collect();
         world.runs.retain(|run| !gone.contains(&run.name_any()));
         assert!(world.runs.len() < 25, "{}", world.runs.len());
