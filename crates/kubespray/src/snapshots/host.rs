@@ -265,7 +265,7 @@ fn json<T: for<'a> Deserialize<'a>>(lines: &[&str], name: &str) -> Result<T, Una
 }
 
 fn number(lines: &[&str], name: &str) -> Result<u64, Unable> {
-    let number = told(lines, name).parse();
+    let number = told(lines, name).parse::<u64>();
     number.map_err(|_| unread(&format!("the number of its {name}")))
 }
 
