@@ -43,8 +43,8 @@ mod up;
 
 use std::{io::IsTerminal, process::ExitCode};
 
+use ::controller::hint;
 use clap::Parser;
-use controller::hint;
 use kubespray::operation;
 
 use crate::cli::{Cli, Command};

@@ -308,3 +308,32 @@ fn charts(directory: &Path) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_cloud_asks_for_where_a_service_is_gone_is_a_step_of_it() {
+        let cloud: OpenStack = serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+            "metadata": {"name": "one", "namespace": "cloud", "uid": "u"},
+            "spec": {
+                "release": "2026.2",
+                "database": {"managed": {"image": "registry.example/mariadb:10.11"}},
+                "services": [{"name": "keystone", "image": "registry.example/keystone:30.0.0"}],
+            },
+        }))
+        .unwrap();
+        let (id, plan) = one_step(wanted(&cloud).unwrap(), "keystone/declare").unwrap();
+        assert_eq!(id, "keystone/declare");
+        assert_eq!(plan.steps.len(), 1);
+        let refused = one_step(wanted(&cloud).unwrap(), "database").unwrap_err();
+        assert!(
+            refused.to_string().contains("keystone/declare"),
+            "{refused}"
+        );
+    }
+}
