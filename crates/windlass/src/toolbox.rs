@@ -10,7 +10,7 @@ use api::{
 };
 use controller::kubeconfig::Foreign;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Client, ResourceExt, runtime::wait::await_condition};
+use kube::{Api, Client, ResourceExt, api::ListParams, runtime::wait::await_condition};
 use kubespray::{
     Layout,
     cluster::built::{built_by, built_with},
@@ -263,7 +263,7 @@ async fn certificates(global: &Global, options: &Certificates) -> anyhow::Result
 /// The hosts of a cluster as it was built.
 async fn all(global: &Global, client: &Client, cluster: &str) -> anyhow::Result<Vec<HostName>> {
     let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
-    let runs = answered(runs.list(&Default::default()).await, "list the runs")?;
+    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
     let mut runs: Vec<Run> = runs.items;
     runs.retain(|run| is_of(run, cluster));
     runs.sort_by_key(age);

@@ -102,9 +102,6 @@ stories! {
     retry_runs_out: r#"[{"id":"a","retry":{"limit":1}}]"#,
         World::default().script("a", &[Act::Fail(FailureClass::External), Act::Fail(FailureClass::External)]), Steering::default(), vec![];
     config_fails_at_once: r#"[{"id":"a","retry":{"limit":5}}]"#, World::default().script("a", &[Act::Fail(FailureClass::Config)]), Steering::default(), vec![];
-    one_that_pauses_instead_of_failing: r#"[{"id":"a","onFailure":"Pause","retry":{"limit":1}},{"id":"b"}]"#,
-        World::default().script("a", &[Act::Fail(FailureClass::External), Act::Fail(FailureClass::Config)]), Steering::default(),
-        vec![(RecordEvent::RunPaused, asking(vec![request("1", RequestAction::Retry, None, None)]))];
     timeout: r#"[{"id":"a","timeout":"5m"}]"#, World::default().script("a", &[Act::Hang]), Steering::default(), vec![];
     cancel_at_a_task: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),
         vec![(RecordEvent::StepStarted, wanting(DesiredState::Cancelled))];
