@@ -23,7 +23,10 @@ use crate::{
     inputs::Inputs,
     problem::Problem,
     request,
-    snapshots::{Snapshots, standing},
+    snapshots::{
+        Snapshots,
+        standing::{self, Due},
+    },
 };
 
 /// How it is asked for.
@@ -81,10 +84,13 @@ fn by_itself(situation: &Situation<'_>, snapshots: &Snapshots) -> Option<(String
         cluster, observed, ..
     } = *situation;
     let store = observed.snapshots.as_ref();
-    let due = standing::due(snapshots, store, &observed.runs, observed.now)?;
-    if due == observed.now {
-        return Some(("none has been taken yet".to_owned(), due.to_string()));
-    }
+    let due = match standing::due(snapshots, store, &observed.runs, observed.now)? {
+        Due::At(due) => due,
+        Due::First => {
+            let why = "none has been taken yet".to_owned();
+            return Some((why, observed.now.to_string()));
+        }
+    };
     let is_wanted = |asked: &&Asked| asked.wanted(cluster, &observed.runs).is_some();
     let gives_way = observed.now.duration_since(due) < GIVES_WAY;
     if gives_way && asked::ALL.iter().any(is_wanted) {

@@ -59,24 +59,32 @@ pub fn last_good(store: &SnapshotsStatus) -> Option<(String, Timestamp)> {
     taken.max_by_key(|(_, taken)| *taken)
 }
 
-/// When a snapshot was due that nobody has begun to take since. None: none is.
+/// Why a snapshot is due.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Due {
+    /// None has been taken yet, and the first one does not wait for its time.
+    First,
+    /// This was its time, and nobody has begun to take one since.
+    At(Timestamp),
+}
+
+/// Whether a snapshot is due.
 pub fn due(
     settings: &Snapshots,
     store: Option<&SnapshotsStatus>,
     runs: &[Run],
     now: Timestamp,
-) -> Option<Timestamp> {
+) -> Option<Due> {
     let schedule = settings.schedule.as_ref()?;
     let begun = newest(runs)
         .and_then(|run| run.metadata.creation_timestamp.as_ref())
         .map(|time| time.0);
     let taken = store.and_then(last_good).map(|(_, taken)| taken);
     let Some(last) = begun.max(taken) else {
-        // The first one does not wait for its time.
-        return Some(now);
+        return Some(Due::First);
     };
     let due = schedule.last(now)?.timestamp();
-    (last < due).then_some(due)
+    (last < due).then_some(Due::At(due))
 }
 
 /// The newest run that was to take one.
@@ -184,7 +192,7 @@ mod tests {
         let six = hourly(Some("0 */6 * * *"));
         let verified = |at| store(&[(at, SnapshotState::Verified)]);
         for (taken, begun, now, expected) in [
-            (None, None, "03:00", Some("03:00")),
+            (None, None, "03:00", Some("")),
             (Some("05:59"), None, "06:00", Some("06:00")),
             (Some("06:00"), None, "11:59", None),
             (Some("06:00"), None, "13:00", Some("12:00")),
@@ -197,7 +205,11 @@ mod tests {
             let mut runs = vec![run("Converge", "12:30", "Succeeded")];
             runs.extend(begun.map(|at| run("Snapshot", at, "Failed")));
             let due = due(&six, store.as_ref(), &runs, time(now));
-            assert_eq!(due, expected.map(time), "{taken:?} {begun:?} {now}");
+            let expected = expected.map(|at| match at {
+                "" => Due::First,
+                at => Due::At(time(at)),
+            });
+            assert_eq!(due, expected, "{taken:?} {begun:?} {now}");
         }
         assert_eq!(due(&hourly(None), None, &[], time("03:00")), None);
     }
