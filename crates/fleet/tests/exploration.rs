@@ -108,8 +108,13 @@ impl Fleet {
             has_begun = true;
             let others = (0..3)
                 .filter(|other| *other != number && domain(NAMES[*other]) == domain(NAMES[number]));
+            // To mend one that is down waits for none that is down too.
+            let is_well = before.0[number].health == FleetHealth::Well;
             let busy = others.filter(|other| {
-                is_under_way(&after.0[*other]) || after.0[*other].health != FleetHealth::Well
+                let other = &after.0[*other];
+                is_under_way(other)
+                    || other.phase == MemberPhase::Failed
+                    || is_well && other.health != FleetHealth::Well
             });
             assert_eq!(
                 busy.count(),
