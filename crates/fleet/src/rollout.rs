@@ -340,8 +340,7 @@ fn edited(known: &Known, run: Option<&RolloutRun>) -> Vec<Candidate> {
         let Some(applied) = applied else { return false };
         match member {
             Some(member) if is_open || member.phase == api::inventory::MemberPhase::Skipped => {
-                member.revision != candidate.revision && *applied != candidate.revision
-                    || is_open && member.revision != candidate.revision
+                member.revision != candidate.revision && (is_open || *applied != candidate.revision)
             }
             _ => *applied != candidate.revision,
         }

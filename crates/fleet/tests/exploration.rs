@@ -1,6 +1,12 @@
 //! The engine of roll-outs in every state that a small fleet can get into: clusters are applied or refused, become well, fail, heal, are
 //! at work for another reason, and time passes, in any order. An operator that dies is nothing more: the engine remembers nothing.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests stand outside of them"
+)]
+
 use std::collections::{BTreeMap, HashSet};
 
 use api::{

@@ -204,9 +204,10 @@ fn begin(
     let under_way = named(run, is_under_way);
     let wave = run.waves.iter().enumerate().find(|(_, wave)| {
         let mut members = run.clusters.iter().filter(|member| member.wave == **wave);
-        members.any(|member| {
-            !matches!(member.phase, MemberPhase::Done | MemberPhase::Skipped)
-                && !(member.phase == MemberPhase::Failed && !is_halted)
+        members.any(|member| match member.phase {
+            MemberPhase::Done | MemberPhase::Skipped => false,
+            MemberPhase::Failed => is_halted,
+            _ => true,
         })
     });
     let wave = wave.map(|(number, wave)| (number + 1, wave.clone()));
@@ -319,15 +320,14 @@ fn grant(
         } else {
             refusal(run, policy, seen, &name)
         };
-        match refusal {
-            Some(refusal) => why = why.or(Some(format!("{name} waits: {refusal}"))),
-            None => {
-                let mut members = run.clusters.iter_mut();
-                if let Some(member) = members.find(|member| member.name == name) {
-                    enter(member, MemberPhase::Updating, None, now);
-                    begun.push(name);
-                }
-            }
+        if let Some(refusal) = refusal {
+            why = why.or(Some(format!("{name} waits: {refusal}")));
+            continue;
+        }
+        let mut members = run.clusters.iter_mut();
+        if let Some(member) = members.find(|member| member.name == name) {
+            enter(member, MemberPhase::Updating, None, now);
+            begun.push(name);
         }
     }
     verdict.next.retain(|name| !begun.contains(name));
