@@ -163,7 +163,7 @@ where
     })
 }
 
-/// Applies the status of an object if it is still in the version that was read, and returns the version that it has then. For a status
+/// Applies the status of an object if it is still in the version that was read. For a status
 /// that is a record: what was decided on the ground of an older one is refused.
 ///
 /// # Errors
@@ -175,7 +175,7 @@ pub async fn apply_status_at<K, S>(
     name: &str,
     version: &str,
     wanted: &S,
-) -> Result<String, Error>
+) -> Result<(), Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     S: Serialize,
@@ -193,7 +193,7 @@ where
         &Patch::Apply(&body),
     )
     .await
-    .map(|object| object.meta().resource_version.clone().unwrap_or_default())
+    .map(drop)
     .map_err(|source| Error::Api {
         kind,
         name: name.to_owned(),

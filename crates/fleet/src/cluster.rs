@@ -221,7 +221,8 @@ fn granted(cluster: &FleetCluster, context: &Context) -> Option<String> {
         .iter()
         .filter_map(|rollout| rollout.0.as_ref().ok());
     let rollout = waves::owner(rollouts, cluster.labels())?;
-    let run = rollout.status.as_ref()?.run.as_ref()?;
+    let run = rollout.status.as_ref()?.run.as_ref();
+    let run = run.filter(|run| run.ended.is_none())?;
     let mut members = run.clusters.iter();
     let member = members.find(|member| member.name == cluster.name_any())?;
     matches!(member.phase, MemberPhase::Updating | MemberPhase::Failed)

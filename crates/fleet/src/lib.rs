@@ -10,6 +10,11 @@
 //! The two reconcilers know of each other by their status alone: a Rollout grants a revision to a FleetCluster, which tells what it was
 //! brought to. Either may be old when the other looks; nothing follows from that but another look.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "a problem ends the work and is read by a person: its size costs nothing"
+)]
+
 pub mod cluster;
 pub mod inventories;
 pub mod names;

@@ -71,7 +71,7 @@ pub fn operate(manager: &mut Manager) {
 
     let of_rollouts = Arc::new(rollout::Context {
         client,
-        own: rollouts.store(),
+        turn: tokio::sync::Mutex::default(),
         clusters: own.store(),
         inventories,
         events,

@@ -14,11 +14,11 @@ use api::inventory::{
     FleetCluster, OnEdit, Rollout, RolloutPhase, RolloutRecord, RolloutRun, RolloutState,
 };
 use controller::{Events, stream::in_namespace};
-use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
-    Client, ResourceExt,
+    Api, Client, ResourceExt,
+    api::ListParams,
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::Store},
 };
@@ -36,8 +36,8 @@ use waves::Candidate;
 pub struct Context {
     /// The API.
     pub client: Client,
-    /// The Rollouts.
-    pub own: Store<DeserializeGuard<Rollout>>,
+    /// One pass at a time: what two roll-outs grant at once, neither has seen of the other.
+    pub turn: tokio::sync::Mutex<()>,
     /// The FleetClusters.
     pub clusters: Store<DeserializeGuard<FleetCluster>>,
     /// The inventories.
@@ -99,15 +99,25 @@ pub async fn reconcile(
             return Ok(Action::await_change());
         }
     };
-    if rollout.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::await_change());
-    }
-    let is_read = matches!(context.own.wait_until_ready().now_or_never(), Some(Ok(())));
     let namespace = rollout.namespace().unwrap_or_default();
-    let Some(inventory) = context.inventories.of(&namespace).filter(|_| is_read) else {
+    let Some(inventory) = context.inventories.of(&namespace) else {
         return Ok(Action::requeue(UNTIL_READ));
     };
-    let known = known(rollout, &inventory, &context);
+    let _turn = context.turn.lock().await;
+    // From the API, not from a watch that may be behind: what was granted must be seen, by whomever it was.
+    let api = Api::<DeserializeGuard<Rollout>>::namespaced(context.client.clone(), &namespace);
+    let all = api.list(&ListParams::default()).await;
+    let all = all.map_err(|error| Error::Api("list the Rollouts", error))?;
+    let all: Vec<_> = all
+        .items
+        .into_iter()
+        .filter_map(|rollout| rollout.0.ok())
+        .collect();
+    let mut own = all.iter().filter(|one| one.uid() == rollout.uid());
+    let Some(rollout) = own.find(|one| one.metadata.deletion_timestamp.is_none()) else {
+        return Ok(Action::await_change());
+    };
+    let known = known(rollout, &all, &inventory, &context);
     let unrest = inventory.unrest();
     let decided = decide(rollout, &known, unrest, Timestamp::now());
     report::publish(rollout, &decided, &known, &context).await?;
@@ -123,9 +133,17 @@ pub async fn reconcile(
     Ok(Action::requeue(wake))
 }
 
-fn known(rollout: &Rollout, inventory: &Inventory, context: &Context) -> Known {
+fn known(rollout: &Rollout, all: &[Rollout], inventory: &Inventory, context: &Context) -> Known {
     let namespace = rollout.namespace().unwrap_or_default();
-    let rollouts = in_namespace(&context.own, &namespace);
+    let others = all.iter().filter(|other| other.uid() != rollout.uid());
+    let runs = others.filter_map(|other| other.status.as_ref()?.run.as_ref());
+    let members = runs
+        .filter(|run| run.ended.is_none())
+        .flat_map(|run| &run.clusters);
+    let taken: BTreeSet<_> = members
+        .filter(|member| engine::is_under_way(member))
+        .map(|member| member.name.as_str())
+        .collect();
     let policy = waves::policy(&rollout.spec);
     let mut known = Known::default();
     for cluster in in_namespace(&context.clusters, &namespace) {
@@ -151,12 +169,10 @@ fn known(rollout: &Rollout, inventory: &Inventory, context: &Context) -> Known {
                 health: status.health.unwrap_or_default(),
                 message: status.message.clone(),
                 gates: status.gates.clone(),
+                is_taken: taken.contains(name.as_str()),
             },
         );
-        let others = rollouts
-            .iter()
-            .filter_map(|rollout| rollout.0.as_ref().ok());
-        let owner = waves::owner(others, cluster.labels());
+        let owner = waves::owner(all.iter(), cluster.labels());
         if owner.map(ResourceExt::name_any) != Some(rollout.name_any()) {
             continue;
         }
@@ -324,8 +340,7 @@ fn edited(known: &Known, run: Option<&RolloutRun>) -> Vec<Candidate> {
         let Some(applied) = applied else { return false };
         match member {
             Some(member) if is_open || member.phase == api::inventory::MemberPhase::Skipped => {
-                member.revision != candidate.revision && *applied != candidate.revision
-                    || is_open && member.revision != candidate.revision
+                member.revision != candidate.revision && (is_open || *applied != candidate.revision)
             }
             _ => *applied != candidate.revision,
         }

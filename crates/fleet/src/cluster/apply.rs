@@ -274,7 +274,9 @@ async fn prune(
     let kept: BTreeSet<_> = parts.objects.iter().map(Part::identity).collect();
     let mut leaving = Vec::new();
     for part in before {
-        if kept.contains(&part.identity()) {
+        // Machines are still made from a template of Cluster API until the last one is replaced.
+        let is_template = !part.is_kubespray() && part.kind.ends_with("Template");
+        if is_template || kept.contains(&part.identity()) {
             continue;
         }
         let Some(there) = live::read(&part, context).await? else {

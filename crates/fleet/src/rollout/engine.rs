@@ -4,7 +4,8 @@
 //! remembers anything else, so an operator that dies between two passes, or between a pass and its write, loses nothing: what was not
 //! written was not granted, and what was written is seen. What it keeps to, whatever clusters do:
 //!
-//! - no cluster is begun that would bring an object of a budget's level above its maximum, with all that are under way *or not well*;
+//! - no cluster is begun that would bring an object of a budget's level above its maximum, with all that are under way *or not well*; for
+//!   one that is not well itself those that are under way count alone;
 //! - no cluster is begun before every canary is done, nor while more have failed than may;
 //! - a run ends, or says what it waits for.
 
@@ -57,6 +58,8 @@ pub struct Seen {
     pub message: Option<String>,
     /// The conditions of its own object.
     pub gates: BTreeMap<String, String>,
+    /// Whether another roll-out has begun it.
+    pub is_taken: bool,
 }
 
 /// What people want.
@@ -201,9 +204,10 @@ fn begin(
     let under_way = named(run, is_under_way);
     let wave = run.waves.iter().enumerate().find(|(_, wave)| {
         let mut members = run.clusters.iter().filter(|member| member.wave == **wave);
-        members.any(|member| {
-            !matches!(member.phase, MemberPhase::Done | MemberPhase::Skipped)
-                && !(member.phase == MemberPhase::Failed && !is_halted)
+        members.any(|member| match member.phase {
+            MemberPhase::Done | MemberPhase::Skipped => false,
+            MemberPhase::Failed => is_halted,
+            _ => true,
         })
     });
     let wave = wave.map(|(number, wave)| (number + 1, wave.clone()));
@@ -316,15 +320,14 @@ fn grant(
         } else {
             refusal(run, policy, seen, &name)
         };
-        match refusal {
-            Some(refusal) => why = why.or(Some(format!("{name} waits: {refusal}"))),
-            None => {
-                let mut members = run.clusters.iter_mut();
-                if let Some(member) = members.find(|member| member.name == name) {
-                    enter(member, MemberPhase::Updating, None, now);
-                    begun.push(name);
-                }
-            }
+        if let Some(refusal) = refusal {
+            why = why.or(Some(format!("{name} waits: {refusal}")));
+            continue;
+        }
+        let mut members = run.clusters.iter_mut();
+        if let Some(member) = members.find(|member| member.name == name) {
+            enter(member, MemberPhase::Updating, None, now);
+            begun.push(name);
         }
     }
     verdict.next.retain(|name| !begun.contains(name));
@@ -356,10 +359,15 @@ fn refusal(
         let Some(maximum) = policy.budgets.get(level) else {
             continue;
         };
+        // One that is not well itself takes no more away: what is to mend it does not wait for others that are not.
+        let counts = |other: &str, it: &Seen| match own.health {
+            FleetHealth::Well => !is_free(run, other, it),
+            _ => is_begun(run, other, it),
+        };
         let mut busy: Vec<_> = seen
             .iter()
             .filter(|(other, it)| {
-                *other != name && it.domains.contains(domain) && !is_free(run, other, it)
+                *other != name && it.domains.contains(domain) && counts(other, it)
             })
             .map(|(other, _)| other.clone())
             .collect();
@@ -376,11 +384,19 @@ fn refusal(
 
 /// Whether a cluster counts against no budget.
 fn is_free(run: &RolloutRun, name: &str, seen: &Seen) -> bool {
-    let member = run.clusters.iter().find(|member| member.name == name);
-    seen.health == FleetHealth::Well && member.is_none_or(|member| !is_under_way(member))
+    seen.health == FleetHealth::Well && !is_begun(run, name, seen)
 }
 
-const fn is_under_way(member: &RolloutMember) -> bool {
+/// Whether a roll-out, this one or another, has begun a cluster and is not done with it.
+fn is_begun(run: &RolloutRun, name: &str, seen: &Seen) -> bool {
+    let member = run.clusters.iter().find(|member| member.name == name);
+    let is_open =
+        |member: &RolloutMember| is_under_way(member) || member.phase == MemberPhase::Failed;
+    seen.is_taken || member.is_some_and(is_open)
+}
+
+/// Whether a cluster was begun and is not done.
+pub const fn is_under_way(member: &RolloutMember) -> bool {
     matches!(member.phase, MemberPhase::Updating | MemberPhase::Soaking)
 }
 

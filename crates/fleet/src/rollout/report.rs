@@ -6,7 +6,7 @@ use controller::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
+use kube::{Api, Resource, ResourceExt};
 
 use super::{Context, Decided, Error, Known, MOST_RECORDS, record};
 use crate::names::STATUS_MANAGER;
@@ -27,9 +27,7 @@ pub(super) async fn publish(
         let version = rollout.resource_version().unwrap_or_default();
         let written =
             controller::apply::apply_status_at(&api, STATUS_MANAGER, &name, &version, &told);
-        let version = written.await.map_err(Error::Apply)?;
-        let reference = ObjectRef::new(&name).within(&namespace);
-        controller::stream::await_version(&context.own, &reference, &version).await;
+        written.await.map_err(Error::Apply)?;
     }
     for occurrence in occurrences(&before, &told, decided) {
         let object = ObjectReference {

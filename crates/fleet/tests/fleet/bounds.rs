@@ -10,7 +10,7 @@ use api::{
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -216,4 +216,27 @@ async fn a_change_of_which_the_api_refuses_a_part_is_not_made_at_all() {
         .until::<FleetCluster>("shop", "refused", |_| true)
         .await;
     assert_eq!(status(&now).applied, status(&born).applied);
+}
+
+#[tokio::test]
+async fn a_grant_on_the_ground_of_an_older_version_is_refused() {
+    let world = World::start().await;
+    world.apply::<Rollout>("all", json!({"soak": "0s"})).await;
+    let read = world
+        .until::<Rollout>("all", "seen", |rollout| rollout.status.is_some())
+        .await;
+    world.apply::<Rollout>("all", json!({"soak": "1s"})).await;
+    let version = read.resource_version().unwrap();
+    let rollouts = world.all::<Rollout>(FLEET);
+    let written =
+        controller::apply::apply_status_at(&rollouts, "somebody", "all", &version, &read.status);
+    let refused = written.await.unwrap_err();
+    let controller::apply::Error::Api {
+        source: kube::Error::Api(status),
+        ..
+    } = refused
+    else {
+        panic!("{refused}")
+    };
+    assert_eq!(status.code, 409);
 }

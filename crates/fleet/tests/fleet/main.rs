@@ -1,5 +1,12 @@
 //! Fleets on the embedded API.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests stand outside of them"
+)]
+
 mod bounds;
+mod cluster_api;
 mod story;
 mod world;

@@ -11,7 +11,10 @@ use api::{
     inventory::{FleetCluster, Rollout, RolloutPhase},
 };
 use controller::{Manager, Metrics, Shutdown, WatchesEnded, manager::Settings};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -42,8 +45,14 @@ pub struct Play {
 
 impl World {
     pub async fn start() -> Self {
+        Self::with(Vec::new()).await
+    }
+
+    /// With definitions of other people's kinds.
+    pub async fn with(more: Vec<CustomResourceDefinition>) -> Self {
         let mut kinds = api::custom_resource_definitions();
         kinds.extend(api::inventory::definitions());
+        kinds.extend(more);
         let server = kapi::Server::in_memory(&kinds).await.unwrap();
         let client = Client::new(server.router(), "default");
         let namespace: Namespace =
