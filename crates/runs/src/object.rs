@@ -30,6 +30,17 @@ pub fn next_name(
     format!("{subject}-{word}-{}", last.unwrap_or_default() + 1)
 }
 
+/// As [`next_name`] of the runs of an object, with its kind in front: objects of two kinds may have one name.
+pub fn next<'a, K: Resource<DynamicType = ()>>(
+    object: &K,
+    operation: &str,
+    runs: impl IntoIterator<Item = &'a Run>,
+) -> String {
+    let subject = format!("{}-{}", K::kind(&()).to_lowercase(), object.name_any());
+    let names = runs.into_iter().map(ResourceExt::name_any);
+    next_name(&subject, operation, names)
+}
+
 /// A run of `subject`, which owns it. `generation` is that of the wish that `plan` was compiled from.
 pub fn of<K: Resource<DynamicType = ()>>(
     subject: &K,
@@ -56,19 +67,25 @@ pub fn of<K: Resource<DynamicType = ()>>(
     }
 }
 
-/// Stores a run, in the name of this field manager. One of the name that is there already was stored by an earlier pass that the
-/// watch has not shown yet.
+/// Stores a run, in the name of this field manager. One of the same subject that is there already was stored by an earlier pass
+/// that the watch has not shown yet: it is that one.
 ///
 /// # Errors
 ///
-/// The API refused, or did not answer.
+/// The API refused, as where a run of another subject has the name, or did not answer.
 pub async fn store(client: &Client, manager: &str, run: Run) -> Result<Run, kube::Error> {
     let parameters = PostParams {
         field_manager: Some(manager.to_owned()),
         ..PostParams::default()
     };
-    match api(client, &run).create(&parameters, &run).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(run),
+    let api = api(client, &run);
+    match api.create(&parameters, &run).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let there = api.get_opt(&run.name_any()).await?;
+            there
+                .filter(|there| there.spec.subject == run.spec.subject)
+                .ok_or(kube::Error::Api(status))
+        }
         stored => stored,
     }
 }
@@ -156,6 +173,8 @@ fn api(client: &Client, run: &Run) -> Api<Run> {
 
 #[cfg(test)]
 mod tests {
+    use api::Cluster;
+
     use super::*;
 
     #[test]
@@ -195,5 +214,37 @@ mod tests {
         let names = ["first-create-9", "first-converge-10", "by-hand"].map(str::to_owned);
         assert_eq!(next_name("first", "Converge", names), "first-converge-11");
         assert_eq!(next_name("first", "Create", []), "first-create-1");
+        let first = cluster("first", "u");
+        let run = of(&first, "first-reset-3".to_owned(), "Reset", 1, Plan::default());
+        assert_eq!(next(&first, "Reset", [&run]), "cluster-first-reset-4");
+    }
+
+    fn cluster(name: &str, uid: &str) -> Cluster {
+        serde_json::from_value(json!({
+            "apiVersion": "kubespray.k8s.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": name, "namespace": "default", "uid": uid}, "spec": {},
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_name_that_another_subject_has_is_no_run_of_this_one() {
+        let server = kapi::Server::in_memory(&api::custom_resource_definitions())
+            .await
+            .unwrap();
+        let client = Client::new(server.router(), "default");
+        let run = |subject: &Cluster, operation: &str| {
+            let mut run = of(subject, "r-1".to_owned(), operation, 1, Plan::default());
+            // What owns it is not there, and it would go with that.
+            run.metadata.owner_references = None;
+            run
+        };
+        let first = store(&client, "test", run(&cluster("a", "u"), "Reset")).await.unwrap();
+        let again = store(&client, "test", run(&cluster("a", "u"), "Probe")).await.unwrap();
+        assert_eq!((again.uid(), again.spec), (first.uid(), first.spec), "what is there");
+        for other in [cluster("b", "u"), cluster("a", "of a later one")] {
+            let refused = store(&client, "test", run(&other, "Reset")).await.unwrap_err();
+            assert!(matches!(refused, kube::Error::Api(status) if status.is_already_exists()));
+        }
     }
 }
