@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use api::{
     Run,
     openstack::{FINALIZER, OpenStack, OpenStackService, Standing as Told},
-    run::{RunPhase, RunStatus},
+    run::RunStatus,
 };
 use controller::{Events, Outcome, Until, backoff::jittered, finalizer, watch::Kind};
 use futures::FutureExt;
@@ -17,7 +17,7 @@ use kube::{
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::Store},
 };
-use runs::object;
+use runs::{history, object};
 
 use crate::{
     cloud,
@@ -97,6 +97,11 @@ pub async fn reconcile<K: Layer>(
     let decision = plan(object, &observed).map_err(Error::Plan)?;
     let outcome = apply(object, decision, &observed, &context).await?;
     report::publish(object, outcome.applied(), &observed, &context).await?;
+    if object.meta().deletion_timestamp.is_none() {
+        history::keep(&context.client, &observed.runs, &observed.kept())
+            .await
+            .map_err(|source| Error::Api("remove a run that was kept long enough", source))?;
+    }
     Ok(Outcome::action(&outcome))
 }
 
@@ -122,28 +127,22 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
         .cloned()
         .collect();
     runs.sort_by_cached_key(object::age);
-    let was_made = runs
-        .iter()
-        .any(|run| runs::phase(run) == RunPhase::Succeeded);
-    let is_going = object.meta().deletion_timestamp.is_some();
-    let unhealthy = if was_made && !is_going {
-        object.health(context).await?
-    } else {
-        Vec::new()
+    let mut observed = Observed {
+        runs,
+        ..Observed::default()
     };
-    let is_namespace_going = if is_going {
+    let is_going = object.meta().deletion_timestamp.is_some();
+    if observed.was_made() && !is_going {
+        observed.unhealthy = object.health(context).await?;
+    }
+    if is_going {
         let api = Api::<Namespace>::all(context.client.clone());
         let found = api.get_opt(&namespace).await;
         let found = found.map_err(|source| Error::Api("read the namespace", source))?;
-        found.is_none_or(|found| found.metadata.deletion_timestamp.is_some())
-    } else {
-        false
-    };
-    Ok(Some(Observed {
-        runs,
-        unhealthy,
-        is_namespace_going,
-    }))
+        observed.is_namespace_going =
+            found.is_none_or(|found| found.metadata.deletion_timestamp.is_some());
+    }
+    Ok(Some(observed))
 }
 
 async fn apply<K: Layer>(

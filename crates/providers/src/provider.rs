@@ -2,7 +2,7 @@
 //!
 //! How far a run got is the runner's business. At rest nothing is written; health is looked at by a few requests a minute.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::{
     Run,
@@ -18,6 +18,7 @@ use kube::{
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::Store},
 };
+use runs::history;
 
 use crate::{check::Other, fetch::Fetcher, target};
 
@@ -156,6 +157,11 @@ pub async fn reconcile<K: Kind>(
     let decision = plan(provider, &observed).map_err(Error::Plan)?;
     let outcome = apply::apply(provider, decision, &observed, &context).await?;
     report::publish(provider, outcome.applied(), &observed, &context).await?;
+    if provider.metadata.deletion_timestamp.is_none() {
+        history::keep(&context.client, &observed.runs, &BTreeSet::new())
+            .await
+            .map_err(|source| Error::Api("remove a run that was kept long enough", source))?;
+    }
     Ok(Outcome::action(&outcome))
 }
 

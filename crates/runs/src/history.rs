@@ -1,4 +1,5 @@
-//! How long ended runs are kept, and their removal.
+//! How long ended runs are kept, and their removal: [`keep`] is what a reconciler calls after each pass over an object that is not
+//! being deleted.
 //!
 //! What goes on, what somebody asked for, the newest run and the newest of each end stay whatever the limits say. What else a
 //! domain reads of old runs, it names.
@@ -30,6 +31,20 @@ impl Default for Limits {
             age: SignedDuration::from_hours(90 * 24),
         }
     }
+}
+
+/// Removes those of a subject's `runs`, oldest first, that the default limits let go: what is in `kept`, by name, stays.
+///
+/// # Errors
+///
+/// As of [`prune`].
+pub async fn keep(
+    client: &Client,
+    runs: &[Run],
+    kept: &BTreeSet<String>,
+) -> Result<(), kube::Error> {
+    let surplus = surplus(runs, &Limits::default(), kept, Timestamp::now());
+    prune(client, &surplus).await
 }
 
 /// Which of a subject's `runs`, oldest first, are to go: what is in `kept`, by name, is not.
@@ -99,4 +114,47 @@ fn is_to_go_on(run: &Run) -> bool {
 fn ended_at(run: &Run) -> Option<Timestamp> {
     let ended = run.status.as_ref()?.finished_at.as_ref()?;
     Some(ended.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::run::{RunSpec, RunStatus};
+    use kube::api::{ListParams, PostParams};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_the_limits_let_go_is_removed_and_nothing_else() {
+        let definitions = api::custom_resource_definitions();
+        let server = kapi::Server::in_memory(&definitions).await.unwrap();
+        let client = Client::new(server.router(), "default");
+        let api = Api::<Run>::namespaced(client.clone(), "default");
+        let mut runs = Vec::new();
+        for number in 1..=24 {
+            let run = Run::new(&format!("first-update-{number:02}"), spec());
+            let mut run = api.create(&PostParams::default(), &run).await.unwrap();
+            run.status = Some(RunStatus {
+                phase: RunPhase::Succeeded,
+                ..RunStatus::default()
+            });
+            runs.push(run);
+        }
+        let kept = BTreeSet::from(["first-update-02".to_owned()]);
+        keep(&client, &runs, &kept).await.unwrap();
+        keep(&client, &runs, &kept)
+            .await
+            .expect("those are gone already");
+        let left = api.list(&ListParams::default()).await.unwrap();
+        let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
+        assert_eq!(left.len(), 20);
+        assert_eq!(left[..2], ["first-update-02", "first-update-06"]);
+    }
+
+    fn spec() -> RunSpec {
+        serde_json::from_value(serde_json::json!({
+            "subject": {"apiGroup": "example.com", "kind": "Widget", "name": "first"}, "operation": "Update", "generation": 1,
+            "plan": {"digest": "", "steps": []},
+        }))
+        .unwrap()
+    }
 }

@@ -215,7 +215,13 @@ mod tests {
         assert_eq!(next_name("first", "Converge", names), "first-converge-11");
         assert_eq!(next_name("first", "Create", []), "first-create-1");
         let first = cluster("first", "u");
-        let run = of(&first, "first-reset-3".to_owned(), "Reset", 1, Plan::default());
+        let run = of(
+            &first,
+            "first-reset-3".to_owned(),
+            "Reset",
+            1,
+            Plan::default(),
+        );
         assert_eq!(next(&first, "Reset", [&run]), "cluster-first-reset-4");
     }
 
@@ -239,11 +245,21 @@ mod tests {
             run.metadata.owner_references = None;
             run
         };
-        let first = store(&client, "test", run(&cluster("a", "u"), "Reset")).await.unwrap();
-        let again = store(&client, "test", run(&cluster("a", "u"), "Probe")).await.unwrap();
-        assert_eq!((again.uid(), again.spec), (first.uid(), first.spec), "what is there");
+        let first = store(&client, "test", run(&cluster("a", "u"), "Reset"))
+            .await
+            .unwrap();
+        let again = store(&client, "test", run(&cluster("a", "u"), "Probe"))
+            .await
+            .unwrap();
+        assert_eq!(
+            (again.uid(), again.spec),
+            (first.uid(), first.spec),
+            "what is there"
+        );
         for other in [cluster("b", "u"), cluster("a", "of a later one")] {
-            let refused = store(&client, "test", run(&other, "Reset")).await.unwrap_err();
+            let refused = store(&client, "test", run(&other, "Reset"))
+                .await
+                .unwrap_err();
             assert!(matches!(refused, kube::Error::Api(status) if status.is_already_exists()));
         }
     }

@@ -1,5 +1,7 @@
 //! What to do about an object. Pure.
 
+use std::collections::BTreeSet;
+
 use api::{
     Run,
     run::{Plan, RunPhase},
@@ -19,6 +21,33 @@ pub struct Observed {
     pub unhealthy: Vec<String>,
     /// Whether it goes because its whole namespace does, which takes no new objects.
     pub is_namespace_going: bool,
+}
+
+impl Observed {
+    /// The runs that answer a wish, newest first. What a person had done by hand answers none.
+    fn answers(&self) -> impl Iterator<Item = &Run> {
+        let runs = self.runs.iter().rev();
+        runs.filter(|run| !is_of(run, Operation::Step))
+    }
+
+    fn made(&self) -> Option<&Run> {
+        self.answers().find(|run| phase(run) == RunPhase::Succeeded)
+    }
+
+    /// Whether what is wished for, or was, has been made.
+    pub fn was_made(&self) -> bool {
+        self.made().is_some()
+    }
+
+    /// The runs that are read however old they are, by name. Without them it would be made anew.
+    pub fn kept(&self) -> BTreeSet<String> {
+        let read = self.answers().next().into_iter().chain(self.made());
+        read.map(ResourceExt::name_any).collect()
+    }
+}
+
+fn is_of(run: &Run, operation: Operation) -> bool {
+    run.spec.operation == operation.name()
 }
 
 /// What to do.
@@ -57,17 +86,13 @@ pub struct NewRun {
 ///
 /// A plan cannot be written as JSON.
 pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_json::Error> {
-    let is_of = |run: &&Run, operation: Operation| run.spec.operation == operation.name();
-    // What a person had done by hand is no answer to the wish, but has to end first.
+    // What a person had done by hand has to end first.
     let by_hand = observed
         .runs
         .iter()
         .rfind(|run| is_of(run, Operation::Step));
     let by_hand = by_hand.filter(|run| is_active(phase(run)));
-    let last = observed
-        .runs
-        .iter()
-        .rfind(|run| !is_of(run, Operation::Step));
+    let last = observed.answers().next();
     if object.meta().deletion_timestamp.is_some() {
         return deletion(object, observed, by_hand.or(last));
     }
@@ -97,11 +122,7 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
     if let Some(run) = by_hand {
         return Ok(Decision::Follow(Box::new(run.clone())));
     }
-    let was_made = observed
-        .runs
-        .iter()
-        .any(|run| phase(run) == RunPhase::Succeeded && !is_of(&run, Operation::Step));
-    let (operation, reason) = if was_made {
+    let (operation, reason) = if observed.was_made() {
         (Operation::Update, "what is wanted has changed")
     } else {
         (Operation::Install, "it is wanted")
@@ -126,7 +147,7 @@ fn deletion<K: Wish>(
         return Ok(Decision::Forget);
     };
     let own = || Box::new(last.clone());
-    let deletes = last.spec.operation == Operation::Delete.name();
+    let deletes = is_of(last, Operation::Delete);
     match (deletes, phase(last)) {
         (true, RunPhase::Succeeded) => return Ok(Decision::Forget),
         (true, _) => return Ok(Decision::Follow(own())),
@@ -143,11 +164,8 @@ fn deletion<K: Wish>(
 }
 
 fn start<K: Wish>(object: &K, observed: &Observed, operation: Operation, plan: Plan) -> Decision {
-    // A cloud and a service may have one name.
-    let subject = format!("{}-{}", K::kind(&()).to_lowercase(), object.name_any());
-    let names = observed.runs.iter().map(ResourceExt::name_any);
     Decision::Start(Box::new(NewRun {
-        name: object::next_name(&subject, operation.name(), names),
+        name: object::next(object, operation.name(), &observed.runs),
         operation,
         plan,
     }))
@@ -157,6 +175,7 @@ fn start<K: Wish>(object: &K, observed: &Observed, operation: Operation, plan: P
 mod tests {
     use api::{openstack::OpenStackService, run::RunStatus};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use runs::history::{self, Limits};
     use serde_json::json;
 
     use super::*;
@@ -230,6 +249,37 @@ mod tests {
         assert_eq!(decide(&wrong, &mut world), "follow update-2");
         end(&mut world, RunPhase::Succeeded);
         assert_eq!(decide(&wrong, &mut world), "stall");
+    }
+
+    #[test]
+    fn what_was_done_by_hand_drives_no_answer_out() {
+        let mut world = Observed::default();
+        let object = service("keystone:1");
+        let by_hand = |number: usize| {
+            let name = format!("openstackservice-identity-step-{number}");
+            object::of(&object, name, Operation::Step.name(), 1, Plan::default())
+        };
+        world.runs.push(by_hand(1));
+        end(&mut world, RunPhase::Succeeded);
+        assert!(!world.was_made(), "a step is not the whole");
+        assert_eq!(decide(&object, &mut world), "start install-2");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&service("keystone:2"), &mut world), "start update-3");
+        end(&mut world, RunPhase::Cancelled);
+        for number in 4..40 {
+            world.runs.push(by_hand(number));
+            end(&mut world, RunPhase::Succeeded);
+        }
+        let (limits, now) = (Limits::default(), jiff::Timestamp::UNIX_EPOCH);
+        let gone = history::surplus(&world.runs, &limits, &world.kept(), now);
+        let gone: BTreeSet<_> = gone.into_iter().map(ResourceExt::name_any).collect();
+        world.runs.retain(|run| !gone.contains(&run.name_any()));
+        assert!(world.runs.len() < 25, "{}", world.runs.len());
+        assert!(world.was_made());
+        assert_eq!(
+            decide(&service("keystone:2"), &mut world),
+            "follow update-3"
+        );
     }
 
     #[test]

@@ -195,11 +195,7 @@ fn follow(run: &Run, observed: &Observed) -> (Phase, Summary) {
 
 /// What was made before may serve all the while.
 fn at_work(message: &str, observed: &Observed) -> (Phase, Summary) {
-    let was_made = observed
-        .runs
-        .iter()
-        .any(|run| phase(run) == RunPhase::Succeeded);
-    let serves = was_made && observed.unhealthy.is_empty();
+    let serves = observed.was_made() && observed.unhealthy.is_empty();
     let summary = Summary {
         standing: if serves {
             Standing::ReadyAtWork
