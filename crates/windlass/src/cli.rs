@@ -251,8 +251,8 @@ pub(crate) struct ExplainSetting {
 /// Options of `openstack run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunStep {
-    /// The OpenStackService
-    pub(crate) service: String,
+    /// The OpenStackService, or else the OpenStack
+    pub(crate) object: String,
     /// The step: its id, or what stands behind the slash of it
     pub(crate) step: String,
 }

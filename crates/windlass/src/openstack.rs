@@ -13,9 +13,9 @@ use anyhow::{Context, bail};
 use api::{
     Run,
     openstack::{OpenStack, OpenStackService, Standing},
-    run::Step,
+    run::{Plan, Step},
 };
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use runs::object;
 use serde_json::Value;
 
@@ -233,51 +233,60 @@ fn row<K: Wish>(object: &K) -> [String; 5] {
     ]
 }
 
+/// Does a step of the service of that name, or else of the cloud.
 async fn run(global: &Global, options: &RunStep) -> anyhow::Result<()> {
     let client = global.client().await?;
     let services = Api::<OpenStackService>::namespaced(client.clone(), &global.namespace);
-    let service = services.get(&options.service).await;
-    let service = answered(service, "read the OpenStackService")?;
-    let mut wanted = wanted(&service)?;
+    let service = services.get_opt(&options.object).await;
+    if let Some(service) = answered(service, "read the OpenStackService")? {
+        return run_of(&service, client, options).await;
+    }
+    let clouds = Api::<OpenStack>::namespaced(client.clone(), &global.namespace);
+    let cloud = clouds.get_opt(&options.object).await;
+    let cloud = answered(cloud, "read the OpenStack")?.with_context(|| {
+        format!(
+            "there is no OpenStackService and no OpenStack {:?} in namespace {}: windlass openstack status lists those that are",
+            options.object, global.namespace
+        )
+    })?;
+    run_of(&cloud, client, options).await
+}
+
+async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyhow::Result<()> {
+    let (id, plan) = one_step(wanted(object)?, &options.step)?;
+    let namespace = object.namespace().unwrap_or_default();
+    let runs = Api::<Run>::namespaced(client.clone(), &namespace);
+    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
+    let own = runs.items.iter().filter(|run| object::is_of(run, object));
+    let operation = Operation::Step.name();
+    let name = object::next(object, operation, own);
+    let generation = object.meta().generation.unwrap_or_default();
+    let run = object::of(object, name.clone(), operation, generation, plan);
+    let stored = object::store(&client, names::MANAGER, run).await;
+    answered(stored, "store the run")?;
+    println!("run {name} does step {id}; windlass logs and kubectl get run {name} tell of it");
+    Ok(())
+}
+
+/// The plan of the one step that is meant, by its id or the end of it, and that id.
+fn one_step(mut wanted: Wanted, meant: &str) -> anyhow::Result<(String, Plan)> {
     let is_meant = |step: &Step| {
         let short = step.id.replace('/', "-");
         let last = step.id.rsplit('/').next();
-        [step.id.as_str(), &short].contains(&options.step.as_str())
-            || last == Some(options.step.as_str())
+        [step.id.as_str(), &short].contains(&meant) || last == Some(meant)
     };
     let ids: Vec<_> = wanted.install.iter().map(|step| step.id.clone()).collect();
     wanted.install.retain(is_meant);
     let [step] = wanted.install.as_mut_slice() else {
         bail!(
-            "{:?} names no single step; the steps are {}",
-            options.step,
+            "{meant:?} names no single step; the steps are {}",
             ids.join(", ")
         );
     };
     step.depends_on.clear();
     let id = step.id.clone();
-    let runs = Api::<Run>::namespaced(client.clone(), &global.namespace);
-    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
-    let own = runs.items.iter().filter(|run| object::is_of(run, &service));
-    let subject = format!("openstackservice-{}", service.name_any());
-    let name = object::next_name(
-        &subject,
-        Operation::Step.name(),
-        own.map(ResourceExt::name_any),
-    );
     let plan = wanted.plan(Operation::Step, "a person asked for it")?;
-    let generation = service.metadata.generation.unwrap_or_default();
-    let run = object::of(
-        &service,
-        name.clone(),
-        Operation::Step.name(),
-        generation,
-        plan,
-    );
-    let stored = object::store(&client, names::MANAGER, run).await;
-    answered(stored, "store the run")?;
-    println!("run {name} does step {id}; windlass logs and kubectl get run {name} tell of it");
-    Ok(())
+    Ok((id, plan))
 }
 
 fn charts(directory: &Path) -> anyhow::Result<()> {
@@ -290,4 +299,33 @@ fn charts(directory: &Path) -> anyhow::Result<()> {
         println!("{}", place.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_cloud_asks_for_where_a_service_is_gone_is_a_step_of_it() {
+        let cloud: OpenStack = serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+            "metadata": {"name": "one", "namespace": "cloud", "uid": "u"},
+            "spec": {
+                "release": "2026.2",
+                "database": {"managed": {"image": "registry.example/mariadb:10.11"}},
+                "services": [{"name": "keystone", "image": "registry.example/keystone:30.0.0"}],
+            },
+        }))
+        .unwrap();
+        let (id, plan) = one_step(wanted(&cloud).unwrap(), "keystone/declare").unwrap();
+        assert_eq!(id, "keystone/declare");
+        assert_eq!(plan.steps.len(), 1);
+        let refused = one_step(wanted(&cloud).unwrap(), "database").unwrap_err();
+        assert!(
+            refused.to_string().contains("keystone/declare"),
+            "{refused}"
+        );
+    }
 }
