@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ObjectMeta, Patch, PatchParams},
+    api::{DynamicObject, ObjectMeta, Patch, PatchParams},
 };
 use relocation::{Brought, Config, Domain, Graph, Hooks, Item, Kind, Reference, Root, RootLease};
 use runs::{is_active, phase, process::is_gone};
@@ -58,12 +58,25 @@ pub fn domain(data: Option<Layout>) -> Domain {
                 .held_by(FINALIZER)
                 .root(cluster),
             Kind::acted_on::<ClusterNode>(NODE_MANAGER).held_by(NODE_FINALIZER),
-            Kind::acted_on::<Run>(runs::runner::FIELD_MANAGER),
+            Kind::acted_on::<Run>(runs::runner::FIELD_MANAGER).only(is_of_a_cluster),
         ],
         field_managers: &[CLUSTER_MANAGER, NODE_MANAGER],
         selected: Vec::new(),
         hooks: Box::new(Clusters { data }),
     }
+}
+
+/// Whether a Run is of a Cluster. Those of other engines are not this domain's to move.
+fn is_of_a_cluster(run: &DynamicObject) -> bool {
+    let subject = &run.data["spec"]["subject"];
+    subject["apiGroup"] == *Cluster::group(&()) && subject["kind"] == *Cluster::kind(&())
+}
+
+/// The Runs of Clusters, beside which there may be those of other domains that move.
+fn runs_of_clusters(here: &Graph) -> impl Iterator<Item = Run> {
+    let runs = here.of::<Run>();
+    let own = runs.filter(|item| is_of_a_cluster(&item.object));
+    own.filter_map(|item| item.object.clone().try_parse().ok())
 }
 
 struct Clusters {
@@ -87,7 +100,8 @@ impl Hooks for Clusters {
     }
 
     fn refusals(&self, here: &Graph, there: &Graph) -> Vec<Problem> {
-        let mut problems: Vec<_> = here.parsed().filter_map(|run| being_reset(&run)).collect();
+        let runs = runs_of_clusters(here);
+        let mut problems: Vec<_> = runs.filter_map(|run| being_reset(&run)).collect();
         let names: BTreeSet<_> = here.of::<Cluster>().map(Item::name).collect();
         let others = there.of::<Cluster>().map(Item::name);
         problems.extend(others.filter(|other| !names.contains(other)).map(|other| {
@@ -133,7 +147,7 @@ impl Hooks for Clusters {
     }
 
     fn at_work(&self, here: &Graph, _root: &Item) -> Option<String> {
-        let run = here.parsed().find(|run: &Run| is_active(phase(run)))?;
+        let run = runs_of_clusters(here).find(|run| is_active(phase(run)))?;
         let step = run.status.as_ref().and_then(|status| status.step.clone());
         Some(match step {
             Some(step) => format!("Run/{} (at {step})", run.name_any()),
@@ -142,7 +156,7 @@ impl Hooks for Clusters {
     }
 
     fn may_be_at_work(&self, here: &Graph) -> bool {
-        here.parsed().any(|run| has_runner(&run))
+        runs_of_clusters(here).any(|run| has_runner(&run))
     }
 }
 

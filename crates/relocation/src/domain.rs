@@ -20,7 +20,8 @@ pub struct Domain {
     /// What messages call it.
     pub name: &'static str,
     /// The kinds that move, in the order of their creation where no owner says otherwise. At least one has a [`crate::Root`].
-    /// A kind that several domains share, such as that of their runs, stands in each of them and moves once.
+    /// A kind that several domains share, such as that of their runs, stands in each of them, with what says which objects are its
+    /// own ([`Kind::only`]). What is one's own moves, once.
     pub kinds: Vec<Kind>,
     /// The field managers of its reconcilers: what they wrote beside the status, such as finalizers, the reconcilers of the other
     /// side write anew on the copy. All other managers keep their fields.
@@ -29,6 +30,14 @@ pub struct Domain {
     pub selected: Vec<Selected>,
     /// What only code can say.
     pub hooks: Box<dyn Hooks>,
+}
+
+impl Domain {
+    /// Whether an object is one of it.
+    fn has(&self, item: &Item) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.any(|kind| *kind == *item.kind && kind.takes(&item.object))
+    }
 }
 
 /// Secrets or ConfigMaps by their labels.
@@ -106,15 +115,16 @@ pub(crate) struct Domains<'a> {
 
 impl<'a> Domains<'a> {
     pub(crate) fn new(domains: Vec<&'a Domain>) -> Self {
-        let mut acted_on: Vec<Arc<Kind>> = Vec::new();
+        let mut acted_on: Vec<Kind> = Vec::new();
         for kind in domains.iter().flat_map(|domain| &domain.kinds) {
-            if !acted_on.iter().any(|known| **known == *kind) {
-                acted_on.push(Arc::new(kind.clone()));
+            match acted_on.iter_mut().find(|known| **known == *kind) {
+                Some(known) => known.and(kind),
+                None => acted_on.push(kind.clone()),
             }
         }
         Self {
             list: domains,
-            acted_on,
+            acted_on: acted_on.into_iter().map(Arc::new).collect(),
             configs: Config::ALL.map(|config| (config, Arc::new(config.kind()))),
         }
     }
@@ -160,7 +170,7 @@ impl<'a> Domains<'a> {
     pub(crate) fn references(&self, items: &[Item]) -> Vec<Reference> {
         let of = |item: &Item| {
             let domains = self.list.iter();
-            let domains = domains.filter(|domain| domain.kinds.contains(&item.kind));
+            let domains = domains.filter(|domain| domain.has(item));
             let named = domains.flat_map(|domain| domain.hooks.references(item));
             named.collect::<Vec<_>>()
         };
@@ -204,8 +214,8 @@ impl<'a> Domains<'a> {
     pub(crate) fn at_work(&self, here: &Graph, root: &Item) -> Option<String> {
         let mut domains = self.list.iter();
         domains.find_map(|domain| {
-            let is_its_own = domain.kinds.contains(&root.kind);
-            is_its_own
+            domain
+                .has(root)
                 .then(|| domain.hooks.at_work(here, root))
                 .flatten()
         })

@@ -1,7 +1,10 @@
 //! The kinds of objects that move: what a domain registers of each.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Resource, api::ApiResource};
+use kube::{
+    Resource,
+    api::{ApiResource, DynamicObject},
+};
 
 /// A kind whose objects move.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub struct Kind {
     /// The finalizer with which its operator holds an object, if it does.
     pub(crate) finalizer: Option<&'static str>,
     pub(crate) root: Option<Root>,
+    /// What makes an object one that moves: any of these; none: every one does.
+    only: Vec<fn(&DynamicObject) -> bool>,
 }
 
 /// What a kind is more whose objects the others stand or fall with, such as the one that a person applies.
@@ -67,6 +72,27 @@ impl Kind {
         self
     }
 
+    /// Only the objects that `own` is true of are the domain's: of a kind that several operators share. The others stay as they are.
+    #[must_use]
+    pub fn only(mut self, own: fn(&DynamicObject) -> bool) -> Self {
+        self.only.push(own);
+        self
+    }
+
+    /// Takes what `other`, the same kind of another domain, takes too.
+    pub(crate) fn and(&mut self, other: &Self) {
+        if self.only.is_empty() || other.only.is_empty() {
+            self.only.clear();
+        } else {
+            self.only.extend(&other.only);
+        }
+    }
+
+    /// Whether an object of the kind moves.
+    pub(crate) fn takes(&self, object: &DynamicObject) -> bool {
+        self.only.is_empty() || self.only.iter().any(|own| own(object))
+    }
+
     fn passive<K>() -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -76,6 +102,7 @@ impl Kind {
             status_manager: None,
             finalizer: None,
             root: None,
+            only: Vec::new(),
         }
     }
 

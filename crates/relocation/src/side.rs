@@ -90,10 +90,12 @@ impl Side {
         Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource)
     }
 
+    /// The objects of a kind that any of the domains takes for its own.
     pub(crate) async fn list(&self, kind: &Arc<Kind>) -> Result<Vec<Item>> {
         let listed = self.api(kind).list(&ListParams::default()).await;
         let listed = listed.map_err(|source| Error::api(self.failed("list", kind, ""), source))?;
         let items = listed.items.into_iter();
+        let items = items.filter(|object| kind.takes(object));
         Ok(items.map(|object| item(kind, object)).collect())
     }
 

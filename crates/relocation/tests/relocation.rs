@@ -80,6 +80,9 @@ struct PondSpec {}
 const ORCHARDS: &str = "orchards";
 const TREES: &str = "trees";
 
+/// The fruit of trees that are somebody else's.
+const WILD: &str = "sloe";
+
 const FINALIZER: &str = "garden.example.com/orchard";
 
 /// What the operator of the garden brings.
@@ -97,7 +100,7 @@ fn garden() -> Domain {
             Kind::acted_on::<Orchard>(ORCHARDS)
                 .held_by(FINALIZER)
                 .root(orchard),
-            Kind::acted_on::<Tree>(TREES),
+            Kind::acted_on::<Tree>(TREES).only(|tree| tree.data["spec"]["fruit"] != WILD),
         ],
         field_managers: &[ORCHARDS, TREES],
         selected: vec![Selected {
@@ -396,6 +399,36 @@ async fn an_operator_that_registers_its_domain_has_its_objects_moved() {
     assert!(
         error.contains("its copy there is the orchard now"),
         "{error}"
+    );
+}
+
+#[tokio::test]
+async fn objects_of_another_operator_stay_though_they_are_of_the_same_kind() {
+    let sides = Sides::start().await;
+    let here = sides.here();
+    plant(&here, "team").await;
+    let wild = json!({
+        "apiVersion": "garden.example.com/v1", "kind": "Tree",
+        "metadata": {"name": "wild"}, "spec": {"fruit": WILD},
+    });
+    let wild: Tree = create(&here, "team", wild).await;
+    let owner = wild.controller_owner_ref(&()).unwrap();
+    let thorns = json!({"metadata": {"name": "thorns", "ownerReferences": [owner]}});
+    create::<Secret>(&here, "team", thorns).await;
+    let (source, target) = (
+        side(here.clone(), "team").await,
+        side(sides.there(), "team").await,
+    );
+    let moved = carry_over(&source, &target).await.unwrap();
+    assert_eq!(moved.outcome, Outcome::Moved);
+    assert_garden(&sides.there(), "team", &["deed"], &["map"]).await;
+    let nobodys = |names: &[&str]| (Vec::new(), names.iter().map(ToString::to_string).collect());
+    let trees: (Vec<String>, Vec<String>) = nobodys(&["wild"]);
+    assert_eq!(names::<Tree>(&here, "team").await, trees, "unmarked");
+    assert_eq!(names::<Secret>(&here, "team").await.1, ["other", "thorns"]);
+    assert_eq!(
+        names::<Tree>(&sides.there(), "team").await.1,
+        ["apple", "oldest"]
     );
 }
 
