@@ -3,7 +3,7 @@
 //! A reconciler decides; this crate does what all of them do in the same way: keep [`conditions`] after kstatus, publish
 //! [`event`]s once an edge, keep objects that something belongs to ([`finalizer`]), [`apply`] objects and status without writing what is there already, wait with a per-object
 //! [`backoff`], register with one [`manager`] a process, which shares one watch a kind ([`stream`]), name things for good by what they are ([`digest`](mod@digest)), say what
-//! is wrong with what a person wrote ([`problem`]), hold a [`lease`] on what only one process may touch, count for monitoring
+//! is wrong with what a person wrote ([`problem`]) by commands that they can type ([`hint`]), hold a [`lease`] on what only one process may touch, count for monitoring
 //! systems ([`metrics`]), keep to maintenance windows ([`window`]), see how far workloads are ([`rollout`]), and stop in order ([`shutdown`]); and the only ways from a [`kubeconfig`] to a client. It knows no
 //! domain.
 
@@ -13,6 +13,7 @@ pub mod conditions;
 pub mod digest;
 pub mod event;
 pub mod finalizer;
+pub mod hint;
 pub mod kubeconfig;
 pub mod lease;
 pub mod manager;

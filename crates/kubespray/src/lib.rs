@@ -14,7 +14,6 @@ pub mod explain;
 pub mod failures;
 pub mod health;
 pub mod health_book;
-pub mod hint;
 pub mod host_keys;
 pub mod init;
 pub mod inputs;

@@ -1309,4 +1309,31 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    /// Whoever adds a command says whether hints are to name the namespace in it.
+    #[test]
+    fn hints_know_which_commands_have_a_namespace() {
+        const WITHOUT: [&str; 11] = [
+            "completion",
+            "controller",
+            "crds",
+            "install",
+            "magnum",
+            "replay",
+            "runner",
+            "sandbox",
+            "steps",
+            "up",
+            "help",
+        ];
+        let command = Cli::command();
+        let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        for name in &names {
+            let counts = [&controller::hint::VERBS[..], &WITHOUT].map(|list| list.contains(name));
+            assert_ne!(counts[0], counts[1], "windlass {name} stands in one of the two lists");
+        }
+        for verb in controller::hint::VERBS {
+            assert!(names.contains(&verb), "there is no windlass {verb}");
+        }
+    }
 }

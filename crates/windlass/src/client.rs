@@ -9,7 +9,7 @@ use crate::cli::Global;
 impl Global {
     /// Prints what comes next, whose commands go to the namespace of this one.
     pub(crate) fn say(&self, text: &str) {
-        println!("{}", kubespray::hint::placed(text, &self.namespace));
+        println!("{}", controller::hint::placed(text, &self.namespace));
     }
 
     /// A client by `--kubeconfig`, else of the embedded API of the data directory, else by the environment.

@@ -11,12 +11,13 @@ use api::{
     Run,
     run::{Failure, RunPhase},
 };
+use controller::hint;
 use kube::{Api, ResourceExt};
 use kubespray::{
     Layout,
     bundle::Bundle,
     explain::{Explanation, explain, log_of},
-    failures, hint,
+    failures,
     runner::{EVENTS, FORMER_EVENTS},
 };
 use runs::phase;

@@ -41,8 +41,9 @@ mod up;
 
 use std::{io::IsTerminal, process::ExitCode};
 
+use ::controller::hint;
 use clap::Parser;
-use kubespray::{hint, operation};
+use kubespray::operation;
 
 use crate::cli::{Cli, Command};
 

@@ -9,6 +9,7 @@ use api::{
     cluster::Pending,
     run::{Gate, OnBreach, Plan as Steps, Step},
 };
+use controller::hint::placed;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
@@ -17,7 +18,6 @@ use kube::{
 use kubespray::{
     Layout,
     cluster::pending::named,
-    hint::placed,
     preview::{self, Objects, Preview, PreviewOutcome},
 };
 use serde::de::DeserializeOwned;

@@ -6,7 +6,7 @@
 
 use api::text::{lines, plain};
 use comfy_table::{Row, Table, presets};
-use kubespray::hint::placed;
+use controller::hint::placed;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 

@@ -14,7 +14,7 @@ use api::{
     run::RunPhase,
     text::lines,
 };
-use controller::{Conditions, Outcome, Standing, Status, Summary, conditions};
+use controller::{Conditions, Outcome, Standing, Status, Summary, conditions, hint};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Resource, ResourceExt, core::error_boundary::InvalidObject};
@@ -32,7 +32,6 @@ use crate::{
     context::{Context, Error},
     health::Check,
     health_book::Checked,
-    hint,
     inputs::Inputs,
     names::CLUSTER_MANAGER,
     operation::{Operation, asked},

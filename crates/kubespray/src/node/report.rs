@@ -5,7 +5,7 @@ use api::{
     node::{Health, NodeHealth, NodeState},
     run::{Failure, FailureClass, RunPhase, StepPhase},
 };
-use controller::{Conditions, Standing, Summary, conditions};
+use controller::{Conditions, Standing, Summary, conditions, hint};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -16,7 +16,6 @@ use crate::{
     action::PROBE,
     context::{Context, Error},
     health::Member,
-    hint,
     inputs::Inputs,
     names::NODE_MANAGER,
     operation::{Leaves, Operation, reset_host},

@@ -10,11 +10,11 @@ use api::{
     run::{Plan, RunPhase},
     text::lines,
 };
+use controller::hint;
 use kube::ResourceExt;
 use kubespray::{
     action::{self, Action, LOST, PROBE, QUORUM},
     cluster::decision::{Decision, NewRun, Planned},
-    hint,
     inputs::Inputs,
     operation::replace::HEAD,
     operation::{Operation, Order},

@@ -8,6 +8,7 @@ use api::{
 use controller::{
     Conditions, Occurrence, Severity, Standing, Status, Summary,
     conditions::{READY, observed_generation},
+    hint,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -29,7 +30,9 @@ pub(super) async fn publish<K: Layer>(
     }
     let before = object.standing().cloned().unwrap_or_default();
     let generation = object.meta().generation;
-    let told = told(&before, generation, applied, observed, Timestamp::now());
+    let namespace = object.namespace().unwrap_or_default();
+    let now = Timestamp::now();
+    let told = told((&before, generation), &namespace, applied, observed, now);
     if let Some(occurrence) = occurrence(&before, &told) {
         let regarding = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
@@ -58,14 +61,15 @@ pub(super) async fn publish<K: Layer>(
 
 /// The status that follows from what was done. Pure.
 fn told(
-    before: &Told,
-    generation: Option<i64>,
+    (before, generation): (&Told, Option<i64>),
+    namespace: &str,
     applied: &Applied,
     observed: &Observed,
     now: Timestamp,
 ) -> Told {
     let mut conditions = Conditions::new(&before.conditions, generation, now);
-    let (phase, summary) = summary(applied, observed);
+    let (phase, mut summary) = summary(applied, observed);
+    summary.message = hint::placed(&summary.message, namespace);
     conditions.summarise(&summary);
     let run = applied.run.as_ref();
     Told {
@@ -79,7 +83,8 @@ fn told(
         steps: run.map(steps),
         blocked_on: run
             .and_then(blocked)
-            .or_else(|| observed.unhealthy.first().cloned()),
+            .or_else(|| observed.unhealthy.first().cloned())
+            .map(|what| hint::placed(&what, namespace)),
         run: run.map(ResourceExt::name_any),
         conditions: conditions.into_vec(),
     }

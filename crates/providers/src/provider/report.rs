@@ -8,6 +8,7 @@ use api::{
 use controller::{
     Conditions, Occurrence, Severity, Standing, Status, Summary,
     conditions::{READY, observed_generation},
+    hint,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -95,7 +96,8 @@ pub(super) fn status<K: Kind>(
         };
         conditions.set(kind, Status::False, reason.as_str(), failure);
     }
-    let summary = summary(applied, observed);
+    let mut summary = summary(applied, observed);
+    summary.message = hint::placed(&summary.message, &provider.namespace().unwrap_or_default());
     conditions.summarise(&summary);
     ProviderStatus {
         contract: inputs

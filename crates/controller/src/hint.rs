@@ -26,8 +26,10 @@ pub fn placed(text: &str, namespace: &str) -> String {
 const PROGRAM: &str = "windlass ";
 /// The namespace of a command that names none.
 const USUAL: &str = "default";
-/// The verbs that look into a namespace.
-const VERBS: [&str; 20] = [
+/// The verbs that look into a namespace, or write objects of one.
+pub const VERBS: [&str; 26] = [
+    "adopt",
+    "apply",
     "approve",
     "bundle",
     "cancel",
@@ -35,13 +37,17 @@ const VERBS: [&str; 20] = [
     "converge",
     "explain",
     "get",
+    "init",
+    "inventory",
     "kubeconfig",
     "logs",
     "maintain",
     "move",
     "node",
+    "openstack",
     "pause",
     "plan",
+    "providers",
     "recover",
     "renew",
     "resume",
@@ -62,6 +68,10 @@ mod tests {
                 "then: windlass -n demo retry r, or `windlass -n demo skip`",
             ),
             ("windlass plan --live", "windlass -n demo plan --live"),
+            (
+                "windlass openstack run c keystone/declare",
+                "windlass -n demo openstack run c keystone/declare",
+            ),
             // As it is already, or of no namespace.
             ("windlass -n demo retry r", "windlass -n demo retry r"),
             ("start `windlass up`", "start `windlass up`"),
