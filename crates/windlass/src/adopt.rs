@@ -43,6 +43,7 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// Prints the objects, says what could not be carried over, and holds what hosts get against what they got.
 pub(crate) async fn adopt(global: &Global, options: Adopt) -> anyhow::Result<ExitCode> {
+    private::close();
     if let Some(directory) = &options.output {
         refuse_used(directory)?;
     }

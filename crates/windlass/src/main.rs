@@ -67,23 +67,6 @@ fn main() -> ExitCode {
         // refuses a large object closes the connection while it is still being sent, and what holds secrets tidies up.
         sigpipe::reset();
     }
-    if matches!(
-        cli.command,
-        Command::Up(_)
-            | Command::Controller(_)
-            | Command::Runner(_)
-            | Command::Adopt(_)
-            | Command::Plan(_)
-            | Command::Converge(_)
-            | Command::Renew(_)
-            | Command::Component(_)
-            | Command::Recover(_)
-            | Command::Node(_)
-            | Command::Move(_)
-    ) {
-        // They write into the data directory, which is nobody else's.
-        kubespray::private::close();
-    }
     init_logging(&cli);
     // One TLS provider for the whole process: several libraries bring rustls and none may choose by itself.
     if rustls::crypto::ring::default_provider()

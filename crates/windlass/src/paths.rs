@@ -22,8 +22,9 @@ impl Global {
         Ok(base.join("windlass"))
     }
 
-    /// The data directory for what writes into it: made, and its user's alone.
+    /// The data directory for what writes into it: made, and its user's alone, as is whatever this process writes from now on.
     pub(crate) fn private_data_directory(&self) -> anyhow::Result<PathBuf> {
+        kubespray::private::close();
         let directory = self.data_directory()?;
         kubespray::private::data_directory(&directory)?;
         Ok(directory)
@@ -39,5 +40,28 @@ impl Global {
         self.kubeconfig
             .clone()
             .map_or_else(|| self.own_kubeconfig(), Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use clap::Parser as _;
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn what_is_written_into_the_data_directory_is_its_users_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let data = place.path().join("data");
+        let cli = Cli::parse_from(["windlass", "--data-dir", data.to_str().unwrap(), "status"]);
+        let given = cli.global.private_data_directory().unwrap();
+        std::fs::write(given.join("file"), "").unwrap();
+        std::fs::create_dir(given.join("directory")).unwrap();
+        for (name, expected) in [("file", 0o600), ("directory", 0o700)] {
+            let mode = given.join(name).metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, expected, "{name}");
+        }
     }
 }

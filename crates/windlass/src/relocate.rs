@@ -15,6 +15,7 @@ fn domains(data: Option<Layout>) -> Vec<Domain> {
 
 /// Moves, and says so.
 pub(crate) async fn relocate(global: &Global, options: &Move) -> anyhow::Result<()> {
+    kubespray::private::close();
     let own = global.own_kubeconfig()?;
     let is_own = global.kubeconfig.as_ref().is_none_or(|file| *file == own) && own.exists();
     let data = if is_own {

@@ -54,7 +54,7 @@ pub(crate) async fn core_alone(global: &Global, version: KubesprayVersion) -> an
 }
 
 async fn made(global: &Global, release: &Release, checkout: &Path) -> anyhow::Result<Made> {
-    let layout = Layout::new(global.data_directory()?);
+    let layout = Layout::new(global.private_data_directory()?);
     let request = Request {
         checkout: checkout.to_owned(),
         python: release.python,
