@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use api::crd::Set;
 use serde_json::{Value, json};
 
 mod bounds;
@@ -151,7 +152,7 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         files.insert(Path::new(DIRECTORY).join(path), text);
     };
     let mut crds = HEAD.to_owned();
-    for definition in api::custom_resource_definitions() {
+    for definition in Set::Clusters.definitions() {
         let value = serde_json::to_value(&definition).context("serialise a CRD")?;
         let text = document(&value)?;
         crds.push_str(&text);
@@ -163,7 +164,7 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
     }
     put("manifests/crds.yaml", crds);
     let mut providers = HEAD.to_owned();
-    for definition in api::provider::provider_definitions() {
+    for definition in Set::Providers.definitions() {
         providers.push_str(&document(
             &serde_json::to_value(&definition).context("serialise a CRD")?,
         )?);

@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::Context;
-use api::provider::ProviderType;
+use api::{
+    crd::{SETS, Set},
+    provider::ProviderType,
+};
 
 use crate::{deploy, image, tools};
 
@@ -51,10 +54,8 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         "# Custom resources\n\nGenerated from the types in `crates/api` by `cargo xtask generate`. `kubectl explain` \
          shows the same.\n",
     );
-    let mut definitions = api::custom_resource_definitions();
-    definitions.extend(api::magnum::definitions());
-    definitions.extend(api::openstack::definitions());
-    for definition in definitions {
+    let own = SETS.into_iter().filter(|set| *set != Set::Providers);
+    for definition in own.flat_map(Set::definitions) {
         let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;
         let name = definition.metadata.name.as_deref().unwrap_or_default();
         let yaml =
@@ -70,7 +71,7 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         );
     }
     // Seven kinds with the same fields.
-    if let Some(definition) = api::provider::provider_definitions().first() {
+    if let Some(definition) = Set::Providers.definitions().first() {
         let kinds = ProviderType::ALL.map(|provider| format!("`{provider}`"));
         let value = serde_json::to_value(definition).context("failed to serialise a CRD")?;
         let title = format!("Providers: {}", kinds.join(", "));

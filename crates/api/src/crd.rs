@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::{Cluster, ClusterNode, Run};
+use crate::{Cluster, ClusterNode, Run, magnum, openstack, provider};
 
 /// The annotation without which Kubernetes refuses CRDs of a `*.k8s.io` group, and its value here.
 ///
@@ -14,7 +14,35 @@ pub const API_APPROVED: (&str, &str) = (
     "unapproved, proposed by the kubespray operator design",
 );
 
-/// Every CustomResourceDefinition of Windlass, in the order in which they are installed.
+/// Definitions that are installed together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Set {
+    /// Clusters, their hosts and runs: always there.
+    Clusters,
+    /// The Magnum API's.
+    Magnum,
+    /// Clouds and services of OpenStack.
+    Openstack,
+    /// Providers of Cluster API.
+    Providers,
+}
+
+/// All of Windlass' definitions, by set.
+pub const SETS: [Set; 4] = [Set::Clusters, Set::Magnum, Set::Openstack, Set::Providers];
+
+impl Set {
+    /// The definitions of the set, in the order in which they are installed.
+    pub fn definitions(self) -> Vec<CustomResourceDefinition> {
+        match self {
+            Self::Clusters => custom_resource_definitions(),
+            Self::Magnum => magnum::definitions(),
+            Self::Openstack => openstack::definitions(),
+            Self::Providers => provider::provider_definitions(),
+        }
+    }
+}
+
+/// The definitions of [`Set::Clusters`].
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![Cluster::crd(), ClusterNode::crd(), Run::crd()];
     for definition in &mut definitions {

@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod cluster;
+pub mod crd;
 pub mod duration;
 pub mod inventory;
 pub mod magnum;
@@ -21,7 +22,6 @@ pub mod text;
 pub mod threshold;
 pub mod version;
 
-mod crd;
 mod schema;
 
 pub use cluster::{Cluster, ClusterSpec, ClusterStatus};

@@ -1,21 +1,22 @@
 //! `windlass crds`: the CustomResourceDefinitions as they are installed.
 
 use anyhow::Context;
+use api::crd::Set;
 
 use crate::cli::Crds;
 
 /// Prints them as YAML documents.
 pub(crate) fn crds(options: &Crds) -> anyhow::Result<()> {
-    let definitions = if options.providers {
-        api::provider::provider_definitions()
+    let set = if options.providers {
+        Set::Providers
     } else if options.magnum {
-        api::magnum::definitions()
+        Set::Magnum
     } else if options.openstack {
-        api::openstack::definitions()
+        Set::Openstack
     } else {
-        api::custom_resource_definitions()
+        Set::Clusters
     };
-    for definition in definitions {
+    for definition in set.definitions() {
         let name = definition.metadata.name.clone().unwrap_or_default();
         // Through JSON, where empty fields are left out.
         let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;

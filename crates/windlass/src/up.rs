@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::Path};
 
 use ansible::source::Policy;
 use anyhow::Context;
+use api::crd::{SETS, Set};
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use kapi::Server;
 use kube::Client;
@@ -27,16 +28,16 @@ const ANY_PORT: SocketAddr =
 pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     let data = global.private_data_directory()?;
     let shutdown = shutdown_on_signals()?;
-    let mut crds = api::custom_resource_definitions();
-    if options.providers {
-        crds.extend(api::provider::provider_definitions());
-    }
-    if options.magnum.is_some() {
-        crds.extend(api::magnum::definitions());
-    }
+    let served = |set: &Set| match set {
+        Set::Clusters => true,
+        Set::Magnum => options.magnum.is_some(),
+        Set::Openstack => false,
+        Set::Providers => options.providers,
+    };
+    let sets = SETS.into_iter().filter(served);
     let server = Server::open(kapi::Options {
         data_dir: data.clone(),
-        crds,
+        crds: sets.flat_map(Set::definitions).collect(),
         listen: Some(options.listen.unwrap_or(ANY_PORT)),
     })
     .await

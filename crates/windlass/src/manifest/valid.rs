@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
+use api::crd::{SETS, Set};
 use kapi::schema::{Fields, Schema};
 use kube::api::DynamicObject;
 
@@ -17,8 +18,7 @@ struct Schemas(BTreeMap<(String, String), Schema>);
 impl Schemas {
     fn new() -> anyhow::Result<Self> {
         let mut schemas = BTreeMap::new();
-        let definitions = api::custom_resource_definitions().into_iter();
-        for definition in definitions.chain(api::provider::provider_definitions()) {
+        for definition in SETS.into_iter().flat_map(Set::definitions) {
             let (group, kind) = (definition.spec.group, definition.spec.names.kind);
             for version in definition.spec.versions {
                 let schema = version.schema.and_then(|schema| schema.open_api_v3_schema);
@@ -151,6 +151,19 @@ mod tests {
             "write it in quotes",
         ] {
             assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn objects_of_every_set_are_looked_at() {
+        for set in SETS {
+            for definition in set.definitions() {
+                let spec = definition.spec;
+                let group = format!("{}/{}", spec.group, spec.versions[0].name);
+                let unknown = object(&group, &spec.names.kind, &json!({"unknownField": 1}));
+                let told = check(&[unknown]).unwrap_err().to_string();
+                assert!(told.contains("unknown field spec.unknownField"), "{told}");
+            }
         }
     }
 
