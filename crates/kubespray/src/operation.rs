@@ -267,4 +267,22 @@ mod tests {
         assert_eq!(of("operator.cluster.x-k8s.io", "CoreProvider"), None);
         assert_eq!(of("cluster.x-k8s.io", &ours.kind), None);
     }
+
+    #[test]
+    fn the_page_of_concepts_tells_what_people_see_of_each_operation() {
+        let page = include_str!("../../../docs/concepts.md");
+        let (states, reasons) = page.split_once("| reason").expect("the table of reasons");
+        for Operation {
+            name,
+            state,
+            reason,
+            ..
+        } in ALL
+        {
+            let state = format!("{state:?}");
+            let mut words = states.split(|letter: char| !letter.is_alphanumeric());
+            assert!(words.any(|word| word == state), "{name}: {state}");
+            assert!(reasons.contains(&format!("`{reason}`")), "{name}: {reason}");
+        }
+    }
 }
