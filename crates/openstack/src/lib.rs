@@ -21,7 +21,6 @@ pub mod reach;
 pub mod service;
 pub mod sql;
 pub mod subject;
-pub mod subjects;
 pub mod wish;
 
 pub use engine::Engine;

@@ -4,22 +4,19 @@ use std::sync::Arc;
 
 use api::{
     Run,
-    openstack::{OpenStack, OpenStackService, Standing},
+    openstack::{GROUP, OpenStack, OpenStackService, Standing},
 };
 use controller::{Events, Manager, WakeUps, conditions, reads};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
-use runs::operator::Place;
+use runs::{operator::Place, subject::OfGroup};
 
-use crate::{
-    subject::{self, Context, Layer},
-    subjects::Layers,
-};
+use crate::subject::{self, Context, Layer};
 
 /// Has the manager work on clouds, services and their runs. Runners go on without it.
 pub fn operate(manager: &mut Manager, runners: Place) {
     of_kind::<OpenStackService>(manager);
     of_kind::<OpenStack>(manager);
-    runs::operate(manager, runners, Layers);
+    runs::operate(manager, runners, OfGroup(GROUP));
 }
 
 fn of_kind<K: Layer>(manager: &mut Manager) {

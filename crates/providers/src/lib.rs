@@ -26,7 +26,6 @@ pub mod operator;
 pub mod provider;
 pub mod render;
 pub mod source;
-pub mod subjects;
 pub mod target;
 
 pub use engine::Engine;

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use api::{
     Run,
     provider::{
-        Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider,
+        Addon, Bootstrap, ControlPlane, Core, GROUP, Infrastructure, Ipam, Kind, Provider,
         RuntimeExtension,
     },
 };
 use controller::{Events, Manager, WakeUps, Watch, conditions, reads};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
-use runs::operator::Place;
+use runs::{operator::Place, subject::OfGroup};
 
 use crate::{
     fetch::{self, Fetcher},
     provider::{self, All, Context},
-    subjects::Providers,
 };
 
 /// How the operator works.
@@ -53,7 +52,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
     of_kind::<Ipam>(manager, &shared);
     of_kind::<RuntimeExtension>(manager, &shared);
     of_kind::<Addon>(manager, &shared);
-    runs::operate(manager, options.runners, Providers);
+    runs::operate(manager, options.runners, OfGroup(GROUP));
 }
 
 /// What the controllers of all kinds share.

@@ -58,6 +58,26 @@ pub trait Subjects: Send + Sync + 'static {
     }
 }
 
+/// The kinds of a group whose runs are executed by processes beside the operator, and nowhere else.
+///
+/// What a process may is what its kubeconfig lets it: there is no pod to give rights to.
+#[derive(Clone, Copy, Debug)]
+pub struct OfGroup(pub &'static str);
+
+impl Subjects for OfGroup {
+    fn is_one(&self, subject: &Subject) -> bool {
+        subject.api_group == self.0
+    }
+
+    fn settings(&self, _: &Run) -> Settings {
+        Settings::default()
+    }
+
+    fn reach(&self, _: &Run) -> Reach {
+        Reach::default()
+    }
+}
+
 /// What a subject says of its runner pods, in its fields `spec.image` and `spec.runner`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -88,4 +108,22 @@ pub struct Reach {
     pub written: Option<String>,
     /// TCP ports of what it works on.
     pub ports: BTreeSet<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_the_subjects_of_all_its_kinds_and_no_others() {
+        let is_one = |api_group: &str, kind: &str| {
+            OfGroup("example.com").is_one(&Subject {
+                api_group: api_group.to_owned(),
+                kind: kind.to_owned(),
+                ..Subject::default()
+            })
+        };
+        assert!(is_one("example.com", "Widget") && is_one("example.com", "Paint"));
+        assert!(!is_one("kubespray.k8s.io", "Widget") && !is_one("", "example.com"));
+    }
 }

@@ -1327,10 +1327,16 @@ mod tests {
             "help",
         ];
         let command = Cli::command();
-        let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let names: Vec<_> = command
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
         for name in &names {
             let counts = [&controller::hint::VERBS[..], &WITHOUT].map(|list| list.contains(name));
-            assert_ne!(counts[0], counts[1], "windlass {name} stands in one of the two lists");
+            assert_ne!(
+                counts[0], counts[1],
+                "windlass {name} stands in one of the two lists"
+            );
         }
         for verb in controller::hint::VERBS {
             assert!(names.contains(&verb), "there is no windlass {verb}");

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use controller::{Metrics, manager::Settings};
 use runs::{
     job::{Bounds, Template},
@@ -73,12 +73,14 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         fetch: releases,
         runs_pods: true,
     });
-    if options.providers && runners.template().is_some() {
-        bail!("--providers needs --runners process: a Job has no right to what providers install");
-    }
-    if options.openstack && runners.template().is_some() {
-        bail!(
-            "--openstack needs --runners process: a Job has no right to what services are made of"
+    let without_jobs = [
+        (options.providers, "--providers", "providers install"),
+        (options.openstack, "--openstack", "services are made of"),
+    ];
+    for (_, flag, what) in without_jobs.iter().filter(|(is_set, ..)| *is_set) {
+        anyhow::ensure!(
+            runners.template().is_none(),
+            "{flag} needs --runners process: a Job has no right to what {what}"
         );
     }
     let own = kubespray::Options {
