@@ -240,7 +240,10 @@ mod tests {
             .unwrap();
         let client = Client::new(server.router(), "default");
         let run = |subject: &Cluster, operation: &str| {
-            of(subject, "r-1".to_owned(), operation, 1, Plan::default())
+            let mut run = of(subject, "r-1".to_owned(), operation, 1, Plan::default());
+            // What owns it is not there, and it would go with that.
+            run.metadata.owner_references = None;
+            run
         };
         let first = store(&client, "test", run(&cluster("a", "u"), "Reset"))
             .await
