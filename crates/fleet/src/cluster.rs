@@ -128,13 +128,14 @@ async fn converge(
         Err(problems) => pass.problems = problems.0.iter().map(inventories::told).collect(),
         Ok(revision) => match part::parts(&namespace, &name, &revision.name, &revision.objects) {
             Err(problems) => pass.problems = problems,
-            Ok(parts) => match records::keep(cluster, revision, context).await? {
-                Err(problem) => pass.problems = vec![problem],
-                Ok(()) => {
+            Ok(parts) => {
+                if let Err(problem) = records::keep(cluster, revision, context).await? {
+                    pass.problems = vec![problem];
+                } else {
                     pass.rendered = Some(revision.name.clone());
                     rendered = Some((revision.name.clone(), parts));
                 }
-            },
+            }
         },
     }
     pass.applied = match cluster

@@ -425,6 +425,7 @@ mod tests {
         known
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
     fn rollout(spec: Value) -> Rollout {
         serde_json::from_value(json!({
             "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "Rollout",

@@ -323,7 +323,7 @@ mod tests {
             };
             Operation::of(&run(subject)).map(|operation| operation.name)
         };
-        let ours = Subject::of(&Cluster::new("c", Default::default()));
+        let ours = Subject::of(&Cluster::new("c", api::ClusterSpec::default()));
         assert_eq!(of(&ours.api_group, &ours.kind), Some(UPGRADE.name));
         assert_eq!(of("operator.cluster.x-k8s.io", "CoreProvider"), None);
         assert_eq!(of("cluster.x-k8s.io", &ours.kind), None);

@@ -28,7 +28,7 @@ pub enum Store {
     /// A directory.
     Directory(Directory),
     /// A bucket.
-    Bucket(Bucket),
+    Bucket(Box<Bucket>),
 }
 
 /// What lies in a store.

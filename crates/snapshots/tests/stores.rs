@@ -1,5 +1,7 @@
 //! Stores as they are: a directory, and a real S3 server, over TLS and without.
 
+#![expect(clippy::unwrap_used, reason = "the helpers are test code too")]
+
 use std::{
     fs,
     net::TcpListener,
@@ -230,7 +232,7 @@ impl Server {
             token: None,
             authorities,
         };
-        Store::Bucket(Bucket::new(&settings, &access).unwrap())
+        Store::Bucket(Box::new(Bucket::new(&settings, &access).unwrap()))
     }
 
     /// Until it answers.

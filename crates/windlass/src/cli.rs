@@ -270,6 +270,7 @@ pub(crate) struct RunStep {
 
 /// Options of `crds`.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Crds {
     /// Those of providers of Cluster API alone, where no other operator has brought them
     #[arg(long)]

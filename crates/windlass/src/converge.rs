@@ -38,7 +38,7 @@ pub(crate) async fn ask(global: &Global, options: &Converge, asked: &Asked) -> a
     if options.dry_run {
         let layout = Layout::new(global.private_data_directory()?);
         let asked = (asked.annotation, request.as_str());
-        let preview = preview::asked(&client, &cluster, asked, &layout).await?;
+        let preview = Box::pin(preview::asked(&client, &cluster, asked, &layout)).await?;
         return plan::show(&[preview], options.output);
     }
     request_of(global, clusters, &cluster.name_any(), asked, request).await
@@ -79,9 +79,11 @@ pub(crate) async fn answer_of(
         let answer = (asked.answered)(status)?.clone();
         (answer.request == request).then_some(answer)
     };
-    let answered = await_condition(clusters, name, |cluster: Option<&Cluster>| {
-        answer(cluster).is_some()
-    });
+    let answered = Box::pin(await_condition(
+        clusters,
+        name,
+        |cluster: Option<&Cluster>| answer(cluster).is_some(),
+    ));
     let cluster = tokio::time::timeout(ANSWER, answered).await.with_context(|| {
         format!("cluster {name} is asked, but nobody answered yet: does the operator run? The request stays; see kubectl describe cluster {name}")
     })??;

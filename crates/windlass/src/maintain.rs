@@ -37,9 +37,11 @@ pub(crate) async fn maintain(global: &Global, options: &Maintain) -> anyhow::Res
         let answer = cluster?.status.as_ref()?.maintain.clone()?;
         (answer.request == request).then_some(answer)
     };
-    let answered = await_condition(clusters, &name, |cluster: Option<&Cluster>| {
-        answer(cluster).is_some()
-    });
+    let answered = Box::pin(await_condition(
+        clusters,
+        &name,
+        |cluster: Option<&Cluster>| answer(cluster).is_some(),
+    ));
     let cluster = tokio::time::timeout(ANSWER, answered).await.with_context(|| {
         format!("cluster {name} is asked, but nobody answered yet: does the operator run? The request stays; see kubectl describe cluster {name}")
     })??;

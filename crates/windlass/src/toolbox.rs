@@ -248,11 +248,11 @@ async fn certificates(global: &Global, options: &Certificates) -> anyhow::Result
     };
     let run = done(global, &client, &cluster, &request).await?;
     let history = run.status.iter().flat_map(|status| &status.history);
-    let said = history
+    let mut said = history
         .filter(|record| record.event == RecordEvent::StepSucceeded)
         .filter(|record| record.step.as_deref() == Some("certificates/look"))
         .filter_map(|record| record.detail.as_deref());
-    println!("{}", terminal::text(said.last().unwrap_or_default()));
+    println!("{}", terminal::text(said.next_back().unwrap_or_default()));
     global.say(&format!(
         "all of them: windlass logs {} --step certificates/look",
         run.name_any()

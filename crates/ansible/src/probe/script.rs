@@ -41,9 +41,9 @@ pub async fn run(
                 output.read_to_end(&mut said),
                 errors.read_to_end(&mut complaint),
             );
-            tokio::try_join!(read.0, read.1).map_err(broken)?;
+            tokio::try_join!(read.0, read.1).map_err(|error| broken(&error))?;
         }
-        let status = child.wait().await.map_err(broken)?;
+        let status = child.wait().await.map_err(|error| broken(&error))?;
         // ssh's own number: the connection or the login failed.
         if status.code() == Some(255) {
             return Err(complained(&complaint));
@@ -59,7 +59,7 @@ pub async fn run(
 /// What a script prints, as it comes.
 pub struct Output {
     child: Child,
-    output: ChildStdout,
+    stdout: ChildStdout,
     complaint: JoinHandle<Vec<u8>>,
 }
 
@@ -78,7 +78,7 @@ pub async fn fetch(target: &Target, options: &Options, script: &str) -> Result<O
     match child.stdout.take() {
         Some(output) => Ok(Output {
             child,
-            output,
+            stdout: output,
             complaint,
         }),
         None => Err(Unusable::broken("ssh has no output")),
@@ -92,7 +92,10 @@ impl Output {
     ///
     /// The connection broke.
     pub async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Unusable> {
-        self.output.read(buffer).await.map_err(broken)
+        self.stdout
+            .read(buffer)
+            .await
+            .map_err(|error| broken(&error))
     }
 
     /// The end, once everything was read.
@@ -101,7 +104,7 @@ impl Output {
     ///
     /// The host does not answer, refuses the login, or the last command of the script failed.
     pub async fn end(self) -> Result<(), Unusable> {
-        drop(self.output);
+        drop(self.stdout);
         ended(self.child, self.complaint).await
     }
 }
@@ -140,7 +143,7 @@ fn start(target: &Target, options: &Options, shell: &str) -> Result<Child, Unusa
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(broken)
+        .map_err(|error| broken(&error))
 }
 
 fn complaint(child: &mut Child) -> JoinHandle<Vec<u8>> {
@@ -155,7 +158,7 @@ fn complaint(child: &mut Child) -> JoinHandle<Vec<u8>> {
 }
 
 async fn ended(mut child: Child, complaint: JoinHandle<Vec<u8>>) -> Result<(), Unusable> {
-    let status = child.wait().await.map_err(broken)?;
+    let status = child.wait().await.map_err(|error| broken(&error))?;
     if status.success() {
         return Ok(());
     }
@@ -169,6 +172,6 @@ fn complained(complaint: &[u8]) -> Unusable {
     Unusable::broken(last.unwrap_or("ssh failed").trim())
 }
 
-fn broken(error: std::io::Error) -> Unusable {
+fn broken(error: &std::io::Error) -> Unusable {
     Unusable::broken(error.to_string())
 }

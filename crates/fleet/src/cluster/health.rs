@@ -156,6 +156,7 @@ mod tests {
     use super::*;
     use crate::cluster::part::parts;
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
     fn cluster(generation: i64, status: Value) -> Value {
         json!({"metadata": {"generation": generation}, "spec": {}, "status": status})
     }

@@ -44,6 +44,7 @@ async fn begin(world: &World, template: Value) {
     world.apply::<ClusterTemplate>("kubespray", template).await;
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn cluster(values: Value) -> Value {
     json!({"template": "kubespray", "values": values})
 }

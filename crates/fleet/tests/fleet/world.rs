@@ -151,11 +151,8 @@ impl World {
         let clusters = clusters.list(&ListParams::default()).await.unwrap();
         let nodes = Api::<ClusterNode>::all(self.client.clone());
         let nodes = nodes.list(&ListParams::default()).await.unwrap();
-        let clusters = clusters
-            .items
-            .iter()
-            .map(|object| object.resource_version());
-        let nodes = nodes.items.iter().map(|object| object.resource_version());
+        let clusters = clusters.items.iter().map(ResourceExt::resource_version);
+        let nodes = nodes.items.iter().map(ResourceExt::resource_version);
         clusters.chain(nodes).flatten().collect()
     }
 }

@@ -226,16 +226,13 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
             status.available.clone_from(available);
         }
         status.kubeconfig_secret = Some(secret::kubeconfig_name(&cluster.name_any()));
-        match &built.snapshots {
-            Some(standing) => {
-                let message = placed(&standing.message);
-                conditions.set(BACKED_UP, standing.backed_up, standing.reason, message);
-                status.snapshots.clone_from(&standing.store);
-            }
-            None => {
-                conditions.remove(BACKED_UP);
-                status.snapshots = None;
-            }
+        if let Some(standing) = &built.snapshots {
+            let message = placed(&standing.message);
+            conditions.set(BACKED_UP, standing.backed_up, standing.reason, message);
+            status.snapshots.clone_from(&standing.store);
+        } else {
+            conditions.remove(BACKED_UP);
+            status.snapshots = None;
         }
         if let Some(checked) = view.health {
             health_conditions(&mut conditions, checked);

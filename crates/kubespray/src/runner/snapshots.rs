@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// How long a host may take to save a snapshot, or to drill one.
-const WORK: Duration = Duration::from_mins(60);
+const WORK: Duration = Duration::from_hours(1);
 /// How long it may take to say something of itself.
 const ANSWER: Duration = Duration::from_mins(1);
 /// How many manifests are read at once.
@@ -171,7 +171,7 @@ pub(crate) async fn bring(
         context,
     };
     let brought = async {
-        let (manifest, file) = work.from_store(name).await?;
+        let (manifest, file) = work.stored(name).await?;
         let asked = work.first(work.hosts(), (host::about(), ANSWER), host::read_about);
         let (there, about) = asked.await?;
         fits(&manifest, &about).map_err(failed)?;
@@ -280,11 +280,11 @@ impl AtWork<'_> {
             };
             errors.push((target.name, unable));
         }
-        Err(failed(of_hosts(errors)))
+        Err(failed(of_hosts(&errors)))
     }
 
     /// A snapshot of the store in a file of this machine, opened.
-    async fn from_store(&self, name: &Name) -> Result<(Manifest, Spare), StepOutcome> {
+    async fn stored(&self, name: &Name) -> Result<(Manifest, Spare), StepOutcome> {
         let executor = self.executor;
         let input = input(executor).map_err(failed)?;
         let store = open(executor, input).await.map_err(failed)?;
@@ -317,7 +317,7 @@ impl AtWork<'_> {
     }
 
     async fn drilled(&self, name: &Name) -> Result<String, StepOutcome> {
-        let (manifest, file) = self.from_store(name).await?;
+        let (manifest, file) = self.stored(name).await?;
         let mut last = None;
         // A host that lacks a program, or is down, is passed over.
         for host in self.hosts() {
@@ -330,7 +330,7 @@ impl AtWork<'_> {
                 other => return other,
             }
         }
-        Err(failed(last.unwrap_or_else(|| of_hosts(Vec::new()))))
+        Err(failed(last.unwrap_or_else(|| of_hosts(&[]))))
     }
 
     async fn drilled_on(
@@ -447,7 +447,7 @@ async fn open(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<St
         virtual_host: s3.address_style == Some(AddressStyle::VirtualHost),
     };
     Bucket::new(&settings, &access)
-        .map(Store::Bucket)
+        .map(|bucket| Store::Bucket(Box::new(bucket)))
         .map_err(|error| of_store(&error))
 }
 
@@ -844,7 +844,7 @@ fn unopened(name: &Name, error: &OpenError) -> Failure {
 }
 
 /// Why no host did it: what one of them lacks or failed at says more than that another is silent.
-fn of_hosts(errors: Vec<(HostName, Unable)>) -> Failure {
+fn of_hosts(errors: &[(HostName, Unable)]) -> Failure {
     let told = errors.iter().map(|(host, unable)| match unable {
         Unable::Lacks(program) => format!("{host} has no {program} that does it"),
         Unable::Failed(what, said) => format!("{host} failed to {what}: {said}"),

@@ -329,13 +329,13 @@ async fn nothing_is_written_at_rest() {
     assert_eq!(writes(&before), writes(&after));
     let quiet = tokio::time::timeout(
         Duration::from_secs(2),
-        kube::runtime::wait::await_condition(
+        Box::pin(kube::runtime::wait::await_condition(
             world.all::<Cluster>(),
             "first",
             move |now: Option<&Cluster>| {
                 now.is_some_and(|now| now.resource_version() != after.resource_version())
             },
-        ),
+        )),
     )
     .await;
     assert!(quiet.is_err(), "the cluster was written at rest");

@@ -26,10 +26,10 @@ use super::{Content, Error, MOST, Object, Taken};
 /// S3 `PutObject`: a single operation takes an object of up to 5 GiB.
 const LARGEST: u64 = 5 * 1024 * 1024 * 1024;
 /// How long a signature counts.
-const SIGNED: Duration = Duration::from_secs(3600);
+const SIGNED: Duration = Duration::from_hours(1);
 /// How long a server may take to take a connection, and how long it may be silent.
 const CONNECTING: Duration = Duration::from_secs(10);
-const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE: Duration = Duration::from_mins(2);
 /// The longest answer that is no object: a list of a thousand names.
 const ANSWER: usize = 4 * 1024 * 1024;
 /// How much of what a server says is told.
@@ -66,7 +66,7 @@ pub struct Access {
 /// A bucket, as far as one cluster is concerned.
 #[derive(Debug)]
 pub struct Bucket {
-    bucket: rusty_s3::Bucket,
+    place: rusty_s3::Bucket,
     credentials: Credentials,
     client: Client,
     prefix: String,
@@ -118,7 +118,7 @@ impl Bucket {
         }
         let client = builder.build().map_err(|error| unusable(chain(&error)))?;
         Ok(Self {
-            bucket,
+            place: bucket,
             credentials,
             client,
             prefix: settings.prefix.clone(),
@@ -126,7 +126,7 @@ impl Bucket {
     }
 
     pub(super) fn place(&self) -> String {
-        format!("{}{}", self.bucket.base_url(), self.prefix)
+        format!("{}{}", self.place.base_url(), self.prefix)
     }
 
     fn key(&self, name: &str) -> String {
@@ -136,7 +136,7 @@ impl Bucket {
     pub(super) async fn put(&self, name: &str, content: Content<'_>) -> Result<(), Error> {
         let key = self.key(name);
         let url = self
-            .bucket
+            .place
             .put_object(Some(&self.credentials), &key)
             .sign(SIGNED);
         let (size, body) = match content {
@@ -162,7 +162,7 @@ impl Bucket {
     pub(super) async fn read(&self, name: &str, taken: &mut Taken<'_>) -> Result<(), Error> {
         let key = self.key(name);
         let url = self
-            .bucket
+            .place
             .get_object(Some(&self.credentials), &key)
             .sign(SIGNED);
         let mut response = answered(name, self.client.get(url).send().await).await?;
@@ -178,7 +178,7 @@ impl Bucket {
         let mut objects = Vec::new();
         let mut token: Option<String> = None;
         while objects.len() <= MOST {
-            let mut action = self.bucket.list_objects_v2(Some(&self.credentials));
+            let mut action = self.place.list_objects_v2(Some(&self.credentials));
             action.with_prefix(self.prefix.as_str());
             if let Some(token) = &token {
                 action.with_continuation_token(token.as_str());
@@ -207,7 +207,7 @@ impl Bucket {
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
         let key = self.key(name);
         let url = self
-            .bucket
+            .place
             .delete_object(Some(&self.credentials), &key)
             .sign(SIGNED);
         match answered(name, self.client.delete(url).send().await).await {

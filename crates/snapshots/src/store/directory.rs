@@ -33,7 +33,7 @@ impl Directory {
             io::ErrorKind::NotFound => {
                 Error::Unusable(format!("there is no directory {}", root.display()))
             }
-            _ => failed(root, error),
+            _ => failed(root, &error),
         })?;
         if !there.is_dir() {
             return Err(Error::Unusable(format!(
@@ -47,7 +47,7 @@ impl Directory {
             .mode(0o700)
             .create(&path)
             .await
-            .map_err(|error| failed(&path, error))?;
+            .map_err(|error| failed(&path, &error))?;
         Ok(Self { path })
     }
 
@@ -78,7 +78,7 @@ impl Directory {
         if let Err(error) = written {
             // What a full disk needs first is room.
             let _ = fs::remove_file(&part).await;
-            return Err(failed(&path, error));
+            return Err(failed(&path, &error));
         }
         Ok(())
     }
@@ -88,12 +88,12 @@ impl Directory {
         let file = fs::File::open(&path).await;
         let mut file = file.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::Missing(name.to_owned()),
-            _ => failed(&path, error),
+            _ => failed(&path, &error),
         })?;
         let mut buffer = vec![0; 256 * 1024];
         loop {
             let read = file.read(&mut buffer).await;
-            let read = read.map_err(|error| failed(&path, error))?;
+            let read = read.map_err(|error| failed(&path, &error))?;
             match buffer.get(..read).filter(|bytes| !bytes.is_empty()) {
                 Some(bytes) if taken.take(bytes).await? => {}
                 _ => return Ok(()),
@@ -102,7 +102,7 @@ impl Directory {
     }
 
     pub(super) async fn list(&self) -> Result<Vec<Object>, Error> {
-        let failed = |error| failed(&self.path, error);
+        let failed = |error: io::Error| failed(&self.path, &error);
         let mut entries = fs::read_dir(&self.path).await.map_err(failed)?;
         let mut objects = Vec::new();
         while let Some(entry) = entries.next_entry().await.map_err(failed)? {
@@ -126,13 +126,13 @@ impl Directory {
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
         let path = self.path.join(name);
         match fs::remove_file(&path).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path, error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path, &error)),
             _ => Ok(()),
         }
     }
 }
 
-fn failed(path: &Path, error: io::Error) -> Error {
+fn failed(path: &Path, error: &io::Error) -> Error {
     let told = format!("{}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::Refused(told),

@@ -274,6 +274,7 @@ async fn pick(api: &Api<Rollout>, name: Option<&str>, namespace: &str) -> anyhow
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
     fn rollout(phase: &str, state: Value) -> Rollout {
         serde_json::from_value(json!({
             "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "Rollout", "metadata": {"name": "all"},

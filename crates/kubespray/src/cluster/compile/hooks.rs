@@ -76,7 +76,7 @@ pub(super) fn woven(
                 continue;
             }
             let depends_on = std::mem::replace(&mut anchor.step.depends_on, vec![id.clone()]);
-            all.push(own(hook, id, depends_on, &anchor, hosts));
+            all.push(own(hook, &id, depends_on, &anchor, hosts));
         }
         let mut last = anchor.step.id.clone();
         let mut following = Vec::new();
@@ -87,7 +87,7 @@ pub(super) fn woven(
                 continue;
             }
             let depends_on = vec![std::mem::replace(&mut last, id.clone())];
-            following.push(own(hook, id, depends_on, &anchor, hosts));
+            following.push(own(hook, &id, depends_on, &anchor, hosts));
         }
         behind.insert(anchor.step.id.clone(), last);
         all.push(anchor);
@@ -149,7 +149,7 @@ fn hosts(
 
 fn own(
     hook: &HookInput,
-    id: String,
+    id: &str,
     depends_on: Vec<String>,
     anchor: &Placed,
     hosts: Vec<HostName>,
@@ -172,12 +172,12 @@ fn own(
     Placed {
         step: Step {
             depends_on,
-            batch: Some(id.clone()),
+            batch: Some(id.to_owned()),
             // Of hosts that do not answer it makes what the step does that it stands at.
             gate: anchor.step.gate.clone(),
             on_failure: Some(hook.on_failure),
             weight: Some(WEIGHT),
-            ..step(&id, &title, action)
+            ..step(id, &title, action)
         },
         hosts,
     }
