@@ -80,7 +80,9 @@ impl Wish for OpenStack {
         let mut problems = Vec::new();
         for spec in &services {
             // What is wrong with a service is wrong with the cloud, and is said before anything is begun.
-            let object = OpenStackService::new(&service_name(&name, &spec.service), spec.clone());
+            let mut object =
+                OpenStackService::new(&service_name(&name, &spec.service), spec.clone());
+            object.metadata.namespace = self.namespace();
             if let Err(of_service) = object.wanted() {
                 problems.extend(of_service);
             }

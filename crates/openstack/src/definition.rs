@@ -49,6 +49,8 @@ pub struct Identity {
     /// [service types authority](https://service-types.openstack.org/service-types.json) has it.
     #[serde(rename = "type")]
     pub type_: String,
+    /// What its user may in the project of the services.
+    pub roles: Vec<String>,
     /// What stands behind its address in the catalogue.
     #[serde(default)]
     pub path: String,

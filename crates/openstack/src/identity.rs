@@ -20,8 +20,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const DOMAIN: &str = "default";
 /// The project of the users of services.
 pub const PROJECT: &str = "service";
-/// What they may: have the tokens of others validated.
-pub const ROLE: &str = "service";
 
 /// Who somebody is to Keystone.
 #[derive(Clone)]
@@ -38,7 +36,7 @@ pub struct Login {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is none.
-    #[error("{0} is no address of a Keystone")]
+    #[error("{0} is no address that can be asked")]
     Address(String),
     /// There is no way to it.
     #[error("reach Keystone")]
@@ -91,6 +89,8 @@ pub struct Account {
     /// Its type in the catalogue.
     #[serde(rename = "type")]
     pub type_: String,
+    /// What its user may in the project: `service` has the tokens of others validated.
+    pub roles: Vec<String>,
     /// The region of its endpoints.
     pub region: String,
     /// Where it answers in the cluster.
@@ -104,14 +104,16 @@ pub fn calls(account: &Account) -> Vec<String> {
     let Account {
         name,
         type_,
+        roles,
         region,
         internal,
         public,
     } = account;
+    let roles = roles.join(", ");
     vec![
         format!("project {PROJECT} in domain Default, unless it is there"),
         format!("user {name} in domain Default, with the password of its Secret"),
-        format!("role {ROLE} for user {name} on project {PROJECT}"),
+        format!("roles {roles} for user {name} on project {PROJECT}"),
         format!("service {name} of type {type_}"),
         format!("endpoint internal {internal} in region {region}"),
         format!("endpoint public {public} in region {region}"),
@@ -231,19 +233,21 @@ impl Session {
         Ok(())
     }
 
-    /// Asks any service with the own token.
+    /// Asks a service of the namespace with the own token, which goes nowhere else.
     ///
     /// # Errors
     ///
-    /// It does not answer, or not as it should.
+    /// It is not there, does not answer, or not as it should.
     pub async fn ask(
         &self,
         client: &Client,
         namespace: &str,
-        (host, port): (&str, u16),
+        (service, port): (&str, u16),
         path: &str,
     ) -> Result<(), Error> {
-        let way = reach::to(client, namespace, host, port).await?;
+        let way = reach::inside(client, namespace, service, port).await?;
+        let way =
+            way.ok_or_else(|| Error::Address(format!("Service {service}, which is not there,")))?;
         let address = format!("http://{}:{}{path}", way.host, way.port);
         let asked = format!("GET {path}");
         let call = |source: reqwest::Error| Error::Call {
@@ -273,13 +277,14 @@ impl Session {
         let found = self.user(name, own).await?;
         let user = json!({"name": name, "domain_id": DOMAIN, "description": owner});
         let user = self.or_make(found, "user", &user, &mut made).await?;
-        let found = self.find("role", &[("name", ROLE)]).await?;
-        let role = json!({"name": ROLE});
-        let role = self
-            .or_make(found.as_ref().map(id), "role", &role, &mut made)
-            .await?;
-        let grant = format!("projects/{project}/users/{user}/roles/{role}");
-        self.call(Method::PUT, &grant, None).await?;
+        for name in &account.roles {
+            let found = self.find("role", &[("name", name)]).await?;
+            let role = json!({"name": name});
+            let role = self.or_make(found.as_ref().map(id), "role", &role, &mut made);
+            let role = role.await?;
+            let grant = format!("projects/{project}/users/{user}/roles/{role}");
+            self.call(Method::PUT, &grant, None).await?;
+        }
         let found = self.service(account, own).await?;
         let service = json!({"name": name, "type": account.type_, "description": owner});
         let service = self.or_make(found, "service", &service, &mut made).await?;

@@ -77,6 +77,23 @@ pub fn service_of<'a>(host: &'a str, namespace: &str) -> Option<&'a str> {
 ///
 /// The API refuses or does not answer, or nothing stands behind the Service.
 pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Result<Way, Error> {
+    match inside(client, namespace, host, port).await? {
+        Some(way) => Ok(way),
+        None => directly(host, port).await,
+    }
+}
+
+/// Finds the way to a Service of the namespace. None: the host is none.
+///
+/// # Errors
+///
+/// The API refuses or does not answer, or nothing stands behind the Service.
+pub async fn inside(
+    client: &Client,
+    namespace: &str,
+    host: &str,
+    port: u16,
+) -> Result<Option<Way>, Error> {
     let api = |what| {
         move |source| Error::Api {
             what,
@@ -92,7 +109,7 @@ pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Resu
         found.map_err(api("look for the Service"))?
     };
     let Some(selector) = service.and_then(|service| service.spec?.selector) else {
-        return directly(host, port).await;
+        return Ok(None);
     };
     let labels: Vec<_> = selector
         .iter()
@@ -120,11 +137,11 @@ pub async fn to(client: &Client, namespace: &str, host: &str, port: u16) -> Resu
             tokio::spawn(pump(pods.clone(), pod.clone(), port, connection));
         }
     });
-    Ok(Way {
+    Ok(Some(Way {
         host: here.ip().to_string(),
         port: here.port(),
         forward: Some(forward),
-    })
+    }))
 }
 
 /// What is of this machine, of its link or of its cloud's metadata service is no server of the user's.

@@ -16,7 +16,7 @@ use crate::{
     config::{Merged, Source},
     definition::{self, Definition},
     identity::Account,
-    names,
+    names, reach,
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -160,6 +160,16 @@ fn unfit(service: &OpenStackService, definition: &Definition) -> Vec<Problem> {
             "leave it out",
         ));
     }
+    if let Some(identity) = &spec.identity
+        && is_in_clear(&identity.url, &service.namespace().unwrap_or_default())
+    {
+        problems.push(Problem::new(
+            "OpenStackService spec.identity.url",
+            &identity.url,
+            "an administrator's password goes there: outside of the namespace by https alone",
+            "give its https address",
+        ));
+    }
     if definition.volume.is_none() && spec.storage.is_some() {
         problems.push(Problem::new(
             "OpenStackService spec.storage",
@@ -179,6 +189,15 @@ fn unfit(service: &OpenStackService, definition: &Definition) -> Vec<Problem> {
     problems
 }
 
+/// Whether what is sent there can be read by others: it is not https, and leaves the namespace.
+fn is_in_clear(url: &str, namespace: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else {
+        return false;
+    };
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    reach::service_of(host, namespace).is_none()
+}
+
 fn identity(service: &OpenStackService, definition: &Definition) -> Option<Identity> {
     let (is, knows) = (
         definition.identity.as_ref()?,
@@ -191,6 +210,7 @@ fn identity(service: &OpenStackService, definition: &Definition) -> Option<Ident
         account: Account {
             name: definition.name.clone(),
             type_: is.type_.clone(),
+            roles: is.roles.clone(),
             region: places.region,
             internal: format!("{}{}", places.internal_url, is.path),
             public: format!("{}{}", places.public_url, is.path),
@@ -447,6 +467,9 @@ mod tests {
             json!({"identity": identity, "storage": {"size": "1Gi"}}),
         );
         assert!(stored.contains("spec.storage"), "{stored}");
+        let elsewhere = json!({"url": "http://k.example:5000/v3", "adminSecret": {"name": "a"}});
+        let clear = refused("placement", json!({"identity": elsewhere}));
+        assert!(clear.contains("by https alone"), "{clear}");
         let known = refused("keystone", json!({"identity": identity}));
         assert!(known.contains("spec.identity"), "{known}");
     }

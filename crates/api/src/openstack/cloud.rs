@@ -73,8 +73,9 @@ pub struct Server {
 
 /// A single MariaDB in the namespace of the cloud.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("!has(oldSelf.storage) || has(self.storage)", "storage that was given cannot be taken away: what lies there would be out of reach"))]
 pub struct Managed {
     /// Its image.
     #[schemars(length(min = 1, max = 512))]

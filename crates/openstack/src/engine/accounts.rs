@@ -10,7 +10,7 @@ use crate::{
     action::Ask,
     definition::Definition,
     engine::{Done, Worker, misplaced},
-    identity::{Error, LoggedIn, Login, Session},
+    identity::{Error, LoggedIn, Login, PROJECT, Session},
     names, reach,
     service::{Identity, Inputs, internal_url},
 };
@@ -62,9 +62,13 @@ impl Worker {
         step: &Step,
     ) -> Done {
         let identity = inputs.identity.as_ref().ok_or_else(|| misplaced(step))?;
-        let admin = self.administrator(identity).await?;
+        // By the service's own user: a token of an administrator's is nothing for pods.
+        let secret = names::secret(self.name(), "identity");
+        let mut login = self.login(&secret, None).await?;
+        login.project = Some(PROJECT.to_owned());
+        let session = self.begin(&identity.url, &login, &secret).await?;
         let place = (self.name(), definition.port);
-        admin
+        session
             .ask(&self.work.client, &self.namespace(), place, &ask.path)
             .await
             .map_err(|error| said(&error))?;
@@ -89,27 +93,19 @@ impl Worker {
         Ok(None)
     }
 
-    /// Whether it was a Service of the namespace that is not there, or its administrator's Secret is not.
+    /// Whether it was a Service of the namespace that is not there, or whose administrator's Secret is not.
     async fn is_gone(&self, identity: &Identity) -> Result<bool, Failure> {
-        let secret = self
-            .secrets()
-            .get_metadata_opt(&identity.admin_secret)
-            .await;
-        let failed = |error: kube::Error| call("look for Keystone", &error);
-        if secret.map_err(failed)?.is_none() {
-            return Ok(true);
-        }
         let url = reqwest::Url::parse(&identity.url).ok();
-        let host = url
-            .as_ref()
-            .and_then(|url| url.host_str())
-            .unwrap_or_default();
-        let Some(service) = reach::service_of(host, &self.namespace()) else {
+        let host = url.as_ref().and_then(|url| url.host_str());
+        let Some(service) = reach::service_of(host.unwrap_or_default(), &self.namespace()) else {
             return Ok(false);
         };
+        let failed = |error: kube::Error| call("look for Keystone", &error);
+        let secrets = self.secrets();
+        let secret = secrets.get_metadata_opt(&identity.admin_secret).await;
         let services = Api::<Service>::namespaced(self.work.client.clone(), &self.namespace());
         let service = services.get_metadata_opt(service).await;
-        Ok(service.map_err(failed)?.is_none())
+        Ok(secret.map_err(failed)?.is_none() || service.map_err(failed)?.is_none())
     }
 
     async fn administrator(&self, identity: &Identity) -> Result<Session, Failure> {

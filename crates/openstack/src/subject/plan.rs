@@ -110,6 +110,8 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
         run.spec.plan.inputs == wanted.inputs
             && run.spec.plan.steps == wanted.install
             && !is_of(run, Operation::Delete)
+            // One that gave way to another wish did not make this one true, though it was this one.
+            && phase(run) != RunPhase::Superseded
     };
     if let Some(run) = last.filter(is_same) {
         let run = Box::new(run.clone());
@@ -148,11 +150,16 @@ fn deletion<K: Wish>(
     };
     let own = || Box::new(last.clone());
     let deletes = is_of(last, Operation::Delete);
+    // Whoever cannot have something removed may want it to stay after all.
+    let is_outdated = || {
+        let wanted = object.wanted();
+        wanted.is_ok_and(|wanted| wanted.inputs != last.spec.plan.inputs)
+    };
     match (deletes, phase(last)) {
         (true, RunPhase::Succeeded) => return Ok(Decision::Forget),
-        (true, _) => return Ok(Decision::Follow(own())),
+        (true, phase) if is_active(phase) || !is_outdated() => return Ok(Decision::Follow(own())),
         (false, phase) if is_active(phase) => return Ok(Decision::Cancel(own())),
-        (false, _) => {}
+        _ => {}
     }
     match object.wanted() {
         Ok(wanted) => {
@@ -249,6 +256,35 @@ mod tests {
         assert_eq!(decide(&wrong, &mut world), "follow update-2");
         end(&mut world, RunPhase::Succeeded);
         assert_eq!(decide(&wrong, &mut world), "stall");
+    }
+
+    #[test]
+    fn a_wish_that_comes_back_is_made_true_though_its_run_gave_way() {
+        let mut world = Observed::default();
+        let first = service("keystone:1");
+        assert_eq!(decide(&first, &mut world), "start install-1");
+        assert_eq!(
+            decide(&service("keystone:2"), &mut world),
+            "supersede install-1"
+        );
+        assert_eq!(decide(&first, &mut world), "follow install-1");
+        end(&mut world, RunPhase::Superseded);
+        assert_eq!(decide(&first, &mut world), "start install-2");
+    }
+
+    #[test]
+    fn who_cannot_have_a_database_removed_may_keep_it() {
+        let mut world = Observed::default();
+        let mut going = service("keystone:1");
+        assert_eq!(decide(&going, &mut world), "start install-1");
+        end(&mut world, RunPhase::Succeeded);
+        going.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        going.spec.on_delete = Some(api::openstack::OnDelete::Delete);
+        assert_eq!(decide(&going, &mut world), "start delete-2");
+        end(&mut world, RunPhase::Failed);
+        assert_eq!(decide(&going, &mut world), "follow delete-2");
+        going.spec.on_delete = None;
+        assert_eq!(decide(&going, &mut world), "start delete-3");
     }
 
     #[test]

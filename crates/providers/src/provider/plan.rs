@@ -79,8 +79,12 @@ pub fn plan<K: Kind>(
         }
     };
     let map = wanted.to_map()?;
-    let is_same =
-        |run: &&Run| run.spec.plan.inputs == map && run.spec.operation != Operation::Delete.name();
+    let is_same = |run: &&Run| {
+        run.spec.plan.inputs == map
+            && run.spec.operation != Operation::Delete.name()
+            // One that gave way to another wish did not make this one true, though it was this one.
+            && phase(run) != RunPhase::Superseded
+    };
     if let Some(run) = last.filter(is_same) {
         if phase(run) != RunPhase::Succeeded {
             return Ok(Decision::Follow(Box::new(run.clone())));
