@@ -10,6 +10,9 @@ use crate::{
     inputs::Inputs,
 };
 
+/// The variable with the file of the snapshot that a recovery is from.
+pub(crate) const SNAPSHOT: &str = "windlass_recover_snapshot";
+
 /// Asks the member of a host who the members are and how each of them is. etcd's own settings name its certificates: those by which
 /// members know each other.
 pub(crate) const ASK: &str = r#"
@@ -357,7 +360,8 @@ fn leaves(
     ))
 }
 
-/// Etcd is founded anew only where no quorum answers. Where its only member is the one that founds it, an earlier attempt has done it.
+/// Etcd is founded anew only where no quorum answers. Where its only member is the one that founds it, an earlier attempt has done it,
+/// or a snapshot takes the place of what it has: the mark on the host tells which.
 fn founds(
     own: Option<&Member>,
     members: &[Member],
@@ -376,7 +380,13 @@ fn founds(
         ));
     }
     if all == 1 && own.is_some() && !inputs.leaving.is_empty() {
-        return Answer::Yes(format!("{host} is all of etcd already, and answers"));
+        return Answer::Yes(if inputs.operation_variables.contains_key(SNAPSHOT) {
+            format!(
+                "{host} is all of etcd, and answers with what it has; the snapshot takes the place of that, unless it has already"
+            )
+        } else {
+            format!("{host} is all of etcd already, and answers")
+        });
     }
     no(
         "QuorumIntact",
@@ -518,6 +528,21 @@ mod tests {
         ] {
             assert_eq!(judge_of(works, leaving), refused, "{works:?} {leaving:?}");
         }
+    }
+
+    #[test]
+    fn a_member_that_answers_is_not_said_to_be_what_a_snapshot_makes_of_it() {
+        let mut inputs = inputs();
+        inputs.leaving = vec!["m2".parse().unwrap()];
+        let members = read(&said(&[true], 9)).unwrap();
+        let says = |inputs: &Inputs| match judge(&members, &change(1, Turn::Founds), inputs) {
+            Answer::Yes(said) => said,
+            Answer::No(refusal) => refusal.message,
+        };
+        assert!(says(&inputs).contains("already, and answers"));
+        let file = (SNAPSHOT.to_owned(), json!("/srv/snapshot.db"));
+        inputs.operation_variables.extend([file]);
+        assert!(says(&inputs).contains("the snapshot takes the place"));
     }
 
     #[test]

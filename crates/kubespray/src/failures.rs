@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 66] = [
+static OWN: [Kind; 67] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -273,6 +273,12 @@ static OWN: [Kind; 66] = [
         Permanent,
         "The Python environment is not what the release needs.",
         "Remove the environment's directory, then retry the run.",
+    ),
+    own(
+        "SecretTaken",
+        Config,
+        "A Secret that the runner would write is somebody else's.",
+        "Give that Secret another name, then retry the run.",
     ),
     own(
         "SecretUnreadable",

@@ -2,6 +2,7 @@
 
 use api::{Cluster, ClusterNode};
 use controller::{Metrics, metrics::Gauge};
+use jiff::Timestamp;
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 
 use crate::snapshots::standing;
@@ -53,7 +54,7 @@ pub fn count(
         of_snapshots,
         |cluster| {
             let store = cluster.status.as_ref()?.snapshots.as_ref()?;
-            Some(standing::last_good(store)?.1.as_second())
+            Some(standing::last_good(store, Timestamp::now())?.1.as_second())
         },
     );
     metrics.gauge(

@@ -2,13 +2,22 @@
 
 use std::{fmt, str::FromStr};
 
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 /// The form of manifests that this program writes.
 const FORM: u32 = 1;
 /// The longest manifest that is read, in bytes.
 pub const LARGEST: u64 = 16 * 1024;
+/// The largest snapshot that is taken or brought, in bytes.
+///
+/// # Source
+/// etcd, "System limits": its data has 8 GiB at most.
+pub const LARGEST_SNAPSHOT: u64 = 9 << 30;
+/// What may be added to it where it is sealed, in bytes.
+const SEALING: u64 = 64 << 20;
+/// How the name of a snapshot tells its time.
+const NAME: &str = "%Y-%m-%dT%H-%M-%SZ";
 /// The longest name, in bytes.
 const NAME_LENGTH: usize = 64;
 /// The longest text of a manifest, in bytes.
@@ -29,7 +38,14 @@ pub struct InvalidName(String);
 impl Name {
     /// The one of a snapshot that is taken at a time.
     pub fn of(time: Timestamp) -> Self {
-        Self(time.strftime("%Y-%m-%dT%H-%M-%SZ").to_string())
+        Self(time.strftime(NAME).to_string())
+    }
+
+    /// The time that it tells, if it is one that this program gives.
+    pub fn time(&self) -> Option<Timestamp> {
+        let time = DateTime::strptime(NAME, &self.0).ok()?;
+        let time = time.to_zoned(TimeZone::UTC).ok()?.timestamp();
+        (Self::of(time) == *self).then_some(time)
     }
 
     /// As text.
@@ -214,6 +230,14 @@ impl Manifest {
                 return Err(format!("its {field} is no SHA-256 digest"));
             }
         }
+        let most = LARGEST_SNAPSHOT;
+        if read.size > most || read.stored.size > most.saturating_add(SEALING) {
+            return Err(format!("its size is more than {most} bytes"));
+        }
+        let stored = (read.stored.size, &read.stored.digest);
+        if !read.stored.sealed && stored != (read.size, &read.digest) {
+            return Err("it tells of a snapshot that is not encrypted, and of another size or digest where it is stored".to_owned());
+        }
         if release(&read.etcd_version).is_none() {
             return Err(format!(
                 "its etcdVersion is {:?}, which is no version",
@@ -320,6 +344,9 @@ mod tests {
             ("3.5.21", "latest", "no version"),
             ("demo/first", "demo\\u001bfirst", "cluster is no line"),
             ("\"size\": 4096", "\"size\": -1", "is no manifest"),
+            ("\"size\": 4096", "\"size\": 9663676417", "more than"),
+            ("\"size\": 4296", "\"size\": 99999999999", "more than"),
+            ("\"sealed\": true", "\"sealed\": false", "not encrypted"),
             ("2026-11-25T03-30-00Z", "../../x", "no name of a snapshot"),
         ] {
             let altered = text.replace(from, to);
@@ -354,7 +381,16 @@ mod tests {
         let time: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
         let name = Name::of(time);
         assert_eq!(name.as_str(), "2026-01-02T03-04-05Z");
-        assert_eq!(name.as_str().parse(), Ok(name));
+        assert_eq!(name.as_str().parse(), Ok(name.clone()));
+        assert_eq!(name.time(), "2026-01-02T03:04:05Z".parse().ok());
+        for other in [
+            "customers",
+            "2026-01-02",
+            "2026-1-2T3-4-5Z",
+            "2026-13-02T03-04-05Z",
+        ] {
+            assert_eq!(other.parse::<Name>().unwrap().time(), None, "{other}");
+        }
         for bad in ["", ".", "a/b", "a b", "a.db", "ä", &"a".repeat(65)] {
             assert!(bad.parse::<Name>().is_err(), "{bad}");
         }

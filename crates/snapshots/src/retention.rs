@@ -4,6 +4,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::Name;
 
+/// How far the clock of another machine may be ahead of this one: what was taken later than that has a time that was made up.
+pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
+
+/// Whether a time can be one at which something was done.
+pub fn is_past(time: Timestamp, now: Timestamp) -> bool {
+    time.duration_since(now) <= AHEAD
+}
+
 /// What is kept.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Keep {

@@ -122,6 +122,25 @@ async fn a_directory_keeps_and_brings_back() {
 }
 
 #[tokio::test]
+async fn a_directory_writes_through_no_link() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = Directory::open(root.path(), BELOW).await.unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let (file, manifest) = snapshot(work.path(), "a", b"short");
+    let other = root.path().join("other");
+    fs::write(&other, b"precious").unwrap();
+    for name in [manifest.object(), manifest.name.manifest()] {
+        let part = root.path().join(BELOW).join(format!("{name}.part"));
+        std::os::unix::fs::symlink(&other, part).unwrap();
+    }
+    Store::Directory(directory)
+        .keep(&file, &manifest)
+        .await
+        .unwrap();
+    assert_eq!(fs::read(&other).unwrap(), b"precious");
+}
+
+#[tokio::test]
 async fn a_directory_that_is_not_there_full_or_not_to_be_written_is_told_of() {
     let missing = Directory::open(Path::new("/nonexistent/a"), BELOW).await;
     assert_eq!(missing.unwrap_err().advice().0, "StoreUnusable");

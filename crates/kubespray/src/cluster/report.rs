@@ -16,7 +16,7 @@ use api::{
 };
 use controller::{Conditions, Outcome, Standing, Status, Summary, conditions, hint};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Api, Resource, ResourceExt, core::error_boundary::InvalidObject};
 use runs::reconciler::report::obstacle;
 use serde_json::json;
@@ -218,6 +218,10 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
                 });
             }
         }
+    }
+    if let Decision::Stall(problems) = view.decision {
+        let why = placed(&problem::text(problems));
+        unjudged(&mut conditions, &status.conditions, &why);
     }
     if let Decision::Keep(built) | Decision::Maintain(built, _) = view.decision {
         status.kubernetes_version = built.kubernetes;
@@ -542,6 +546,16 @@ fn last_operation(run: &Run) -> LastOperation {
             .or(status.message)
             .map(|text| lines(&text, 2048)),
         run: Some(run.name_any()),
+    }
+}
+
+/// `BackedUp` while nothing is saved, because the spec is wrong: nobody knows, where it was good.
+fn unjudged(conditions: &mut Conditions, before: &[Condition], why: &str) {
+    let mut before = before.iter();
+    let found = before.find(|condition| condition.type_ == BACKED_UP);
+    if found.is_some_and(|found| found.status != "False") {
+        let message = format!("no snapshot is begun before this is corrected: {why}");
+        conditions.set(BACKED_UP, Status::Unknown, "InvalidSpec", message);
     }
 }
 

@@ -469,7 +469,7 @@ fn shrunk(asked: &str, wanted: &Wanted<'_>, resolved: &Resolved) -> Result<Input
             Snapshot::File(file) => file.clone(),
             Snapshot::Stored(_) => format!("{}/snapshot.db", compile::from_store(&mark)),
         };
-        let snapshot = ("windlass_recover_snapshot".to_owned(), json!(file));
+        let snapshot = (crate::etcd::SNAPSHOT.to_owned(), json!(file));
         inputs.operation_variables.extend([snapshot]);
     }
     inputs.snapshots = match (&wanted.snapshot, &resolved.snapshots) {

@@ -413,7 +413,7 @@ fn compiled(
     compile::finish(&TOOLBOX, Some(asked), &inputs, reason, steps)
 }
 
-/// Host by host; etcd itself is asked before and after each of its members.
+/// Host by host; etcd itself is asked before and after what may stop one of its members.
 fn restarting(
     part: Part,
     hosts: &[HostName],
@@ -426,11 +426,18 @@ fn restarting(
         let id = format!("restart/{number}");
         let title = format!("Restart {} on {host}", part.name());
         let restart = compile::own(Own::Restart, conduct, (&id, &title), vec![host.clone()]);
-        if part != Part::Etcd {
+        let members = inputs.group("etcd");
+        // etcd may be one of its engine's containers.
+        let stops_etcd = match part {
+            Part::Etcd => true,
+            // What kubeadm runs of etcd, the hosts do not tell of.
+            Part::ContainerEngine => members.contains(host) && !manages_etcd(inputs),
+            _ => false,
+        };
+        if !stops_etcd {
             steps.push(restart);
             continue;
         }
-        let members = inputs.group("etcd");
         let others = members.iter().filter(|other| *other != host);
         let all: Vec<_> = others.chain([host]).cloned().collect();
         let change = |turn| compile::member_change(inputs, host, turn);

@@ -47,6 +47,8 @@ use crate::{
     },
 };
 
+/// The label of what belongs to a cluster.
+const CLUSTER: &str = "windlass.dev/cluster";
 /// How long a host may take to save a snapshot, or to drill one.
 const WORK: Duration = Duration::from_hours(1);
 /// How long it may take to say something of itself.
@@ -93,7 +95,7 @@ async fn saved(
     let (there, saved) = asked.await?;
     let file = Spare(executor.work.directory.join("snapshot"));
     work.tells("bringing the snapshot").await?;
-    let fetched = fetch(&there, &file.0, &seal).await;
+    let fetched = fetch(&there, &file.0, &seal, saved.size).await;
     let _ = probe::run(&there.target, &there.options, &host::forget(), ANSWER).await;
     let spooled = fetched.map_err(failed)?;
     if (spooled.size, &spooled.digest) != (saved.size, &saved.digest) {
@@ -140,11 +142,12 @@ pub(crate) async fn keep(
         let name = name(executor);
         let own = store.manifest(&name).await;
         let own = own.map_err(|error| of_store(&error))?;
-        let (seen, removed) = let_go(&store, &own, input, Timestamp::now()).await;
+        sealed(&own, input).map_err(|error| of_store(&error))?;
         let former = catalogue(executor).await?;
+        let (seen, removed) = let_go(&store, &own, input, Timestamp::now()).await;
         let drill = former.and_then(|former| former.drill);
         let seen = seen.map_err(|error| of_store(&error))?;
-        let told = told(&store, &seen, &own.authority, drill);
+        let told = told(&store, &seen, &own, drill);
         note(executor, &told).await?;
         let removed = removed.map_err(|error| of_store(&error))?;
         let count = told.count;
@@ -291,6 +294,7 @@ impl AtWork<'_> {
         let of_store = |error: &store::Error| failed(of_store(error));
         let manifest = store.manifest(name).await;
         let manifest = manifest.map_err(|error| of_store(&error))?;
+        sealed(&manifest, input).map_err(|error| of_store(&error))?;
         self.tells("bringing the snapshot from the store").await?;
         let stored = Spare(executor.work.directory.join("snapshot-stored"));
         let brought = store.bring(&manifest, &stored.0).await;
@@ -545,23 +549,28 @@ fn required((name, key): (&str, &str), value: Option<String>) -> Result<String, 
     })
 }
 
-/// Takes what a host saved into a file, sealed on the way.
-async fn fetch(there: &Answering, file: &Path, seal: &Seal) -> Result<Spooled, Failure> {
+/// Takes what a host saved into a file, sealed on the way, as far as one byte beyond its size.
+async fn fetch(there: &Answering, file: &Path, seal: &Seal, size: u64) -> Result<Spooled, Failure> {
     let local = |error: std::io::Error| disk(file, &error);
     let mut spool = Spool::create(file, seal).map_err(local)?;
     let fetched = probe::fetch(&there.target, &there.options, &host::print()).await;
     let mut output = fetched.map_err(|unusable| silent(there, &unusable))?;
     let mut buffer = vec![0; 256 * 1024];
-    loop {
+    let mut left = size.saturating_add(1);
+    while left > 0 {
         let read = output.read(&mut buffer).await;
         let read = read.map_err(|unusable| silent(there, &unusable))?;
-        match buffer.get(..read).filter(|bytes| !bytes.is_empty()) {
+        let wanted = read.min(usize::try_from(left).unwrap_or(usize::MAX));
+        match buffer.get(..wanted).filter(|bytes| !bytes.is_empty()) {
             Some(bytes) => spool.write(bytes).map_err(local)?,
-            None => break,
+            None => {
+                let ended = output.end().await;
+                ended.map_err(|unusable| silent(there, &unusable))?;
+                break;
+            }
         }
+        left = left.saturating_sub(u64::try_from(wanted).unwrap_or(u64::MAX));
     }
-    let ended = output.end().await;
-    ended.map_err(|unusable| silent(there, &unusable))?;
     spool.finish().map_err(local)
 }
 
@@ -617,6 +626,18 @@ fn manifest(
     }
 }
 
+/// Where snapshots are encrypted, one that is not is nobody's whom the cluster knows: whoever writes to the store can make it.
+fn sealed(manifest: &Manifest, input: &SnapshotsInput) -> Result<(), store::Error> {
+    if input.encryption.is_none() || manifest.stored.sealed {
+        return Ok(());
+    }
+    Err(store::Error::Altered(format!(
+        "snapshot {} is not encrypted, and those of spec.etcd.snapshots.encryption are; one from before that is brought to the host by \
+         hand, and named by its path",
+        manifest.name
+    )))
+}
+
 /// What lies in a store.
 struct Seen {
     objects: Vec<Object>,
@@ -661,53 +682,66 @@ async fn let_go(
     (look(store).await, Ok(removed))
 }
 
-/// The objects that go, by snapshot. A manifest goes before what it tells of: without it that is no snapshot any more. Pure.
+/// The objects that go, by snapshot. A manifest goes before what it tells of: without it that is no snapshot any more. Those that can be
+/// relied on are counted, and no other stands for one of them: what is none goes when it is older than all that are kept. Pure.
 fn going(seen: &Seen, own: &Manifest, keep: retention::Keep, now: Timestamp) -> Vec<Vec<String>> {
     let good = seen.read.iter().filter_map(|(_, read)| read.as_ref().ok());
     let ours: Vec<&Manifest> = good
         .filter(|manifest| manifest.authority == own.authority)
         .collect();
+    let is_good = |manifest: &&&Manifest| {
+        retention::is_past(manifest.taken_at, now)
+            && state(manifest, seen, own) == SnapshotState::Verified
+    };
     let taken: Vec<_> = ours
         .iter()
+        .filter(is_good)
         .map(|manifest| (manifest.name.clone(), manifest.taken_at))
         .collect();
     let surplus = retention::surplus(&taken, keep, now);
+    let first_gone = taken.iter().filter(|(name, _)| surplus.contains(name));
+    let first_gone = first_gone.map(|(_, taken)| *taken).max();
+    let goes = |manifest: &&&Manifest| {
+        let is_older = first_gone.is_some_and(|gone| manifest.taken_at <= gone);
+        manifest.name != own.name
+            && (surplus.contains(&manifest.name) || (is_older && !is_good(manifest)))
+    };
     let surplus = ours
         .iter()
-        .filter(|manifest| surplus.contains(&manifest.name) && manifest.name != own.name)
+        .filter(goes)
         .map(|manifest| vec![manifest.name.manifest(), manifest.object()]);
-    let before = now.checked_sub(UNFINISHED).map(Name::of).ok();
+    let before = now.checked_sub(UNFINISHED).ok();
     let unfinished = listing(&seen.objects).unfinished.into_iter();
     let unfinished = unfinished
-        .filter(|(name, _)| before.as_ref().is_some_and(|before| name < before))
+        // What tells no time, a run has not left.
+        .filter(|(name, _)| name.time().is_some_and(|time| Some(time) < before))
         .map(|(_, object)| vec![object]);
     surplus.chain(unfinished).collect()
 }
 
+/// What is to be thought of a snapshot beside the one that a run has just taken. Pure.
+fn state(manifest: &Manifest, seen: &Seen, own: &Manifest) -> SnapshotState {
+    if manifest.authority != own.authority {
+        return SnapshotState::OtherCluster;
+    }
+    let object = manifest.object();
+    let mut objects = seen.objects.iter();
+    let there = objects.find(|there| there.name == object);
+    let is_whole = there.is_some_and(|there| there.size == manifest.stored.size);
+    if is_whole && (manifest.stored.sealed || !own.stored.sealed) {
+        SnapshotState::Verified
+    } else {
+        SnapshotState::Altered
+    }
+}
+
 /// What is told of what lies in a store. Pure.
-fn told(
-    store: &Store,
-    seen: &Seen,
-    authority: &str,
-    drill: Option<DrillStatus>,
-) -> SnapshotsStatus {
-    let sizes = |name: &str| {
-        let mut objects = seen.objects.iter();
-        objects
-            .find(|object| object.name == name)
-            .map(|object| object.size)
-    };
+fn told(store: &Store, seen: &Seen, own: &Manifest, drill: Option<DrillStatus>) -> SnapshotsStatus {
     let number = |number: u64| Some(i64::try_from(number).unwrap_or(i64::MAX));
     let read = seen.read.iter().map(|(name, read)| match read {
         Ok(manifest) => SnapshotStatus {
             name: name.to_string(),
-            state: if manifest.authority != authority {
-                SnapshotState::OtherCluster
-            } else if sizes(&manifest.object()) == Some(manifest.stored.size) {
-                SnapshotState::Verified
-            } else {
-                SnapshotState::Altered
-            },
+            state: state(manifest, seen, own),
             taken_at: Some(Time(manifest.taken_at)),
             size: number(manifest.size),
             revision: number(manifest.revision),
@@ -749,6 +783,19 @@ fn nameless(name: &Name, state: SnapshotState) -> SnapshotStatus {
 async fn catalogue(executor: &KubesprayExecutor) -> Result<Option<SnapshotsStatus>, Failure> {
     let name = catalogue_name(executor.work.cluster());
     let secret = executor.workspace.secret(&name).await?;
+    let cluster = Some(executor.work.cluster());
+    if let Some(secret) = &secret
+        && secret.labels().get(CLUSTER).map(String::as_str) != cluster
+    {
+        return Err(failure(
+            FailureClass::Config,
+            "SecretTaken",
+            format!(
+                "Secret {name} is where a run notes what lies in the store, and it is somebody else's: it lacks the label {CLUSTER}"
+            ),
+            Some("give that Secret another name, then retry the run"),
+        ));
+    }
     let bytes = secret.and_then(|secret| secret.data?.remove(CATALOGUE_KEY));
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes.0).ok()))
 }
@@ -778,7 +825,7 @@ async fn note(executor: &KubesprayExecutor, seen: &SnapshotsStatus) -> Result<()
         metadata: ObjectMeta {
             name: Some(name.clone()),
             namespace: Some(work.namespace()),
-            labels: Some([("windlass.dev/cluster".to_owned(), work.cluster().to_owned())].into()),
+            labels: Some([(CLUSTER.to_owned(), work.cluster().to_owned())].into()),
             owner_references: Some(work.run.owner_references().to_vec()),
             ..ObjectMeta::default()
         },
@@ -891,4 +938,95 @@ fn of_hosts(errors: &[(HostName, Unable)]) -> Failure {
         format!("no member of etcd says how etcd is: {told}"),
         Some("see to etcd on these hosts (journalctl -u etcd), then retry the run"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use snapshots::manifest::Stored;
+
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        format!("2026-11-{text}:00:00Z").parse().unwrap()
+    }
+
+    /// One that was taken at a time, and its object.
+    fn snapshot(at: &str, sealed: bool) -> Manifest {
+        Manifest {
+            form: Manifest::FORM,
+            name: Name::of(time(at)),
+            cluster: "demo/first".into(),
+            authority: "a".repeat(64),
+            cluster_id: "1".into(),
+            etcd_version: "3.6.4".into(),
+            host: "m1".into(),
+            taken_at: time(at),
+            revision: 3,
+            keys: 2,
+            entries: 9,
+            checked_by: "etcdutl".into(),
+            size: 7,
+            digest: "b".repeat(64),
+            stored: Stored {
+                size: 7,
+                digest: "b".repeat(64),
+                sealed,
+            },
+        }
+    }
+
+    fn seen(manifests: &[Manifest], others: &[&str]) -> Seen {
+        let object = |name: String| Object { name, size: 7 };
+        let of_manifests = manifests.iter();
+        let of_manifests = of_manifests.flat_map(|of| [of.name.manifest(), of.object()]);
+        let others = others.iter().map(|name| (*name).to_owned());
+        let read = manifests.iter().cloned();
+        Seen {
+            objects: of_manifests.chain(others).map(object).collect(),
+            read: read.map(|of| (of.name.clone(), Ok(of))).collect(),
+        }
+    }
+
+    fn gone(seen: &Seen, own: &Manifest, count: usize) -> Vec<String> {
+        let keep = retention::Keep {
+            count: Some(count),
+            age: None,
+        };
+        let gone = going(seen, own, keep, time("25T12"));
+        gone.into_iter()
+            .filter_map(|names| names.into_iter().next())
+            .collect()
+    }
+
+    #[test]
+    fn what_cannot_be_relied_on_takes_no_place_of_what_can() {
+        let own = snapshot("25T11", true);
+        let good = snapshot("24T11", true);
+        let old = snapshot("22T11", true);
+        let forged = snapshot("25T10", false);
+        let to_come = snapshot("30T11", true);
+        let before = snapshot("21T11", false);
+        let all = [&own, &good, &old, &forged, &to_come, &before].map(Clone::clone);
+        let seen = seen(&all, &[]);
+        assert_eq!(state(&good, &seen, &own), SnapshotState::Verified);
+        assert_eq!(state(&forged, &seen, &own), SnapshotState::Altered);
+        let names = [&old, &before].map(|of| of.name.manifest());
+        assert_eq!(gone(&seen, &own, 2), names);
+        assert_eq!(gone(&seen, &own, 3), [""; 0]);
+    }
+
+    #[test]
+    fn what_runs_did_not_leave_stays() {
+        let own = snapshot("25T11", false);
+        let others = [
+            "2026-11-20T03-30-00Z.db",
+            "2026-11-20T04-30-00Z.db.age",
+            "2026-11-25T03-30-00Z.db",
+            "2026-11-20.db",
+            "1999.db",
+            "customers.db",
+        ];
+        let seen = seen(std::slice::from_ref(&own), &others);
+        assert_eq!(gone(&seen, &own, 2), others[..2]);
+    }
 }

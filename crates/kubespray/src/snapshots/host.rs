@@ -4,7 +4,7 @@
 
 use api::text::plain;
 use serde::Deserialize;
-use snapshots::manifest::{Here, is_digest};
+use snapshots::manifest::{Here, LARGEST_SNAPSHOT, is_digest};
 
 use crate::etcd::ASK;
 
@@ -199,6 +199,12 @@ pub(crate) fn read_saved(said: &str) -> Result<Saved, Unable> {
         "etcdctl" => "etcdctl",
         _ => return Err(unread("what checked it")),
     };
+    let size = number(&lines, "size")?;
+    if size > LARGEST_SNAPSHOT {
+        return Err(Unable::Unread(format!(
+            "it says that its snapshot has {size} bytes, and at most {LARGEST_SNAPSHOT} are taken"
+        )));
+    }
     Ok(Saved {
         cluster_id: format!("{:x}", endpoint.status.header.cluster_id),
         etcd_version: version(&endpoint.status.version)?,
@@ -207,7 +213,7 @@ pub(crate) fn read_saved(said: &str) -> Result<Saved, Unable> {
         keys: number(&lines, "count")?,
         entries: status.total_key,
         checked_by: checked_by.to_owned(),
-        size: number(&lines, "size")?,
+        size,
         digest: digest(&lines, "digest")?,
     })
 }
@@ -352,6 +358,7 @@ mod tests {
             (&*"a".repeat(64), "x"),
             (&*"b".repeat(64), ""),
             ("size 20512", "size many"),
+            ("size 20512", "size 9663676417"),
             ("checker etcdutl", "checker sh"),
             ("\"version\":\"3.6.4\"", "\"version\":\"$(id)\""),
             ("\"revision\":8", "\"revision\":-8"),

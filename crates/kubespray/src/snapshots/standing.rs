@@ -10,6 +10,7 @@ use controller::Status;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use runs::phase;
+use snapshots::retention::is_past;
 
 use super::Snapshots;
 use crate::operation::SNAPSHOT;
@@ -38,7 +39,7 @@ impl Standing {
         runs: &[Run],
         now: Timestamp,
     ) -> Self {
-        let last = store.as_ref().and_then(last_good);
+        let last = store.as_ref().and_then(|store| last_good(store, now));
         let (backed_up, reason, message) = judge(settings, last.as_ref(), runs, now);
         Self {
             store,
@@ -49,13 +50,14 @@ impl Standing {
     }
 }
 
-/// The last good snapshot: its name and when it was taken.
-pub fn last_good(store: &SnapshotsStatus) -> Option<(String, Timestamp)> {
+/// The last good snapshot: its name and when it was taken. One of a time to come is not good: it would count until then.
+pub fn last_good(store: &SnapshotsStatus, now: Timestamp) -> Option<(String, Timestamp)> {
     let good = store
         .kept
         .iter()
         .filter(|kept| kept.state == SnapshotState::Verified);
     let taken = good.filter_map(|kept| Some((kept.name.clone(), kept.taken_at.as_ref()?.0)));
+    let taken = taken.filter(|(_, taken)| is_past(*taken, now));
     taken.max_by_key(|(_, taken)| *taken)
 }
 
@@ -78,8 +80,10 @@ pub fn due(
     let schedule = settings.schedule.as_ref()?;
     let begun = newest(runs)
         .and_then(|run| run.metadata.creation_timestamp.as_ref())
-        .map(|time| time.0);
-    let taken = store.and_then(last_good).map(|(_, taken)| taken);
+        .map(|time| time.0)
+        .filter(|begun| is_past(*begun, now));
+    let taken = store.and_then(|store| last_good(store, now));
+    let taken = taken.map(|(_, taken)| taken);
     let Some(last) = begun.max(taken) else {
         return Some(Due::First);
     };
@@ -200,6 +204,9 @@ mod tests {
             (Some("00:00"), Some("06:00"), "11:59", None),
             (None, Some("06:01"), "11:59", None),
             (None, Some("05:00"), "06:30", Some("06:00")),
+            // What is of a time to come holds nothing up.
+            (Some("23:00"), None, "13:00", Some("")),
+            (Some("23:00"), Some("05:00"), "13:00", Some("12:00")),
         ] {
             let store = taken.map(verified);
             let mut runs = vec![run("Converge", "12:30", "Succeeded")];
@@ -230,6 +237,14 @@ mod tests {
             (&six, &[("12:05", Verified)], "13:00", "SnapshotVerified"),
             (&ten, &[("06:00", Verified)], "06:19", "SnapshotVerified"),
             (&ten, &[("06:00", Verified)], "06:20", "SnapshotOverdue"),
+            // One of a time to come is none.
+            (&never, &[("23:00", Verified)], "13:00", "NoSnapshot"),
+            (
+                &six,
+                &[("23:00", Verified), ("06:00", Verified)],
+                "13:00",
+                "SnapshotOverdue",
+            ),
             (
                 &six,
                 &[

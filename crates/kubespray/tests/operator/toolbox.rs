@@ -66,6 +66,18 @@ async fn each_verb_is_a_run_and_each_request_is_carried_out_once() {
                 format!("health/check: {all} worker-4"),
             ],
         ),
+        (
+            "restart container-engine worker-4,master-2 1",
+            vec![
+                "prepare/sandbox: ".to_owned(),
+                "prepare/probe: master-2 worker-4".to_owned(),
+                "restart/1: worker-4".to_owned(),
+                format!("etcd/before-2: {all}"),
+                "restart/2: master-2".to_owned(),
+                format!("etcd/after-2: {all}"),
+                "health/check: master-2 worker-4".to_owned(),
+            ],
+        ),
     ] {
         let mut past = Past::new(json!({}), &HOSTS).await;
         past.ask(TOOLBOX, request);

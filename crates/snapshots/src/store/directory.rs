@@ -60,7 +60,12 @@ impl Directory {
         let part = self.path.join(format!("{name}{PART}"));
         let write = async {
             let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
+            // What lies there under the name, a link too, is not written through.
+            match fs::remove_file(&part).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            options.write(true).create_new(true).mode(0o600);
             let mut file = options.open(&part).await?;
             match content {
                 Content::Bytes(bytes) => file.write_all(bytes).await?,
