@@ -31,6 +31,23 @@ pub(super) async fn bring(
     if is_new {
         pass.target = Some(revision.to_owned());
     }
+    for part in &parts.objects {
+        if !live::is_namespaced(part, context).await? {
+            let problem = FleetProblem {
+                object: part.title(),
+                path: Some("kind".to_owned()),
+                rule: "NotApplied".to_owned(),
+                message: format!(
+                    "a {} is of no namespace, and is not applied for a fleet",
+                    part.kind
+                ),
+                remedy: "take it out of the ClusterTemplate and apply it yourself".to_owned(),
+                level: None,
+            };
+            refuse(pass, revision, vec![problem]);
+            return Ok(());
+        }
+    }
     if let Some(problem) = places(cluster, parts, context).await? {
         refuse(pass, revision, vec![problem]);
         return Ok(());
