@@ -296,7 +296,7 @@ pub enum RolloutPhase {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutRun {
-    /// Its name: a digest of its clusters and their revisions.
+    /// Its name: a digest of its clusters, their revisions and when it began.
     #[schemars(length(max = 32))]
     pub id: String,
     /// When it began.
@@ -352,8 +352,10 @@ pub enum MemberPhase {
     Done,
     /// It is not well. When it becomes so, it goes on by itself.
     Failed,
-    /// It was left out.
+    /// A person had it left out.
     Skipped,
+    /// Its FleetCluster went before it was begun.
+    Gone,
 }
 
 /// A run that ended.
