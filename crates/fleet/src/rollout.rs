@@ -93,6 +93,8 @@ struct Decided {
     ended: Option<(RolloutRun, RolloutPhase)>,
     verdict: Verdict,
     queued: Option<String>,
+    /// What people had left out: clusters, and the revision of each.
+    skipped: BTreeMap<String, String>,
     /// What somebody must correct.
     problem: Option<String>,
 }
@@ -201,6 +203,7 @@ fn known(rollout: &Rollout, all: &[Rollout], inventory: &Inventory, context: &Co
             Seen {
                 domains: domains.into_iter().collect(),
                 applied: status.applied.clone(),
+                is_halfway: status.begun.is_some(),
                 target: status.target.clone(),
                 health: status.health.unwrap_or_default(),
                 message: status.message.clone(),
@@ -275,7 +278,10 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
         .collect();
     let control = spec.control.clone().unwrap_or_default();
     let state = control.state.unwrap_or_default();
-    let mut decided = Decided::default();
+    let mut decided = Decided {
+        skipped: skipped(known, &status),
+        ..Decided::default()
+    };
     if let Some(level) = unknown.first() {
         let levels: Vec<_> = known.levels.iter().map(String::as_str).collect();
         decided.problem = Some(format!(
@@ -286,7 +292,7 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
     }
     let current = status.run.clone();
     let is_open = |run: &RolloutRun| run.ended.is_none();
-    let edited = edited(known, current.as_ref());
+    let edited = edited(known, current.as_ref(), &decided.skipped);
     let is_seen = known.broken.is_empty() && known.stale.is_empty() && unrest.is_zero();
     let mut run = current;
     if let Some(open) = run.as_mut().filter(|run| is_open(run)) {
@@ -382,32 +388,49 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
     let id = id(rollout, &edited, now);
     let mut run = waves::run(&id, spec, edited);
     run.started = Some(Time(now));
+    for member in &run.clusters {
+        decided.skipped.remove(&member.name);
+    }
     let policy = waves::policy(spec);
     decided.verdict = engine::advance(&mut run, &policy, &known.seen, &Steering::default(), now);
     decided.run = Some(run);
     decided
 }
 
+/// What people had left out, of this run and of those before it. An edit that makes another revision of a cluster is another change.
+fn skipped(known: &Known, status: &api::inventory::RolloutStatus) -> BTreeMap<String, String> {
+    let mut all = status.skipped.clone();
+    let members = status.run.iter().flat_map(|run| &run.clusters);
+    all.extend(
+        members
+            .filter(|member| member.phase == api::inventory::MemberPhase::Skipped)
+            .map(|member| (member.name.clone(), member.revision.clone())),
+    );
+    all.retain(|name, _| known.seen.contains_key(name));
+    all.into_iter().take(MOST_SKIPPED).collect()
+}
+
 /// The clusters that the inventory makes something else of than the run under way does, or than they are.
-fn edited(known: &Known, run: Option<&RolloutRun>) -> Vec<Candidate> {
+fn edited(
+    known: &Known,
+    run: Option<&RolloutRun>,
+    skipped: &BTreeMap<String, String>,
+) -> Vec<Candidate> {
     let own = known.own.iter();
+    let open = run.filter(|run| run.ended.is_none());
     let edited = own.filter(|candidate| {
-        let member = run.and_then(|run| {
-            let mut members = run.clusters.iter();
-            members.find(|member| member.name == candidate.name)
-        });
-        let is_open = run.is_some_and(|run| run.ended.is_none());
-        let applied = known
-            .seen
-            .get(&candidate.name)
-            .and_then(|seen| seen.applied.as_ref());
+        let members = open.into_iter().flat_map(|run| &run.clusters);
+        let mut members = members.filter(|member| member.name == candidate.name);
+        let seen = known.seen.get(&candidate.name);
         // Nothing of it is there: it is born, not changed.
-        let Some(applied) = applied else { return false };
-        match member {
-            Some(member) if is_open || member.phase == api::inventory::MemberPhase::Skipped => {
-                member.revision != candidate.revision && (is_open || *applied != candidate.revision)
-            }
-            _ => *applied != candidate.revision,
+        let Some((seen, applied)) = seen.and_then(|seen| Some((seen, seen.applied.as_ref()?)))
+        else {
+            return false;
+        };
+        match members.next() {
+            Some(member) => member.revision != candidate.revision,
+            None if skipped.get(&candidate.name) == Some(&candidate.revision) => false,
+            None => seen.is_halfway || *applied != candidate.revision,
         }
     });
     edited.cloned().collect()
@@ -452,6 +475,8 @@ fn record(run: &RolloutRun, phase: RolloutPhase) -> RolloutRecord {
 
 /// How many records are kept, by the schema of the status.
 const MOST_RECORDS: usize = 10;
+/// How many skipped clusters are remembered, by the same.
+const MOST_SKIPPED: usize = 10_000;
 /// How many clusters a run has, by the same.
 const MOST_MEMBERS: usize = 1000;
 /// How soon a pass is tried again that began before the stores were read.
@@ -511,6 +536,7 @@ mod tests {
         let status = rollout.status.get_or_insert_default();
         status.run.clone_from(&decided.run);
         status.phase = Some(decided.verdict.phase);
+        status.skipped.clone_from(&decided.skipped);
         decided
     }
 
@@ -587,6 +613,51 @@ mod tests {
             rollout.spec.control = serde_json::from_value(control).unwrap();
             assert_eq!(pass(&mut rollout, &canary).verdict.phase, phase, "{named}");
         }
+    }
+
+    #[test]
+    fn a_skip_outlives_the_next_run_of_others() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+        let before = known(&[("a1", "1", "2"), ("b1", "2", "2")]);
+        let begun = pass(&mut rollout, &before).run.unwrap();
+        let run = rollout
+            .status
+            .as_mut()
+            .and_then(|status| status.run.as_mut())
+            .unwrap();
+        run.clusters[0].phase = MemberPhase::Failed;
+        rollout.spec.control =
+            serde_json::from_value(json!({"run": begun.id, "skip": ["a1"]})).unwrap();
+        pass(&mut rollout, &before);
+        let other = known(&[("a1", "1", "2"), ("b1", "2", "3")]);
+        assert_eq!(phases(&pass(&mut rollout, &other)), "b1=Updating@3");
+        let through = known(&[("a1", "1", "2"), ("b1", "3", "3")]);
+        for _ in 0..4 {
+            assert_eq!(pass(&mut rollout, &through).queued, None);
+        }
+        assert_eq!(
+            pass(&mut rollout, &through).verdict.phase,
+            RolloutPhase::Idle
+        );
+        let edited = known(&[("a1", "1", "4"), ("b1", "3", "3")]);
+        let again = pass(&mut rollout, &edited);
+        assert_eq!(phases(&again), "a1=Updating@4");
+        assert!(again.skipped.is_empty());
+    }
+
+    #[test]
+    fn what_was_half_changed_is_rolled_out_even_back_to_what_it_was() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+        let mut halfway = known(&[("a1", "1", "1")]);
+        if let Some(seen) = halfway.seen.get_mut("a1") {
+            seen.is_halfway = true;
+            seen.health = FleetHealth::Failed;
+        }
+        for _ in 0..2 {
+            assert_eq!(phases(&pass(&mut rollout, &halfway)), "a1=Updating@1");
+        }
+        let through = known(&[("a1", "1", "1")]);
+        assert_eq!(phases(&pass(&mut rollout, &through)), "a1=Soaking@1");
     }
 
     #[test]

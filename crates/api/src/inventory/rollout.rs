@@ -257,6 +257,10 @@ pub struct RolloutStatus {
     pub queued: Option<String>,
     /// The run that is under way, or the last one.
     pub run: Option<RolloutRun>,
+    /// Clusters that people had skipped in earlier runs: name, then the revision that they are not brought to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "skipped_schema")]
+    pub skipped: BTreeMap<String, String>,
     /// Runs that ended, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
@@ -375,6 +379,14 @@ pub struct RolloutRecord {
     pub done: u32,
     /// How many failed or were skipped.
     pub not_done: u32,
+}
+
+fn skipped_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 10_000,
+        "additionalProperties": {"type": "string", "maxLength": 32},
+    })
 }
 
 fn selector_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {

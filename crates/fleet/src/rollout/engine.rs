@@ -50,6 +50,8 @@ pub struct Seen {
     pub domains: Vec<String>,
     /// What its objects were made from.
     pub applied: Option<String>,
+    /// Whether they may be of two revisions: a change of them was begun, and is not through.
+    pub is_halfway: bool,
     /// What they are being made from, while that is another.
     pub target: Option<String>,
     /// How that stands.
@@ -150,7 +152,7 @@ fn follow(
         }
         return;
     };
-    let is_there = seen.applied.as_deref() == Some(&member.revision);
+    let is_there = !seen.is_halfway && seen.applied.as_deref() == Some(&member.revision);
     let refused =
         seen.health == FleetHealth::Refused && seen.target.as_deref() == Some(&member.revision);
     let failed = refused || is_there && seen.health == FleetHealth::Failed;

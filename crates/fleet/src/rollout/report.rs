@@ -102,6 +102,7 @@ fn told(
             .as_ref()
             .map(|queued| api::text::plain(queued, 1000)),
         run: decided.run.clone(),
+        skipped: decided.skipped.clone(),
         history,
         conditions: conditions.into_vec(),
     }
