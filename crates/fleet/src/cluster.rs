@@ -1,7 +1,8 @@
 //! The reconciler of a FleetCluster: renders it, tells what would change, and applies what it is granted.
 //!
 //! What may be applied is decided by three rules, in [`target`]: a cluster of which nothing is there yet is born at what it is rendered
-//! to; one that a roll-out has begun is brought to that roll-out's revision; every other one is kept at what it is. So an edit of the
+//! to; one that a roll-out has begun is brought to that roll-out's revision; every other one is kept at what it is, or left alone where a
+//! change of it was begun and no roll-out brings it on. So an edit of the
 //! inventory changes no cluster by itself, and neither does a release of Windlass that renders differently.
 
 use std::sync::Arc;
@@ -73,6 +74,10 @@ struct Pass {
     applied: Option<String>,
     /// What it is being made from.
     target: Option<String>,
+    /// What its objects were begun to be made from, and are not all.
+    begun: Option<String>,
+    /// Whether nothing is written for that reason.
+    is_held: bool,
     /// Whether a roll-out has begun it.
     is_granted: bool,
     /// What it is made of, as far as the rendering speaks of it, where that was handed over.
@@ -148,10 +153,15 @@ async fn converge(
     };
     let granted = granted(cluster, context);
     pass.is_granted = granted.is_some();
+    pass.begun = cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.begun.clone());
     let target = target(
         pass.applied.as_deref(),
         granted.as_deref(),
         pass.rendered.as_deref(),
+        pass.begun.as_deref(),
     );
     if let Some(revision) = target {
         let revision = revision.to_owned();
@@ -163,8 +173,17 @@ async fn converge(
             Ok(parts) => apply::bring(cluster, &revision, &parts, &mut pass, context).await?,
             Err(problem) => refuse(&mut pass, &revision, vec![problem]),
         }
+    } else if let Some(begun) = &pass.begun {
+        pass.is_held = true;
+        pass.target = Some(begun.clone());
+        pass.standing.health = FleetHealth::Failed;
+        pass.standing.message = Some(format!(
+            "its change to revision {begun} was begun, and the roll-out ended or left it out before it was through: nothing is written \
+             until a roll-out brings it to a revision; edit the inventory for one"
+        ));
     }
-    if pass.applied.as_deref() == Some(ADOPTED)
+    if !pass.is_held
+        && pass.applied.as_deref() == Some(ADOPTED)
         && let (Ok(revision), Some((_, parts))) = (outcome, &rendered)
     {
         look(revision, parts, &mut pass, context).await?;
@@ -208,9 +227,12 @@ fn target<'a>(
     applied: Option<&'a str>,
     granted: Option<&'a str>,
     rendered: Option<&'a str>,
+    begun: Option<&'a str>,
 ) -> Option<&'a str> {
     match applied {
         None => rendered,
+        // Half changed: to bring it back is a change as well, and one that no roll-out watches.
+        Some(_) if begun.is_some() => granted,
         Some(applied) => Some(granted.unwrap_or(applied)).filter(|target| *target != ADOPTED),
     }
 }
@@ -352,7 +374,12 @@ mod tests {
                 Some("r1"),
             ),
         ] {
-            assert_eq!(target(applied, granted, rendered), expected, "{name}");
+            assert_eq!(target(applied, granted, rendered, None), expected, "{name}");
         }
+        // Half changed: only a roll-out brings it on, or back.
+        let halfway = |granted| target(Some("r1"), granted, Some("r3"), Some("r2"));
+        assert_eq!(halfway(None), None);
+        assert_eq!(halfway(Some("r1")), Some("r1"));
+        assert_eq!(halfway(Some("r2")), Some("r2"));
     }
 }

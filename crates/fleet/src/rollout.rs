@@ -11,7 +11,8 @@ use std::{
 };
 
 use api::inventory::{
-    FleetCluster, OnEdit, Rollout, RolloutPhase, RolloutRecord, RolloutRun, RolloutState,
+    FleetCluster, OnEdit, Rollout, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
+    RolloutState,
 };
 use controller::{Events, stream::in_namespace};
 use jiff::Timestamp;
@@ -68,8 +69,20 @@ struct Known {
     broken: Vec<String>,
     /// Own ones whose status does not speak of the inventory as it is now.
     stale: Vec<String>,
+    /// Those of the namespace, whosever, that cannot be read or rendered: where they belong is not known.
+    unknown: Vec<String>,
     /// The levels that there are.
     levels: BTreeSet<String>,
+}
+
+impl Known {
+    /// Why no cluster may be begun: budgets count all of the namespace.
+    fn is_unknown(&self) -> Option<String> {
+        let name = self.unknown.first()?;
+        Some(format!(
+            "FleetCluster {name} cannot be rendered, so nobody knows what it belongs to: its status says why"
+        ))
+    }
 }
 
 /// What a pass decided.
@@ -80,6 +93,8 @@ struct Decided {
     ended: Option<(RolloutRun, RolloutPhase)>,
     verdict: Verdict,
     queued: Option<String>,
+    /// What people had left out: clusters, and the revision of each.
+    skipped: BTreeMap<String, String>,
     /// What somebody must correct.
     problem: Option<String>,
 }
@@ -136,18 +151,36 @@ pub async fn reconcile(
 fn known(rollout: &Rollout, all: &[Rollout], inventory: &Inventory, context: &Context) -> Known {
     let namespace = rollout.namespace().unwrap_or_default();
     let others = all.iter().filter(|other| other.uid() != rollout.uid());
-    let runs = others.filter_map(|other| other.status.as_ref()?.run.as_ref());
-    let members = runs
-        .filter(|run| run.ended.is_none())
-        .flat_map(|run| &run.clusters);
-    let taken: BTreeSet<_> = members
-        .filter(|member| engine::is_under_way(member))
-        .map(|member| member.name.as_str())
+    let taken: BTreeMap<_, _> = others
+        .flat_map(members)
+        .filter(|member| engine::is_open(member))
+        .map(|member| (member.name.as_str(), member))
         .collect();
+    // What a cluster was begun in it stays in, whatever the inventory says by now, or cannot say.
+    let mut recorded = BTreeMap::<&str, BTreeSet<String>>::new();
+    for member in all.iter().flat_map(members) {
+        let domains = recorded.entry(&member.name).or_default();
+        domains.extend(member.domains.iter().cloned());
+    }
+    let recorded = |name: &str| recorded.get(name).cloned().unwrap_or_default();
     let policy = waves::policy(&rollout.spec);
     let mut known = Known::default();
     for cluster in in_namespace(&context.clusters, &namespace) {
-        let Ok(cluster) = &cluster.0 else { continue };
+        let cluster = match &cluster.0 {
+            Ok(cluster) => cluster,
+            Err(invalid) => {
+                let name = invalid.metadata.name.clone().unwrap_or_default();
+                let seen = Seen {
+                    domains: recorded(&name).into_iter().collect(),
+                    message: Some("its FleetCluster cannot be read".to_owned()),
+                    is_taken: taken.contains_key(name.as_str()),
+                    ..Seen::default()
+                };
+                known.unknown.push(name.clone());
+                known.seen.insert(name, seen);
+                continue;
+            }
+        };
         if cluster.metadata.deletion_timestamp.is_some() {
             continue;
         }
@@ -158,18 +191,24 @@ fn known(rollout: &Rollout, all: &[Rollout], inventory: &Inventory, context: &Co
             .as_ref()
             .as_ref()
             .map(|revision| revision.levels.clone());
+        if levels.is_err() {
+            known.unknown.push(name.clone());
+        }
         let levels = levels.unwrap_or_default();
+        let mut domains = recorded(&name);
+        domains.extend(waves::domains(&policy, &levels));
         known.levels.extend(levels.keys().cloned());
         known.seen.insert(
             name.clone(),
             Seen {
-                domains: waves::domains(&policy, &levels),
+                domains: domains.into_iter().collect(),
                 applied: status.applied.clone(),
+                is_halfway: status.begun.is_some(),
                 target: status.target.clone(),
                 health: status.health.unwrap_or_default(),
                 message: status.message.clone(),
                 gates: status.gates.clone(),
-                is_taken: taken.contains(name.as_str()),
+                is_taken: taken.contains_key(name.as_str()),
             },
         );
         let owner = waves::owner(all.iter(), cluster.labels());
@@ -200,7 +239,33 @@ fn known(rollout: &Rollout, all: &[Rollout], inventory: &Inventory, context: &Co
             }
         }
     }
+    // Begun by another roll-out, and gone.
+    let own: BTreeSet<_> = members(rollout)
+        .map(|member| member.name.as_str())
+        .collect();
+    for (name, member) in taken {
+        if !own.contains(name) && !known.seen.contains_key(name) {
+            let seen = Seen {
+                domains: member.domains.clone(),
+                is_taken: true,
+                ..Seen::default()
+            };
+            known.seen.insert(name.to_owned(), seen);
+        }
+    }
     known
+}
+
+/// The clusters of a roll-out's run that has not ended.
+fn members(rollout: &Rollout) -> impl Iterator<Item = &RolloutMember> {
+    use api::inventory::MemberPhase::{Done, Gone, Skipped};
+    let run = rollout
+        .status
+        .as_ref()
+        .and_then(|status| status.run.as_ref());
+    let run = run.filter(|run| run.ended.is_none());
+    let members = run.into_iter().flat_map(|run| &run.clusters);
+    members.filter(|member| !matches!(member.phase, Done | Skipped | Gone))
 }
 
 /// What becomes of a roll-out. Pure.
@@ -213,7 +278,10 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
         .collect();
     let control = spec.control.clone().unwrap_or_default();
     let state = control.state.unwrap_or_default();
-    let mut decided = Decided::default();
+    let mut decided = Decided {
+        skipped: skipped(known, &status),
+        ..Decided::default()
+    };
     if let Some(level) = unknown.first() {
         let levels: Vec<_> = known.levels.iter().map(String::as_str).collect();
         decided.problem = Some(format!(
@@ -224,7 +292,7 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
     }
     let current = status.run.clone();
     let is_open = |run: &RolloutRun| run.ended.is_none();
-    let edited = edited(known, current.as_ref());
+    let edited = edited(known, current.as_ref(), &decided.skipped);
     let is_seen = known.broken.is_empty() && known.stale.is_empty() && unrest.is_zero();
     let mut run = current;
     if let Some(open) = run.as_mut().filter(|run| is_open(run)) {
@@ -252,6 +320,7 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
             approved: pick(&control.approved),
             skip: pick(&control.skip),
             gives_way,
+            unknown: known.is_unknown(),
         };
         decided.verdict = engine::advance(open, &policy, &known.seen, &steering, now);
         if let Some(problem) = &decided.problem {
@@ -300,6 +369,8 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
         ))
     } else if let Some(stale) = known.stale.first() {
         Some(format!("FleetCluster {stale} is being rendered"))
+    } else if let Some(unknown) = known.is_unknown() {
+        Some(unknown)
     } else if !unrest.is_zero() {
         Some("the inventory is being edited".to_owned())
     } else if edited.len() > MOST_MEMBERS {
@@ -314,43 +385,61 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
         decided.verdict.waits = Some(format!("{what} changes: {why}"));
         return decided;
     }
-    let id = id(rollout, &edited);
+    let id = id(rollout, &edited, now);
     let mut run = waves::run(&id, spec, edited);
     run.started = Some(Time(now));
+    for member in &run.clusters {
+        decided.skipped.remove(&member.name);
+    }
     let policy = waves::policy(spec);
     decided.verdict = engine::advance(&mut run, &policy, &known.seen, &Steering::default(), now);
     decided.run = Some(run);
     decided
 }
 
+/// What people had left out, of this run and of those before it. An edit that makes another revision of a cluster is another change.
+fn skipped(known: &Known, status: &api::inventory::RolloutStatus) -> BTreeMap<String, String> {
+    let mut all = status.skipped.clone();
+    let members = status.run.iter().flat_map(|run| &run.clusters);
+    all.extend(
+        members
+            .filter(|member| member.phase == api::inventory::MemberPhase::Skipped)
+            .map(|member| (member.name.clone(), member.revision.clone())),
+    );
+    all.retain(|name, _| known.seen.contains_key(name));
+    all.into_iter().take(MOST_SKIPPED).collect()
+}
+
 /// The clusters that the inventory makes something else of than the run under way does, or than they are.
-fn edited(known: &Known, run: Option<&RolloutRun>) -> Vec<Candidate> {
+fn edited(
+    known: &Known,
+    run: Option<&RolloutRun>,
+    skipped: &BTreeMap<String, String>,
+) -> Vec<Candidate> {
     let own = known.own.iter();
+    let open = run.filter(|run| run.ended.is_none());
     let edited = own.filter(|candidate| {
-        let member = run.and_then(|run| {
-            let mut members = run.clusters.iter();
-            members.find(|member| member.name == candidate.name)
-        });
-        let is_open = run.is_some_and(|run| run.ended.is_none());
-        let applied = known
-            .seen
-            .get(&candidate.name)
-            .and_then(|seen| seen.applied.as_ref());
+        let members = open.into_iter().flat_map(|run| &run.clusters);
+        let mut members = members.filter(|member| member.name == candidate.name);
+        let seen = known.seen.get(&candidate.name);
         // Nothing of it is there: it is born, not changed.
-        let Some(applied) = applied else { return false };
-        match member {
-            Some(member) if is_open || member.phase == api::inventory::MemberPhase::Skipped => {
-                member.revision != candidate.revision && (is_open || *applied != candidate.revision)
-            }
-            _ => *applied != candidate.revision,
+        let Some((seen, applied)) = seen.and_then(|seen| Some((seen, seen.applied.as_ref()?)))
+        else {
+            return false;
+        };
+        match members.next() {
+            Some(member) => member.revision != candidate.revision,
+            None if skipped.get(&candidate.name) == Some(&candidate.revision) => false,
+            None => seen.is_halfway || *applied != candidate.revision,
         }
     });
     edited.cloned().collect()
 }
 
-fn id(rollout: &Rollout, edited: &[Candidate]) -> String {
-    let uid = rollout.uid().unwrap_or_default();
-    let mut parts = vec![uid.as_str()];
+/// The name of a run. Of when it begins too: what people said of an earlier run of the same clusters is not said of this one.
+fn id(rollout: &Rollout, edited: &[Candidate], now: Timestamp) -> String {
+    let (uid, now) = (rollout.uid().unwrap_or_default(), now.to_string());
+    let mut parts = vec![uid.as_str(), &now];
     for candidate in edited {
         parts.extend([candidate.name.as_str(), &candidate.revision]);
     }
@@ -386,6 +475,8 @@ fn record(run: &RolloutRun, phase: RolloutPhase) -> RolloutRecord {
 
 /// How many records are kept, by the schema of the status.
 const MOST_RECORDS: usize = 10;
+/// How many skipped clusters are remembered, by the same.
+const MOST_SKIPPED: usize = 10_000;
 /// How many clusters a run has, by the same.
 const MOST_MEMBERS: usize = 1000;
 /// How soon a pass is tried again that began before the stores were read.
@@ -445,6 +536,7 @@ mod tests {
         let status = rollout.status.get_or_insert_default();
         status.run.clone_from(&decided.run);
         status.phase = Some(decided.verdict.phase);
+        status.skipped.clone_from(&decided.skipped);
         decided
     }
 
@@ -521,6 +613,99 @@ mod tests {
             rollout.spec.control = serde_json::from_value(control).unwrap();
             assert_eq!(pass(&mut rollout, &canary).verdict.phase, phase, "{named}");
         }
+    }
+
+    #[test]
+    fn a_skip_outlives_the_next_run_of_others() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+        let before = known(&[("a1", "1", "2"), ("b1", "2", "2")]);
+        let begun = pass(&mut rollout, &before).run.unwrap();
+        let run = rollout
+            .status
+            .as_mut()
+            .and_then(|status| status.run.as_mut())
+            .unwrap();
+        run.clusters[0].phase = MemberPhase::Failed;
+        rollout.spec.control =
+            serde_json::from_value(json!({"run": begun.id, "skip": ["a1"]})).unwrap();
+        pass(&mut rollout, &before);
+        let other = known(&[("a1", "1", "2"), ("b1", "2", "3")]);
+        assert_eq!(phases(&pass(&mut rollout, &other)), "b1=Updating@3");
+        let through = known(&[("a1", "1", "2"), ("b1", "3", "3")]);
+        for _ in 0..4 {
+            assert_eq!(pass(&mut rollout, &through).queued, None);
+        }
+        assert_eq!(
+            pass(&mut rollout, &through).verdict.phase,
+            RolloutPhase::Idle
+        );
+        let edited = known(&[("a1", "1", "4"), ("b1", "3", "3")]);
+        let again = pass(&mut rollout, &edited);
+        assert_eq!(phases(&again), "a1=Updating@4");
+        assert!(again.skipped.is_empty());
+    }
+
+    #[test]
+    fn what_was_half_changed_is_rolled_out_even_back_to_what_it_was() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+        let mut halfway = known(&[("a1", "1", "1")]);
+        if let Some(seen) = halfway.seen.get_mut("a1") {
+            seen.is_halfway = true;
+            seen.health = FleetHealth::Failed;
+        }
+        for _ in 0..2 {
+            assert_eq!(phases(&pass(&mut rollout, &halfway)), "a1=Updating@1");
+        }
+        let through = known(&[("a1", "1", "1")]);
+        assert_eq!(phases(&pass(&mut rollout, &through)), "a1=Soaking@1");
+    }
+
+    #[test]
+    fn what_was_said_of_a_run_is_not_said_of_a_later_one_of_the_same_clusters() {
+        let all = rollout(json!({}));
+        let edited = known(&[("a1", "1", "2")]).own;
+        let at = |second| id(&all, &edited, Timestamp::from_second(second).unwrap());
+        assert_ne!(at(0), at(1));
+        assert_eq!(at(1), at(1));
+    }
+
+    #[test]
+    fn nothing_goes_on_while_a_cluster_of_the_namespace_cannot_be_rendered() {
+        let mut rollout = rollout(json!({"soak": "0s", "canary": {"count": 0}}));
+        let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+        pass(&mut rollout, &before);
+        let mut broken = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+        broken.unknown.push("theirs".to_owned());
+        pass(&mut rollout, &broken);
+        let held = pass(&mut rollout, &broken);
+        assert_eq!(phases(&held), "a1=Done@2 b1=Pending@2");
+        let waits = held.verdict.waits.unwrap();
+        assert!(waits.contains("theirs cannot be rendered"), "{waits}");
+        broken.unknown.clear();
+        let held = pass(&mut rollout, &broken);
+        assert_eq!(phases(&held), "a1=Done@2 b1=Updating@2");
+    }
+
+    #[test]
+    fn what_was_begun_and_is_gone_has_failed_until_it_is_skipped() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "parallel": 1}));
+        let all = known(&[("a1", "1", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+        let run = pass(&mut rollout, &all).run.unwrap().id;
+        let mut gone = known(&[("a2", "1", "2")]);
+        let halted = pass(&mut rollout, &gone);
+        assert_eq!(phases(&halted), "a1=Failed@2 a2=Pending@2 b1=Gone@2");
+        let waits = halted.verdict.waits.unwrap();
+        assert!(waits.contains("it is gone; skip it"), "{waits}");
+        // With failures that may be, it counts where it was.
+        let unit = rollout.spec.clone();
+        rollout.spec.failures = Some(api::Threshold::Count(1));
+        let beside = pass(&mut rollout, &gone);
+        assert_eq!(phases(&beside), "a1=Failed@2 a2=Pending@2 b1=Gone@2");
+        rollout.spec = unit;
+        rollout.spec.control = serde_json::from_value(json!({"run": run, "skip": ["a1"]})).unwrap();
+        gone = known(&[("a2", "1", "2"), ("b1", "1", "2")]);
+        let on = pass(&mut rollout, &gone);
+        assert_eq!(phases(&on), "a1=Skipped@2 a2=Updating@2 b1=Pending@2");
     }
 
     #[test]

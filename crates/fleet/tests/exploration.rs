@@ -172,6 +172,13 @@ impl Fleet {
         self.begins_nothing(
             before,
             &Steering {
+                unknown: Some("a cluster cannot be rendered".to_owned()),
+                ..Steering::default()
+            },
+        );
+        self.begins_nothing(
+            before,
+            &Steering {
                 gives_way: true,
                 ..Steering::default()
             },

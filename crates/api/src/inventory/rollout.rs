@@ -257,6 +257,10 @@ pub struct RolloutStatus {
     pub queued: Option<String>,
     /// The run that is under way, or the last one.
     pub run: Option<RolloutRun>,
+    /// Clusters that people had skipped in earlier runs: name, then the revision that they are not brought to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "skipped_schema")]
+    pub skipped: BTreeMap<String, String>,
     /// Runs that ended, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
@@ -296,7 +300,7 @@ pub enum RolloutPhase {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutRun {
-    /// Its name: a digest of its clusters and their revisions.
+    /// Its name: a digest of its clusters, their revisions and when it began.
     #[schemars(length(max = 32))]
     pub id: String,
     /// When it began.
@@ -352,8 +356,10 @@ pub enum MemberPhase {
     Done,
     /// It is not well. When it becomes so, it goes on by itself.
     Failed,
-    /// It was left out.
+    /// A person had it left out.
     Skipped,
+    /// Its FleetCluster went before it was begun.
+    Gone,
 }
 
 /// A run that ended.
@@ -373,6 +379,14 @@ pub struct RolloutRecord {
     pub done: u32,
     /// How many failed or were skipped.
     pub not_done: u32,
+}
+
+fn skipped_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 10_000,
+        "additionalProperties": {"type": "string", "maxLength": 32},
+    })
 }
 
 fn selector_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -22,6 +22,9 @@ pub struct FleetClusterStatus {
     /// What its objects are being made from, while that is another.
     #[schemars(length(max = 32))]
     pub target: Option<String>,
+    /// What its objects were begun to be made from. While it stands they may be of both that and what was applied.
+    #[schemars(length(max = 32))]
+    pub begun: Option<String>,
     /// How what was applied stands.
     pub health: Option<FleetHealth>,
     /// What its own object says, or why nothing can be applied.

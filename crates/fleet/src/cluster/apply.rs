@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{
     Context, Error, Pass, health, live, own,
     part::{Part, Parts},
-    records, refuse,
+    records, refuse, report,
 };
 use crate::names::MANAGER;
 
@@ -27,9 +27,27 @@ pub(super) async fn bring(
     pass: &mut Pass,
     context: &Context,
 ) -> Result<(), Error> {
-    let is_new = pass.applied.as_deref() != Some(revision);
+    let begun = pass.begun.clone();
+    let is_new = begun.is_some() || pass.applied.as_deref() != Some(revision);
     if is_new {
         pass.target = Some(revision.to_owned());
+    }
+    for part in &parts.objects {
+        if !live::is_namespaced(part, context).await? {
+            let problem = FleetProblem {
+                object: part.title(),
+                path: Some("kind".to_owned()),
+                rule: "NotApplied".to_owned(),
+                message: format!(
+                    "a {} is of no namespace, and is not applied for a fleet",
+                    part.kind
+                ),
+                remedy: "take it out of the ClusterTemplate and apply it yourself".to_owned(),
+                level: None,
+            };
+            refuse(pass, revision, vec![problem]);
+            return Ok(());
+        }
     }
     if let Some(problem) = places(cluster, parts, context).await? {
         refuse(pass, revision, vec![problem]);
@@ -49,15 +67,19 @@ pub(super) async fn bring(
         refuse(pass, revision, foreign);
         return Ok(());
     }
-    let before = pass.applied.clone();
-    let before = before.and_then(|before| {
-        let objects = records::parts(cluster, &before, context).ok()?;
+    let of = |revision: &Option<String>| {
+        let objects = records::parts(cluster, revision.as_ref()?, context).ok()?;
         Some(objects.objects)
-    });
+    };
+    let mut before = of(&pass.applied);
+    // Of what was begun and not brought to its end, nobody knows which objects were written: all are written then.
+    let other = begun.as_ref().filter(|begun| *begun != revision).cloned();
+    let was_whole = other.is_none();
     let wanted = with_request(parts, &there, revision, pass.is_granted);
     let was: BTreeMap<_, _> = before
         .iter()
         .flatten()
+        .filter(|_| was_whole)
         .map(|part| (part.identity(), part))
         .collect();
     let differs = |part: &Part, there: &Option<Value>| {
@@ -86,6 +108,10 @@ pub(super) async fn bring(
             return Ok(());
         }
     }
+    if is_new && begun.is_none() && pass.applied.is_some() {
+        report::begin(cluster, revision, context).await?;
+        pass.begun = Some(revision.to_owned());
+    }
     let has_written = !writes.is_empty();
     for part in writes {
         if let Err(problem) = write(part, Trial::Real, context).await? {
@@ -93,10 +119,14 @@ pub(super) async fn bring(
             return Ok(());
         }
     }
+    if let Some(objects) = of(&other) {
+        before.get_or_insert_default().extend(objects);
+    }
     let leaving = prune(cluster, before.unwrap_or_default(), parts, context).await?;
     if leaving.is_empty() {
         pass.applied = Some(revision.to_owned());
         pass.target = None;
+        pass.begun = None;
     }
     pass.standing = health::standing(parts, &there);
     if has_written || !leaving.is_empty() {

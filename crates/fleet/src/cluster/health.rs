@@ -26,7 +26,9 @@ pub fn standing(parts: &Parts, live: &[Option<Value>]) -> Standing {
     let gates = own.as_ref().map(gates).unwrap_or_default();
     let (health, message) = of_main(main, own.as_ref());
     let all = parts.objects.iter().zip(live);
-    let mut others = all.filter_map(|(part, live)| of_node(part, live.as_ref()));
+    let mut others = all.filter_map(|(part, live)| {
+        of_node(part, live.as_ref()).or_else(|| of_part(part, live.as_ref()?))
+    });
     // What does not become well by itself has the say, then what is at work.
     let worst = match health {
         FleetHealth::Failed => None,
@@ -146,6 +148,38 @@ fn of_node(part: &Part, live: Option<&Value>) -> Option<(FleetHealth, Option<Str
     }
 }
 
+/// By what any object says: its operator has seen its last change, and no machine comes or goes. Cluster API says that a cluster is
+/// Available while its machines are replaced one by one. None: nothing that matters.
+fn of_part(part: &Part, live: &Value) -> Option<(FleetHealth, Option<String>)> {
+    let title = part.title();
+    let at_work = |said: String| Some((FleetHealth::AtWork, Some(said)));
+    let status = &live["status"];
+    // Kinds of infrastructure need not tell which change they speak of.
+    let seen = status["observedGeneration"].as_i64();
+    let must_tell = matches!(
+        part.api_version.split('/').next(),
+        Some("cluster.x-k8s.io" | "controlplane.cluster.x-k8s.io")
+    );
+    let has_status = status.as_object().is_some_and(|status| !status.is_empty());
+    if has_status && (must_tell || seen.is_some()) && seen < live["metadata"]["generation"].as_i64()
+    {
+        return at_work(format!(
+            "{title} has a change that its operator is at work on"
+        ));
+    }
+    // Of objects of v1beta1 they stand below v1beta2.
+    let conditions = [&status["conditions"], &status["v1beta2"]["conditions"]];
+    let mut conditions = conditions.into_iter().filter_map(Value::as_array).flatten();
+    let rolling = conditions.find(|condition| {
+        let kind = condition["type"].as_str();
+        kind.is_some_and(|kind| ROLLING.contains(&kind)) && condition["status"] == "True"
+    })?;
+    let text = |key: &str| rolling[key].as_str().unwrap_or_default();
+    at_work(format!("{title} is {}: {}", text("type"), text("message")))
+}
+
+/// What objects of Cluster API say while machines come or go.
+const ROLLING: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"];
 /// By the schema of the status.
 const MOST_GATES: usize = 32;
 
@@ -169,6 +203,61 @@ mod tests {
         let of = |kind: &str| json!({"apiVersion": "kubespray.k8s.io/v1", "kind": kind, "metadata": {"name": "x"}});
         let parts = parts("ns", "x", "r", &[of("Cluster"), of("ClusterNode")]).unwrap();
         standing(&parts, &[Some(node), Some(main)]).health
+    }
+
+    #[test]
+    fn a_cluster_of_cluster_api_is_at_work_while_its_machines_roll() {
+        use FleetHealth::{AtWork, Well};
+        let of = |group: &str, kind: &str| json!({"apiVersion": format!("{group}/v1beta2"), "kind": kind, "metadata": {"name": "x"}});
+        let parts = parts(
+            "ns",
+            "x",
+            "r",
+            &[
+                of("infrastructure.cluster.x-k8s.io", "DevCluster"),
+                of("cluster.x-k8s.io", "MachineDeployment"),
+                of("cluster.x-k8s.io", "Cluster"),
+            ],
+        )
+        .unwrap();
+        let available =
+            || json!({"observedGeneration": 1, "conditions": [condition("Available", "True")]});
+        let with = |kind: &str, status: &str| {
+            let mut own = available();
+            own["conditions"] = json!([condition("Available", "True"), condition(kind, status)]);
+            own
+        };
+        let older = json!({"v1beta2": {"conditions": [condition("RollingOut", "True")]}, "observedGeneration": 1});
+        for (infrastructure, machines, own, expected) in [
+            (json!({}), available(), available(), Well),
+            (
+                json!({"ready": true}),
+                available(),
+                with("RollingOut", "False"),
+                Well,
+            ),
+            (
+                json!({"observedGeneration": 0}),
+                available(),
+                available(),
+                AtWork,
+            ),
+            (json!({}), json!({"replicas": 3}), available(), AtWork),
+            (
+                json!({}),
+                json!({"observedGeneration": 0}),
+                available(),
+                AtWork,
+            ),
+            (json!({}), with("ScalingDown", "True"), available(), AtWork),
+            (json!({}), older, available(), AtWork),
+            (json!({}), available(), with("RollingOut", "True"), AtWork),
+            (json!({}), available(), with("ScalingUp", "True"), AtWork),
+            (json!({}), available(), with("Remediating", "True"), AtWork),
+        ] {
+            let live = [infrastructure, machines, own].map(|status| Some(cluster(1, status)));
+            assert_eq!(standing(&parts, &live).health, expected, "{live:?}");
+        }
     }
 
     #[test]

@@ -18,15 +18,19 @@ use super::{Context, Error, part::Part};
 
 /// The resources of kinds, asked for once each.
 #[derive(Default)]
-pub struct Resources(Mutex<HashMap<GroupVersionKind, ApiResource>>);
+pub struct Resources(Mutex<HashMap<GroupVersionKind, Found>>);
+
+/// A resource, and whether its objects are of a namespace.
+type Found = (ApiResource, bool);
 
 impl Resources {
-    async fn of(&self, client: &Client, part: &Part) -> Result<ApiResource, Error> {
+    async fn of(&self, client: &Client, part: &Part) -> Result<Found, Error> {
         if part.is_kubespray() {
-            return Ok(match part.kind.as_str() {
+            let resource = match part.kind.as_str() {
                 "Cluster" => resource::<Cluster>(),
                 _ => resource::<ClusterNode>(),
-            });
+            };
+            return Ok((resource, true));
         }
         let (group, version) = part
             .api_version
@@ -37,15 +41,16 @@ impl Resources {
         if let Some(known) = known {
             return Ok(known);
         }
-        let (resource, _) = discovery::pinned_kind(client, &kind)
+        let (resource, capabilities) = discovery::pinned_kind(client, &kind)
             .await
             .map_err(|error| Error::Api(format!("find the resource of {}", part.title()), error))?;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(kind, resource.clone());
-        Ok(resource)
+        let found = (resource, capabilities.scope == discovery::Scope::Namespaced);
+        known.insert(kind, found.clone());
+        Ok(found)
     }
 
-    fn known(&self, kind: &GroupVersionKind) -> Option<ApiResource> {
+    fn known(&self, kind: &GroupVersionKind) -> Option<Found> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(kind).cloned()
     }
@@ -57,12 +62,17 @@ fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
 
 /// The objects of a part's kind, in its namespace.
 pub(super) async fn api(part: &Part, context: &Context) -> Result<Api<DynamicObject>, Error> {
-    let resource = context.resources.of(&context.client, part).await?;
+    let (resource, _) = context.resources.of(&context.client, part).await?;
     Ok(Api::namespaced_with(
         context.client.clone(),
         &part.namespace,
         &resource,
     ))
+}
+
+/// Whether objects of a part's kind are of a namespace: one of the whole API is nobody's own.
+pub(super) async fn is_namespaced(part: &Part, context: &Context) -> Result<bool, Error> {
+    Ok(context.resources.of(&context.client, part).await?.1)
 }
 
 /// A part as it is now.

@@ -101,11 +101,17 @@ pub fn parts(
                 path: Some("apiVersion".to_owned()),
                 rule: "NotApplied".to_owned(),
                 message: format!("a {} of {} is not applied for a fleet", part.kind, part.api_version),
-                remedy: "only Namespaces, objects of kubespray.k8s.io and those of Cluster API are: take it out of the ClusterTemplate and \
-                         apply it yourself"
-                    .to_owned(),
+                remedy: format!(
+                    "only Namespaces, Clusters and ClusterNodes of {KUBESPRAY}, and namespaced objects of {} are: take it out of the \
+                     ClusterTemplate and apply it yourself",
+                    CLUSTER_API.join(", ")
+                ),
                 level: None,
             });
+            continue;
+        }
+        if let Some(problem) = ill_formed(&part) {
+            problems.push(problem);
             continue;
         }
         if part.namespace.is_empty() {
@@ -144,14 +150,58 @@ fn may_apply(api_version: &str, kind: &str) -> bool {
     if api_version == KUBESPRAY {
         return matches!(kind, "Cluster" | "ClusterNode");
     }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    group == CLUSTER_API || group.ends_with(&format!(".{CLUSTER_API}"))
+    let (group, version) = api_version.split_once('/').unwrap_or_default();
+    // The version becomes part of a path.
+    let is_word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    CLUSTER_API.contains(&group) && is_word(version) && is_word(kind)
+}
+
+/// What is wrong with how an object names itself: what it says becomes part of paths, and is written to.
+fn ill_formed(part: &Part) -> Option<FleetProblem> {
+    let metadata = &part.value["metadata"];
+    let is_map = |key: &str| metadata[key].is_null() || metadata[key].is_object();
+    // A name of an object has the form of one of a host, and that of a namespace has no dot.
+    let is_name = |text: &str| text.parse::<api::HostName>().is_ok();
+    let is_namespace = metadata["namespace"].is_null()
+        || metadata["namespace"]
+            .as_str()
+            .is_some_and(|text| text.is_empty() || is_name(text) && !text.contains('.'));
+    let (path, message) = if !metadata.is_object() {
+        ("metadata", "is no object")
+    } else if !is_map("annotations") {
+        ("metadata.annotations", "is no object")
+    } else if !is_map("labels") {
+        ("metadata.labels", "is no object")
+    } else if !is_name(&part.name) {
+        ("metadata.name", "is no name of an object")
+    } else if !is_namespace {
+        ("metadata.namespace", "is no name of a namespace")
+    } else {
+        return None;
+    };
+    Some(FleetProblem {
+        object: api::text::plain(&format!("{} {}", part.kind, part.name), 500),
+        path: Some(path.to_owned()),
+        rule: "IllFormed".to_owned(),
+        message: message.to_owned(),
+        remedy: "in the ClusterTemplate: metadata, annotations and labels are maps; a name has lower-case letters, digits, '-' and '.', \
+                 63 characters at most between dots; that of a namespace has no dot"
+            .to_owned(),
+        level: None,
+    })
 }
 
 /// Kubespray's objects.
 const KUBESPRAY: &str = "kubespray.k8s.io/v1";
-/// The group of Cluster API, and the end of those of its providers.
-const CLUSTER_API: &str = "cluster.x-k8s.io";
+/// The groups of Cluster API of which objects are applied. Those that end like it are no fewer: what installs providers, or applies other
+/// objects in clusters, gives rights.
+const CLUSTER_API: [&str; 5] = [
+    "cluster.x-k8s.io",
+    "controlplane.cluster.x-k8s.io",
+    "bootstrap.cluster.x-k8s.io",
+    "infrastructure.cluster.x-k8s.io",
+    "ipam.cluster.x-k8s.io",
+];
 
 #[cfg(test)]
 mod tests {
@@ -185,6 +235,14 @@ mod tests {
             ("v1", "Secret"),
             ("apps/v1", "Deployment"),
             ("evilcluster.x-k8s.io/v1", "Cluster"),
+            (
+                "operator.cluster.x-k8s.io/v1alpha2",
+                "InfrastructureProvider",
+            ),
+            ("addons.cluster.x-k8s.io/v1beta2", "ClusterResourceSet"),
+            ("cluster.x-k8s.io/v1/../../../api", "Cluster"),
+            ("cluster.x-k8s.io", "Cluster"),
+            ("kubespray.k8s.io/v1", "Snapshot"),
             ("kubespray.k8s.io/v2", "Cluster"),
             ("inventory.windlass.dev/v1alpha1", "Rollout"),
         ] {
@@ -195,7 +253,47 @@ mod tests {
             let problems = parts("fleet", "shop", "r1", &objects).unwrap_err();
             assert_eq!(problems[0].rule, "NotApplied", "{api_version} {kind}");
         }
+        for group in CLUSTER_API {
+            let objects = [object(&format!("{group}/v1beta2"), "Machine", "m")];
+            parts("fleet", "shop", "r1", &objects).unwrap();
+        }
         let machine = object("infrastructure.cluster.x-k8s.io/v1beta1", "Machine", "m");
         parts("fleet", "shop", "r1", &[machine]).unwrap();
+    }
+
+    #[test]
+    fn an_object_that_does_not_name_itself_well_is_refused() {
+        for (metadata, path) in [
+            (json!("x"), "metadata"),
+            (json!(null), "metadata"),
+            (
+                json!({"name": "x", "annotations": "y"}),
+                "metadata.annotations",
+            ),
+            (
+                json!({"name": "x", "annotations": ["y"]}),
+                "metadata.annotations",
+            ),
+            (json!({"name": "x", "labels": 1}), "metadata.labels"),
+            (json!({}), "metadata.name"),
+            (json!({"name": "x/../y"}), "metadata.name"),
+            (
+                json!({"name": "x", "namespace": "a/b"}),
+                "metadata.namespace",
+            ),
+            (
+                json!({"name": "x", "namespace": "a.b"}),
+                "metadata.namespace",
+            ),
+            (json!({"name": "x", "namespace": "-"}), "metadata.namespace"),
+            (json!({"name": "x", "namespace": 1}), "metadata.namespace"),
+        ] {
+            let object = json!({"apiVersion": KUBESPRAY, "kind": "Cluster", "metadata": metadata});
+            let problems = parts("fleet", "shop", "r1", std::slice::from_ref(&object)).unwrap_err();
+            assert_eq!(problems[0].path.as_deref(), Some(path), "{object}");
+        }
+        let empty = json!({"name": "x.y-1", "namespace": "a-1", "annotations": null, "labels": {}});
+        let object = json!({"apiVersion": KUBESPRAY, "kind": "Cluster", "metadata": empty});
+        parts("fleet", "shop", "r1", &[object]).unwrap();
     }
 }

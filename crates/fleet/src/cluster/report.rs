@@ -41,6 +41,26 @@ pub(super) async fn publish(
     Ok(())
 }
 
+/// Writes down that objects are begun to be made from a revision, before the first one is: a pass that ends in the middle, or a grant
+/// that does, leaves them of two revisions.
+pub(super) async fn begin(
+    cluster: &FleetCluster,
+    revision: &str,
+    context: &Context,
+) -> Result<(), Error> {
+    let before = cluster.status.clone().unwrap_or_default();
+    let told = FleetClusterStatus {
+        begun: Some(revision.to_owned()),
+        ..before.clone()
+    };
+    let namespace = cluster.namespace().unwrap_or_default();
+    let api = Api::<FleetCluster>::namespaced(context.client.clone(), &namespace);
+    let name = cluster.name_any();
+    let written =
+        controller::apply::apply_status(&api, STATUS_MANAGER, &name, &told, Some(&before));
+    written.await.map(drop).map_err(Error::Apply)
+}
+
 /// The status that follows from a pass. Pure.
 fn told(
     before: &FleetClusterStatus,
@@ -64,6 +84,7 @@ fn told(
         rendered: pass.rendered.clone(),
         applied: pass.applied.clone(),
         target: pass.target.clone(),
+        begun: pass.begun.clone(),
         health: Some(pass.standing.health),
         message: pass.standing.message.clone(),
         gates: pass.standing.gates.clone(),
@@ -112,6 +133,12 @@ fn up_to_date(pass: &Pass) -> (Status, &'static str, String) {
     if pass.applied.as_ref() == Some(rendered) && pass.target.is_none() {
         let message = format!("revision {rendered} is applied");
         return (Status::True, "Applied", message);
+    }
+    if pass.is_held
+        && let Some(begun) = &pass.begun
+    {
+        let message = format!("revision {begun} was begun, and no roll-out brings it on");
+        return (Status::False, "HalfChanged", message);
     }
     if let Some(target) = &pass.target {
         let message = format!("revision {target} is being applied");

@@ -50,6 +50,8 @@ pub struct Seen {
     pub domains: Vec<String>,
     /// What its objects were made from.
     pub applied: Option<String>,
+    /// Whether they may be of two revisions: a change of them was begun, and is not through.
+    pub is_halfway: bool,
     /// What they are being made from, while that is another.
     pub target: Option<String>,
     /// How that stands.
@@ -73,6 +75,8 @@ pub struct Steering {
     pub skip: BTreeSet<String>,
     /// Whether a later edit takes the run's place.
     pub gives_way: bool,
+    /// What keeps any cluster from being begun: something is not known that budgets count.
+    pub unknown: Option<String>,
 }
 
 /// How a run stands after a pass.
@@ -135,14 +139,20 @@ fn follow(
     steering: &Steering,
     now: Timestamp,
 ) {
-    use MemberPhase::{Done, Failed, Pending, Skipped, Soaking, Updating};
+    use MemberPhase::{Done, Failed, Gone, Pending, Skipped, Soaking, Updating};
+    let skipped = steering.skip.contains(&member.name);
     let Some(seen) = seen else {
-        if member.phase != Skipped {
-            enter(member, Skipped, Some("it is gone".to_owned()), now);
+        match member.phase {
+            Pending | Failed | Gone if skipped => enter(member, Skipped, None, now),
+            Pending => enter(member, Gone, Some("it is gone".to_owned()), now),
+            // What was begun may stand half changed, whoever deleted its description.
+            Updating | Soaking => enter(member, Failed, Some(GONE.to_owned()), now),
+            Failed => member.message = Some(GONE.to_owned()),
+            Done | Skipped | Gone => {}
         }
         return;
     };
-    let is_there = seen.applied.as_deref() == Some(&member.revision);
+    let is_there = !seen.is_halfway && seen.applied.as_deref() == Some(&member.revision);
     let refused =
         seen.health == FleetHealth::Refused && seen.target.as_deref() == Some(&member.revision);
     let failed = refused || is_there && seen.health == FleetHealth::Failed;
@@ -151,10 +161,10 @@ fn follow(
     });
     let is_well = is_there && seen.health == FleetHealth::Well && open.is_none();
     let passed = elapsed(member, now);
-    let skipped = steering.skip.contains(&member.name);
     let said = || seen.message.clone();
     match member.phase {
-        Pending | Failed if skipped => enter(member, Skipped, None, now),
+        Pending | Failed | Gone if skipped => enter(member, Skipped, None, now),
+        Gone => enter(member, Pending, None, now),
         Skipped | Pending => {}
         _ if failed => {
             if member.phase == Failed {
@@ -205,7 +215,7 @@ fn begin(
     let wave = run.waves.iter().enumerate().find(|(_, wave)| {
         let mut members = run.clusters.iter().filter(|member| member.wave == **wave);
         members.any(|member| match member.phase {
-            MemberPhase::Done | MemberPhase::Skipped => false,
+            MemberPhase::Done | MemberPhase::Skipped | MemberPhase::Gone => false,
             MemberPhase::Failed => is_halted,
             _ => true,
         })
@@ -277,6 +287,8 @@ fn begin(
             RolloutPhase::Paused,
             "it is paused: set spec.control.state to Running".to_owned(),
         ))
+    } else if let Some(unknown) = &steering.unknown {
+        Some((RolloutPhase::Running, unknown.clone()))
     } else if needs_approval(run, policy, &wave) && !steering.approved.contains(&wave) {
         Some((
             RolloutPhase::WaitingForApproval,
@@ -371,6 +383,10 @@ fn refusal(
             })
             .map(|(other, _)| other.clone())
             .collect();
+        // One that was begun and is gone still counts where it was.
+        busy.extend(named(run, |member| {
+            is_open(member) && !seen.contains_key(&member.name) && member.domains.contains(domain)
+        }));
         if busy.len() >= *maximum {
             busy.truncate(3);
             return Some(format!(
@@ -390,8 +406,6 @@ fn is_free(run: &RolloutRun, name: &str, seen: &Seen) -> bool {
 /// Whether a roll-out, this one or another, has begun a cluster and is not done with it.
 fn is_begun(run: &RolloutRun, name: &str, seen: &Seen) -> bool {
     let member = run.clusters.iter().find(|member| member.name == name);
-    let is_open =
-        |member: &RolloutMember| is_under_way(member) || member.phase == MemberPhase::Failed;
     seen.is_taken || member.is_some_and(is_open)
 }
 
@@ -400,9 +414,18 @@ pub const fn is_under_way(member: &RolloutMember) -> bool {
     matches!(member.phase, MemberPhase::Updating | MemberPhase::Soaking)
 }
 
+/// Whether a cluster was begun, and is not done or given up.
+pub fn is_open(member: &RolloutMember) -> bool {
+    is_under_way(member) || member.phase == MemberPhase::Failed
+}
+
 fn needs_approval(run: &RolloutRun, policy: &Policy, wave: &str) -> bool {
     let has_begun = run.clusters.iter().any(|member| {
-        member.wave == wave && !matches!(member.phase, MemberPhase::Pending | MemberPhase::Skipped)
+        member.wave == wave
+            && !matches!(
+                member.phase,
+                MemberPhase::Pending | MemberPhase::Skipped | MemberPhase::Gone
+            )
     });
     let follows_canary = run.waves.first().is_some_and(|first| first == CANARY)
         && run.waves.get(1).is_some_and(|second| second == wave);
@@ -445,6 +468,9 @@ fn listed(names: &[String]) -> String {
     let rest = (more > 0).then(|| format!(" and {more} more"));
     format!("{}{}", first.join(", "), rest.unwrap_or_default())
 }
+
+/// What is said of one that was begun and whose FleetCluster is no more.
+const GONE: &str = "it is gone; skip it";
 
 fn seconds(seconds: u64) -> api::Duration {
     api::Duration::from_seconds(seconds)

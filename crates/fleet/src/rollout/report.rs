@@ -48,7 +48,7 @@ fn told(
     known: &Known,
     now: Timestamp,
 ) -> RolloutStatus {
-    use api::inventory::MemberPhase::{Done, Skipped, Soaking, Updating};
+    use api::inventory::MemberPhase::{Done, Gone, Skipped, Soaking, Updating};
     let verdict = &decided.verdict;
     let run = decided.run.as_ref();
     let open = run.filter(|run| run.ended.is_none());
@@ -85,7 +85,7 @@ fn told(
             let (number, name) = verdict.wave.as_ref()?;
             Some(format!("{number}/{} {name}", run.waves.len()))
         }),
-        done: open.map(|run| format!("{}/{}", count(&[Done, Skipped]), run.clusters.len())),
+        done: open.map(|run| format!("{}/{}", count(&[Done, Skipped, Gone]), run.clusters.len())),
         budget: open.map(|_| format!("{}/{limit}", count(&[Updating, Soaking]))),
         next: (!first.is_empty()).then(|| {
             api::text::plain(
@@ -102,6 +102,7 @@ fn told(
             .as_ref()
             .map(|queued| api::text::plain(queued, 1000)),
         run: decided.run.clone(),
+        skipped: decided.skipped.clone(),
         history,
         conditions: conditions.into_vec(),
     }

@@ -20,7 +20,7 @@ fn definition(group: &str, kind: &str) -> CustomResourceDefinition {
     serde_json::from_value(json!({
         "metadata": {"name": format!("{plural}.{group}")},
         "spec": {
-            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "group": group, "scope": if kind == "DevIdentity" { "Cluster" } else { "Namespaced" }, "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
             "versions": [{
                 "name": "v1beta2", "served": true, "storage": true, "subresources": {"status": {}},
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
@@ -101,4 +101,33 @@ async fn a_cluster_of_cluster_api_follows_and_keeps_its_templates() {
     let all = templates.list(&ListParams::default()).await.unwrap();
     let all: Vec<_> = all.items.iter().map(ResourceExt::name_any).collect();
     assert!(all.contains(&small) && all.contains(&large), "{all:?}");
+}
+
+#[tokio::test]
+async fn an_object_of_the_whole_api_is_refused_with_all_others() {
+    let world = World::with(vec![
+        definition(CORE, "Cluster"),
+        definition(INFRASTRUCTURE, "DevIdentity"),
+    ])
+    .await;
+    let levels = json!({"levels": [{"name": "site", "kind": "Site", "presence": "Optional"}]});
+    world.apply::<Hierarchy>("default", levels).await;
+    let template = json!({"backEnd": "Plain", "documents": [
+        {"object": {"apiVersion": format!("{INFRASTRUCTURE}/v1beta2"), "kind": "DevIdentity", "metadata": {"name": "root"}}},
+        {"object": {"apiVersion": format!("{CORE}/v1beta2"), "kind": "Cluster", "metadata": {"name": "{{ cluster.name }}"}}},
+    ]});
+    world.apply::<ClusterTemplate>("dev", template).await;
+    world
+        .apply::<FleetCluster>("shop", json!({"template": "dev"}))
+        .await;
+    let refused = world
+        .until::<FleetCluster>("shop", "refused", |cluster| {
+            !status(cluster).problems.is_empty()
+        })
+        .await;
+    let problem = status(&refused).problems[0].clone();
+    assert_eq!(problem.rule, "NotApplied");
+    assert!(problem.message.contains("of no namespace"), "{problem:?}");
+    let there = objects(&world, CORE, "Cluster").get_opt("shop").await;
+    assert!(there.unwrap().is_none());
 }
