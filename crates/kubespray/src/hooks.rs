@@ -686,7 +686,9 @@ mod tests {
     #[test]
     fn every_operation_has_its_word() {
         let words: BTreeSet<_> = OPERATIONS.into_iter().map(word).collect();
-        let names: BTreeSet<_> = ALL.iter().map(|operation| operation.name).collect();
+        // What leaves the cluster alone has no hooks: a snapshot must not wait for a script.
+        let loud = ALL.iter().filter(|operation| !operation.quiet);
+        let names: BTreeSet<_> = loud.map(|operation| operation.name).collect();
         assert_eq!(words, names);
     }
 

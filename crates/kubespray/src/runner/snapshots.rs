@@ -561,14 +561,12 @@ async fn fetch(there: &Answering, file: &Path, seal: &Seal, size: u64) -> Result
         let read = output.read(&mut buffer).await;
         let read = read.map_err(|unusable| silent(there, &unusable))?;
         let wanted = read.min(usize::try_from(left).unwrap_or(usize::MAX));
-        match buffer.get(..wanted).filter(|bytes| !bytes.is_empty()) {
-            Some(bytes) => spool.write(bytes).map_err(local)?,
-            None => {
-                let ended = output.end().await;
-                ended.map_err(|unusable| silent(there, &unusable))?;
-                break;
-            }
-        }
+        let Some(bytes) = buffer.get(..wanted).filter(|bytes| !bytes.is_empty()) else {
+            let ended = output.end().await;
+            ended.map_err(|unusable| silent(there, &unusable))?;
+            break;
+        };
+        spool.write(bytes).map_err(local)?;
         left = left.saturating_sub(u64::try_from(wanted).unwrap_or(u64::MAX));
     }
     spool.finish().map_err(local)
