@@ -78,7 +78,7 @@ pub struct Store {
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct S3 {
-    /// The URL of the server, for example https://s3.eu-central-1.amazonaws.com. http is for loopback alone.
+    /// The URL of the server, for example `https://s3.eu-central-1.amazonaws.com`. http is for loopback alone.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = ("self.startsWith('https://') || self.startsWith('http://')", "write a URL, for example https://s3.example.org"))]
     pub endpoint: String,
@@ -116,7 +116,7 @@ pub enum AddressStyle {
     /// As the first part of the path: https://HOST/BUCKET.
     #[default]
     Path,
-    /// As the first label of the host: https://BUCKET.HOST.
+    /// As the first label of the host: `https://BUCKET.HOST`.
     VirtualHost,
 }
 

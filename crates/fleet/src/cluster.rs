@@ -1,6 +1,6 @@
 //! The reconciler of a FleetCluster: renders it, tells what would change, and applies what it is granted.
 //!
-//! What may be applied is decided by three rules, in [`target`]: a cluster of which nothing is there yet is born at what it is rendered
+//! What may be applied is decided by three rules, in `target`: a cluster of which nothing is there yet is born at what it is rendered
 //! to; one that a roll-out has begun is brought to that roll-out's revision; every other one is kept at what it is, or left alone where a
 //! change of it was begun and no roll-out brings it on. So an edit of the
 //! inventory changes no cluster by itself, and neither does a release of Windlass that renders differently.

@@ -1,7 +1,7 @@
 //! Snapshots of etcd that are kept outside of the cluster.
 //!
 //! A runner takes them, brings them back and drills them ([`crate::runner`]); here is what it is told ([`settings`]), what it asks of
-//! hosts and what they answer ([`host`]), and what is told of what lies in the store ([`standing`]). What a host or a store says is data.
+//! hosts and what they answer (`host`), and what is told of what lies in the store (`standing`). What a host or a store says is data.
 
 pub(crate) mod host;
 pub mod settings;

@@ -1,7 +1,7 @@
 //! Toolbox: what people do to nodes and certificates of a built cluster by hand, as runs: cordon, drain, let in again, restart a part,
 //! look at certificates, make a token for a node that joins. Pure.
 //!
-//! It is asked for by the annotation [`request::TOOLBOX`], each value of which is [answered](asked) once. A value is words: the verb, what
+//! It is asked for by the annotation [`request::TOOLBOX`], each value of which is [answered](super::asked) once. A value is words: the verb, what
 //! it takes, the hosts with commas between them, and last what tells it from an earlier one.
 
 use std::str::FromStr;
