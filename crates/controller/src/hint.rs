@@ -27,12 +27,13 @@ const PROGRAM: &str = "windlass ";
 /// The namespace of a command that names none.
 const USUAL: &str = "default";
 /// The verbs that look into a namespace, or write objects of one.
-pub const VERBS: [&str; 26] = [
+pub const VERBS: [&str; 29] = [
     "adopt",
     "apply",
     "approve",
     "bundle",
     "cancel",
+    "cluster",
     "component",
     "converge",
     "explain",
@@ -53,6 +54,8 @@ pub const VERBS: [&str; 26] = [
     "resume",
     "retry",
     "skip",
+    "snapshot",
+    "snapshots",
     "status",
 ];
 

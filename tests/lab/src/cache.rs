@@ -1,7 +1,8 @@
 //! The cache outside the checkout: directories named by what they were made from, complete or absent.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -42,6 +43,7 @@ pub fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 ///
 /// Those of `build`, and of the file system.
 pub fn ensure(area: &str, key: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    close(&dir())?;
     let area = dir().join(area);
     let target = area.join(key);
     if target.is_dir() {
@@ -64,6 +66,15 @@ pub fn ensure(area: &str, key: &str, build: impl FnOnce(&Path) -> Result<()>) ->
         }
     }
     Ok(target)
+}
+
+/// Makes a directory that is its owner's alone: Windlass' sandboxes lie in the cache too, and it refuses to keep them where
+/// others may look.
+fn close(path: &Path) -> Result<()> {
+    const PRIVATE: u32 = 0o700;
+    fs::create_dir_all(path)
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(PRIVATE)))
+        .with_context(|| format!("make {}", path.display()))
 }
 
 /// Removes a directory and what is in it; one that is not there is fine.
