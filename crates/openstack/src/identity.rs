@@ -51,13 +51,13 @@ pub enum Error {
         source: reqwest::Error,
     },
     /// It answered something else.
-    #[error("{asked}: HTTP {} {said}", status.as_u16())]
+    #[error("{asked}: HTTP {}{said}", status.as_u16())]
     Status {
         /// What was asked.
         asked: String,
         /// The status.
         status: StatusCode,
-        /// The message in it.
+        /// The message in it, after a colon; empty where there is none.
         said: String,
     },
     /// It answered what nobody can use.
@@ -519,11 +519,15 @@ async fn checked(asked: &str, mut answer: reqwest::Response) -> Result<Value, Er
     };
     if !status.is_success() {
         let told = told.unwrap_or_default();
-        let said = told["error"]["message"].as_str().unwrap_or_default();
+        // Keystone's own, and what the working group of the APIs wants of the others.
+        let said = told["error"]["message"].as_str();
+        let said = said.or_else(|| told["errors"][0]["detail"].as_str());
         return Err(Error::Status {
             asked: asked.to_owned(),
             status,
-            said: api::text::lines(said, 300),
+            said: said.map_or_else(String::new, |said| {
+                format!(": {}", api::text::lines(said, 300))
+            }),
         });
     }
     told.ok_or_else(|| Error::Answer {
