@@ -21,6 +21,7 @@ use crate::tools;
 mod day_two;
 mod in_cluster;
 mod magnum;
+mod openstack;
 mod providers;
 
 /// Options of `demo`.
@@ -49,6 +50,9 @@ pub(crate) struct Demo {
     /// As a user of OpenStack instead: a real Keystone, and `openstack coe` makes a cluster on the hosts, resizes it and deletes it
     #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers"])]
     magnum: bool,
+    /// Services of OpenStack in a real cluster of one node instead: from one object to an uploaded image, and an upgrade of Keystone under load
+    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers", "magnum"])]
+    openstack: bool,
 }
 
 /// Runs the demo; whatever it made is gone when it ends.
@@ -67,6 +71,8 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
         providers::play(options.keep, &interrupted)
     } else if options.magnum {
         magnum::play(options.keep, &interrupted)
+    } else if options.openstack {
+        openstack::play(options.keep, &interrupted)
     } else {
         play(options, &interrupted)
     };

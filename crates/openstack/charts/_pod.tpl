@@ -46,6 +46,8 @@ containers:
 {{- end }}
 {{- end }}
 {{- with .Values.port }}
+    # Whoever was sent here before everybody knew that the pod goes is answered still.
+    lifecycle: {preStop: {exec: {command: [sleep, "5"]}}}
     ports:
       - name: api
         containerPort: {{ . }}

@@ -21,6 +21,9 @@ use crate::{
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Inputs {
+    /// The release, where somebody says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
     /// The database server that is made. None: there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Managed>,
@@ -91,6 +94,7 @@ impl Wish for OpenStack {
             return Err(problems);
         }
         let inputs = Inputs {
+            release: self.spec.release.clone(),
             drop: self.spec.on_delete == Some(api::openstack::OnDelete::Delete),
             server,
             services,

@@ -26,6 +26,9 @@ use crate::{
 pub struct Inputs {
     /// Which service.
     pub service: String,
+    /// The release, where somebody says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
     /// The image.
     pub image: String,
     /// How many pods serve.
@@ -114,6 +117,7 @@ impl Wish for OpenStackService {
             .collect();
         let inputs = Inputs {
             service: spec.service.clone(),
+            release: spec.release.clone(),
             image: spec.image.clone(),
             replicas: spec.replicas.unwrap_or(1),
             database: Server::of(&spec.database),

@@ -15,6 +15,8 @@ pub enum Operation {
     Install,
     /// What is there is another.
     Update,
+    /// What is there is of another release.
+    Upgrade,
     /// It goes.
     Delete,
     /// One step, because a person asked for it.
@@ -27,6 +29,7 @@ impl Operation {
         match self {
             Self::Install => "Install",
             Self::Update => "Update",
+            Self::Upgrade => "Upgrade",
             Self::Delete => "Delete",
             Self::Step => "Step",
         }
@@ -52,7 +55,9 @@ impl Wanted {
     /// It cannot be written as JSON.
     pub fn plan(&self, operation: Operation, reason: &str) -> Result<Plan, serde_json::Error> {
         let steps = match operation {
-            Operation::Install | Operation::Update | Operation::Step => &self.install,
+            Operation::Install | Operation::Update | Operation::Upgrade | Operation::Step => {
+                &self.install
+            }
             Operation::Delete => &self.delete,
         };
         let mut plan = Plan {

@@ -10,7 +10,10 @@ use controller::Problem;
 use kube::ResourceExt;
 use runs::{is_active, object, phase};
 
-use crate::wish::{Operation, Wish};
+use crate::{
+    release::{self, Change},
+    wish::{Operation, Wish},
+};
 
 /// Everything that the decision reads beside the object.
 #[derive(Clone, Debug, Default)]
@@ -124,10 +127,17 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
     if let Some(run) = by_hand {
         return Ok(Decision::Follow(Box::new(run.clone())));
     }
-    let (operation, reason) = if observed.was_made() {
-        (Operation::Update, "what is wanted has changed")
-    } else {
-        (Operation::Install, "it is wanted")
+    let (operation, reason) = match observed.made() {
+        None => (Operation::Install, "it is wanted"),
+        Some(made) => match release::change(&made.spec.plan.inputs, &wanted.inputs) {
+            Ok(Change::None) => (Operation::Update, "what is wanted has changed"),
+            Ok(Change::Release) => (Operation::Upgrade, "another release is wanted"),
+            Err(problem) => {
+                return Ok(at_work.map_or(Decision::Stall(vec![problem]), |run| {
+                    Decision::Follow(Box::new(run.clone()))
+                }));
+            }
+        },
     };
     let plan = wanted.plan(operation, reason)?;
     Ok(match at_work {

@@ -56,10 +56,10 @@ fn kubespray_itself_raises_a_cluster_of_one_host() {
     assert!(told, "{events:#?}");
 }
 
-/// Power fails three times in each play: at its first task, in its middle, and before its last one.
+/// Power fails up to four times in each play, each time later in it.
 #[test]
 #[ignore = "it needs a checkout of kubespray: WINDLASS_KUBESPRAY"]
-fn kubespray_itself_raises_a_cluster_though_each_play_dies_three_times() {
+fn kubespray_itself_raises_a_cluster_though_each_play_dies_again_and_again() {
     let mut stage = stage(2, 0);
     stage.up().unwrap();
     // One member of etcd, for two are refused, and a host that joins it.
@@ -82,15 +82,14 @@ fn kubespray_itself_raises_a_cluster_though_each_play_dies_three_times() {
             return Ok(None);
         };
         for step in run["status"]["steps"].as_array().into_iter().flatten() {
-            let (done, of) = (&step["progress"]["done"], &step["progress"]["total"]);
-            let (Some(done), Some(of)) = (done.as_u64(), of.as_u64()) else {
+            let Some(done) = step["progress"]["done"].as_u64() else {
                 continue;
             };
             let id = step["id"].as_str().unwrap_or_default();
             let died = deaths.get(id).copied().unwrap_or_default();
-            let point = [1, of / 2, of.saturating_sub(1)].into_iter().nth(died);
-            if step["phase"] == "Running" && done > 0 && point.is_some_and(|point| done >= point) {
-                println!("{id} dies at task {done} of {of}");
+            let point = DEATHS.get(died);
+            if step["phase"] == "Running" && point.is_some_and(|point| done >= *point) {
+                println!("{id} dies after {done} tasks");
                 *deaths.entry(id.to_owned()).or_default() += 1;
                 stage.kill_inside(runner)?;
                 last = Some(runner);
@@ -102,7 +101,11 @@ fn kubespray_itself_raises_a_cluster_though_each_play_dies_three_times() {
     .unwrap();
     assert_eq!(run["status"]["phase"], "Succeeded", "{deaths:#?} {run:#}");
     assert_each_step_succeeded_once(&run);
-    assert!(deaths.values().any(|died| *died == 3), "{deaths:#?}");
+    let most = deaths.values().max();
+    assert_eq!(most, Some(&DEATHS.len()), "{deaths:#?}");
     println!("{deaths:#?}");
     stage.ready_nodes(2).unwrap();
 }
+
+/// After how many tasks of a play. How many there will be nobody knows before its end.
+const DEATHS: [u64; 4] = [1, 20, 60, 120];

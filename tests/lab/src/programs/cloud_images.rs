@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::images::{descriptor, digest};
 use crate::{Progress, cache, command, packages, pip};
@@ -19,6 +19,8 @@ pub struct CloudImages {
 impl CloudImages {
     /// What pods call that of the services: Keystone 30, Placement 16 and Glance 33, which are of one release.
     pub const SERVICES: &str = "windlass.test/services:2026.2";
+    /// The same with Keystone 29, of the release before.
+    pub const BEFORE: &str = "windlass.test/services:2026.1";
     /// What pods call that of MariaDB.
     pub const MARIADB: &str = "windlass.test/mariadb:10.11";
 
@@ -34,6 +36,7 @@ impl CloudImages {
         let key = cache::key([
             read("requirements.txt")?.as_slice(),
             &read("image.txt")?,
+            &read("before.txt")?,
             &read("source.txt")?,
             &read("root.sh")?,
             RECIPE.as_bytes(),
@@ -106,21 +109,31 @@ fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
     fs::rename(site.join(SITE).join("etc"), site.join("etc"))
         .context("move configuration files")?;
     programs(&site)?;
+    let before = target.join("before");
+    pip::run(target, |pip| {
+        pip.args(["install", "--quiet", "--no-deps", "--requirement"])
+            .arg(scripts.join("before.txt"))
+            .arg("--target")
+            .arg(before.join(SITE));
+    })
+    .context("install the release before")?;
+    hide(&site.join(SITE), &before.join(SITE))?;
     progress.step("packing");
     let base = layer(&root, target)?;
     let packages = layer(&site, target)?;
-    write(target, "mariadb", CloudImages::MARIADB, &[&base])?;
-    write(
-        target,
-        "services",
-        CloudImages::SERVICES,
-        &[&base, &packages],
-    )?;
-    for layer in [base.path, packages.path] {
+    let before = layer(&before, target)?;
+    write(target, "mariadb", &[(CloudImages::MARIADB, &[&base])])?;
+    let services: &[(_, &[_])] = &[
+        (CloudImages::SERVICES, &[&base, &packages]),
+        (CloudImages::BEFORE, &[&base, &packages, &before]),
+    ];
+    write(target, "services", services)?;
+    for layer in [base.path, packages.path, before.path] {
         fs::remove_file(&layer).context("remove a layer")?;
     }
-    cache::remove(&root)?;
-    cache::remove(&site)?;
+    for made in ["root", "site", "before"] {
+        cache::remove(&target.join(made))?;
+    }
     Ok(())
 }
 
@@ -141,6 +154,29 @@ fn programs(site: &Path) -> Result<()> {
         );
         fs::write(&path, text)?;
         command::output(Command::new("chmod").arg("755").arg(&path))?;
+    }
+    Ok(())
+}
+
+/// Lets a layer take the place of what the one below it has of the same packages, whose files would show through otherwise
+/// ([whiteouts](https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts)).
+fn hide(below: &Path, layer: &Path) -> Result<()> {
+    for entry in fs::read_dir(layer)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let Some(package) = name
+            .split('-')
+            .next()
+            .filter(|_| name.ends_with(".dist-info"))
+        else {
+            continue;
+        };
+        fs::write(layer.join(package).join(".wh..wh..opq"), "")?;
+        for entry in fs::read_dir(below)? {
+            let old = entry?.file_name().to_string_lossy().into_owned();
+            if old != name && old.starts_with(&format!("{package}-")) {
+                fs::write(layer.join(format!(".wh.{old}")), "")?;
+            }
+        }
     }
     Ok(())
 }
@@ -186,14 +222,40 @@ fn layer(root: &Path, target: &Path) -> Result<Packed> {
     })
 }
 
-/// An OCI layout of one image in one tar.
-fn write(target: &Path, file: &str, name: &str, layers: &[&Packed]) -> Result<()> {
+/// An OCI layout of images in one tar: each name with its layers.
+fn write(target: &Path, file: &str, images: &[(&str, &[&Packed])]) -> Result<()> {
     let layout = target.join(file);
     let blobs = layout.join("blobs/sha256");
     fs::create_dir_all(&blobs)?;
+    let manifests = images
+        .iter()
+        .map(|(name, layers)| image(&blobs, name, layers))
+        .collect::<Result<Vec<_>>>()?;
+    let index = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": manifests}))?;
+    fs::write(layout.join("index.json"), index)?;
+    fs::write(
+        layout.join("oci-layout"),
+        r#"{"imageLayoutVersion":"1.0.0"}"#,
+    )?;
+    command::output(
+        Command::new("tar")
+            .args(["--create", "--sort=name", "--file"])
+            .arg(target.join(format!("{file}.tar")))
+            .arg("--directory")
+            .arg(&layout)
+            .args(["blobs", "index.json", "oci-layout"]),
+    )?;
+    cache::remove(&layout)
+}
+
+/// Writes what an image is made of, and says how an index names it.
+fn image(blobs: &Path, name: &str, layers: &[&Packed]) -> Result<Value> {
     let blob = |content: &[u8]| fs::write(blobs.join(&digest(content)[7..]), content);
     for layer in layers {
-        fs::hard_link(&layer.path, blobs.join(&layer.digest[7..]))?;
+        let path = blobs.join(&layer.digest[7..]);
+        if !path.exists() {
+            fs::hard_link(&layer.path, path)?;
+        }
     }
     let config = serde_json::to_vec(&json!({
         "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
@@ -224,21 +286,7 @@ fn write(target: &Path, file: &str, name: &str, layers: &[&Packed]) -> Result<()
         "io.containerd.image.name": name,
         "org.opencontainers.image.ref.name": name.rsplit(':').next(),
     });
-    let index = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": [listed]}))?;
-    fs::write(layout.join("index.json"), index)?;
-    fs::write(
-        layout.join("oci-layout"),
-        r#"{"imageLayoutVersion":"1.0.0"}"#,
-    )?;
-    command::output(
-        Command::new("tar")
-            .args(["--create", "--sort=name", "--file"])
-            .arg(target.join(format!("{file}.tar")))
-            .arg("--directory")
-            .arg(&layout)
-            .args(["blobs", "index.json", "oci-layout"]),
-    )?;
-    cache::remove(&layout)
+    Ok(listed)
 }
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
