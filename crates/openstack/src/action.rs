@@ -38,6 +38,8 @@ pub enum Action {
     AwaitApi,
     /// Has a token issued and validated.
     IssueToken,
+    /// Lets the next key seal, and the oldest go.
+    RotateKeys(Rotation),
     /// Removes ConfigMaps of before.
     PruneConfig,
     /// Removes the service's releases.
@@ -71,6 +73,20 @@ pub struct Job {
     /// What it has in its environment beside what all containers of the service have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, Key>,
+}
+
+/// Keys that are rotated, and the settings that say when they may be, each as `SECTION.KEY`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rotation {
+    /// The Secret, by the word behind the name of the object.
+    pub secret: String,
+    /// The file with these settings.
+    pub file: String,
+    /// How many keys there may be.
+    pub keep: String,
+    /// How long what a key sealed is valid: the sum of these, in seconds.
+    pub lifetime: Vec<String>,
 }
 
 /// A question that only a service that works can answer.
@@ -169,6 +185,7 @@ impl Action {
             | Self::ApplyConfig
             | Self::MakeSecrets
             | Self::CreateDatabase
+            | Self::RotateKeys(_)
             | Self::PruneConfig
             | Self::DropDatabase
             | Self::RemoveSecrets

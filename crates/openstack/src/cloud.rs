@@ -206,6 +206,7 @@ fn steps(inputs: &Inputs) -> Result<Wanted, serde_json::Error> {
     Ok(Wanted {
         inputs: map(inputs)?,
         install: in_order(install)?,
+        by_hand: Vec::new(),
         delete: in_order(delete)?,
     })
 }

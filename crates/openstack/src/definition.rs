@@ -39,6 +39,9 @@ pub struct Definition {
     pub api: Api,
     /// Its steps, one after the other.
     pub steps: Vec<StepDefinition>,
+    /// Steps that somebody asks for, each alone.
+    #[serde(default)]
+    pub by_hand: Vec<StepDefinition>,
 }
 
 /// What a service is in Keystone.
@@ -133,6 +136,32 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::config::{Merged, Source};
+
+    #[test]
+    fn what_rotations_go_by_is_in_the_files() {
+        for name in names() {
+            let definition = find(name).unwrap();
+            for step in &definition.by_hand {
+                let Action::RotateKeys(rotation) = &step.does else {
+                    continue;
+                };
+                let text = definition.config[&rotation.file].clone();
+                let name = rotation.file.clone();
+                let file = Merged::of(&[Source { name, text }]).unwrap();
+                for setting in rotation.lifetime.iter().chain([&rotation.keep]) {
+                    let (section, key) = setting.split_once('.').unwrap();
+                    let found = file.setting(Some(section), key).unwrap();
+                    let value = found.values().last().unwrap();
+                    assert!(value.parse::<u32>().is_ok(), "{setting} = {value}");
+                }
+                let secret = |known: &Secret| {
+                    known.name == rotation.secret && known.kind == SecretKind::Keys
+                };
+                assert!(definition.secrets.iter().any(secret), "{rotation:?}");
+            }
+        }
+    }
 
     #[test]
     fn every_file_is_a_service_whose_secrets_are_its_own() {

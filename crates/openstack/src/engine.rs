@@ -30,6 +30,7 @@ use crate::{
 
 mod accounts;
 mod database;
+mod keys;
 mod objects;
 mod pods;
 mod releases;
@@ -160,6 +161,7 @@ impl Worker {
             Action::SeedIdentity => self.seed_identity(inputs, step).await,
             Action::Ask(ask) => self.ask(inputs, definition, &ask, step).await,
             Action::ForgetIdentity => self.forget_identity(inputs).await,
+            Action::RotateKeys(rotation) => self.rotate_keys(inputs, &rotation).await,
             Action::PruneConfig => self.prune_config(inputs).await,
             Action::RemoveReleases => self.remove_releases(step, context).await,
             Action::DropDatabase => self.drop_database(inputs, definition).await,
@@ -201,6 +203,7 @@ impl Worker {
             | Action::SeedIdentity
             | Action::Ask(_)
             | Action::ForgetIdentity
+            | Action::RotateKeys(_)
             | Action::PruneConfig
             | Action::RemoveReleases
             | Action::DropDatabase

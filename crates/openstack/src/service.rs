@@ -130,10 +130,16 @@ impl Wish for OpenStackService {
         };
         let install = install(&Places::of(self, &definition), &definition)
             .map_err(|error| unwritable(&error))?;
+        let by_hand = definition.by_hand.iter();
+        let by_hand = by_hand.map(|step| step.does.step(&step.id, &step.title, None));
+        let by_hand = by_hand
+            .collect::<Result<_, _>>()
+            .map_err(|error| unwritable(&error))?;
         let delete = delete(&inputs).map_err(|error| unwritable(&error))?;
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
+            by_hand,
             delete,
         })
     }
@@ -399,12 +405,12 @@ mod tests {
         let text = wanted.inputs["files"]["keystone.conf"].as_str().unwrap();
         assert!(text.contains("debug = true\n"), "{text}");
         assert!(
-            text.contains("provider = fernet\nexpiration = 60\n"),
+            text.contains("provider = fernet\nexpiration = 60\nallow_expired_window"),
             "{text}"
         );
         let ids: Vec<_> = wanted.install.iter().map(|step| step.id.as_str()).collect();
         assert_eq!(ids.first(), Some(&"database/check"));
-        assert_eq!(ids.len(), 11);
+        assert_eq!(ids.len(), 12);
         let bootstrap = serde_json::to_string(&wanted.install[6]).unwrap();
         assert!(bootstrap.contains("--bootstrap-public-url=http://identity.cloud.svc:5000/v3"));
         assert!(bootstrap.contains("--bootstrap-region-id=RegionOne"));

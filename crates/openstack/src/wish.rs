@@ -43,6 +43,8 @@ pub struct Wanted {
     pub inputs: Map<String, Value>,
     /// The steps that make it so.
     pub install: Vec<Step>,
+    /// Steps that somebody asks for, each alone.
+    pub by_hand: Vec<Step>,
     /// The steps that remove it.
     pub delete: Vec<Step>,
 }

@@ -283,6 +283,7 @@ fn one_step(mut wanted: Wanted, meant: &str) -> anyhow::Result<(String, Plan)> {
         let last = step.id.rsplit('/').next();
         [step.id.as_str(), &short].contains(&meant) || last == Some(meant)
     };
+    wanted.install.append(&mut wanted.by_hand);
     let ids: Vec<_> = wanted.install.iter().map(|step| step.id.clone()).collect();
     wanted.install.retain(is_meant);
     let [step] = wanted.install.as_mut_slice() else {

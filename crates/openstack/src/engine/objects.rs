@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use api::run::Failure;
-use base64::{Engine as _, engine::general_purpose::URL_SAFE};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Secret},
@@ -12,7 +11,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
-use rand::{Rng as _, RngExt as _, distr::Alphanumeric};
+use rand::{RngExt as _, distr::Alphanumeric};
 use runs::calls::{call, config};
 
 use crate::{
@@ -104,7 +103,11 @@ impl Worker {
         }
         for secret in &definition.secrets {
             let values = match secret.kind {
-                SecretKind::Keys => BTreeMap::from([("0", key()), ("1", key())]),
+                SecretKind::Keys => {
+                    self.make_keys(&names::secret(self.name(), &secret.name))
+                        .await?;
+                    continue;
+                }
                 SecretKind::Password => BTreeMap::from([
                     ("username", secret.username.clone().unwrap_or_default()),
                     ("password", self::password()),
@@ -209,17 +212,26 @@ impl Worker {
         gone(self.secrets().delete(name, &parameters).await).map_err(failed)
     }
 
-    fn is_own(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(super) fn is_own(&self, labels: &BTreeMap<String, String>) -> bool {
         labels
             .get(api::openstack::OF_LABEL)
             .is_some_and(|of| of == self.name())
     }
 
-    /// Whether it was made: one that is there stays. Secrets have no owner: they are needed for what is retained.
     async fn make_secret(
         &self,
         name: &str,
         values: BTreeMap<&str, String>,
+    ) -> Result<bool, Failure> {
+        self.make_told_secret(name, values, BTreeMap::new()).await
+    }
+
+    /// Whether it was made: one that is there stays. Secrets have no owner: they are needed for what is retained.
+    pub(super) async fn make_told_secret(
+        &self,
+        name: &str,
+        values: BTreeMap<&str, String>,
+        annotations: BTreeMap<String, String>,
     ) -> Result<bool, Failure> {
         let data = values
             .into_iter()
@@ -228,6 +240,7 @@ impl Worker {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels: Some(self.labels()),
+                annotations: Some(annotations),
                 ..ObjectMeta::default()
             },
             data: Some(data.collect()),
@@ -276,11 +289,4 @@ fn parameters() -> PostParams {
 fn password() -> String {
     let random = rand::rng().sample_iter(Alphanumeric).take(32);
     random.map(char::from).collect()
-}
-
-/// A key of Fernet.
-fn key() -> String {
-    let mut bytes = [0; 32];
-    rand::rng().fill_bytes(&mut bytes);
-    URL_SAFE.encode(bytes)
 }

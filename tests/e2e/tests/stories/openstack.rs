@@ -63,6 +63,7 @@ fn one_object_ends_with_tokens_and_an_image() {
     // Another release, and another setting: another ConfigMap, other pods, and no other table. Nobody notices.
     let uid = world.get("secret", "one-keystone-admin")["metadata"]["uid"].clone();
     let tokens = world.tokens().unwrap();
+    rotates_keys(&world);
     let config = json!({"keystone.conf": "[token]\nexpiration = 4321\n"});
     world.apply(&Services::cloud("2026.2", &config)).unwrap();
     world.until("openstack", "one", "Ready").unwrap();
@@ -124,6 +125,22 @@ fn one_object_ends_with_tokens_and_an_image() {
         names(&world, "secrets").contains("one-keystone-credential-keys"),
         "it is retained"
     );
+}
+
+/// Refused as long as a pod may not have the next key, and done when that has been there for long enough.
+fn rotates_keys(world: &Services) {
+    let refused = world.do_step("one-keystone", "keys/rotate").unwrap_err();
+    let refused = format!("{refused:#}");
+    assert!(
+        refused.contains("not all pods have the next key until"),
+        "{refused}"
+    );
+    let since = r#"openstack.windlass.dev/keys-since={"1": "2026-01-31T12:00:00Z"}"#;
+    let secret = "one-keystone-fernet-keys";
+    let annotate = ["annotate", "--overwrite", "secret", secret, since];
+    world.kubectl(&annotate).unwrap();
+    let says = "keys 0, 1, 2 are there";
+    does_step(world, "one-keystone", "keys/rotate", says);
 }
 
 /// A step by hand, and what it says that it did.
