@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
@@ -243,20 +243,19 @@ impl Services {
         lab::command::output_from(self.password()?, &mut command)
     }
 
-    /// Begins to have tokens issued and validated, one after the other, until the value is asked what became of them.
+    /// Begins to have tokens issued and validated, one after the other, until the value is asked what became of them. It goes on in a
+    /// pod, and needs no connection that may break.
     ///
     /// # Errors
     ///
     /// It cannot begin.
-    pub fn tokens(&self) -> Result<Tokens> {
-        let mut command = self.ask(&["exec", "-i", CLIENT, "--", "python3", "-c", TOKENS]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().context("start to ask for tokens")?;
-        let mut input = child.stdin.take().context("no standard input")?;
-        std::io::copy(&mut self.password()?, &mut input)?;
-        std::io::Write::write_all(&mut input, b"\n")?;
-        child.stdin = Some(input);
-        Ok(Tokens(child))
+    pub fn tokens(&self) -> Result<Tokens<'_>> {
+        // The password is in no argument.
+        let script =
+            "cat > /tmp/password; setsid python3 -c \"$0\" > /tmp/told 2>&1 < /tmp/password &";
+        let mut command = self.ask(&["exec", "-i", CLIENT, "--", "sh", "-c", script, TOKENS]);
+        lab::command::output_from(self.password()?, &mut command)?;
+        Ok(Tokens(self))
     }
 
     /// What is in a Secret.
@@ -288,28 +287,25 @@ impl Services {
 }
 
 /// Tokens that are asked for until somebody wants to know what became of them.
-pub struct Tokens(Child);
+pub struct Tokens<'a>(&'a Services);
 
-impl Tokens {
+impl Tokens<'_> {
     /// How many were issued and validated, and how many were not, with what the first failure said.
     ///
     /// # Errors
     ///
-    /// The process that asked ended otherwise.
-    pub fn end(mut self) -> Result<(u64, u64, String)> {
-        drop(self.0.stdin.take());
-        let said = self.0.wait_with_output()?;
-        let told: Value = serde_json::from_slice(&said.stdout)
-            .with_context(|| String::from_utf8_lossy(&said.stderr).into_owned())?;
+    /// Nothing is told of them.
+    pub fn end(self) -> Result<(u64, u64, String)> {
+        let run = |script| self.0.kubectl(&["exec", CLIENT, "--", "sh", "-c", script]);
+        run("rm /tmp/password")?;
+        let told: Value = wait_until("the tokens to end", LIMIT, || {
+            let told = run("cat /tmp/told")?;
+            ensure!(!told.contains("Traceback"), "{told}");
+            Ok(serde_json::from_str(&told).ok())
+        })?;
         let count = |name: &str| told[name].as_u64().context("no count");
         let first = told["first"].as_str().unwrap_or_default().to_owned();
         Ok((count("served")?, count("failed")?, first))
-    }
-}
-
-impl std::fmt::Debug for Tokens {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Tokens").field(&self.0.id()).finish()
     }
 }
 

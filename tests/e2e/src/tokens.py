@@ -1,8 +1,9 @@
-"""Has tokens issued and validated until standard input ends, whose first line is the administrator's password."""
+"""Has tokens issued and validated as long as /tmp/password is there. Standard input has the administrator's password."""
 
 import json
+import os
 import sys
-import threading
+import time
 
 import requests
 
@@ -10,10 +11,8 @@ KEYSTONE = "http://one-keystone:5000/v3/auth/tokens"
 user = {"name": "admin", "domain": {"id": "default"}, "password": sys.stdin.readline().strip()}
 scope = {"project": {"name": "admin", "domain": {"id": "default"}}}
 body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}}
-ended = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
 served, failed, first = 0, 0, ""
-while not ended.is_set():
+while os.path.exists("/tmp/password"):
     try:
         issued = requests.post(KEYSTONE, json=body, timeout=30)
         issued.raise_for_status()
@@ -24,5 +23,5 @@ while not ended.is_set():
     except requests.RequestException as error:
         failed += 1
         first = first or type(error).__name__ + ": " + str(error)
-    ended.wait(0.05)
+    time.sleep(0.05)
 print(json.dumps({"served": served, "failed": failed, "first": first}))
