@@ -91,7 +91,7 @@ fn is_upgraded(wanted: &Value, live: &Live) -> bool {
     let count = |key: &str| status[key].as_u64().unwrap_or_default();
     spec(there) == spec(wanted)
         && status["version"] == spec(wanted)
-        && (spec(there) == Value::Null || count("replicas") == count("upToDateReplicas"))
+        && count("replicas") == count("upToDateReplicas")
 }
 
 /// A group whose machines stay as they are: nodes must not be newer than their control planes.
