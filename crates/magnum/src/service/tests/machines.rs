@@ -154,25 +154,22 @@ impl Cloud {
         listed.map(|list| list.items).unwrap_or_default()
     }
 
+    /// The operator may have taken away what was just seen.
     async fn patch(&self, uuid: &str, kind: Kind, name: &str, patch: Value) {
         let parameters = PatchParams::default();
         let api = self.api(uuid, kind);
-        if patch.get("status").is_some() {
-            api.patch_status(name, &parameters, &Patch::Merge(&patch))
-                .await
-                .unwrap();
+        let body = Patch::Merge(&patch);
+        let patched = if patch.get("status").is_some() {
+            api.patch_status(name, &parameters, &body).await
         } else {
-            api.patch(name, &parameters, &Patch::Merge(&patch))
-                .await
-                .unwrap();
-        }
+            api.patch(name, &parameters, &body).await
+        };
+        unless_gone(patched.map(drop));
     }
 
     async fn delete(&self, uuid: &str, kind: Kind, name: &str) {
-        self.api(uuid, kind)
-            .delete(name, &DeleteParams::default())
-            .await
-            .unwrap();
+        let api = self.api(uuid, kind);
+        unless_gone(api.delete(name, &DeleteParams::default()).await.map(drop));
     }
 
     /// One step of what Cluster API and the cloud do.
@@ -254,10 +251,14 @@ impl Cloud {
             &spec["template"]["spec"]
         };
         let like = machine_spec["infrastructureRef"]["name"].as_str().unwrap();
-        self.api(uuid, Kind::ServerTemplate)
-            .get(like)
-            .await
-            .expect("the template is there");
+        let is_there = async |kind, name: &str| {
+            let found = self.api(uuid, kind).get_opt(name).await;
+            found.unwrap().is_some()
+        };
+        if !is_there(Kind::ServerTemplate, like).await {
+            assert!(!is_there(kind, &by).await, "{by} refers to {like}");
+            return;
+        }
         let wanted = usize::try_from(spec["replicas"].as_u64().unwrap()).unwrap();
         let mut there = self.all(uuid, Kind::Machine).await;
         there.retain(|machine| machine.labels().get(GROUP_LABEL) == Some(&group));
@@ -354,6 +355,13 @@ impl Cloud {
             json!({"status": {"conditions": []}}),
         )
         .await;
+    }
+}
+
+fn unless_gone(done: kube::Result<()>) {
+    match done {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        done => done.unwrap(),
     }
 }
 
