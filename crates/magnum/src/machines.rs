@@ -32,8 +32,10 @@ pub use kind::Kind;
 
 /// On a machine, and what makes it: the UUID of its node group.
 pub const GROUP_LABEL: &str = "magnum.windlass.dev/node-group";
-/// On a Cluster: its network plugin, for what installs it to select by.
+/// On a Cluster: its network plugin, for what installs more than addons to select by.
 pub const NETWORK_LABEL: &str = "magnum.windlass.dev/network-driver";
+/// On a `ConfigMap` or Secret with manifests: into which clusters they are put.
+pub const ADDON_LABEL: &str = "magnum.windlass.dev/addon";
 /// The Secret with clouds.yaml, in the namespace of a project and beside what is made for its clusters.
 pub const CREDENTIALS: &str = "cloud-config";
 /// Which cloud of clouds.yaml is meant.
@@ -75,6 +77,8 @@ pub struct Objects {
     pub checks: Vec<Value>,
     /// What machines and nodes are made like. They are never changed.
     pub templates: Vec<Value>,
+    /// What is put into it when it is there.
+    pub addons: Option<Value>,
 }
 
 impl Objects {
@@ -87,10 +91,12 @@ impl Objects {
             deployments,
             checks,
             templates,
+            addons,
         } = self;
         let first = std::iter::once(infrastructure).chain(templates);
         let then = [cluster, control_plane].into_iter();
-        first.chain(then).chain(deployments).chain(checks)
+        let last = checks.iter().chain(addons);
+        first.chain(then).chain(deployments).chain(last)
     }
 }
 
@@ -140,12 +146,37 @@ pub fn authority(name: &str, purpose: Purpose) -> String {
     format!("{name}-{word}")
 }
 
+/// What is put into a cluster: an object beside it, a `ConfigMap` or a Secret, which holds manifests.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Addon<'a> {
+    /// `ConfigMap` or Secret.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// What [`ADDON_LABEL`] says of what goes into a cluster: its network plugin, or this.
+pub const ANY: &str = "all";
+
+/// The word by which a network plugin is told, and the label that names its addresses.
+pub const fn network(driver: NetworkDriver) -> (&'static str, &'static str) {
+    match driver {
+        NetworkDriver::Calico => ("calico", "calico_ipv4pool"),
+        NetworkDriver::Cilium => ("cilium", "cilium_ipv4pool"),
+        NetworkDriver::Flannel => ("flannel", "flannel_network_cidr"),
+    }
+}
+
 /// What builds a cluster.
 ///
 /// # Errors
 ///
 /// Something is missing that no default can be had for.
-pub fn objects(cluster: &CoeCluster, template: &CoeClusterTemplateSpec) -> Result<Objects, Unfit> {
+pub fn objects(
+    cluster: &CoeCluster,
+    template: &CoeClusterTemplateSpec,
+    addons: &[Addon<'_>],
+) -> Result<Objects, Unfit> {
     let wish = Wish::new(cluster, template)?;
     let mut templates = Vec::new();
     let (mut control_plane, mut deployments, mut checks) = (Value::Null, Vec::new(), Vec::new());
@@ -170,6 +201,7 @@ pub fn objects(cluster: &CoeCluster, template: &CoeClusterTemplateSpec) -> Resul
         deployments,
         checks,
         templates,
+        addons: wish.addons(addons),
     })
 }
 
@@ -210,11 +242,8 @@ impl<'a> Wish<'a> {
     }
 
     fn cluster(&self) -> Value {
-        let (driver, pool) = match self.cluster.spec.network_driver.unwrap_or_default() {
-            NetworkDriver::Calico => ("calico", "calico_ipv4pool"),
-            NetworkDriver::Cilium => ("cilium", "cilium_ipv4pool"),
-            NetworkDriver::Flannel => ("flannel", "flannel_network_cidr"),
-        };
+        let driver = self.cluster.spec.network_driver.unwrap_or_default();
+        let (driver, pool) = network(driver);
         let mut object = self.object(Kind::Cluster, &self.name, None);
         object["metadata"]["labels"][NETWORK_LABEL] = json!(driver);
         object["spec"] = json!({
@@ -417,6 +446,19 @@ impl<'a> Wish<'a> {
             },
         });
         object
+    }
+
+    fn addons(&self, addons: &[Addon<'_>]) -> Option<Value> {
+        let resources = addons.iter();
+        let resources = resources.map(|Addon { kind, name }| json!({"kind": kind, "name": name}));
+        let resources = filled(resources.collect::<Vec<_>>())?;
+        let mut object = self.object(Kind::Addons, &self.name, None);
+        object["spec"] = json!({
+            "clusterSelector": {"matchLabels": {CLUSTER_LABEL: self.cluster.name_any()}},
+            "resources": resources,
+            "strategy": "Reconcile",
+        });
+        Some(object)
     }
 
     /// How a node makes itself known. The words in braces are cloud-init's.

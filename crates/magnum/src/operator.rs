@@ -282,10 +282,8 @@ impl Context {
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": marks(cluster)},
         });
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let made = namespaces
-            .patch(namespace, &parameters(), &Patch::Apply(&object))
-            .await;
-        made.map(drop)
+        put(&namespaces, namespace, &object)
+            .await
             .map_err(|error| Error::Api("make the namespace of the cluster", error))
     }
 
@@ -299,10 +297,8 @@ impl Context {
     /// Puts a Secret beside what builds a cluster.
     async fn put(&self, namespace: &str, name: &str, object: &Value) -> Result<(), Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let made = secrets
-            .patch(name, &parameters(), &Patch::Apply(object))
-            .await;
-        made.map(drop)
+        put(&secrets, name, object)
+            .await
             .map_err(|error| Error::Api("put a Secret beside the cluster", error))
     }
 
@@ -374,6 +370,22 @@ impl Context {
         let namespace = cluster.namespace().unwrap_or_default();
         Api::namespaced(self.client.clone(), &namespace)
     }
+}
+
+/// Applies an object unless it is there as it should be: passes are many, and what is written is told to all who watch.
+async fn put<K>(objects: &Api<K>, name: &str, object: &Value) -> kube::Result<()>
+where
+    K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let there = objects.get_opt(name).await?;
+    let there = there.and_then(|there| serde_json::to_value(there).ok());
+    if there.is_some_and(|there| apply::contains(&there, object)) {
+        return Ok(());
+    }
+    let applied = objects
+        .patch(name, &parameters(), &Patch::Apply(object))
+        .await;
+    applied.map(drop)
 }
 
 /// On what is made for a cluster.

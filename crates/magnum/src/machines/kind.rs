@@ -25,10 +25,13 @@ pub enum Kind {
     NodeTemplate,
     /// What replaces machines.
     HealthCheck,
+    /// What is put into a cluster when it is there.
+    Addons,
 }
 
 /// Where something of Cluster API is.
 const CORE: (&str, &str) = ("cluster.x-k8s.io", "v1beta2");
+const ADDONS: (&str, &str) = ("addons.cluster.x-k8s.io", "v1beta2");
 const BOOTSTRAP: (&str, &str) = ("bootstrap.cluster.x-k8s.io", "v1beta2");
 const CONTROL_PLANE: (&str, &str) = ("controlplane.cluster.x-k8s.io", "v1beta2");
 /// Releases up to 0.14 serve no other version, and those after it still serve this one.
@@ -36,7 +39,7 @@ const INFRASTRUCTURE: (&str, &str) = ("infrastructure.cluster.x-k8s.io", "v1beta
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Cluster,
         Self::Infrastructure,
         Self::ControlPlane,
@@ -47,6 +50,7 @@ impl Kind {
         Self::ServerTemplate,
         Self::NodeTemplate,
         Self::HealthCheck,
+        Self::Addons,
     ];
 
     /// Those that tell how a cluster stands.
@@ -72,6 +76,7 @@ impl Kind {
             Self::ServerTemplate => "OpenStackMachineTemplate",
             Self::NodeTemplate => "KubeadmConfigTemplate",
             Self::HealthCheck => "MachineHealthCheck",
+            Self::Addons => "ClusterResourceSet",
         }
     }
 
@@ -82,6 +87,7 @@ impl Kind {
             | Self::MachineSet
             | Self::Machine
             | Self::HealthCheck => CORE,
+            Self::Addons => ADDONS,
             Self::ControlPlane => CONTROL_PLANE,
             Self::NodeTemplate => BOOTSTRAP,
             Self::Infrastructure | Self::Server | Self::ServerTemplate => INFRASTRUCTURE,
@@ -118,7 +124,7 @@ impl Kind {
     pub const fn is_made_by_us_alone(self) -> bool {
         matches!(
             self,
-            Self::ServerTemplate | Self::NodeTemplate | Self::HealthCheck
+            Self::ServerTemplate | Self::NodeTemplate | Self::HealthCheck | Self::Addons
         )
     }
 

@@ -160,7 +160,7 @@ fn surplus(cluster: &CoeCluster, wanted: &Objects, live: &Live) -> Vec<(Kind, St
         let is_ours = object["metadata"]["labels"][CLUSTER_LABEL] == uuid;
         let goes = object["metadata"]["deletionTimestamp"].is_string();
         let is_free = match kind {
-            Kind::Deployment | Kind::HealthCheck => true,
+            Kind::Deployment | Kind::HealthCheck | Kind::Addons => true,
             Kind::ServerTemplate | Kind::NodeTemplate => !used.contains(&(*kind, name.to_owned())),
             _ => false,
         };

@@ -28,6 +28,8 @@ pub struct Seen {
     pub live: Live,
     /// Its template.
     pub template: Option<CoeClusterTemplate>,
+    /// What is to be put into it: kind and name.
+    pub addons: Vec<(&'static str, String)>,
     /// What is not there that it cannot do without.
     pub lacks: Option<Trouble>,
 }

@@ -10,6 +10,16 @@ use super::{
 
 mod schema;
 
+const ADDONS: [Addon<'_>; 2] = [
+    Addon {
+        kind: "ConfigMap",
+        name: "calico",
+    },
+    Addon {
+        kind: "Secret",
+        name: "cloud-controller",
+    },
+];
 const UUID: &str = "1b2c3d4e-0000-4000-8000-00000000000a";
 
 #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
@@ -107,15 +117,18 @@ fn all(objects: &Objects) -> Vec<Value> {
 #[test]
 fn objects_are_as_they_were() {
     for (name, (cluster, template)) in cases() {
-        insta::assert_yaml_snapshot!(name, all(&objects(&cluster, &template).unwrap()));
+        insta::assert_yaml_snapshot!(name, all(&objects(&cluster, &template, &ADDONS).unwrap()));
     }
 }
 
 #[test]
 fn the_same_cluster_has_the_same_names_and_another_machine_another_one() {
     let (cluster, template) = cases().remove("calico-1.34").unwrap();
-    let first = objects(&cluster, &template).unwrap();
-    assert_eq!(all(&first), all(&objects(&cluster, &template).unwrap()));
+    let first = objects(&cluster, &template, &[]).unwrap();
+    assert_eq!(
+        all(&first),
+        all(&objects(&cluster, &template, &[]).unwrap())
+    );
     let mut resized = cluster.clone();
     resized.spec.node_groups[1].node_count = 7;
     resized.spec.name = "renamed".to_owned();
@@ -125,10 +138,13 @@ fn the_same_cluster_has_the_same_names_and_another_machine_another_one() {
             .map(|object| name_of(object).to_owned())
             .collect()
     };
-    assert_eq!(names(&first), names(&objects(&resized, &template).unwrap()));
+    assert_eq!(
+        names(&first),
+        names(&objects(&resized, &template, &[]).unwrap())
+    );
     let mut larger = cluster.clone();
     larger.spec.node_groups[1].flavor_id = Some("m1.huge".to_owned());
-    let larger = objects(&larger, &template).unwrap();
+    let larger = objects(&larger, &template, &[]).unwrap();
     let new: Vec<_> = names(&larger).difference(&names(&first)).cloned().collect();
     assert_eq!(new.len(), 1, "{new:?}");
     assert!(
@@ -169,7 +185,7 @@ fn what_could_never_be_made_is_told() {
         ),
     ] {
         let template = template(json!({"clusterDistro": distro}));
-        assert_eq!(objects(&cluster, &template).unwrap_err(), unfit);
+        assert_eq!(objects(&cluster, &template, &[]).unwrap_err(), unfit);
     }
 }
 
@@ -185,7 +201,7 @@ fn live(objects: &Objects) -> Live {
 #[test]
 fn what_is_there_is_not_written_and_what_is_not_is() {
     for (name, (cluster, template)) in cases() {
-        let wanted = objects(&cluster, &template).unwrap();
+        let wanted = objects(&cluster, &template, &[]).unwrap();
         assert_eq!(
             plan(&cluster, &wanted, &live(&wanted)),
             Plan::default(),
@@ -199,7 +215,7 @@ fn what_is_there_is_not_written_and_what_is_not_is() {
 #[test]
 fn an_old_template_stays_until_nothing_refers_to_it() {
     let (mut cluster, template) = cases().remove("calico-1.34").unwrap();
-    let first = objects(&cluster, &template).unwrap();
+    let first = objects(&cluster, &template, &[]).unwrap();
     let old = first
         .templates
         .iter()
@@ -208,7 +224,7 @@ fn an_old_template_stays_until_nothing_refers_to_it() {
         .filter(|(kind, _)| *kind == Kind::ServerTemplate)
         .collect();
     cluster.spec.node_groups[1].flavor_id = Some("m1.huge".to_owned());
-    let wanted = objects(&cluster, &template).unwrap();
+    let wanted = objects(&cluster, &template, &[]).unwrap();
     let mut there = live(&first);
     let changed = plan(&cluster, &wanted, &there);
     let written: Vec<_> = changed.apply.iter().filter_map(Kind::of).collect();
@@ -237,7 +253,7 @@ fn an_old_template_stays_until_nothing_refers_to_it() {
 #[test]
 fn workers_wait_for_the_control_planes_of_a_new_version() {
     let (mut cluster, template) = cases().remove("calico-1.34").unwrap();
-    let mut there = live(&objects(&cluster, &template).unwrap());
+    let mut there = live(&objects(&cluster, &template, &[]).unwrap());
     let at = |there: &mut Live, version: &str| {
         for (kind, object) in &mut there.0 {
             if *kind == Kind::ControlPlane {
@@ -250,7 +266,7 @@ fn workers_wait_for_the_control_planes_of_a_new_version() {
     at(&mut there, "v1.34.3");
     cluster.spec.kubernetes_version = Some("1.35.0".parse().unwrap());
     cluster.spec.node_groups[1].image_id = Some("newer".to_owned());
-    let wanted = objects(&cluster, &template).unwrap();
+    let wanted = objects(&cluster, &template, &[]).unwrap();
     let versions = |plan: &Plan| -> Vec<_> {
         let all = plan.apply.iter();
         all.filter(|object| Kind::of(object) == Some(Kind::Deployment))
@@ -276,7 +292,7 @@ fn workers_wait_for_the_control_planes_of_a_new_version() {
 #[test]
 fn a_group_that_shrinks_loses_the_machines_that_were_named() {
     let (mut cluster, template) = cases().remove("calico-1.34").unwrap();
-    let wanted = objects(&cluster, &template).unwrap();
+    let wanted = objects(&cluster, &template, &[]).unwrap();
     let mut there = live(&wanted);
     let worker = cluster.spec.node_groups[1].uuid.clone();
     for at in 1..=3 {
@@ -298,9 +314,13 @@ fn a_group_that_shrinks_loses_the_machines_that_were_named() {
 #[test]
 fn a_group_that_is_gone_goes_and_its_templates_after_it() {
     let (mut cluster, template) = cases().remove("cilium-1.33-many-options").unwrap();
-    let there = live(&objects(&cluster, &template).unwrap());
+    let there = live(&objects(&cluster, &template, &[]).unwrap());
     cluster.spec.node_groups.pop();
-    let plan = plan(&cluster, &objects(&cluster, &template).unwrap(), &there);
+    let plan = plan(
+        &cluster,
+        &objects(&cluster, &template, &[]).unwrap(),
+        &there,
+    );
     assert_eq!(
         plan.delete,
         [(

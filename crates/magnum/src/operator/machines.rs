@@ -3,16 +3,16 @@
 //! The kinds may not be served, now or ever, so they are no watches of the manager's: where one is not there the cluster says what
 //! to install, and [`followed`] tries again.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use api::magnum::{CLUSTER_LABEL, CoeCluster, CoeClusterTemplate};
 use controller::WakeUps;
 use futures::{StreamExt as _, future::join_all};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams},
     runtime::{
         WatchStreamExt as _,
         controller::Action,
@@ -25,7 +25,7 @@ use super::{Context, Error, WAITING, gone, key_of, marks, parameters};
 use crate::{
     authority::Purpose,
     machines::{
-        self, CREDENTIALS, Kind, Objects, name_of,
+        self, ADDON_LABEL, Addon, CREDENTIALS, Kind, Objects, name_of,
         plan::{FIRST, Live, Plan},
         report::{self, Seen, Trouble},
     },
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How soon is looked again at a cluster of which nobody told anything.
-const SURE: Duration = Duration::from_secs(300);
+const SURE: Duration = Duration::from_mins(5);
 
 /// Wakes the cluster of every object of Cluster API that changes.
 pub(super) async fn followed(client: Client, wake_ups: WakeUps) {
@@ -71,9 +71,13 @@ impl Context {
             if self.end_machines(cluster, &seen.live).await? {
                 return Ok(Action::await_change());
             }
-        } else if let Some(wanted) = wanted(cluster, &mut seen) {
-            plan = machines::plan::plan(cluster, &wanted, &seen.live);
-            self.make(cluster, &plan).await?;
+        } else if seen.lacks.is_none() {
+            self.provide(cluster).await?;
+            seen.addons = self.addons(cluster).await?;
+            if let Some(wanted) = wanted(cluster, &mut seen) {
+                plan = machines::plan::plan(cluster, &wanted, &seen.live);
+                self.make(cluster, &plan).await?;
+            }
         }
         let status = report::status(cluster, &seen, &plan, Timestamp::now());
         let waits = !status.state.is_some_and(api::magnum::State::is_complete);
@@ -120,6 +124,45 @@ impl Context {
         Ok(seen)
     }
 
+    /// Puts manifests beside a cluster that are to go into it, and says which. Those of its project go before those of the pool.
+    async fn addons(&self, cluster: &CoeCluster) -> Result<Vec<(&'static str, String)>, Error> {
+        let (driver, _) = machines::network(cluster.spec.network_driver.unwrap_or_default());
+        let ours = format!("{ADDON_LABEL} in ({}, {driver})", machines::ANY);
+        let ours = ListParams::default().labels(&ours);
+        let failed = |error| Error::Api("list the addons of clusters", error);
+        let mut found = BTreeMap::new();
+        for namespace in [
+            self.options.pool.clone(),
+            cluster.namespace().unwrap_or_default(),
+        ] {
+            let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+            for ConfigMap { metadata, data, .. } in maps.list(&ours).await.map_err(failed)? {
+                let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
+                found.insert(("ConfigMap", copied(&metadata)), body);
+            }
+            let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+            for Secret { metadata, data, .. } in secrets.list(&ours).await.map_err(failed)? {
+                let kind = "addons.cluster.x-k8s.io/resource-set";
+                let body =
+                    json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "data": data});
+                found.insert(("Secret", copied(&metadata)), body);
+            }
+        }
+        let namespace = backing_namespace(&cluster.name_any());
+        for ((kind, name), object) in &mut found {
+            object["metadata"] = json!({"name": name, "labels": marks(cluster)});
+            if *kind == "Secret" {
+                self.put(&namespace, name, object).await?;
+            } else {
+                let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+                super::put(&maps, name, object)
+                    .await
+                    .map_err(|error| Error::Api("put an addon beside the cluster", error))?;
+            }
+        }
+        Ok(found.into_keys().collect())
+    }
+
     /// Whoever runs the service puts them beside the clusters of a project.
     async fn credentials(&self, cluster: &CoeCluster) -> Result<Option<Secret>, Error> {
         let namespace = cluster.namespace().unwrap_or_default();
@@ -128,11 +171,8 @@ impl Context {
         found.map_err(|error| Error::Api("get the credentials of the project", error))
     }
 
-    /// Does what the plan says. Secrets come before what reads them.
+    /// Does what the plan says.
     async fn make(&self, cluster: &CoeCluster, plan: &Plan) -> Result<(), Error> {
-        let namespace = backing_namespace(&cluster.name_any());
-        self.make_namespace(cluster, &namespace).await?;
-        self.provide(cluster, &namespace).await?;
         for machine in &plan.marks {
             let first = Patch::Merge(json!({"metadata": {"annotations": {FIRST: "yes"}}}));
             let machines = self.objects(cluster, Kind::Machine);
@@ -157,8 +197,10 @@ impl Context {
         Ok(())
     }
 
-    /// The credentials, and the cluster's own authorities, as Cluster API looks for them.
-    async fn provide(&self, cluster: &CoeCluster, namespace: &str) -> Result<(), Error> {
+    /// The namespace of a cluster, and what is read in it: the credentials, and its own authorities, as Cluster API looks for them.
+    async fn provide(&self, cluster: &CoeCluster) -> Result<(), Error> {
+        let namespace = &backing_namespace(&cluster.name_any());
+        self.make_namespace(cluster, namespace).await?;
         let secret = |name: &str, kind: &str, data: Value| {
             json!({
                 "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
@@ -233,28 +275,34 @@ impl Context {
     }
 }
 
+/// What a copy of manifests is called: never as the Secrets are that Cluster API reads.
+fn copied(metadata: &ObjectMeta) -> String {
+    format!("addon-{}", metadata.name.as_deref().unwrap_or_default())
+}
+
 /// What there is to be, where all that it needs is there.
 fn wanted(cluster: &CoeCluster, seen: &mut Seen) -> Option<Objects> {
-    if seen.lacks.is_some() {
-        return None;
-    }
+    let addons = seen.addons.iter();
+    let addons: Vec<_> = addons.map(|(kind, name)| Addon { kind, name }).collect();
     let found = match &seen.template {
         Some(template) => {
-            machines::objects(cluster, &template.spec).map_err(|unfit| unfit.to_string())
+            machines::objects(cluster, &template.spec, &addons).map_err(|unfit| unfit.to_string())
         }
         None => Err(format!(
             "there is no template {}: make it again, or delete the cluster",
             cluster.spec.cluster_template_id
         )),
     };
-    found
-        .map_err(|message| {
+    match found {
+        Ok(objects) => Some(objects),
+        Err(message) => {
             seen.lacks = Some(Trouble {
                 is_final: true,
                 message,
-            })
-        })
-        .ok()
+            });
+            None
+        }
+    }
 }
 
 fn not_served(kind: Kind) -> Trouble {

@@ -151,7 +151,7 @@ pub(super) fn renderable(cluster: &CoeCluster, template: &CoeClusterTemplate) ->
     if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
         return Ok(());
     }
-    let made = machines::objects(cluster, &template.spec);
+    let made = machines::objects(cluster, &template.spec, &[]);
     made.map(drop)
         .map_err(|unfit| Fault::invalid(format!("{unfit}.")))
 }

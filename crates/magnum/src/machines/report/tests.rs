@@ -14,7 +14,7 @@ fn world() -> (CoeCluster, Seen) {
         "spec": {"name": "t", "projectId": "p1", "userId": "ann", "imageId": "ubuntu"},
     });
     let template: CoeClusterTemplate = serde_json::from_value(template).unwrap();
-    let wanted = objects(&cluster, &template.spec).unwrap();
+    let wanted = objects(&cluster, &template.spec, &[]).unwrap();
     let mut live = Live::default();
     for object in wanted.all() {
         let mut object = object.clone();
@@ -55,7 +55,7 @@ fn world() -> (CoeCluster, Seen) {
     let seen = Seen {
         live,
         template: Some(template),
-        lacks: None,
+        ..Seen::default()
     };
     (cluster, seen)
 }
@@ -64,7 +64,7 @@ fn told(cluster: &CoeCluster, seen: &Seen, now: &str) -> CoeClusterStatus {
     let template = seen.template.clone().unwrap();
     let plan = plan(
         cluster,
-        &objects(cluster, &template.spec).unwrap(),
+        &objects(cluster, &template.spec, &[]).unwrap(),
         &seen.live,
     );
     status(cluster, seen, &plan, now.parse().unwrap())
@@ -79,14 +79,14 @@ fn change(seen: &mut Seen, kind: Kind, name: &str, what: impl Fn(&mut Value)) {
 }
 
 /// A worker that does not come, as its server says.
-fn stuck(seen: &mut Seen, server: Value) {
+fn stuck(seen: &mut Seen, server: &Value) {
     change(seen, Kind::Machine, "w-a", |machine| {
         machine["status"] = json!({"phase": "Provisioning", "conditions": [
             {"type": "InfrastructureReady", "status": "False", "message": "* see the server"},
         ]});
     });
     change(seen, Kind::Deployment, "worker", |object| {
-        object["status"]["readyReplicas"] = json!(1)
+        object["status"]["readyReplicas"] = json!(1);
     });
     let server = json!({"metadata": {"name": "w-a"}, "status": server});
     seen.live.0.push((Kind::Server, server));
@@ -122,7 +122,7 @@ fn a_cluster_that_is_there_is_complete_and_well() {
 #[test]
 fn the_reason_is_that_of_the_machine_that_does_not_come() {
     let (cluster, mut seen) = world();
-    stuck(&mut seen, quota());
+    stuck(&mut seen, &quota());
     let reason = Some("machine w-a: Quota exceeded for cores: 4, 20 of 20".to_owned());
     let first = told(&cluster, &seen, NOW);
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_machine_that_failed_for_good_fails_at_once() {
         json!({"deprecated": {"v1beta1": {"failureMessage": "No valid host was found"}}}),
     ] {
         let (cluster, mut seen) = world();
-        stuck(&mut seen, server);
+        stuck(&mut seen, &server);
         let told = told(&cluster, &seen, NOW);
         assert_eq!(told.state, Some(State::CreateFailed));
         assert_eq!(
@@ -161,9 +161,9 @@ fn a_machine_that_failed_for_good_fails_at_once() {
         );
     }
     let (cluster, mut seen) = world();
-    stuck(&mut seen, quota());
+    stuck(&mut seen, &quota());
     change(&mut seen, Kind::Machine, "w-a", |machine| {
-        machine["status"]["phase"] = json!("Failed")
+        machine["status"]["phase"] = json!("Failed");
     });
     assert_eq!(told(&cluster, &seen, NOW).state, Some(State::CreateFailed));
 }
@@ -172,7 +172,7 @@ fn a_machine_that_failed_for_good_fails_at_once() {
 fn a_cluster_that_was_made_is_not_made_again() {
     let (mut cluster, mut seen) = world();
     cluster.status = Some(told(&cluster, &seen, NOW));
-    stuck(&mut seen, quota());
+    stuck(&mut seen, &quota());
     let unwell = told(&cluster, &seen, LATE);
     assert_eq!(unwell.state, Some(State::CreateComplete));
     assert_eq!(unwell.health.unwrap().status, HealthStatus::Unhealthy);
@@ -183,7 +183,7 @@ fn a_cluster_that_was_made_is_not_made_again() {
         Some(State::UpdateInProgress)
     );
     change(&mut seen, Kind::Server, "w-a", |server| {
-        server["status"]["failureMessage"] = json!("gone")
+        server["status"]["failureMessage"] = json!("gone");
     });
     let failed = told(&cluster, &seen, LATE);
     assert_eq!(
@@ -247,7 +247,7 @@ fn a_cluster_that_goes_says_what_it_waits_for() {
 fn numbers_of_an_older_generation_settle_nothing() {
     let (cluster, mut seen) = world();
     change(&mut seen, Kind::ControlPlane, "", |object| {
-        object["metadata"]["generation"] = json!(2)
+        object["metadata"]["generation"] = json!(2);
     });
     assert_eq!(
         told(&cluster, &seen, NOW).state,
@@ -259,7 +259,7 @@ fn numbers_of_an_older_generation_settle_nothing() {
 fn an_address_of_six_has_brackets() {
     let (cluster, mut seen) = world();
     change(&mut seen, Kind::Cluster, "", |object| {
-        object["spec"]["controlPlaneEndpoint"]["host"] = json!("2001:db8::9")
+        object["spec"]["controlPlaneEndpoint"]["host"] = json!("2001:db8::9");
     });
     let told = told(&cluster, &seen, NOW);
     assert_eq!(

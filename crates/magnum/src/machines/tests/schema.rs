@@ -20,7 +20,7 @@ async fn objects_are_what_the_definitions_say() {
     let server = Server::in_memory(&definitions()).await.unwrap();
     let client = Client::new(server.router(), "default");
     for (name, (cluster, template)) in cases() {
-        for object in all(&objects(&cluster, &template).unwrap()) {
+        for object in all(&objects(&cluster, &template, &ADDONS).unwrap()) {
             let kind = Kind::of(&object).unwrap();
             let api: Api<DynamicObject> =
                 Api::namespaced_with(client.clone(), "default", &kind.resource());

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -14,7 +14,7 @@ use super::*;
 use crate::machines::{GROUP_LABEL, Kind, plan::FIRST};
 
 /// Machines are there in seconds, on a loaded computer in many.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 const CLONED: &str = "cluster.x-k8s.io/cloned-from-name";
 
 /// What happens to new machines of a group.
@@ -114,6 +114,15 @@ impl Cloud {
             .create(&PostParams::default(), &secret)
             .await
             .unwrap();
+    }
+
+    /// Manifests that go into clusters.
+    async fn give_addon(&self, namespace: &str, name: &str, of: &str) {
+        let maps: Api<ConfigMap> = Api::namespaced(self.world.client.clone(), namespace);
+        let labels = json!({"magnum.windlass.dev/addon": of});
+        let map = json!({"metadata": {"name": name, "labels": labels}, "data": {"of": namespace}});
+        let map = serde_json::from_value(map).unwrap();
+        maps.create(&PostParams::default(), &map).await.unwrap();
     }
 
     /// Walks machines until the cluster is as it should be. None: it is not found.
@@ -273,7 +282,7 @@ impl Cloud {
         if there.len() > wanted || there.iter().any(is_old) {
             self.take(uuid, &there.remove(0).name_any()).await;
         } else if there.len() < wanted {
-            let at = (0..).find(|at| {
+            let at = (0..=there.len()).find(|at| {
                 !there
                     .iter()
                     .any(|machine| machine.name_any() == format!("{by}-{at}"))
@@ -385,6 +394,10 @@ async fn a_cluster_of_machines_lives_as_its_user_asks() {
             cluster.is_some_and(|cluster| reason(cluster).contains("magnum-p1/cloud-config"))
         })
         .await;
+    for (name, of) in [("network", "calico"), ("other", "cilium"), ("cloud", "all")] {
+        cloud.give_addon("default", name, of).await;
+    }
+    cloud.give_addon("magnum-p1", "cloud", "all").await;
     cloud.give_credentials().await;
     let made = cloud.until_state(&uuid, "CREATE_COMPLETE").await;
     assert_eq!(made["api_address"], "https://192.0.2.9:6443");
@@ -408,6 +421,16 @@ async fn a_cluster_of_machines_lives_as_its_user_asks() {
     for other in ["etcd", "proxy"] {
         secrets.get(&format!("{name}-{other}")).await.unwrap();
     }
+
+    // Manifests of its plugin, and those of the project instead of everybody's.
+    let addons = cloud.all(&uuid, Kind::Addons).await;
+    assert_eq!(
+        addons[0].data["spec"]["resources"],
+        json!([{"kind": "ConfigMap", "name": "addon-cloud"}, {"kind": "ConfigMap", "name": "addon-network"}])
+    );
+    let maps: Api<ConfigMap> = Api::namespaced(cloud.world.client.clone(), &format!("coe-{uuid}"));
+    let own = maps.get("addon-cloud").await.unwrap();
+    assert_eq!(own.data.unwrap()["of"], "magnum-p1");
 
     let resize = format!("/v1/clusters/{uuid}/actions/resize");
     cloud.ask("POST", &resize, json!({"node_count": 3})).await;
