@@ -29,6 +29,7 @@ use crate::{
         plan::{FIRST, Live, Plan},
         report::{self, Seen, Trouble},
     },
+    store::secret_name,
     view::backing_namespace,
 };
 
@@ -76,7 +77,7 @@ impl Context {
             seen.addons = self.addons(cluster).await?;
             if let Some(wanted) = wanted(cluster, &mut seen) {
                 plan = machines::plan::plan(cluster, &wanted, &seen.live);
-                self.make(cluster, &plan).await?;
+                seen.lacks = self.make(cluster, &plan).await?;
             }
         }
         let status = report::status(cluster, &seen, &plan, Timestamp::now());
@@ -112,16 +113,31 @@ impl Context {
         let found = templates.list(&named).await;
         let found = found.map_err(|error| Error::Api("get the template of the cluster", error))?;
         seen.template = found.items.into_iter().next();
-        if seen.lacks.is_none() && self.credentials(cluster).await?.is_none() {
-            let namespace = cluster.namespace().unwrap_or_default();
-            seen.lacks = Some(Trouble {
-                is_final: false,
-                message: format!(
-                    "there is no Secret {namespace}/{CREDENTIALS} with clouds.yaml, by which servers are made: make one"
-                ),
-            });
+        if seen.lacks.is_none() {
+            seen.lacks = self.missing(cluster).await?;
         }
         Ok(seen)
+    }
+
+    /// The Secret that is not there, if one is not. Without the authorities Cluster API would make others.
+    async fn missing(&self, cluster: &CoeCluster) -> Result<Option<Trouble>, Error> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let message = if self.credentials(cluster).await?.is_none() {
+            format!(
+                "there is no Secret {namespace}/{CREDENTIALS} with clouds.yaml, by which servers are made: make one"
+            )
+        } else if self.authorities(cluster).await?.is_none() {
+            let name = secret_name(&cluster.name_any());
+            format!(
+                "the Secret {namespace}/{name} with the cluster's authorities is gone: bring it back"
+            )
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Trouble {
+            is_final: false,
+            message,
+        }))
     }
 
     /// Puts manifests beside a cluster that are to go into it, and says which. Those of its project go before those of the pool.
@@ -171,8 +187,8 @@ impl Context {
         found.map_err(|error| Error::Api("get the credentials of the project", error))
     }
 
-    /// Does what the plan says.
-    async fn make(&self, cluster: &CoeCluster, plan: &Plan) -> Result<(), Error> {
+    /// Does what the plan says. What Cluster API refuses is told: it would refuse it again.
+    async fn make(&self, cluster: &CoeCluster, plan: &Plan) -> Result<Option<Trouble>, Error> {
         for machine in &plan.marks {
             let first = Patch::Merge(json!({"metadata": {"annotations": {FIRST: "yes"}}}));
             let machines = self.objects(cluster, Kind::Machine);
@@ -189,12 +205,22 @@ impl Context {
                 .objects(cluster, kind)
                 .patch(name_of(object), &parameters(), &Patch::Apply(object))
                 .await;
-            applied.map_err(|error| Error::Api("apply an object of Cluster API", error))?;
+            match applied {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                    let (kind, name) = (kind.word(), name_of(object));
+                    return Ok(Some(Trouble {
+                        is_final: true,
+                        message: format!("{kind} {name} is refused: {}", status.message),
+                    }));
+                }
+                Err(error) => return Err(Error::Api("apply an object of Cluster API", error)),
+            }
         }
         for (kind, name) in &plan.delete {
             self.remove(cluster, *kind, name).await?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The namespace of a cluster, and what is read in it: the credentials, and its own authorities, as Cluster API looks for them.

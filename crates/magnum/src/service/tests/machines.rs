@@ -44,13 +44,18 @@ impl Drop for Cloud {
 fn definition(kind: Kind) -> CustomResourceDefinition {
     let resource = kind.resource();
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut spec = open.clone();
+    if kind == Kind::ControlPlane {
+        // What a webhook of Cluster API would refuse.
+        spec["properties"] = json!({"replicas": {"type": "integer", "maximum": 5}});
+    }
     serde_json::from_value(json!({
         "metadata": {"name": format!("{}.{}", resource.plural, resource.group)},
         "spec": {
             "group": resource.group, "scope": "Namespaced", "names": {"kind": resource.kind, "plural": resource.plural},
             "versions": [{
                 "name": resource.version, "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": open}}},
             }],
         },
     }))
@@ -536,6 +541,31 @@ async fn a_machine_without_a_host_says_so_until_it_has_one() {
     assert_eq!(waits["status"], "CREATE_IN_PROGRESS");
     cloud.faults.clear();
     cloud.until_state(&uuid, "CREATE_COMPLETE").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cluster_api_refuses_is_told() {
+    let cloud = Cloud::new(&Kind::ALL).await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let body = json!({
+        "name": "large", "cluster_template_id": template, "master_count": 7, "master_lb_enabled": true,
+    });
+    let told = cloud.ask("POST", "/v1/clusters", body).await;
+    let uuid = told["uuid"].as_str().unwrap();
+    cloud.give_credentials().await;
+    let failed = cloud.until_state(uuid, "CREATE_FAILED").await;
+    let reason = failed["status_reason"].as_str().unwrap();
+    assert!(
+        reason.contains("KubeadmControlPlane") && reason.contains("replicas"),
+        "{reason}"
+    );
+    // One that was never whole goes all the same.
+    cloud
+        .ask("DELETE", &format!("/v1/clusters/{uuid}"), Value::Null)
+        .await;
+    cloud
+        .until(uuid, "it is gone", |cluster| cluster.is_none())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
