@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-mod schema;
+mod cluster_api_definitions;
 
 const ADDONS: [Addon<'_>; 2] = [
     Addon {
