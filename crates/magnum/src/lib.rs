@@ -4,7 +4,9 @@
 //! - [`identity`]: who asks, by a token that Keystone answers for; [`policy`]: what they may;
 //! - [`service`]: the requests, one module an object; [`store`]: where objects are kept; [`view`]: what clients read of them;
 //! - [`authority`]: certificates of a cluster's own authorities;
-//! - [`operator`]: what follows from a stored cluster, as [`bare_metal`] plans it on hosts of the pool.
+//! - [`labels`]: the settings that have no field, as data;
+//! - [`operator`]: what follows from a stored cluster, as [`bare_metal`] plans it on hosts of the pool, and [`machines`] of objects of
+//!   Cluster API.
 //!
 //! There is no queue, no conductor and no database: a request is done when its one object is written, and what follows from that
 //! is a controller's work. So what was answered can be read at once, here and by kubectl.
@@ -13,6 +15,8 @@ pub mod authority;
 pub mod bare_metal;
 pub mod contract;
 pub mod identity;
+pub mod labels;
+pub mod machines;
 pub mod operator;
 pub mod policy;
 pub mod service;

@@ -1,13 +1,16 @@
 //! What follows from a stored cluster: its hosts are claimed, the objects that build it are applied, and what becomes of them is
 //! told.
 //!
-//! Decisions are [`bare_metal`]'s and [`report`]'s; what is here reads and writes.
+//! Decisions are [`bare_metal`]'s and [`report`]'s, or those of [`crate::machines`]; what is here reads and writes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use api::{
     Cluster, ClusterNode,
-    magnum::{CLUSTER_LABEL, Claim, CoeCluster, FINALIZER, Host, PROJECT_LABEL, project_namespace},
+    magnum::{
+        CLUSTER_LABEL, Claim, CoeCluster, FINALIZER, Host, PROJECT_LABEL, ServerType,
+        project_namespace,
+    },
 };
 use controller::{Manager, WakeUps, Watch, apply, finalizer, reads};
 use jiff::Timestamp;
@@ -18,7 +21,7 @@ use kube::{
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::ObjectRef},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     bare_metal::{self, AUTHORITIES, KEY, NAME, Plan, Settings},
@@ -26,6 +29,7 @@ use crate::{
     view::backing_namespace,
 };
 
+mod machines;
 pub mod report;
 
 use report::Seen;
@@ -78,6 +82,10 @@ pub fn operate(manager: &mut Manager, options: Options) {
     let wake_ups = WakeUps::default();
     on_gone(&clusters, &wake_ups);
     on_gone(&nodes, &wake_ups);
+    manager.beside(machines::followed(
+        manager.client().clone(),
+        wake_ups.clone(),
+    ));
     let all = own.clone();
     manager
         .controller(&own, reads::wish)
@@ -126,6 +134,9 @@ async fn reconcile(
         tracing::warn!(name = object.name_any(), "a CoeCluster cannot be read");
         return Ok(Action::await_change());
     };
+    if cluster.spec.server_type.unwrap_or_default() == ServerType::Vm {
+        return context.of_machines(cluster).await;
+    }
     let seen = context.observe(cluster).await?;
     let (plan, is_raced) = if cluster.meta().deletion_timestamp.is_some() {
         if context.end(cluster, &seen).await? {
@@ -249,25 +260,8 @@ impl Context {
         namespace: &str,
         key: &Secret,
     ) -> Result<(), Error> {
-        let labels = json!({
-            CLUSTER_LABEL: cluster.name_any(),
-            PROJECT_LABEL: cluster.spec.project_id,
-        });
-        let parameters = PatchParams::apply(MANAGER).force();
-        let object = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels},
-        });
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let made = namespaces
-            .patch(namespace, &parameters, &Patch::Apply(&object))
-            .await;
-        made.map_err(|error| Error::Api("make the namespace of the cluster", error))?;
-        let project = cluster.namespace().unwrap_or_default();
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &project);
-        let authorities = secrets.get_opt(&secret_name(&cluster.name_any())).await;
-        let authorities =
-            authorities.map_err(|error| Error::Api("get the authorities of the cluster", error))?;
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        self.make_namespace(cluster, namespace).await?;
+        let authorities = self.authorities(cluster).await?;
         // Where somebody took the authorities away, the cluster says what it lacks.
         let found = [(KEY, Some(key)), (AUTHORITIES, authorities.as_ref())];
         for (name, secret) in found {
@@ -276,14 +270,36 @@ impl Context {
             };
             let object = json!({
                 "apiVersion": "v1", "kind": "Secret",
-                "metadata": {"name": name, "labels": labels}, "type": type_, "data": data,
+                "metadata": {"name": name, "labels": marks(cluster)}, "type": type_, "data": data,
             });
-            let made = secrets
-                .patch(name, &parameters, &Patch::Apply(&object))
-                .await;
-            made.map_err(|error| Error::Api("put a Secret beside the cluster", error))?;
+            self.put(namespace, name, &object).await?;
         }
         Ok(())
+    }
+
+    async fn make_namespace(&self, cluster: &CoeCluster, namespace: &str) -> Result<(), Error> {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": marks(cluster)},
+        });
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        put(&namespaces, namespace, &object)
+            .await
+            .map_err(|error| Error::Api("make the namespace of the cluster", error))
+    }
+
+    async fn authorities(&self, cluster: &CoeCluster) -> Result<Option<Secret>, Error> {
+        let project = cluster.namespace().unwrap_or_default();
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &project);
+        let found = secrets.get_opt(&secret_name(&cluster.name_any())).await;
+        found.map_err(|error| Error::Api("get the authorities of the cluster", error))
+    }
+
+    /// Puts a Secret beside what builds a cluster.
+    async fn put(&self, namespace: &str, name: &str, object: &Value) -> Result<(), Error> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        put(&secrets, name, object)
+            .await
+            .map_err(|error| Error::Api("put a Secret beside the cluster", error))
     }
 
     /// Ends a cluster: what it is built of goes, its hosts are given back, and it is let go. Says whether it is.
@@ -322,16 +338,16 @@ impl Context {
                 return Ok(false);
             }
         }
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        gone(
-            namespaces
-                .delete(&namespace, &DeleteParams::default())
-                .await
-                .map(drop),
-        )
-        .map_err(|error| Error::Api("delete the namespace of the cluster", error))?;
+        self.remove_namespace(&namespace).await?;
         self.let_go(cluster).await?;
         Ok(true)
+    }
+
+    async fn remove_namespace(&self, namespace: &str) -> Result<(), Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let deleted = namespaces.delete(namespace, &DeleteParams::default()).await;
+        gone(deleted.map(drop))
+            .map_err(|error| Error::Api("delete the namespace of the cluster", error))
     }
 
     async fn let_go(&self, cluster: &CoeCluster) -> Result<(), Error> {
@@ -354,6 +370,34 @@ impl Context {
         let namespace = cluster.namespace().unwrap_or_default();
         Api::namespaced(self.client.clone(), &namespace)
     }
+}
+
+/// Applies an object unless it is there as it should be: passes are many, and what is written is told to all who watch.
+async fn put<K>(objects: &Api<K>, name: &str, object: &Value) -> kube::Result<()>
+where
+    K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let there = objects.get_opt(name).await?;
+    let there = there.and_then(|there| serde_json::to_value(there).ok());
+    if there.is_some_and(|there| apply::contains(&there, object)) {
+        return Ok(());
+    }
+    let applied = objects
+        .patch(name, &parameters(), &Patch::Apply(object))
+        .await;
+    applied.map(drop)
+}
+
+/// On what is made for a cluster.
+fn marks(cluster: &CoeCluster) -> Value {
+    json!({
+        CLUSTER_LABEL: cluster.name_any(),
+        PROJECT_LABEL: cluster.spec.project_id,
+    })
+}
+
+fn parameters() -> PatchParams {
+    PatchParams::apply(MANAGER).force()
 }
 
 /// What is gone already is as good.

@@ -13,14 +13,14 @@ use lab::{Extent, command::output};
 use super::{Test, report::Report, supplies::Ready};
 use crate::{image, tools};
 
-/// Suites that need something of kubespray or etcd, which this repository does not hold. They are ignored tests in modules of a name.
+/// Suites that need something of kubespray, etcd or Cluster API, which this repository does not hold. They are ignored tests in modules of a name.
 struct Outside {
     module: &'static str,
     variable: &'static str,
     names: &'static str,
 }
 
-const OUTSIDE: [Outside; 2] = [
+const OUTSIDE: [Outside; 3] = [
     Outside {
         module: "kubespray_checkout",
         variable: "WINDLASS_KUBESPRAY",
@@ -30,6 +30,11 @@ const OUTSIDE: [Outside; 2] = [
         module: "kubespray_clone",
         variable: "WINDLASS_KUBESPRAY_GIT",
         names: "a clone of kubespray with its tags",
+    },
+    Outside {
+        module: "cluster_api_definitions",
+        variable: "WINDLASS_CLUSTER_API_DEFINITIONS",
+        names: "directories with the definitions of Cluster API and its OpenStack provider",
     },
 ];
 

@@ -15,12 +15,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
-use crate::{bare_metal::Plan, view::CREATE_TIMEOUT_MINUTES};
+use crate::{bare_metal::Plan, labels, view::CREATE_TIMEOUT_MINUTES};
 
 /// The port of the Kubernetes API.
 const PORT: u16 = 6443;
 /// The longest reason.
-const LONGEST: usize = 4096;
+pub(crate) const LONGEST: usize = 4096;
 
 /// What is seen of a cluster.
 #[derive(Clone, Debug, Default)]
@@ -146,8 +146,8 @@ fn judged(
                 None,
             )
         }
-        (None, None) if is_new => (State::CreateComplete, None),
-        (None, None) => (State::UpdateComplete, None),
+        (None, None) if is_new => (State::CreateComplete, labels::notice(&cluster.spec)),
+        (None, None) => (State::UpdateComplete, labels::notice(&cluster.spec)),
     }
 }
 
@@ -167,7 +167,7 @@ fn minutes(cluster: &CoeCluster) -> u32 {
 }
 
 /// Without a limit nothing is late.
-fn is_late(cluster: &CoeCluster, now: Timestamp) -> bool {
+pub(crate) fn is_late(cluster: &CoeCluster, now: Timestamp) -> bool {
     let minutes = i64::from(minutes(cluster));
     let created = cluster.metadata.creation_timestamp.as_ref();
     created.is_some_and(|created| {
@@ -175,7 +175,7 @@ fn is_late(cluster: &CoeCluster, now: Timestamp) -> bool {
     })
 }
 
-fn late(cluster: &CoeCluster, waits: Option<String>) -> String {
+pub(crate) fn late(cluster: &CoeCluster, waits: Option<String>) -> String {
     let late = format!("it was not made within {} minutes", minutes(cluster));
     waits.map_or(late.clone(), |waits| format!("{late}: {waits}"))
 }

@@ -2,7 +2,7 @@
 
 use api::{
     KubernetesVersion,
-    magnum::{CoeCluster, CoeClusterTemplate, NodeGroup, State},
+    magnum::{CoeCluster, CoeClusterTemplate, NodeGroup, ServerType, State},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     Answer, Asked,
-    clusters::{any, kubernetes_version, own},
+    clusters::{any, kubernetes_version, own, renderable},
     templates::{mandatory, seen},
 };
 use crate::{
@@ -182,7 +182,17 @@ fn upgraded(cluster: &mut CoeCluster, template: &CoeClusterTemplate) -> Result<(
         let tag = format!("v{wanted}");
         cluster.spec.labels.insert("kube_tag".to_owned(), tag);
     }
-    Ok(())
+    if cluster.spec.server_type.unwrap_or_default() == ServerType::Vm {
+        // The image has the programs of its version. A group with one of its own keeps it.
+        let mut masters = cluster.spec.node_groups.iter();
+        let old = masters.find(|group| group.is_master());
+        let old = old.and_then(|group| group.image_id.clone());
+        let groups = cluster.spec.node_groups.iter_mut();
+        for group in groups.filter(|group| group.image_id == old) {
+            group.image_id = Some(template.spec.image_id.clone());
+        }
+    }
+    renderable(cluster, template)
 }
 
 /// What runs, or else what was asked for.

@@ -1,6 +1,8 @@
 //! Clusters.
 
-use api::magnum::{CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus};
+use api::magnum::{
+    CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus, ServerType,
+};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Map, json};
@@ -10,6 +12,7 @@ use super::{Answer, Asked, actions::Resize, entries, templates::seen};
 use crate::{
     authority::{Authority, Purpose},
     contract::{Fault, Fields, Version, patch::Rules},
+    machines,
     store::Scope,
     view,
 };
@@ -123,23 +126,34 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let wish = Wish::read(fields, asked.version)?;
     let template = usable(asked, &wish.template).await?;
     let spec = wish.resolve(&template, &asked.caller.project_id, &asked.caller.user_id)?;
+    let mut cluster = CoeCluster::new(&Uuid::new_v4().to_string(), spec);
+    renderable(&cluster, &template)?;
     // Held until the cluster is stored: the next one that is counted is counted with it.
     let turn = asked.service.turn(&asked.caller.project_id);
     let _turn = turn.lock().await;
     within_quota(asked).await?;
-    let uuid = Uuid::new_v4().to_string();
+    let uuid = cluster.name_any();
     let authorities = Purpose::ALL.map(|purpose| {
-        let made = Authority::new(&spec.name, purpose, Timestamp::now());
+        let made = Authority::new(&cluster.spec.name, purpose, Timestamp::now());
         made.map(|authority| (purpose, authority))
     });
     let authorities: Result<Vec<_>, _> = authorities.into_iter().collect();
     let authorities = authorities.map_err(|error| super::certificates::broken(&error))?;
-    let mut cluster = CoeCluster::new(&uuid, spec);
     cluster
         .finalizers_mut()
         .push(api::magnum::FINALIZER.to_owned());
     asked.store().create_cluster(&cluster, &authorities).await?;
     Answer::accepted(json!({"uuid": uuid}))
+}
+
+/// What could never be made is not accepted.
+pub(super) fn renderable(cluster: &CoeCluster, template: &CoeClusterTemplate) -> Result<(), Fault> {
+    if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
+        return Ok(());
+    }
+    let made = machines::objects(cluster, &template.spec, &[]);
+    made.map(drop)
+        .map_err(|unfit| Fault::invalid(format!("{unfit}.")))
 }
 
 /// A template that the caller may make clusters of.

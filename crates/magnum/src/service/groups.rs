@@ -1,5 +1,7 @@
 //! Node groups of a cluster.
 
+use std::collections::BTreeMap;
+
 use api::magnum::{CoeCluster, NodeGroup, Role};
 use jiff::Timestamp;
 use serde_json::{Map, json};
@@ -167,7 +169,7 @@ pub(super) async fn delete(asked: &Asked<'_>, cluster: &str, ident: &str) -> Res
 /// What a body says of a new group.
 struct Wish {
     group: NodeGroup,
-    labels: Option<std::collections::BTreeMap<String, String>>,
+    labels: Option<BTreeMap<String, String>>,
     merge_labels: bool,
 }
 
@@ -201,6 +203,7 @@ impl Wish {
         }
         fields.finish()?;
         fits(&group)?;
+        super::templates::checked(labels.as_ref().unwrap_or(&BTreeMap::new()))?;
         Ok(Self {
             group,
             labels,

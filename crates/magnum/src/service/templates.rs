@@ -10,7 +10,7 @@ use super::{Answer, Asked, entries};
 use crate::{
     contract::{Fault, Fields, patch::Rules},
     identity::Caller,
-    names,
+    labels, names,
     store::{Scope, Stored},
     view,
 };
@@ -238,7 +238,14 @@ fn read(mut fields: Fields, project: &str, user: &str) -> Result<CoeClusterTempl
         visibility: Some(Visibility::of(public, hidden)),
     };
     fields.finish()?;
+    checked(&spec.labels)?;
     Ok(spec)
+}
+
+/// Lets labels pass that are what they should be.
+pub(super) fn checked(labels: &labels::Labels) -> Result<(), Fault> {
+    labels::check(labels)
+        .map_err(|wrong| Fault::field("labels", &wrong.value.as_str().into(), &wrong))
 }
 
 pub(super) fn mandatory(name: &str) -> Fault {

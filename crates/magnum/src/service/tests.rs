@@ -11,10 +11,13 @@ use std::{
 use api::magnum::CoeCluster;
 use axum::routing::get;
 use http_body_util::BodyExt as _;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use tower::ServiceExt as _;
 
 use super::*;
+
+mod machines;
 
 /// A Keystone that answers for `PROJECT:USER:ROLE`, and counts how often it is asked.
 #[derive(Clone, Default)]
@@ -79,10 +82,12 @@ const OTHER: &str = "p2:eve:member";
 
 impl World {
     async fn new() -> Self {
+        Self::with(&api::magnum::definitions()).await
+    }
+
+    async fn with(definitions: &[CustomResourceDefinition]) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let server = kapi::Server::in_memory(&api::magnum::definitions())
-            .await
-            .unwrap();
+        let server = kapi::Server::in_memory(definitions).await.unwrap();
         let client = Client::new(server.router(), "default");
         let keystone = Vouching::default();
         let (address, served) = keystone.clone().serve().await;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use api::{
     KubernetesVersion,
-    magnum::{CoeClusterSpec, CoeClusterTemplate, NodeGroup, Role, ServerType},
+    magnum::{CoeClusterSpec, CoeClusterTemplate, NodeGroup, Role},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 use uuid::Uuid;
 
-use super::super::templates::mandatory;
+use super::super::templates::{checked, mandatory};
 use crate::{
     contract::{Fault, Fields, Version},
     names, view,
@@ -97,11 +97,6 @@ impl Wish {
         let from = template.spec.clone();
         let own = self.fields;
         let server_type = from.server_type.unwrap_or_default();
-        if server_type == ServerType::Vm {
-            return Err(Fault::invalid(
-                "Cluster type (vm, kubernetes) is not supported. Use a template with server_type bm.",
-            ));
-        }
         let balanced = own.master_lb_enabled.or(from.master_lb_enabled);
         if self.master_count > 1 && balanced != Some(true) {
             return Err(Fault::invalid(
@@ -116,6 +111,7 @@ impl Wish {
             }
             own => own.unwrap_or(from.labels),
         };
+        checked(&labels)?;
         let mut spec = CoeClusterSpec {
             name: self.name,
             project_id: project.to_owned(),

@@ -1,0 +1,343 @@
+//! Clusters of virtual machines: objects of Cluster API are applied, followed and taken away.
+//!
+//! The kinds may not be served, now or ever, so they are no watches of the manager's: where one is not there the cluster says what
+//! to install, and [`followed`] tries again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::magnum::{CLUSTER_LABEL, CoeCluster, CoeClusterTemplate};
+use controller::WakeUps;
+use futures::{StreamExt as _, future::join_all};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams},
+    runtime::{
+        WatchStreamExt as _,
+        controller::Action,
+        watcher::{self, Event, watcher},
+    },
+};
+use serde_json::{Value, json};
+
+use super::{Context, Error, WAITING, gone, key_of, marks, parameters};
+use crate::{
+    authority::Purpose,
+    machines::{
+        self, ADDON_LABEL, Addon, CREDENTIALS, Kind, Objects, name_of,
+        plan::{FIRST, Live, Plan},
+        report::{self, Seen, Trouble},
+    },
+    store::secret_name,
+    view::backing_namespace,
+};
+
+/// How soon is looked again at a cluster of which nobody told anything.
+const SURE: Duration = Duration::from_mins(5);
+
+/// Wakes the cluster of every object of Cluster API that changes.
+pub(super) async fn followed(client: Client, wake_ups: WakeUps) {
+    let all = Kind::TELLING.map(|kind| follow(client.clone(), kind, wake_ups.clone()));
+    join_all(all).await;
+}
+
+async fn follow(client: Client, kind: Kind, wake_ups: WakeUps) {
+    let objects: Api<DynamicObject> = Api::all_with(client, &kind.resource());
+    let ours = watcher::Config::default().labels(CLUSTER_LABEL);
+    // Where the kind is not served this waits longer each time, up to half a minute.
+    let mut events = watcher(objects, ours).default_backoff().boxed();
+    while let Some(event) = events.next().await {
+        let object = match event {
+            Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => object,
+            Ok(Event::Init | Event::InitDone) => continue,
+            Err(error) => {
+                let error = controller::chain(&error);
+                tracing::debug!(error, kind = kind.word(), "a kind is not followed");
+                continue;
+            }
+        };
+        if let Some(key) = key_of(&object.metadata) {
+            wake_ups.wake(&key);
+        }
+    }
+}
+
+impl Context {
+    /// One pass.
+    pub(super) async fn of_machines(&self, cluster: &CoeCluster) -> Result<Action, Error> {
+        let mut seen = self.machines(cluster).await?;
+        let mut plan = Plan::default();
+        if cluster.metadata.deletion_timestamp.is_some() {
+            if self.end_machines(cluster, &seen.live).await? {
+                return Ok(Action::await_change());
+            }
+        } else if seen.lacks.is_none() {
+            self.provide(cluster).await?;
+            seen.addons = self.addons(cluster).await?;
+            if let Some(wanted) = wanted(cluster, &mut seen) {
+                plan = machines::plan::plan(cluster, &wanted, &seen.live);
+                seen.lacks = self.make(cluster, &plan).await?;
+            }
+        }
+        let status = report::status(cluster, &seen, &plan, Timestamp::now());
+        let waits = !status.state.is_some_and(api::magnum::State::is_complete);
+        self.tell(cluster, &status).await?;
+        Ok(Action::requeue(if waits { WAITING } else { SURE }))
+    }
+
+    async fn machines(&self, cluster: &CoeCluster) -> Result<Seen, Error> {
+        let mut seen = Seen::default();
+        for kind in Kind::ALL {
+            match self
+                .objects(cluster, kind)
+                .list(&ListParams::default())
+                .await
+            {
+                Ok(list) => {
+                    let objects = list.items.into_iter().map(|object| {
+                        let object = serde_json::to_value(object).unwrap_or_default();
+                        (kind, object)
+                    });
+                    seen.live.0.extend(objects);
+                }
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    seen.lacks = Some(not_served(kind));
+                }
+                Err(error) => return Err(Error::Api("list objects of Cluster API", error)),
+            }
+        }
+        let templates: Api<CoeClusterTemplate> = Api::all(self.client.clone());
+        let uuid = &cluster.spec.cluster_template_id;
+        let named = ListParams::default().fields(&format!("metadata.name={uuid}"));
+        let found = templates.list(&named).await;
+        let found = found.map_err(|error| Error::Api("get the template of the cluster", error))?;
+        seen.template = found.items.into_iter().next();
+        if seen.lacks.is_none() {
+            seen.lacks = self.missing(cluster).await?;
+        }
+        Ok(seen)
+    }
+
+    /// The Secret that is not there, if one is not. Without the authorities Cluster API would make others.
+    async fn missing(&self, cluster: &CoeCluster) -> Result<Option<Trouble>, Error> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let message = if self.credentials(cluster).await?.is_none() {
+            format!(
+                "there is no Secret {namespace}/{CREDENTIALS} with clouds.yaml, by which servers are made: make one"
+            )
+        } else if self.authorities(cluster).await?.is_none() {
+            let name = secret_name(&cluster.name_any());
+            format!(
+                "the Secret {namespace}/{name} with the cluster's authorities is gone: bring it back"
+            )
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Trouble {
+            is_final: false,
+            message,
+        }))
+    }
+
+    /// Puts manifests beside a cluster that are to go into it, and says which. Those of its project go before those of the pool.
+    async fn addons(&self, cluster: &CoeCluster) -> Result<Vec<(&'static str, String)>, Error> {
+        let (driver, _) = machines::network(cluster.spec.network_driver.unwrap_or_default());
+        let ours = format!("{ADDON_LABEL} in ({}, {driver})", machines::ANY);
+        let ours = ListParams::default().labels(&ours);
+        let failed = |error| Error::Api("list the addons of clusters", error);
+        let mut found = BTreeMap::new();
+        for namespace in [
+            self.options.pool.clone(),
+            cluster.namespace().unwrap_or_default(),
+        ] {
+            let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+            for ConfigMap { metadata, data, .. } in maps.list(&ours).await.map_err(failed)? {
+                let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
+                found.insert(("ConfigMap", copied(&metadata)), body);
+            }
+            let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+            for Secret { metadata, data, .. } in secrets.list(&ours).await.map_err(failed)? {
+                let kind = "addons.cluster.x-k8s.io/resource-set";
+                let body =
+                    json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "data": data});
+                found.insert(("Secret", copied(&metadata)), body);
+            }
+        }
+        let namespace = backing_namespace(&cluster.name_any());
+        for ((kind, name), object) in &mut found {
+            object["metadata"] = json!({"name": name, "labels": marks(cluster)});
+            if *kind == "Secret" {
+                self.put(&namespace, name, object).await?;
+            } else {
+                let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+                super::put(&maps, name, object)
+                    .await
+                    .map_err(|error| Error::Api("put an addon beside the cluster", error))?;
+            }
+        }
+        Ok(found.into_keys().collect())
+    }
+
+    /// Whoever runs the service puts them beside the clusters of a project.
+    async fn credentials(&self, cluster: &CoeCluster) -> Result<Option<Secret>, Error> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+        let found = secrets.get_opt(CREDENTIALS).await;
+        found.map_err(|error| Error::Api("get the credentials of the project", error))
+    }
+
+    /// Does what the plan says. What Cluster API refuses is told: it would refuse it again.
+    async fn make(&self, cluster: &CoeCluster, plan: &Plan) -> Result<Option<Trouble>, Error> {
+        for machine in &plan.marks {
+            let first = Patch::Merge(json!({"metadata": {"annotations": {FIRST: "yes"}}}));
+            let machines = self.objects(cluster, Kind::Machine);
+            let marked = machines
+                .patch(machine, &PatchParams::default(), &first)
+                .await;
+            gone(marked.map(drop)).map_err(|error| Error::Api("mark a Machine", error))?;
+        }
+        for object in &plan.apply {
+            let Some(kind) = Kind::of(object) else {
+                continue;
+            };
+            let applied = self
+                .objects(cluster, kind)
+                .patch(name_of(object), &parameters(), &Patch::Apply(object))
+                .await;
+            match applied {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                    let (kind, name) = (kind.word(), name_of(object));
+                    return Ok(Some(Trouble {
+                        is_final: true,
+                        message: format!("{kind} {name} is refused: {}", status.message),
+                    }));
+                }
+                Err(error) => return Err(Error::Api("apply an object of Cluster API", error)),
+            }
+        }
+        for (kind, name) in &plan.delete {
+            self.remove(cluster, *kind, name).await?;
+        }
+        Ok(None)
+    }
+
+    /// The namespace of a cluster, and what is read in it: the credentials, and its own authorities, as Cluster API looks for them.
+    async fn provide(&self, cluster: &CoeCluster) -> Result<(), Error> {
+        let namespace = &backing_namespace(&cluster.name_any());
+        self.make_namespace(cluster, namespace).await?;
+        let secret = |name: &str, kind: &str, data: Value| {
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
+                "metadata": {"name": name, "labels": marks(cluster)},
+            })
+        };
+        if let Some(found) = self.credentials(cluster).await? {
+            let object = secret(CREDENTIALS, "Opaque", json!(found.data));
+            self.put(namespace, CREDENTIALS, &object).await?;
+        }
+        let authorities = self.authorities(cluster).await?;
+        let data = authorities
+            .and_then(|secret| secret.data)
+            .unwrap_or_default();
+        let name = machines::name(cluster);
+        for purpose in Purpose::ALL {
+            let (certificate, key) = purpose.keys();
+            let Some((certificate, key)) = data.get(certificate).zip(data.get(key)) else {
+                continue;
+            };
+            let own = machines::authority(&name, purpose);
+            let data = json!({"tls.crt": certificate, "tls.key": key});
+            let mut object = secret(&own, "cluster.x-k8s.io/secret", data);
+            object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(name);
+            self.put(namespace, &own, &object).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a cluster. Only the Cluster is deleted, for Cluster API knows in which order the others go; and it is let go when all are
+    /// gone, so that no server is left that nobody knows of.
+    async fn end_machines(&self, cluster: &CoeCluster, live: &Live) -> Result<bool, Error> {
+        let whole: Vec<_> = live.of(Kind::Cluster).collect();
+        for object in &whole {
+            if object["metadata"]["deletionTimestamp"].is_null() {
+                self.remove(cluster, Kind::Cluster, name_of(object)).await?;
+            }
+        }
+        let built = live
+            .0
+            .iter()
+            .filter(|(kind, _)| !kind.is_made_by_us_alone());
+        let built: Vec<_> = built.collect();
+        if !built.is_empty() {
+            // What was made before there was a Cluster to own it.
+            if whole.is_empty() {
+                for (kind, object) in &built {
+                    self.remove(cluster, *kind, name_of(object)).await?;
+                }
+            }
+            return Ok(false);
+        }
+        for (kind, object) in &live.0 {
+            self.remove(cluster, *kind, name_of(object)).await?;
+        }
+        self.remove_namespace(&backing_namespace(&cluster.name_any()))
+            .await?;
+        self.let_go(cluster).await?;
+        Ok(true)
+    }
+
+    async fn remove(&self, cluster: &CoeCluster, kind: Kind, name: &str) -> Result<(), Error> {
+        let objects = self.objects(cluster, kind);
+        let deleted = objects.delete(name, &DeleteParams::default()).await;
+        gone(deleted.map(drop))
+            .map_err(|error| Error::Api("delete an object of Cluster API", error))
+    }
+
+    fn objects(&self, cluster: &CoeCluster, kind: Kind) -> Api<DynamicObject> {
+        let namespace = backing_namespace(&cluster.name_any());
+        Api::namespaced_with(self.client.clone(), &namespace, &kind.resource())
+    }
+}
+
+/// What a copy of manifests is called: never as the Secrets are that Cluster API reads.
+fn copied(metadata: &ObjectMeta) -> String {
+    format!("addon-{}", metadata.name.as_deref().unwrap_or_default())
+}
+
+/// What there is to be, where all that it needs is there.
+fn wanted(cluster: &CoeCluster, seen: &mut Seen) -> Option<Objects> {
+    let addons = seen.addons.iter();
+    let addons: Vec<_> = addons.map(|(kind, name)| Addon { kind, name }).collect();
+    let found = match &seen.template {
+        Some(template) => {
+            machines::objects(cluster, &template.spec, &addons).map_err(|unfit| unfit.to_string())
+        }
+        None => Err(format!(
+            "there is no template {}: make it again, or delete the cluster",
+            cluster.spec.cluster_template_id
+        )),
+    };
+    match found {
+        Ok(objects) => Some(objects),
+        Err(message) => {
+            seen.lacks = Some(Trouble {
+                is_final: true,
+                message,
+            });
+            None
+        }
+    }
+}
+
+fn not_served(kind: Kind) -> Trouble {
+    Trouble {
+        is_final: true,
+        message: format!(
+            "the API does not serve {} of {}: install Cluster API with its kubeadm providers and the OpenStack provider",
+            kind.word(),
+            kind.api_version()
+        ),
+    }
+}
