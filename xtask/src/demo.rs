@@ -273,11 +273,16 @@ fn healthy(stage: &Stage, accepted: &[&str]) -> anyhow::Result<()> {
     )
 }
 
-/// Shows the nodes, and runs a pod.
-fn raised(stage: &Stage) -> anyhow::Result<()> {
+/// Shows the nodes, which must be Ready.
+fn nodes(stage: &Stage) -> anyhow::Result<()> {
     stage.ready_nodes(3)?;
     let kubeconfig = stage.kubeconfig()?;
-    show(&mut stage.kubectl_by(&kubeconfig, &["get", "nodes", "--output", "wide"]))?;
+    show(&mut stage.kubectl_by(&kubeconfig, &["get", "nodes", "--output", "wide"]))
+}
+
+/// Shows the nodes, and runs a pod.
+fn raised(stage: &Stage) -> anyhow::Result<()> {
+    nodes(stage)?;
     let said = stage.in_pod("hello", "echo a pod runs on $(hostname)")?;
     println!("{said}");
     Ok(())

@@ -23,7 +23,7 @@ impl fmt::Display for Object {
             namespace,
             name,
         } = self;
-        if namespace == "default" {
+        if namespace.is_empty() || namespace == "default" {
             write!(f, "{kind}/{name}")
         } else {
             write!(f, "{kind}/{namespace}/{name}")

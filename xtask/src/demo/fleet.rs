@@ -16,8 +16,8 @@ use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
-    HEALTH, first_lines, follow, go_on, heading, healthy, keep, needed, next, on_hosts, raised,
-    show, up_with,
+    HEALTH, first_lines, follow, go_on, heading, healthy, keep, needed, next, nodes, on_hosts,
+    raised, show, up_with,
 };
 
 mod played;
@@ -36,7 +36,7 @@ const NOTICED: Duration = Duration::from_mins(3);
 
 /// What the site says: of the beginning, of an edit that cannot work, and of that edit, mended.
 const BEGINNING: &str = "dns: [10.77.0.53]";
-const WRONG: &str = "dns: [10.77.0.53, 10.77.0.54]\n    proxy: ipvs";
+const WRONG: &str = "dns: [10.77.0.53, 10.77.0.54]\n    proxy: ebpf";
 const MENDED: &str = "dns: [10.77.0.53, 10.77.0.54]";
 
 /// Plays it; whatever it made is gone when it ends.
@@ -222,11 +222,13 @@ impl Tour<'_> {
     fn edit_that_fails(&mut self) -> anyhow::Result<()> {
         let untouched = self.applied()?;
         self.edit(
-            "An edit of the site fra1, which cannot work: kube-proxy in a mode that the playbooks refuse",
+            "An edit of the site fra1, which cannot work: kube-proxy in a mode that there is not",
             WRONG,
         )?;
         self.until_rollout("to halt", |status| status["phase"] == "Halted")?;
-        heading("It is halted: the canary failed on its hosts, and no other cluster was begun");
+        heading(
+            "It is halted: the canary was refused before a host was touched, and no other cluster was begun",
+        );
         show(
             &mut self
                 .stage
@@ -243,7 +245,7 @@ impl Tour<'_> {
             "begun though the canary failed: {changed:?}"
         );
         println!("\nthe cluster on the hosts still runs:");
-        raised(self.stage)
+        nodes(self.stage)
     }
 
     fn mend(&mut self) -> anyhow::Result<()> {
@@ -277,7 +279,7 @@ impl Tour<'_> {
         })?;
         println!();
         self.clusters_of_the_api()?;
-        raised(self.stage)
+        nodes(self.stage)
     }
 
     /// Edits the first site: says what it would change, then has it changed.

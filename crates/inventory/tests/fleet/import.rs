@@ -53,7 +53,13 @@ fn rendered(inventory: Vec<Value>) -> BTreeMap<String, Value> {
 
 fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let many = objects.len();
-    let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]);
+    let name = |object: &Value| {
+        let metadata = &object["metadata"];
+        format!(
+            "{} {} {}",
+            object["kind"], metadata["namespace"], metadata["name"]
+        )
+    };
     let named: BTreeMap<_, _> = objects
         .into_iter()
         .map(|object| (name(&object), object))
@@ -76,7 +82,12 @@ fn what_the_clusters_of_a_site_share_stands_at_the_site() {
     );
     let other = a_cluster("b", json!({"dns": ["10.0.0.1"], "mtu": 9000}));
     one["metadata"]["annotations"] = json!({"acme.example/owner": "shop"});
-    let node = an_object("ClusterNode", "a", "m", json!({"type": "master"}));
+    let node = an_object(
+        "ClusterNode",
+        "a",
+        "m",
+        json!({"type": "master", "inventory": {"ansible_host": "10.0.0.1"}}),
+    );
     let wanted = by_name(vec![one.clone(), other.clone(), node.clone()]);
     // What an API and operators write into objects is not theirs.
     one["metadata"]["annotations"]["kubespray.k8s.io/converge"] = json!("x");
@@ -210,7 +221,7 @@ fn any_clusters() -> impl Strategy<Value = Vec<Value>> {
             }
             objects.push(cluster);
             for (name, variables) in nodes {
-                let spec = json!({"type": "worker", "extraVars": variables});
+                let spec = json!({"type": "worker", "inventory": {"ansible_host": "10.0.0.1", "extra": variables}});
                 objects.push(an_object("ClusterNode", &namespace, &name, spec));
             }
         }
