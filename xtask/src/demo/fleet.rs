@@ -16,8 +16,8 @@ use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
-    HEALTH, first_lines, follow, go_on, heading, healthy, keep, needed, next, nodes, on_hosts,
-    raised, show, up_with,
+    HEALTH, first_lines, follow, go_on, heading, healthy, needed, next, nodes, on_hosts, raised,
+    show, up_with,
 };
 
 mod played;
@@ -65,7 +65,6 @@ pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()
             tour.played.step(&stage)?;
             std::thread::sleep(Duration::from_millis(500));
         }
-        keep(interrupted);
     }
     Ok(())
 }
