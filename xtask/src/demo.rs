@@ -19,6 +19,7 @@ use lab::Presence;
 use crate::tools;
 
 mod day_two;
+mod fleet;
 mod in_cluster;
 mod magnum;
 mod openstack;
@@ -53,6 +54,9 @@ pub(crate) struct Demo {
     /// Services of OpenStack in a real cluster of one node instead: from one object to an uploaded image, and an upgrade of Keystone under load
     #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers", "magnum"])]
     openstack: bool,
+    /// Twenty clusters from one inventory instead, one of them on hosts: a site is edited, the canary fails and holds the roll-out, and it is mended
+    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers", "magnum", "openstack"])]
+    fleet: bool,
 }
 
 /// Runs the demo; whatever it made is gone when it ends.
@@ -73,6 +77,8 @@ pub(crate) fn demo(options: &Demo) -> anyhow::Result<()> {
         magnum::play(options.keep, &interrupted)
     } else if options.openstack {
         openstack::play(options.keep, &interrupted)
+    } else if options.fleet {
+        fleet::play(options.keep, &interrupted)
     } else {
         play(options, &interrupted)
     };
@@ -159,13 +165,19 @@ fn build(for_kubespray: bool) -> anyhow::Result<()> {
 }
 
 fn up(stage: &mut Stage) -> anyhow::Result<()> {
+    up_with(stage, &[])
+}
+
+/// The same with arguments of `windlass up`.
+fn up_with(stage: &mut Stage, more: &[&str]) -> anyhow::Result<()> {
     let live = stage.lab.hosts().iter();
     let live = live.filter(|host| host.presence == Presence::Live).count();
-    heading(&format!("{live} hosts that answer ssh, and `windlass up`"));
+    let command = [&["windlass", "up"], more].concat().join(" ");
+    heading(&format!("{live} hosts that answer ssh, and `{command}`"));
     for host in stage.lab.hosts() {
         println!("{:<8} {:<12} {:?}", host.name, host.address, host.presence);
     }
-    stage.up()?;
+    stage.up_with(more)?;
     println!(
         "the embedded API answers; data in {}",
         stage.data().display()
@@ -267,11 +279,16 @@ fn healthy(stage: &Stage, accepted: &[&str]) -> anyhow::Result<()> {
     )
 }
 
-/// Shows the nodes, and runs a pod.
-fn raised(stage: &Stage) -> anyhow::Result<()> {
+/// Shows the nodes, which must be Ready.
+fn nodes(stage: &Stage) -> anyhow::Result<()> {
     stage.ready_nodes(3)?;
     let kubeconfig = stage.kubeconfig()?;
-    show(&mut stage.kubectl_by(&kubeconfig, &["get", "nodes", "--output", "wide"]))?;
+    show(&mut stage.kubectl_by(&kubeconfig, &["get", "nodes", "--output", "wide"]))
+}
+
+/// Shows the nodes, and runs a pod.
+fn raised(stage: &Stage) -> anyhow::Result<()> {
+    nodes(stage)?;
     let said = stage.in_pod("hello", "echo a pod runs on $(hostname)")?;
     println!("{said}");
     Ok(())
@@ -311,6 +328,17 @@ fn dead_worker(stage: &Stage) -> serde_json::Value {
         "metadata": {"name": "worker-3", "namespace": NAMESPACE},
         "spec": {"type": "worker", "inventory": {"ansible_host": address}},
     })
+}
+
+/// Shows the first lines of what is long.
+fn first_lines(text: &str, most: usize) {
+    let lines: Vec<_> = text.lines().collect();
+    for line in lines.iter().take(most) {
+        println!("  {}", line.trim_end());
+    }
+    if lines.len() > most {
+        println!("  ... and {} lines more", lines.len() - most);
+    }
 }
 
 fn heading(text: &str) {

@@ -214,7 +214,7 @@ impl Fleet {
     }
 }
 
-fn identity(value: &Value, namespace: &str) -> Object {
+pub(crate) fn identity(value: &Value, namespace: &str) -> Object {
     let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
     Object {
         kind: text(&value["kind"]).unwrap_or_default(),

@@ -20,6 +20,7 @@ mod chain;
 pub mod diff;
 pub mod explain;
 mod fleet;
+pub mod import;
 mod merge;
 mod order;
 mod problem;

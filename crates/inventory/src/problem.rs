@@ -23,7 +23,7 @@ impl fmt::Display for Object {
             namespace,
             name,
         } = self;
-        if namespace == "default" {
+        if namespace.is_empty() || namespace == "default" {
             write!(f, "{kind}/{name}")
         } else {
             write!(f, "{kind}/{namespace}/{name}")
@@ -234,6 +234,24 @@ pub enum Rule {
         /// The value.
         secret: String,
     },
+    /// Clusters that cannot be of one inventory.
+    #[error("{what}; {remedy}")]
+    Contradiction {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A cluster that does not say where it belongs.
+    #[error(
+        "does not say which {level} it belongs to; label the Cluster with {label}, and lower-case letters, digits and hyphens as its value"
+    )]
+    Unplaced {
+        /// The level.
+        level: &'static str,
+        /// The label that says it.
+        label: String,
+    },
     /// What was rendered is no object, or not the one that it says it is.
     #[error("{what}; {remedy}")]
     Rendered {
@@ -267,6 +285,8 @@ impl Rule {
             Self::Endless { .. } => "Endless",
             Self::Circular(_) => "Circular",
             Self::SecretInText { .. } => "SecretInText",
+            Self::Contradiction { .. } => "Contradiction",
+            Self::Unplaced { .. } => "Unplaced",
             Self::Rendered { .. } => "Rendered",
         }
     }
@@ -278,6 +298,7 @@ impl Rule {
             Self::Order { remedy, .. }
             | Self::Schema { remedy, .. }
             | Self::Reserved { remedy, .. }
+            | Self::Contradiction { remedy, .. }
             | Self::Rendered { remedy, .. } => Some(*remedy),
             // No other remedy has a semicolon in it.
             _ => text.rsplit_once("; ").map(|(_, remedy)| remedy),

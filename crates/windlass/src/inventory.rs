@@ -20,6 +20,7 @@ use crate::{
     terminal::text,
 };
 
+pub(crate) mod import;
 mod live;
 
 use live::Verb;
@@ -37,6 +38,7 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
         Inventory::Abort(of) => live::steer(global, of, Verb::Abort).await,
         Inventory::Approve(of) => live::steer(global, of, Verb::Approve).await,
         Inventory::Skip(options) => live::skip(global, options).await,
+        Inventory::Import(options) => import::import(global, options).await,
     };
     done.unwrap_or_else(|error| {
         eprintln!("windlass: {}", text(&format!("{error:#}")));

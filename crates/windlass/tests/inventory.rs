@@ -169,3 +169,57 @@ fn what_is_rendered_is_planned_like_any_other_objects() {
             .all(|plan| plan["plan"]["steps"].is_array())
     );
 }
+
+#[test]
+fn existing_clusters_become_an_inventory_that_renders_to_them() {
+    let example = example();
+    let place = tempfile::tempdir().unwrap();
+    let there = place.path().join("there.yaml");
+    let all = windlass(&["render", "-f", example.to_str().unwrap()]);
+    fs::write(&there, all.out).unwrap();
+    let there = there.to_str().unwrap();
+    let made = place.path().join("fleet");
+    let made = made.to_str().unwrap();
+    let imported = windlass(&["import", made, "-f", there]);
+    assert_eq!((imported.code, imported.err.as_str()), (0, ""));
+    let sites = fs::read_to_string(Path::new(made).join("levels.yaml")).unwrap();
+    assert!(sites.contains("registry.acme.example"), "{sites}");
+
+    // Imported again, it is the same: the objects are.
+    let rendered = windlass(&["render", "-f", made]);
+    let again = place.path().join("again.yaml");
+    fs::write(&again, rendered.out).unwrap();
+    let second = place.path().join("second");
+    let second = second.to_str().unwrap();
+    windlass(&["import", second, "-f", again.to_str().unwrap()]);
+    let same = windlass(&["diff", made, second]);
+    assert_eq!((same.code, same.out.as_str()), (0, ""));
+
+    for (arguments, words) in [
+        (vec!["import", made, "-f", there], "is not empty"),
+        (
+            vec!["import", "never", "-f", there, "--level", "rack=x"],
+            "environment, customer, site, infraProvider",
+        ),
+        (
+            vec![
+                "import",
+                "never",
+                "-f",
+                there,
+                "--level",
+                "site=acme.example/site",
+            ],
+            "label the Cluster with acme.example/site",
+        ),
+        (
+            vec!["import", "never", "-f", example.to_str().unwrap()],
+            "there is no Cluster",
+        ),
+    ] {
+        let refused = windlass(&arguments);
+        assert_eq!(refused.code, 2, "{arguments:?}");
+        assert!(refused.err.contains(words), "{}", refused.err);
+    }
+    assert!(!Path::new("never").exists());
+}

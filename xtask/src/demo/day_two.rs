@@ -15,7 +15,8 @@ use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
-    HEALTH, follow, go_on, heading, healthy, keep, named, needed, next, on_hosts, raise, show, up,
+    HEALTH, first_lines, follow, go_on, heading, healthy, keep, named, needed, next, on_hosts,
+    raise, show, up,
 };
 use crate::tools;
 
@@ -243,14 +244,7 @@ impl Day<'_> {
     }
 
     fn show_plan(&self, plan: &[&str]) -> anyhow::Result<()> {
-        let plan = output(&mut self.stage.windlass(plan))?;
-        let lines: Vec<_> = plan.lines().collect();
-        for line in lines.iter().take(FIRST_LINES) {
-            println!("  {}", line.trim_end());
-        }
-        if lines.len() > FIRST_LINES {
-            println!("  ... and {} lines more", lines.len() - FIRST_LINES);
-        }
+        first_lines(&output(&mut self.stage.windlass(plan))?, FIRST_LINES);
         Ok(())
     }
 

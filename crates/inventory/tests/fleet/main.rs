@@ -9,6 +9,7 @@
 mod bad;
 mod example;
 mod explain;
+mod import;
 mod laws;
 mod levels;
 mod provenance;

@@ -1,0 +1,508 @@
+//! An inventory of existing kubespray clusters, which renders to exactly what they are.
+//!
+//! A value stands at the strongest level at which all clusters that have it in common agree: an object of a level says what everything
+//! below it shares, and nothing of a level moves up that has one object below it alone. What was found is rendered again and compared
+//! before it is handed out, so what cannot be said by an inventory is refused, not changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::inventory::{GROUP, ValuePath};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    diff::{self, Change},
+    fleet::{Fleet, field, identity},
+    problem::{Object, Problem, Problems, Rule},
+    tree::TEMPLATE_MARK,
+};
+
+/// Where a level is read from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Level {
+    /// The level.
+    pub kind: Kind,
+    /// The label of a Cluster whose value names the level's object; none: one object for all, [`ALL`].
+    pub label: Option<String>,
+}
+
+/// The levels that an import knows, the weakest first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Kind {
+    /// The environment.
+    Environment,
+    /// The customer.
+    Customer,
+    /// The site.
+    Site,
+    /// The infra provider.
+    InfraProvider,
+}
+
+impl Kind {
+    /// Its name as a level.
+    pub const fn level(self) -> &'static str {
+        match self {
+            Self::Environment => "environment",
+            Self::Customer => "customer",
+            Self::Site => "site",
+            Self::InfraProvider => "infraProvider",
+        }
+    }
+
+    /// The kind of its objects.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Environment => "Environment",
+            Self::Customer => "Customer",
+            Self::Site => "Site",
+            Self::InfraProvider => "InfraProvider",
+        }
+    }
+}
+
+/// The object of a level without a label.
+pub const ALL: &str = "imported";
+
+/// The inventory of the Clusters and `ClusterNode`s among these objects, for one namespace; none of them: no object. Other objects are
+/// left alone. Without a level there is one site.
+///
+/// # Errors
+/// Clusters that contradict each other, and what an inventory cannot say.
+pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problems> {
+    let mut levels = levels.to_vec();
+    levels.sort_by_key(|level| level.kind);
+    if levels.is_empty() {
+        levels.push(Level {
+            kind: Kind::Site,
+            label: None,
+        });
+    }
+    let bare = bare(objects).map_err(Problems)?;
+    let mut clusters = clusters(&bare, &levels).map_err(Problems)?;
+    if clusters.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut inventory = vec![
+        object(
+            "Hierarchy",
+            "default",
+            json!({"levels": levels.iter().map(|level| json!({"name": level.kind.level(), "kind": level.kind.kind()})).collect::<Vec<_>>()}),
+        ),
+        object("ClusterTemplate", TEMPLATE, template()),
+    ];
+    for place in 0..levels.len() {
+        inventory.extend(settle(&mut clusters, &levels, place));
+    }
+    for cluster in &clusters {
+        let parent = levels.last().zip(cluster.places.last());
+        let parents: BTreeMap<_, _> = parent
+            .map(|(level, name)| (level.kind.level(), name))
+            .into_iter()
+            .collect();
+        let spec = json!({"parents": parents, "values": cluster.values});
+        inventory.push(object("FleetCluster", &cluster.name, spec));
+    }
+    same(&bare, &inventory)?;
+    Ok(inventory)
+}
+
+/// A cluster on its way into an inventory.
+struct Cluster<'a> {
+    /// The Cluster.
+    object: &'a Object,
+    /// The name of its `FleetCluster`.
+    name: String,
+    /// The object of each level that it belongs to.
+    places: Vec<String>,
+    /// What no level has taken yet.
+    values: Value,
+}
+
+/// The objects that an inventory is to render to: what people say in them, without what an API and operators note there.
+fn bare(objects: &[Value]) -> Result<BTreeMap<Object, Value>, Vec<Problem>> {
+    let mut found = BTreeMap::new();
+    let mut problems = Vec::new();
+    for value in objects {
+        let object = identity(value, "default");
+        let is_ours = matches!(object.kind.as_str(), "Cluster" | "ClusterNode");
+        if value["apiVersion"] != API_VERSION || !is_ours {
+            continue;
+        }
+        let mut metadata = json!({"name": object.name, "namespace": object.namespace});
+        for key in ["labels", "annotations"] {
+            let Some(entries) = value["metadata"][key].as_object() else {
+                continue;
+            };
+            let kept = entries
+                .iter()
+                .filter(|(name, _)| key == "labels" || !is_note(name));
+            let kept: Map<_, _> = kept
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            if !kept.is_empty() {
+                metadata[key] = kept.into();
+            }
+        }
+        let mut kept =
+            json!({"apiVersion": API_VERSION, "kind": object.kind, "metadata": metadata});
+        if let Some(spec) = value.get("spec") {
+            kept["spec"] = spec.clone();
+        }
+        if let Some(at) = marked(&kept, &ValuePath::default()) {
+            let rule = Rule::Reserved {
+                what: format!("has the key {TEMPLATE_MARK}, which an inventory would render"),
+                remedy: "give the key another name, or leave the cluster out",
+            };
+            problems.push(problem(&object, None, at, rule));
+        }
+        if found.insert(object.clone(), kept).is_some() {
+            problems.push(problem(&object, None, ValuePath::default(), Rule::Twice));
+        }
+    }
+    if problems.is_empty() {
+        Ok(found)
+    } else {
+        Err(problems)
+    }
+}
+
+/// An annotation that asks an operator for something once, or that one wrote.
+fn is_note(name: &str) -> bool {
+    let group = name.split('/').next().unwrap_or_default();
+    ["kubespray.k8s.io", "kubectl.kubernetes.io", GROUP].contains(&group)
+}
+
+fn marked(value: &Value, at: &ValuePath) -> Option<ValuePath> {
+    match value {
+        Value::Object(map) if map.contains_key(TEMPLATE_MARK) => Some(at.key(TEMPLATE_MARK)),
+        Value::Object(map) => map
+            .iter()
+            .find_map(|(key, value)| marked(value, &at.key(key))),
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(number, item)| marked(item, &at.index(number)))
+        }
+        _ => None,
+    }
+}
+
+/// The clusters, each with all of its values; each namespace has one.
+fn clusters<'a>(
+    bare: &'a BTreeMap<Object, Value>,
+    levels: &[Level],
+) -> Result<Vec<Cluster<'a>>, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut by_namespace = BTreeMap::<&str, (&Object, &Value)>::new();
+    let mut named = BTreeMap::<&str, usize>::new();
+    for (object, value) in bare.iter().filter(|(object, _)| object.kind == "Cluster") {
+        *named.entry(&object.name).or_default() += 1;
+        let held = by_namespace.insert(&object.namespace, (object, value));
+        if let Some((other, _)) = held {
+            let what = format!(
+                "stands in one namespace with {other}, so nobody knows whose the ClusterNodes there are"
+            );
+            let remedy = "move one of the two to a namespace of its own, or leave it out";
+            let rule = Rule::Contradiction { what, remedy };
+            problems.push(problem(
+                object,
+                Some("cluster"),
+                field(&["metadata", "namespace"]),
+                rule,
+            ));
+        }
+    }
+    let mut clusters = BTreeMap::new();
+    for (namespace, (object, value)) in &by_namespace {
+        let name = match named.get(object.name.as_str()) {
+            Some(1) => object.name.clone(),
+            _ => format!("{namespace}-{}", object.name),
+        };
+        let mut values = parts(value);
+        values["namespace"] = json!(namespace);
+        if name != object.name {
+            values["name"] = json!(object.name);
+        }
+        values["nodes"] = json!({});
+        let places = places(object, value, levels, &mut problems);
+        let cluster = Cluster {
+            object,
+            name,
+            places,
+            values,
+        };
+        clusters.insert(*namespace, cluster);
+    }
+    for (object, value) in bare
+        .iter()
+        .filter(|(object, _)| object.kind == "ClusterNode")
+    {
+        if let Some(cluster) = clusters.get_mut(object.namespace.as_str()) {
+            cluster.values["nodes"][&object.name] = parts(value);
+        } else {
+            let what = "is of a namespace that has no Cluster, so of no cluster".to_owned();
+            let remedy = "import its Cluster with it, or leave it out";
+            let rule = Rule::Contradiction { what, remedy };
+            problems.push(problem(
+                object,
+                None,
+                field(&["metadata", "namespace"]),
+                rule,
+            ));
+        }
+    }
+    let clusters: Vec<_> = clusters.into_values().collect();
+    agree(&clusters, levels, &mut problems);
+    twice(&clusters, &mut problems);
+    if problems.is_empty() {
+        Ok(clusters)
+    } else {
+        Err(problems)
+    }
+}
+
+/// What people say in an object, as values.
+fn parts(value: &Value) -> Value {
+    let mut parts = Map::new();
+    for (key, part) in [
+        ("spec", value.get("spec")),
+        ("labels", value["metadata"].get("labels")),
+        ("annotations", value["metadata"].get("annotations")),
+    ] {
+        parts.extend(part.map(|part| (key.to_owned(), part.clone())));
+    }
+    parts.into()
+}
+
+/// The object of each level that a Cluster says it belongs to.
+fn places(
+    object: &Object,
+    value: &Value,
+    levels: &[Level],
+    problems: &mut Vec<Problem>,
+) -> Vec<String> {
+    let mut places = Vec::new();
+    for level in levels {
+        let Some(label) = &level.label else {
+            places.push(ALL.to_owned());
+            continue;
+        };
+        let name = value["metadata"]["labels"][label].as_str();
+        let name = name.unwrap_or_default();
+        if !is_name(name) {
+            let rule = Rule::Unplaced {
+                level: level.kind.level(),
+                label: label.clone(),
+            };
+            let at = field(&["metadata", "labels", label]);
+            problems.push(problem(object, Some(level.kind.level()), at, rule));
+        }
+        places.push(name.to_owned());
+    }
+    places
+}
+
+fn is_name(text: &str) -> bool {
+    let is_end = |byte: Option<u8>| {
+        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    let mut bytes = text.bytes();
+    is_end(bytes.next())
+        && is_end(text.bytes().last())
+        && bytes.all(|byte| is_end(Some(byte)) || byte == b'-')
+}
+
+/// Who belongs to an object belongs to its parent too: all clusters must say the same one.
+fn agree(clusters: &[Cluster<'_>], levels: &[Level], problems: &mut Vec<Problem>) {
+    for (place, pair) in levels.windows(2).enumerate() {
+        let [above, level] = pair else { continue };
+        let mut said = BTreeMap::<&str, (&str, &Object)>::new();
+        for cluster in clusters {
+            let [parent, name] = &cluster.places[place..=place + 1] else {
+                continue;
+            };
+            let (first, by) = *said.entry(name).or_insert((parent, cluster.object));
+            if first == parent {
+                continue;
+            }
+            let (above, level) = (above, level.kind.level());
+            let what = format!(
+                "says that the {level} {name} belongs to the {} {parent}, and {by} that it belongs to {first}",
+                above.kind.level()
+            );
+            let remedy =
+                "correct the label of one of the two, or give each its own name for the level";
+            let rule = Rule::Contradiction { what, remedy };
+            let label = above.label.as_deref().unwrap_or_default();
+            let at = field(&["metadata", "labels", label]);
+            problems.push(problem(cluster.object, Some(level), at, rule));
+        }
+    }
+}
+
+/// Names of `FleetCluster`s that came out the same.
+fn twice(clusters: &[Cluster<'_>], problems: &mut Vec<Problem>) {
+    let mut names = BTreeMap::<&str, &Object>::new();
+    for cluster in clusters {
+        if let Some(other) = names.insert(&cluster.name, cluster.object) {
+            let what = format!(
+                "and {other} would both be the FleetCluster {}",
+                cluster.name
+            );
+            let remedy = "import one of the two into an inventory of its own";
+            let rule = Rule::Contradiction { what, remedy };
+            problems.push(problem(
+                cluster.object,
+                Some("cluster"),
+                field(&["metadata", "name"]),
+                rule,
+            ));
+        }
+    }
+}
+
+/// The objects of a level, which take from their clusters what all of these have in common.
+fn settle(clusters: &mut [Cluster<'_>], levels: &[Level], place: usize) -> Vec<Value> {
+    let mut groups = BTreeMap::<String, Vec<&mut Cluster<'_>>>::new();
+    for cluster in clusters {
+        let name = cluster.places[place].clone();
+        groups.entry(name).or_default().push(cluster);
+    }
+    let mut objects = Vec::new();
+    for (name, mut members) in groups {
+        let below: BTreeSet<_> = members
+            .iter()
+            .map(|member| member.places.get(place + 1).unwrap_or(&member.name))
+            .collect();
+        let all = members.iter().map(|member| member.values.clone());
+        let shared = (below.len() > 1)
+            .then(|| all.reduce(|one, other| common(&one, &other).unwrap_or_else(|| json!({}))))
+            .flatten()
+            .unwrap_or_else(|| json!({}));
+        for member in &mut members {
+            member.values = rest(&member.values, &shared).unwrap_or_else(|| json!({}));
+        }
+        let mut spec = json!({"values": shared});
+        if place == 0 {
+            spec["template"] = json!(TEMPLATE);
+        } else if let Some(member) = members.first() {
+            let parent = levels[place - 1].kind.level();
+            spec["parents"] = json!({parent: member.places[place - 1]});
+        }
+        objects.push(object(levels[place].kind.kind(), &name, spec));
+    }
+    objects
+}
+
+/// What two values have in common, so that either is that and what is its own.
+fn common(one: &Value, other: &Value) -> Option<Value> {
+    if one == other {
+        return Some(one.clone());
+    }
+    let (Some(left), Some(right)) = (map(one), map(other)) else {
+        return None;
+    };
+    let shared = left.iter().filter_map(|(key, value)| {
+        let value = common(value, right.get(key)?)?;
+        Some((key.clone(), value))
+    });
+    let shared: Map<_, _> = shared.collect();
+    (!shared.is_empty()).then(|| shared.into())
+}
+
+/// What is left of a value without what it has in common with others.
+fn rest(own: &Value, shared: &Value) -> Option<Value> {
+    if own == shared {
+        return None;
+    }
+    let (Some(own), Some(shared)) = (map(own), map(shared)) else {
+        return Some(own.clone());
+    };
+    let rest = own.iter().filter_map(|(key, value)| {
+        let value = match shared.get(key) {
+            Some(shared) => rest(value, shared)?,
+            None => value.clone(),
+        };
+        Some((key.clone(), value))
+    });
+    let rest: Map<_, _> = rest.collect();
+    (!rest.is_empty()).then(|| rest.into())
+}
+
+/// A map that may be taken apart: a part of one of the reserved forms would be another thing.
+fn map(value: &Value) -> Option<&Map<String, Value>> {
+    let map = value.as_object()?;
+    let is_whole = ["secretKeyRef", "vault"]
+        .iter()
+        .any(|key| map.contains_key(*key));
+    (!is_whole).then_some(map)
+}
+
+/// Renders what was found, and refuses it if that is anything else than what there was.
+fn same(bare: &BTreeMap<Object, Value>, inventory: &[Value]) -> Result<(), Problems> {
+    let mut rendered = Vec::new();
+    let fleet = Fleet::read(inventory.iter().cloned(), "default")?;
+    fleet.render_all(|cluster| rendered.extend(cluster.objects()))?;
+    let wanted: Vec<_> = bare.values().cloned().collect();
+    let changes = diff::between(&wanted, &rendered);
+    let problems = changes.into_iter().map(|change| {
+        let leaf = change.leaves.first();
+        let path = leaf.and_then(|leaf| leaf.path.parse().ok());
+        let what = match change.change {
+            Change::Added => "would be rendered beside what there is",
+            Change::Removed => "would not be rendered",
+            Change::Changed => "would be rendered to another value",
+        };
+        let rule = Rule::Rendered {
+            what: what.to_owned(),
+            remedy: "leave the cluster out, and say that this happened: it is a defect of the import",
+        };
+        problem(&change.object, None, path.unwrap_or_default(), rule)
+    });
+    let problems: Vec<_> = problems.collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Problems(problems))
+    }
+}
+
+fn problem(object: &Object, level: Option<&str>, path: ValuePath, rule: Rule) -> Problem {
+    Problem {
+        object: object.clone(),
+        level: level.map(ToOwned::to_owned),
+        path,
+        rule,
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1alpha1"), "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// Gives back the objects as the values have them.
+fn template() -> Value {
+    let metadata = |of: &str, name: &str| {
+        json!({
+            "name": name, "namespace": "{{ namespace }}",
+            "labels": format!("{{{{ {of}labels | default(omit) }}}}"),
+            "annotations": format!("{{{{ {of}annotations | default(omit) }}}}"),
+        })
+    };
+    json!({"backEnd": "Kubespray", "documents": [
+        {"object": {
+            "apiVersion": API_VERSION, "kind": "Cluster",
+            "metadata": metadata("", "{{ name | default(cluster.name) }}"),
+            "spec": "{{ spec | default(omit) }}",
+        }},
+        {"forEach": {"values": "nodes", "as": "node"}, "object": {
+            "apiVersion": API_VERSION, "kind": "ClusterNode",
+            "metadata": metadata("node.", "{{ key }}"),
+            "spec": "{{ node.spec | default(omit) }}",
+        }},
+    ]})
+}
+
+const API_VERSION: &str = "kubespray.k8s.io/v1";
+/// The `ClusterTemplate` of what was imported.
+const TEMPLATE: &str = "kubespray";
