@@ -238,7 +238,8 @@ async fn options(
             bastion,
         },
         connect_timeout: ssh.connect_timeout.into(),
-        login_timeout: ANSWER,
+        // A host that is not there costs no more than it may take to answer a connection.
+        login_timeout: ssh.connect_timeout.into(),
         oldest_python: catalogue::newest().host_python(),
     })
 }

@@ -61,9 +61,8 @@ fn baseline(
     mark: Option<&Mark>,
     now: Timestamp,
 ) -> Baseline {
-    let run = mark.map(|mark| mark.run.clone());
     let mut new = Baseline {
-        run: run.clone(),
+        run: mark.map(|mark| mark.run.clone()),
         taken_at: Time(now),
         things: look.things.clone(),
     };
@@ -71,8 +70,12 @@ fn baseline(
     else {
         return new;
     };
-    let left_out = mark.is_none_or(|mark| mark.excluded.contains(host));
-    if left_out || old.run == run {
+    // A run that is not known any more was the newer one.
+    let counts = |mark: &Mark| {
+        let is_newer = |old: &String| runs::number(old) < runs::number(&mark.run);
+        old.run.as_ref().is_none_or(is_newer) && !mark.excluded.contains(host)
+    };
+    if !mark.is_some_and(counts) {
         let mut kept = old.clone();
         // What has come up since is no worse for it.
         for (thing, value) in &look.things {

@@ -7,7 +7,7 @@ use e2e::{Kubespray, NAMESPACE, Options, Stage, node, root, wait_until, windlass
 use serde_json::{Value, json};
 
 use crate::{
-    by_hand,
+    by_hand, drift,
     edges::Edges,
     snapshots::{Kept, bring_etcdutl},
 };
@@ -188,6 +188,7 @@ fn a_dead_worker_is_named_and_left_out() {
     stage.ready_nodes(2).unwrap();
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
+    drift::is_named(&stage);
 
     bring_etcdutl(&stage, &stage.lab.hosts()[0].name);
     let kept = Kept::by(&stage, Some("0 0 1 1 *"));
