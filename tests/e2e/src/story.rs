@@ -2,7 +2,7 @@
 
 use std::{fs::File, path::PathBuf, process::Stdio, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
@@ -75,7 +75,9 @@ impl Stage {
         let program = File::open(programs.join("etcdutl")).context("open etcdutl")?;
         let mut command = self.lab.ssh_command(host)?;
         command.arg("cat > /usr/local/bin/etcdutl && chmod 755 /usr/local/bin/etcdutl");
-        output(command.stdin(program)).map(drop)
+        let brought = command.stdin(program).status().context("run ssh")?;
+        ensure!(brought.success(), "{host} does not take etcdutl: {brought}");
+        Ok(())
     }
 
     /// Deletes an object of the stage's namespace, or that namespace, and does not wait for its end.

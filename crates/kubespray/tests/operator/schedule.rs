@@ -128,7 +128,7 @@ async fn what_cannot_be_kept_to_is_refused_with_field_value_rule_and_remedy() {
         ),
         (
             json!({"radar": {"every": "25h"}}),
-            &["spec.radar.every", "25h"],
+            &["spec.radar.every", "1d1h"],
         ),
     ] {
         past.cluster.spec = from_value(spec.clone()).unwrap();
