@@ -1,7 +1,10 @@
 //! Converging on a schedule: when its time has come, in a window, once; and what of a schedule and of a radar is refused.
 
 use jiff::{SignedDuration, Timestamp};
-use kubespray::cluster::{decision::Decision, resolve};
+use kubespray::{
+    cluster::{decision::Decision, report, resolve},
+    operation::converge,
+};
 use serde_json::{Value, from_value, json};
 
 use crate::past::{Past, now};
@@ -86,6 +89,63 @@ async fn one_waits_for_its_window_and_begins_in_it() {
     );
     past.observed.now = saturday + minutes(30);
     assert_eq!(past.rests(), "");
+}
+
+#[tokio::test]
+async fn what_one_changed_is_told_by_step_and_host() {
+    let mut past = Past::new(json!({}), &["master"]).await;
+    past.cluster.spec.operations =
+        from_value(converges("0 0 * * *")["operations"].clone()).unwrap();
+    let new = past.starts();
+    past.ran(&new, "Succeeded", minutes(1));
+    assert_eq!(converge::converged(&past.observed.runs).unwrap().changed, 0);
+    let told = |past: &Past| {
+        let decision = past.decision();
+        assert!(matches!(decision, Decision::Keep(_)), "{decision:?}");
+        let view = report::View {
+            decision: &decision,
+            pending: &[],
+            run: None,
+            health: None,
+            radar: None,
+            nodes: 1,
+            now: past.observed.now,
+        };
+        let status = report::status(&past.cluster, &view);
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|condition| condition.type_ == "Drifted");
+        found.map(|found| (found.reason.clone(), found.message.clone()))
+    };
+    past.observed.now = now() + minutes(2);
+    assert_eq!(told(&past).unwrap().0, "NothingChanged");
+
+    let status = past.observed.runs.last_mut().unwrap().status.as_mut();
+    let status = status.unwrap();
+    status.steps = from_value(json!([
+        {"id": "etcd/install", "phase": "Succeeded", "results": {"ok": 9, "changed": 2}},
+        {"id": "network", "phase": "Succeeded", "results": {"ok": 1, "changed": 1}},
+    ]))
+    .unwrap();
+    status.history = from_value(json!([
+        {"sequence": 1, "time": now().to_string(), "event": "StepSucceeded", "step": "prepare/sandbox", "detail": "ansible-core 2.17"},
+        {
+            "sequence": 2, "time": now().to_string(), "event": "StepSucceeded", "step": "etcd/install",
+            "detail": "changed on master-1: etcd : Write etcd.env, master-1: etcd : Restart",
+        },
+    ]))
+    .unwrap();
+    let (reason, message) = told(&past).unwrap();
+    assert_eq!(reason, "ConvergeChanged");
+    assert_eq!(
+        message,
+        format!(
+            "3 tasks of run {} changed something: etcd/install: master-1: etcd : Write etcd.env, master-1: etcd : Restart",
+            new.name
+        )
+    );
+    // Without a schedule nobody expects that it changes nothing.
+    past.cluster.spec.operations = None;
+    assert_eq!(told(&past), None);
 }
 
 #[tokio::test]
