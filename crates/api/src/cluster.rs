@@ -13,6 +13,7 @@ use crate::{
     hook::Hook,
     maintenance::Maintenance,
     node::Health,
+    radar::Radar,
     run::OnBreach,
     snapshots::{Etcd, SnapshotsStatus},
 };
@@ -119,6 +120,11 @@ pub struct ClusterSpec {
     /// What is done with etcd beside building it: snapshots that are kept outside of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Etcd>,
+
+    /// Looks at the hosts between runs, and says what is not as a run left it. Default: nobody looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub radar: Option<Radar>,
+
     /// What runs before and after steps of plans, in this order where several stand at one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::hooks")]
@@ -406,6 +412,29 @@ pub struct Operations {
     /// Bringing one component (container engine, etcd, network plugin) to what the spec says, in the settings of an upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<Upgrade>,
+    /// Running the playbooks once more over the built cluster, by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converge: Option<Converge>,
+}
+
+/// When the playbooks run once more over the built cluster by themselves.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[x_kube(validation = ("has(self.schedule) || !has(self.timeZone)", "timeZone is that of schedule: write a schedule too, or take timeZone out"))]
+#[serde(rename_all = "camelCase")]
+pub struct Converge {
+    /// When: minute, hour, day of the month, month and day of the week, as cron has them. `0 3 * * 0` is each Sunday at three in the
+    /// morning. Outside of a maintenance window it waits for the next one. Default: only when somebody asks (`windlass converge`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 9, max = 128))]
+    #[x_kube(validation = (
+        "self.matches('^ *[^ ]+( +[^ ]+){4} *$')",
+        "a schedule has five fields: minute, hour, day of the month, month, day of the week; write for example 0 3 * * 0"
+    ))]
+    pub schedule: Option<String>,
+    /// The time zone of the schedule, by its name in the IANA database, for example Europe/Berlin. Default: UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub time_zone: Option<String>,
 }
 
 /// How bringing back a cluster behaves whose etcd lost its quorum.
@@ -659,6 +688,9 @@ pub struct ClusterStatus {
     /// The last request to converge, by the annotation `kubespray.k8s.io/converge`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converge: Option<ConvergeRequest>,
+    /// What the last converge that succeeded changed on hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converged: Option<Converged>,
     /// The last request to renew certificates, by the annotation `kubespray.k8s.io/renew-certificates`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew: Option<ConvergeRequest>,
@@ -771,6 +803,21 @@ pub struct ConvergeRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub refused: Option<String>,
+}
+
+/// What a converge changed on hosts.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Converged {
+    /// Its Run.
+    #[schemars(length(max = 253))]
+    pub run: String,
+    /// How many tasks changed something, each host counted.
+    pub changed: u32,
+    /// Which, by step and host, the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub message: Option<String>,
 }
 
 /// What the operator is doing with a cluster.

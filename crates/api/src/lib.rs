@@ -17,6 +17,7 @@ pub mod name;
 pub mod node;
 pub mod openstack;
 pub mod provider;
+pub mod radar;
 pub mod run;
 pub mod snapshots;
 pub mod target;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     cluster::{Certificates, SecretKeyRef},
+    radar::RadarStatus,
     run::Failure,
 };
 
@@ -164,6 +165,9 @@ pub struct ClusterNodeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub certificates: Vec<CertificateStatus>,
+    /// How it stands against what the last run left on it, where the cluster has a radar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub radar: Option<RadarStatus>,
     /// The last request to reset the host that a run was made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
 use runs::job::Template;
 
-use crate::{health_book::HealthBook, layout::Layout, playbooks::PlaybookCache};
+use crate::{health_book::HealthBook, layout::Layout, playbooks::PlaybookCache, radar::RadarBook};
 
 /// The objects as they were seen last.
 pub struct Stores {
@@ -44,6 +44,8 @@ pub struct Context {
     pub playbooks: PlaybookCache,
     /// Health, probed in the background.
     pub health: HealthBook,
+    /// How hosts stand against what the last run left on them, looked at in the background.
+    pub radar: RadarBook,
     /// What runner pods are made after, where runners are pods.
     pub pods: Option<Arc<Template>>,
     /// Events.
@@ -56,6 +58,7 @@ impl Context {
         let key = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         self.playbooks.forget(&key);
         self.health.forget(&key);
+        self.radar.forget(&key);
     }
 }
 

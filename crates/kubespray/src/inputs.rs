@@ -5,7 +5,10 @@ use std::{
     path::PathBuf,
 };
 
-use ansible::inventory::{Directories, InventoryInput, Settings};
+use ansible::{
+    inventory::{Directories, InventoryInput, Settings},
+    probe::Target,
+};
 use api::{
     Duration, HostName, KubernetesVersion, KubesprayVersion,
     cluster::{Bastion, InventoryStatus, SecretKeyRef, SecretRef},
@@ -163,6 +166,19 @@ pub struct SshInput {
     pub bastion: Option<Bastion>,
     /// How long a host may take to answer.
     pub connect_timeout: Duration,
+}
+
+impl SshInput {
+    /// The host to reach the others through, with this directory for the socket of the connection to it.
+    pub fn bastion(&self, control: PathBuf) -> Option<ansible::ssh::Bastion> {
+        let bastion = self.bastion.as_ref()?;
+        Some(ansible::ssh::Bastion {
+            address: bastion.address.clone(),
+            user: bastion.user.clone().unwrap_or_else(|| self.user.clone()),
+            port: bastion.port.unwrap_or(22),
+            control,
+        })
+    }
 }
 
 impl Inputs {
@@ -335,6 +351,27 @@ impl Inputs {
             .iter()
             .map(|bastion| bastion.port.unwrap_or(22));
         own.chain(bastion).chain([self.ssh.port]).collect()
+    }
+
+    /// These hosts as ssh reaches them. A bastion is proved by every host behind it.
+    pub fn targets<'a>(&self, hosts: impl IntoIterator<Item = &'a HostName>) -> Vec<Target> {
+        let known = self.hosts.iter().map(|host| (host.name.as_str(), host));
+        let known: BTreeMap<_, _> = known.collect();
+        let target = |name: &HostName| {
+            let host = known.get(name.as_str())?;
+            if host.roles == [Role::Bastion] {
+                return None;
+            }
+            let variables = &host.variables;
+            let user = variables.ansible_user.as_ref();
+            Some(Target {
+                name: name.clone(),
+                address: variables.ansible_host.clone(),
+                port: variables.ansible_port.unwrap_or(self.ssh.port),
+                user: user.unwrap_or(&self.ssh.user).clone(),
+            })
+        };
+        hosts.into_iter().filter_map(target).collect()
     }
 
     /// The hosts of one group, in order.

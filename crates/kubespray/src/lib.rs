@@ -28,6 +28,7 @@ pub mod playbooks;
 pub mod preview;
 pub mod private;
 pub mod problem;
+pub mod radar;
 pub mod request;
 pub mod runner;
 pub mod secret;

@@ -59,6 +59,15 @@ pub fn count(
     );
     metrics.gauge(
         Gauge {
+            name: "windlass_nodes_drift",
+            help: "Hosts of clusters with a radar by how they stand against what the last run left on them.",
+            label: "state",
+        },
+        nodes.clone(),
+        |node| Some(node.status.as_ref()?.radar.as_ref()?.state),
+    );
+    metrics.gauge(
+        Gauge {
             name: "windlass_nodes",
             help: "Hosts of clusters by their health.",
             label: "health",

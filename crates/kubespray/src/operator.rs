@@ -17,6 +17,7 @@ use crate::{
     metrics, node,
     playbooks::PlaybookCache,
     private,
+    radar::RadarBook,
     subjects::Clusters,
     sweep,
 };
@@ -53,6 +54,12 @@ pub fn operate(manager: &mut Manager, options: Options) {
         playbooks: PlaybookCache::new(
             Sources::new(layout.sources(), options.sources),
             of_clusters.clone(),
+        ),
+        radar: RadarBook::new(
+            client.clone(),
+            layout.clone(),
+            of_clusters.clone(),
+            wake_ups.clone(),
         ),
         health: HealthBook::new(client.clone(), of_clusters.clone(), wake_ups.clone()),
         pods: options.runners.template(),

@@ -12,7 +12,7 @@ use crate::{
     layout::Layout,
 };
 
-mod carried;
+pub(crate) mod carried;
 mod dispatch;
 mod drain;
 mod etcd;

@@ -249,6 +249,11 @@ impl Stage {
         self.versions.as_ref()
     }
 
+    /// Whether an unmodified kubespray raises clusters here.
+    pub const fn is_of_kubespray(&self) -> bool {
+        self.kubespray.is_some()
+    }
+
     /// The playbooks that raise clusters here.
     pub fn playbooks(&self) -> &Path {
         &self.options.playbooks

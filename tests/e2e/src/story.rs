@@ -1,9 +1,9 @@
 //! What the stories of several suites wait for.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{fs::File, path::PathBuf, process::Stdio, time::Duration};
 
-use anyhow::Context;
-use lab::command::output;
+use anyhow::{Context, ensure};
+use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 use crate::{NAMESPACE, Stage, wait_until};
@@ -63,6 +63,21 @@ impl Stage {
         let mut kubectl = self.kubectl(&["--namespace", NAMESPACE]);
         kubectl.args(merge).arg(patch.to_string());
         output(kubectl.stdin(Stdio::null())).map(drop)
+    }
+
+    /// Brings the program to a host that checks and restores snapshots.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be built, or the host does not take it.
+    pub fn bring_etcdutl(&self, host: &str) -> anyhow::Result<()> {
+        let programs = lab::snapshot_programs(&Terminal::default())?;
+        let program = File::open(programs.join("etcdutl")).context("open etcdutl")?;
+        let mut command = self.lab.ssh_command(host)?;
+        command.arg("cat > /usr/local/bin/etcdutl && chmod 755 /usr/local/bin/etcdutl");
+        let brought = command.stdin(program).status().context("run ssh")?;
+        ensure!(brought.success(), "{host} does not take etcdutl: {brought}");
+        Ok(())
     }
 
     /// Deletes an object of the stage's namespace, or that namespace, and does not wait for its end.

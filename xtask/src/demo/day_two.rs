@@ -1,5 +1,6 @@
 //! `cargo xtask demo --day-two`: what comes after a cluster is raised, on throw-away hosts. A worker joins, Kubernetes is
-//! upgraded while somebody uses what runs in it, certificates are renewed, and a worker leaves that was switched off.
+//! upgraded while somebody uses what runs in it, certificates are renewed, and a worker leaves that was switched off. etcd is saved and the
+//! snapshot drilled, a file is edited by hand, which is named and brought back, and a run is replayed from its bundle.
 
 use std::{
     collections::BTreeSet,
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use e2e::{NAMESPACE, Prober, Requests, Stage, Versions, WORKLOAD, node, wait_until};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
@@ -29,6 +30,9 @@ const NEW: (&str, &str) = ("worker-3", "host-4");
 /// The host that is switched off and leaves.
 const DEAD: (&str, &str) = ("worker-2", "host-3");
 
+/// The file that somebody edits: both the bundle and kubespray write it.
+const EDITED: &str = "/etc/kubernetes/kubeadm-config.yaml";
+
 /// Plays it; whatever it made is gone when it ends.
 pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let stage = stage()?;
@@ -44,6 +48,9 @@ pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()
     day.upgrade(&files)?;
     day.renew()?;
     day.a_dead_worker_leaves()?;
+    day.a_snapshot_is_drilled()?;
+    day.a_file_is_edited_by_hand()?;
+    day.a_bundle_is_replayed()?;
     day.end()?;
     next(&stage);
     if keep_up {
@@ -191,6 +198,101 @@ impl Day<'_> {
             ask: &["node", "remove", name],
         })?;
         self.stage.until_gone("clusternode", name, NOTICED)
+    }
+
+    fn a_snapshot_is_drilled(&mut self) -> anyhow::Result<()> {
+        go_on(self.interrupted)?;
+        heading("etcd is saved outside of the cluster: windlass snapshot");
+        let at = self.began.elapsed();
+        // kubespray installs it; what checks a snapshot must be there.
+        if !self.stage.is_of_kubespray() {
+            self.stage.bring_etcdutl(&self.stage.lab.hosts()[0].name)?;
+        }
+        let directory = self.stage.lab.dir().join("snapshots");
+        fs::create_dir(&directory).context("failed to make a place for snapshots")?;
+        let store = json!({"spec": {"etcd": {"snapshots": {"store": {"directory": directory}}}}});
+        self.stage.merge("cluster", "first", &store)?;
+        show(&mut self.stage.windlass(&["snapshot"]))?;
+        let name = self.until("a snapshot to be kept", |status| {
+            let name = &status["snapshots"]["kept"][0]["name"];
+            name.as_str().map(str::to_owned)
+        })?;
+        show(&mut self.stage.windlass(&["snapshots", "list"]))?;
+        let drill = ["snapshots", "drill", "first", &name];
+        heading(&format!(
+            "It is tried in an etcd of its own: windlass {}",
+            words(&drill)
+        ));
+        show(&mut self.stage.windlass(&drill))?;
+        let result = self.until("the drill to end", |status| {
+            let drill = &status["snapshots"]["drill"];
+            let told = || {
+                Some(format!(
+                    "{}: {}",
+                    drill["result"].as_str()?,
+                    drill["message"].as_str()?
+                ))
+            };
+            told()
+        })?;
+        println!("{result}");
+        ensure!(result.starts_with("Passed"), "the drill: {result}");
+        self.events()?;
+        self.enter(at, "A snapshot is taken and drilled")
+    }
+
+    fn a_file_is_edited_by_hand(&mut self) -> anyhow::Result<()> {
+        go_on(self.interrupted)?;
+        heading("Somebody edits a file on a host, and the radar names it");
+        let radar = json!({"spec": {"radar": {"every": "10s"}}});
+        self.stage.merge("cluster", "first", &radar)?;
+        self.until("the hosts to be as they were left", |status| {
+            drifted(status, "False")
+        })?;
+        let host = &self.stage.lab.hosts()[0].name;
+        let edit = format!("echo '# by hand' >> {EDITED}");
+        println!("on master-1: {edit}");
+        self.stage.lab.ssh(host, &edit)?;
+        let told = self.until("the radar to name it", |status| drifted(status, "True"))?;
+        ensure!(
+            told.contains(&format!("master-1: {EDITED}")),
+            "the radar names something else: {told}"
+        );
+        show(&mut self.stage.windlass(&["status"]))?;
+        self.operate(&Operation {
+            title: "It is brought back",
+            kind: "Converge",
+            plan: &["converge", "--dry-run"],
+            ask: &["converge"],
+        })?;
+        let told = self.until("the hosts to be as they were left", |status| {
+            drifted(status, "False")
+        })?;
+        println!("{told}");
+        Ok(())
+    }
+
+    fn a_bundle_is_replayed(&self) -> anyhow::Result<()> {
+        let run = self.last_run()?;
+        let file = self.stage.lab.dir().join(format!("{run}.windlass.tar.gz"));
+        let file = file.display().to_string();
+        let bundle = ["bundle", &run, "--to", &file];
+        heading(&format!("A run as one file: windlass {}", words(&bundle)));
+        show(&mut self.stage.windlass(&bundle))?;
+        let replay = ["replay", &file];
+        heading(&format!(
+            "It is shown again, by that alone: windlass {}",
+            words(&replay)
+        ));
+        show(&mut self.stage.windlass(&replay))
+    }
+
+    /// What is told once the status says it.
+    fn until(&self, what: &str, told: impl Fn(&Value) -> Option<String>) -> anyhow::Result<String> {
+        wait_until(what, NOTICED, || {
+            go_on(self.interrupted)?;
+            Ok(told(&self.status()?))
+        })
     }
 
     fn end(&self) -> anyhow::Result<()> {
@@ -342,6 +444,13 @@ fn wish(files: &Path, version: &str) -> anyhow::Result<Value> {
     cluster["spec"]["operations"]["upgrade"] =
         json!({"gate": {"namespace": "default", "selector": {key: value}}});
     Ok(cluster)
+}
+
+/// What the condition `Drifted` says, where it stands so.
+fn drifted(status: &Value, wanted: &str) -> Option<String> {
+    let mut conditions = status["conditions"].as_array()?.iter();
+    let found = conditions.find(|it| it["type"] == "Drifted" && it["status"] == wanted)?;
+    found["message"].as_str().map(str::to_owned)
 }
 
 /// Arguments as people type them, with the names of files alone.

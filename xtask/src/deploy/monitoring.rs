@@ -95,6 +95,13 @@ pub(super) fn rules(flavour: Flavour) -> Vec<Value> {
             "A certificate of a cluster ends within two weeks: windlass renew makes it anew.",
         ),
         alert(
+            "WindlassHostsDrifted",
+            "sum(windlass_nodes_drift{state=\"Drifted\"}) > 0",
+            "15m",
+            "warning",
+            "Hosts are not as the last run left them: the condition Drifted of their Cluster says what.",
+        ),
+        alert(
             "WindlassClusterFailed",
             "sum(windlass_clusters{state=\"Failed\"}) > 0",
             "1m",

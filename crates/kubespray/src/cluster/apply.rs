@@ -13,10 +13,13 @@ use kube::{Api, Resource, ResourceExt};
 use runs::object;
 
 use crate::{
-    cluster::decision::{Decision, NewRun, Planned},
+    cluster::{
+        built::Built,
+        decision::{Decision, NewRun, Planned},
+    },
     context::{Context, Error},
     names::{CLUSTER_MANAGER, FINALIZER},
-    playbooks, private, request,
+    playbooks, private, radar, request,
 };
 
 /// What was done. Only [`apply`] makes it.
@@ -85,6 +88,9 @@ pub async fn apply(
     }
     match &decision {
         Decision::Start(new) => {
+            if !new.operation.quiet {
+                context.radar.hold(cluster);
+            }
             run = Some(start(cluster, new, context).await?);
             until = Some(Until::Changed);
         }
@@ -125,13 +131,16 @@ pub async fn apply(
         }
         Decision::Maintain(built, existing) => {
             run = Some((**existing).clone());
-            context.health.refresh(cluster, built.expected.clone());
-            until = Some(Until::Elapsed(context.health.interval(cluster)));
+            until = Some(Until::Elapsed(look(
+                cluster,
+                built,
+                Some(existing),
+                context,
+            )));
         }
         Decision::Keep(built) => {
             run.clone_from(&built.run);
-            context.health.refresh(cluster, built.expected.clone());
-            until = Some(Until::Elapsed(context.health.interval(cluster)));
+            until = Some(Until::Elapsed(look(cluster, built, None, context)));
         }
     }
     let applied = Applied {
@@ -149,6 +158,33 @@ pub async fn apply(
         Some(recheck) => outcome.within(recheck),
         None => outcome,
     })
+}
+
+/// Has the cluster probed and its hosts looked at where that is due; says when the next of that is. While a run changes hosts, what is
+/// seen of them is no drift.
+fn look(
+    cluster: &Cluster,
+    built: &Built,
+    at_work: Option<&Run>,
+    context: &Context,
+) -> std::time::Duration {
+    context.health.refresh(cluster, built.expected.clone());
+    let next = context.health.interval(cluster);
+    match &built.watch {
+        Some(_) if at_work.is_some_and(radar::is_at_work) => context.radar.hold(cluster),
+        Some(watch) => {
+            let namespace = cluster.namespace().unwrap_or_default();
+            let nodes = controller::stream::in_namespace(&context.stores.nodes, &namespace);
+            let nodes = nodes.iter().filter_map(|node| node.0.as_ref().ok());
+            let before = || radar::book::told(nodes);
+            context.radar.refresh(cluster, (**watch).clone(), before);
+        }
+        None => context
+            .radar
+            .forget(&(cluster.namespace().unwrap_or_default(), cluster.name_any())),
+    }
+    let radar = context.radar.interval(cluster);
+    radar.map_or(next, |radar| radar.min(next))
 }
 
 /// Keeps the object until its deletion policy is carried out.

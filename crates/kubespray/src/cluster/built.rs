@@ -1,6 +1,10 @@
 //! What a cluster was built with, and how the wish differs from it. Pure.
 
-use api::{Cluster, KubernetesVersion, KubesprayVersion, Run, cluster::Available, run::RunPhase};
+use api::{
+    Cluster, KubernetesVersion, KubesprayVersion, Run,
+    cluster::{Available, Converged},
+    run::RunPhase,
+};
 use kube::ResourceExt;
 use runs::phase;
 
@@ -10,10 +14,11 @@ use crate::{
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
-        Leaves, Operation, recover, renew,
+        Leaves, Operation, converge, recover, renew,
         scale::manages_etcd,
         upgrade::{self, Begun, release_is_asked_for},
     },
+    radar::{Mark, Watch},
     request::start_again,
     snapshots::Standing,
     variables,
@@ -42,6 +47,12 @@ pub struct Built {
     pub waiting: Option<Box<Waiting>>,
     /// How it stands with its snapshots, if some are to be kept.
     pub snapshots: Option<Box<Standing>>,
+    /// What of its hosts is looked at between runs, if anything is.
+    pub watch: Option<Box<Watch>>,
+    /// What its last converge changed on hosts, if there was one.
+    pub converged: Option<Box<Converged>>,
+    /// Whether it converges on a schedule.
+    pub converges: bool,
 }
 
 /// Whether the status knows of a cluster that stands.
@@ -116,6 +127,15 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
             let store = observed.snapshots.clone();
             Box::new(Standing::of(settings, store, &observed.runs, observed.now))
         }),
+        watch: resolved.radar.map(|every| {
+            Box::new(Watch {
+                every,
+                inputs: inputs.reached_as(&resolved.inputs),
+                mark: Mark::of(&observed.runs),
+            })
+        }),
+        converged: converge::converged(&observed.runs).map(Box::new),
+        converges: resolved.converges.is_some(),
         inputs: before,
         waiting: None,
     }

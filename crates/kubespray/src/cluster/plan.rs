@@ -69,12 +69,14 @@ pub fn planned(
     })
 }
 
-/// How long until a maintenance window opens or closes, or a snapshot is due.
+/// How long until a maintenance window opens or closes, or a snapshot or a converge is due.
 fn recheck(situation: &Situation<'_>) -> Option<SignedDuration> {
     let (wanted, now) = (situation.wanted.ok()?, situation.observed.now);
     let snapshots = situation.built.and(wanted.snapshots.as_ref());
     let schedule = snapshots.and_then(|snapshots| snapshots.schedule.as_ref());
-    let due = schedule.and_then(|schedule| schedule.next(now));
+    let converges = situation.built.and(wanted.converges.as_ref());
+    let schedules = schedule.into_iter().chain(converges);
+    let due = schedules.filter_map(|schedule| schedule.next(now));
     let due = due.map(|due| due.timestamp().duration_since(now));
     wanted.maintenance.left(now).into_iter().chain(due).min()
 }

@@ -7,8 +7,8 @@
 use api::{
     Cluster, ClusterStatus, Run,
     cluster::{
-        ClusterHealth, ClusterState, FirstCertificate, InventoryStatus, LastOperation, NodeCounts,
-        Pending,
+        ClusterHealth, ClusterState, Converged, FirstCertificate, InventoryStatus, LastOperation,
+        NodeCounts, Pending,
     },
     node::Health,
     run::RunPhase,
@@ -36,6 +36,7 @@ use crate::{
     names::CLUSTER_MANAGER,
     operation::{Operation, asked},
     problem,
+    radar::{DRIFTED, book::Hosts, compare::standing},
     request::start_again,
     secret,
     snapshots::BACKED_UP,
@@ -63,6 +64,8 @@ pub struct View<'a> {
     pub run: Option<&'a Run>,
     /// What the last probes found.
     pub health: Option<&'a Checked>,
+    /// How the hosts stood at the last look between runs.
+    pub radar: Option<&'a Hosts>,
     /// How many hosts are declared.
     pub nodes: usize,
     /// The clock.
@@ -80,6 +83,7 @@ pub async fn publish(
     context: &Context,
 ) -> Result<(), Error> {
     let health = context.health.latest(cluster);
+    let radar = context.radar.latest(cluster);
     let status = match outcome {
         Ok(outcome) => {
             let applied = outcome.applied();
@@ -92,6 +96,7 @@ pub async fn publish(
                 pending: applied.pending(),
                 run: applied.run(),
                 health: health.as_deref(),
+                radar: radar.as_deref(),
                 nodes: controller::stream::in_namespace(&context.stores.nodes, &namespace).len(),
                 now: Timestamp::now(),
             };
@@ -237,6 +242,10 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
         } else {
             conditions.remove(BACKED_UP);
             status.snapshots = None;
+        }
+        drifted(&mut conditions, built, view.radar);
+        if let Some(converged) = &built.converged {
+            status.converged = Some((**converged).clone());
         }
         if let Some(checked) = view.health {
             health_conditions(&mut conditions, checked);
@@ -607,6 +616,36 @@ fn waiting(conditions: &mut Conditions, pending: &[Pending]) {
     } else {
         let message = waiting.join("; ");
         conditions.set(AWAITING_WINDOW, Status::True, WAITING_FOR_WINDOW, message);
+    }
+}
+
+/// `Drifted`, as far as the radar knows; without one, by what the last converge of a schedule changed.
+fn drifted(conditions: &mut Conditions, built: &Built, radar: Option<&Hosts>) {
+    match (&built.watch, radar, &built.converged) {
+        (Some(_), Some(hosts), _) => {
+            let (status, reason, message) = standing(hosts);
+            conditions.set(DRIFTED, status, reason, message);
+        }
+        // Until the first look it is what it was.
+        (Some(_), None, _) => {}
+        (None, _, Some(converged)) if built.converges => {
+            let Converged {
+                run,
+                changed,
+                message,
+            } = &**converged;
+            let which = message.as_deref().map(|which| format!(": {which}"));
+            let (status, reason) = match changed {
+                0 => (Status::False, "NothingChanged"),
+                _ => (Status::True, "ConvergeChanged"),
+            };
+            let message = format!(
+                "{changed} tasks of run {run} changed something{}",
+                which.unwrap_or_default()
+            );
+            conditions.set(DRIFTED, status, reason, message);
+        }
+        (None, ..) => conditions.remove(DRIFTED),
     }
 }
 

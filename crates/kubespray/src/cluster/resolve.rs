@@ -10,6 +10,7 @@ use api::{
     node::{NodeType, Role},
     run::OnBreach,
 };
+use controller::window::Recurrence;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -22,6 +23,7 @@ use crate::{
     operation::{Operation, Order, upgrade},
     playbooks::{Playbooks, Wish},
     problem::{self, Problem},
+    radar,
     request::{REPLACED_BY, START_AGAIN},
     secret,
     snapshots::{self, Snapshots},
@@ -78,6 +80,10 @@ pub struct Resolved {
     pub available: Option<Vec<Available>>,
     /// The snapshots that are kept outside of the cluster.
     pub snapshots: Option<Snapshots>,
+    /// How often hosts are looked at between runs, if they are.
+    pub radar: Option<std::time::Duration>,
+    /// When the playbooks run once more by themselves.
+    pub converges: Option<Recurrence>,
     /// When operations may start.
     pub maintenance: Keeping,
     /// What deletion does.
@@ -222,6 +228,8 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     let maintenance = maintenance::keeping(spec, &mut problems);
     let in_pods = observed.pods.is_some();
     let snapshots = snapshots::settings::resolve(spec, in_pods, &mut problems);
+    let radar = radar::resolve(spec, &mut problems);
+    let converges = maintenance::converges(spec, &mut problems);
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);
     match inventory::compile(&inputs.to_inventory(Directories::default(), None, &[])) {
@@ -249,6 +257,8 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
             missing,
             available,
             snapshots,
+            radar,
+            converges,
             maintenance,
             deletion: spec.deletion_policy.unwrap_or_default(),
             again: cluster.annotations().get(START_AGAIN).cloned(),

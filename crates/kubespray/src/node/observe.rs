@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{ClusterNode, Run};
+use api::{ClusterNode, Run, radar::RadarStatus};
 use kube::{ResourceExt, core::DeserializeGuard};
 use runs::{
     is_active,
@@ -15,6 +15,7 @@ use crate::{
     context::Context,
     health_book::Checked,
     inputs::Inputs,
+    radar::book::Hosts,
 };
 
 /// What is known of a host.
@@ -29,12 +30,22 @@ pub struct Observed {
     unknown: bool,
     /// What the last health probes of the cluster found.
     pub health: Option<Arc<Checked>>,
+    /// How the hosts of the cluster stand against what the last run left on them.
+    radar: Option<Arc<Hosts>>,
+    /// Whether the cluster has a radar.
+    watched: bool,
 }
 
 impl Observed {
     /// The cluster's last run, if the host is part of its plan.
     pub fn run(&self) -> Option<&Run> {
         self.run.as_ref()?.0.as_ref().ok()
+    }
+
+    /// How a host stands against what the last run left on it, if the cluster has a radar.
+    pub fn radar(&self, name: &str, before: Option<RadarStatus>) -> Option<RadarStatus> {
+        let seen = self.radar.as_ref().and_then(|hosts| hosts.get(name));
+        seen.cloned().or(before).filter(|_| self.watched)
     }
 
     /// Whether the host is part of a cluster, or is about to be.
@@ -71,5 +82,7 @@ pub fn observe(node: &ClusterNode, context: &Context) -> Observed {
         built: builder.is_some_and(keeps),
         unknown: builder.is_none() && is_built(cluster),
         health: context.health.latest(cluster),
+        radar: context.radar.latest(cluster),
+        watched: cluster.spec.radar.is_some(),
     }
 }

@@ -93,6 +93,7 @@ pub fn status(node: &ClusterNode, observed: &Observed, now: Timestamp) -> Cluste
         } else {
             certificates
         },
+        radar: observed.radar(&name, before.radar),
         reset: reset(node, observed).or(before.reset),
         failure,
     }

@@ -1,13 +1,18 @@
-//! Converging on request: the playbooks once more over a cluster that is built. Pure.
+//! Converging: the playbooks once more over a cluster that is built. Pure.
 //!
-//! It is asked for by the annotation [`request::CONVERGE`]; [`asked`] says how that is answered.
+//! It is asked for by the annotation [`request::CONVERGE`], and [`asked`] says how that is answered; or it begins by itself when its time
+//! by the schedule has come, in a maintenance window if there are any.
 
 use std::collections::BTreeSet;
 
 use api::{
     Cluster, Run,
+    cluster::Converged,
     run::{Plan, RunPhase},
+    text::lines,
 };
+use controller::window::Moment;
+use jiff::SignedDuration;
 use kube::ResourceExt;
 use runs::phase;
 
@@ -58,9 +63,10 @@ fn maintain(
     resolved: &Resolved,
     observed: &Observed,
 ) -> Decision {
-    let wanted = ASKED.wanted(cluster, &observed.runs);
-    if let Some(request) = wanted.filter(|_| built.beyond_converge.is_empty()) {
-        return start(cluster, resolved, observed, request);
+    let wanted = ASKED.wanted(cluster, &observed.runs).map(Why::Asked);
+    let wanted = wanted.or_else(|| due(resolved, observed).map(Why::Due));
+    if let Some(why) = wanted.filter(|_| built.beyond_converge.is_empty()) {
+        return start(cluster, resolved, observed, why);
     }
     match of_built(observed) {
         // A failed one of another operation was for what nobody asks for any more.
@@ -71,14 +77,77 @@ fn maintain(
     }
 }
 
-fn start(cluster: &Cluster, resolved: &Resolved, observed: &Observed, request: String) -> Decision {
+/// Why it begins.
+enum Why {
+    /// Somebody asked for it.
+    Asked(String),
+    /// This was its time by the schedule.
+    Due(Moment),
+}
+
+/// How long after its time by the schedule, or after the maintenance window opened that it waited for, one may begin. What was not begun
+/// by then, because another run was at work or nobody was there to begin it, comes with the next time.
+const LATE: SignedDuration = SignedDuration::from_hours(1);
+
+/// The time by the schedule for which one is to begin. A time that passed while the playbooks were at work all the same is none: a
+/// schedule that overlaps itself begins nothing twice.
+fn due(resolved: &Resolved, observed: &Observed) -> Option<Moment> {
+    let now = observed.now;
+    let due = resolved.converges.as_ref()?.last(now)?;
+    let mut newest = observed.runs.iter().rev();
+    let newest = newest.find(|run| matches!(&*run.spec.operation, "Converge" | "Create"));
+    let over = newest.and_then(|run| {
+        let finished = run.status.as_ref().and_then(|it| it.finished_at.clone());
+        finished.or_else(|| run.metadata.creation_timestamp.clone())
+    });
+    if over.is_some_and(|over| over.0 >= due.timestamp()) {
+        return None;
+    }
+    let opens = resolved.maintenance.waits(&CONVERGE, due.timestamp());
+    let begins = opens.map_or(due.timestamp(), |opens| opens.timestamp());
+    (now.duration_since(begins) < LATE).then_some(due)
+}
+
+/// How the record of a step begins that says what changed in it.
+pub(crate) const CHANGED: &str = "changed on ";
+
+/// What the last converge that succeeded changed on hosts.
+pub fn converged(runs: &[Run]) -> Option<Converged> {
+    let mut newest = runs.iter().rev();
+    let run = newest
+        .find(|run| run.spec.operation == CONVERGE.name && phase(run) == RunPhase::Succeeded)?;
+    let status = run.status.as_ref()?;
+    let changed = status.steps.iter().filter_map(|step| {
+        let results = step.results.as_ref()?;
+        results.0.get("changed").copied()
+    });
+    let told = status.history.iter().filter_map(|record| {
+        let told = record.detail.as_deref()?.strip_prefix(CHANGED)?;
+        Some(format!("{}: {told}", record.step.as_deref()?))
+    });
+    let told: Vec<_> = told.collect();
+    Some(Converged {
+        run: run.name_any(),
+        changed: changed.fold(0, u32::saturating_add),
+        message: (!told.is_empty()).then(|| lines(&told.join("; "), 2048)),
+    })
+}
+
+fn start(cluster: &Cluster, resolved: &Resolved, observed: &Observed, why: Why) -> Decision {
     let checkout = match checkout(observed) {
         Ok(checkout) => checkout,
         Err(decision) => return decision,
     };
-    match compiled(&cluster.name_any(), resolved, checkout, &request) {
+    let (because, mark, request) = match why {
+        Why::Asked(request) => {
+            let because = "somebody asked for it".to_owned();
+            (because, request.clone(), Some(request))
+        }
+        Why::Due(due) => (format!("one was due at {due}"), due.to_string(), None),
+    };
+    match compiled(&cluster.name_any(), resolved, checkout, (&because, &mark)) {
         Ok(plan) => Decision::Start(Box::new(NewRun {
-            request: Some(request),
+            request,
             ..new_run(cluster, observed, &CONVERGE, plan)
         })),
         Err(problem) => Decision::Stall(vec![problem]),
@@ -90,17 +159,17 @@ fn compiled(
     cluster: &str,
     resolved: &Resolved,
     checkout: &Checkout,
-    request: &str,
+    (because, mark): (&str, &str),
 ) -> Result<Plan, Problem> {
     let inputs = &resolved.inputs;
     let steps = compile::building(cluster, resolved, checkout)?;
     let reason = format!(
-        "somebody asked for it: kubespray {} brings all {} hosts{} back to the spec",
+        "{because}: kubespray {} brings all {} hosts{} back to the spec",
         inputs.kubespray,
         inputs.hosts.len(),
         compile::with_kubernetes(inputs),
     );
-    compile::finish(&CONVERGE, Some(request), inputs, reason, steps)
+    compile::finish(&CONVERGE, Some(mark), inputs, reason, steps)
 }
 
 /// Why a cluster that stays as it is is not converged.

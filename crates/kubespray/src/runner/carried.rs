@@ -4,22 +4,24 @@ use std::path::Path;
 
 use api::run::{Failure, FailureClass};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use kube::{Api, Client};
 
-use super::{
-    work::ClusterWork,
-    workspace::{disk, failure},
-};
+use super::workspace::{disk, failure};
 use crate::{host_keys::KNOWN_HOSTS, names::host_keys_name};
 
 /// Writes the keys to `file` if there are some and no file: whoever answers must show the key that was recorded elsewhere,
 /// as if it had been recorded here.
-pub(crate) async fn bring(work: &ClusterWork, file: &Path) -> Result<(), Failure> {
+pub(crate) async fn bring(
+    client: &Client,
+    namespace: &str,
+    cluster: &str,
+    file: &Path,
+) -> Result<(), Failure> {
     if file.exists() {
         return Ok(());
     }
-    let name = host_keys_name(work.cluster());
-    let secret = Api::<Secret>::namespaced(work.client.clone(), &work.namespace())
+    let name = host_keys_name(cluster);
+    let secret = Api::<Secret>::namespaced(client.clone(), namespace)
         .get_opt(&name)
         .await
         .map_err(|error| {

@@ -29,6 +29,7 @@ use crate::{
     action::{self, Action, AnsiblePlay, FACTS, FACTS_OF_STAYING},
     hooks::Kind,
     inputs::Inputs,
+    operation::CONVERGE,
     playbooks::Own,
 };
 use runs::small_log;
@@ -114,6 +115,8 @@ struct Prepared {
     mask: Mask,
     /// What to do about a host with another key.
     new_key_remedy: String,
+    /// Whether the record of a step says what changed in it.
+    tells_changes: bool,
 }
 
 /// Whether a play works on the hosts of its step alone, as a hook does. Such plays share a process with their like.
@@ -250,6 +253,7 @@ async fn prepare_process(
         logs,
         mask: workspace.mask(),
         new_key_remedy: prepare::new_key_remedy(executor),
+        tells_changes: executor.work.run.spec.operation == CONVERGE.name,
     })
 }
 

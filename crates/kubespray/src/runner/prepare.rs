@@ -11,7 +11,6 @@ use ansible::{
 };
 use api::{
     HostName,
-    node::Role,
     run::{Exclusion, Failure, FailureClass, Results, Step},
 };
 use tokio::sync::mpsc;
@@ -267,7 +266,14 @@ pub(crate) async fn options(executor: &KubesprayExecutor) -> Result<Options, Fai
         // What was written before: the API is away.
         HostKeys::Strict
     } else {
-        carried::bring(&executor.work, &known_hosts).await?;
+        let work = &executor.work;
+        carried::bring(
+            &work.client,
+            &work.namespace(),
+            work.cluster(),
+            &known_hosts,
+        )
+        .await?;
         HostKeys::AcceptNew
     };
     Ok(Options {
@@ -295,29 +301,7 @@ pub(crate) fn targets<'a>(
     executor: &KubesprayExecutor,
     hosts: impl IntoIterator<Item = &'a HostName>,
 ) -> Vec<Target> {
-    let inputs = &executor.work.inputs;
-    let known = inputs.hosts.iter().map(|host| (host.name.as_str(), host));
-    let known: BTreeMap<_, _> = known.collect();
-    hosts
-        .into_iter()
-        .filter_map(|name| {
-            let host = known.get(name.as_str())?;
-            // A bastion is proved by every host behind it.
-            if host.roles == [Role::Bastion] {
-                return None;
-            }
-            Some(Target {
-                name: name.clone(),
-                address: host.variables.ansible_host.clone(),
-                port: host.variables.ansible_port.unwrap_or(inputs.ssh.port),
-                user: host
-                    .variables
-                    .ansible_user
-                    .clone()
-                    .unwrap_or_else(|| inputs.ssh.user.clone()),
-            })
-        })
-        .collect()
+    executor.work.inputs.targets(hosts)
 }
 
 fn pythons_file(executor: &KubesprayExecutor) -> PathBuf {

@@ -251,13 +251,7 @@ impl Workspace {
 
     /// The host to reach the others through.
     pub(crate) fn bastion(&self) -> Option<Bastion> {
-        let ssh = &self.work.inputs.ssh;
-        ssh.bastion.as_ref().map(|bastion| Bastion {
-            address: bastion.address.clone(),
-            user: bastion.user.clone().unwrap_or_else(|| ssh.user.clone()),
-            port: bastion.port.unwrap_or(22),
-            control: self.control_sockets(),
-        })
+        self.work.inputs.ssh.bastion(self.control_sockets())
     }
 
     /// kubespray refuses to work when a host of the cluster has no cached facts. A host that is left out keeps its last

@@ -19,6 +19,7 @@ mod remove;
 mod renew;
 mod replace;
 mod scale;
+mod schedule;
 mod snapshots;
 mod toolbox;
 mod upgrade;

@@ -317,6 +317,7 @@ impl World {
             decision: &planned.decision,
             pending: &planned.pending,
             run,
+            radar: None,
             health: None,
             nodes: self.observed.nodes.len(),
             now: self.observed.now,

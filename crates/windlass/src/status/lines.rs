@@ -13,6 +13,7 @@ pub(super) struct Lines {
     steps: BTreeMap<String, (StepPhase, Option<u32>)>,
     run: Option<(String, RunPhase)>,
     state: String,
+    drifted: Option<String>,
     progress: u8,
 }
 
@@ -21,6 +22,7 @@ impl Lines {
     pub(super) fn edges(&mut self, view: &View) -> Vec<String> {
         let mut lines = Vec::new();
         self.cluster(view, &mut lines);
+        self.drift(view, &mut lines);
         self.run(view, &mut lines);
         lines
     }
@@ -55,6 +57,15 @@ impl Lines {
         }
     }
 
+    fn drift(&mut self, view: &View, lines: &mut Vec<String>) {
+        let status = view.cluster.as_ref().and_then(|it| it.status.as_ref());
+        let drifted = status.and_then(tree::drifted);
+        if drifted != self.drifted {
+            lines.extend(drifted.clone());
+            self.drifted = drifted;
+        }
+    }
+
     fn run(&mut self, view: &View, lines: &mut Vec<String>) {
         let Some(run) = &view.run else { return };
         let Some(status) = &run.status else { return };
@@ -62,6 +73,7 @@ impl Lines {
         if self.run.as_ref().is_none_or(|(known, _)| *known != name) {
             *self = Self {
                 state: std::mem::take(&mut self.state),
+                drifted: std::mem::take(&mut self.drifted),
                 ..Self::default()
             };
         }

@@ -1,7 +1,7 @@
 //! The status as a tree of lines. Pure.
 
 use api::{
-    ClusterNode, Run,
+    ClusterNode, ClusterStatus, Run,
     cluster::Available,
     node::Health,
     run::{Plan, Progress, RunPhase, RunStatus, Step, StepPhase, StepStatus},
@@ -21,6 +21,7 @@ pub(super) fn render(view: &View, width: usize) -> Vec<String> {
     }
     let status = view.cluster.as_ref().and_then(|c| c.status.as_ref());
     lines.extend(status.iter().flat_map(|status| &status.pending).map(then));
+    lines.extend(status.and_then(drifted));
     let available = status.iter().flat_map(|status| &status.available);
     lines.extend(available.map(available_line));
     lines.push("hosts".into());
@@ -70,6 +71,13 @@ fn cluster_line(view: &View) -> String {
             .map(|text| format!("  {text}"))
             .unwrap_or_default()
     )
+}
+
+/// That hosts are not as the last run left them.
+pub(super) fn drifted(status: &ClusterStatus) -> Option<String> {
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|found| found.type_ == "Drifted" && found.status == "True")?;
+    Some(format!("drifted: {}", found.message))
 }
 
 fn available_line(available: &Available) -> String {

@@ -6,11 +6,7 @@ use std::time::Duration;
 use e2e::{Kubespray, NAMESPACE, Options, Stage, node, root, wait_until, windlass};
 use serde_json::{Value, json};
 
-use crate::{
-    by_hand,
-    edges::Edges,
-    snapshots::{Kept, bring_etcdutl},
-};
+use crate::{by_hand, drift, edges::Edges, snapshots::Kept};
 
 #[test]
 fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
@@ -188,8 +184,9 @@ fn a_dead_worker_is_named_and_left_out() {
     stage.ready_nodes(2).unwrap();
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
+    drift::is_named(&stage);
 
-    bring_etcdutl(&stage, &stage.lab.hosts()[0].name);
+    stage.bring_etcdutl(&stage.lab.hosts()[0].name).unwrap();
     let kept = Kept::by(&stage, Some("0 0 1 1 *"));
     let name = kept.taken(&stage, "first-snapshot-2");
     Kept::drilled(&stage, &name, "first-drill-3");

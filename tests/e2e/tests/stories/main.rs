@@ -10,6 +10,7 @@ mod api_faults;
 mod bad_input;
 mod by_hand;
 mod component;
+mod drift;
 mod edges;
 mod faults;
 mod first_cluster;

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     edges::ended,
     first_cluster::{assert_each_step_succeeded_once, process, running, stage},
-    snapshots::{Kept, bring_etcdutl},
+    snapshots::Kept,
     whole::{everything, members, of_hosts, remember, remembered},
 };
 
@@ -142,7 +142,7 @@ fn a_cluster_whose_data_is_broken_is_brought_back_from_a_snapshot_of_the_store()
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
     stage.ready_nodes(1).unwrap();
     let host = stage.lab.hosts()[0].name.clone();
-    bring_etcdutl(&stage, &host);
+    stage.bring_etcdutl(&host).unwrap();
     remember(&stage, "data");
     let kept = Kept::by(&stage, None);
     wait_until("the store to be known", stage.patience(), || {

@@ -1,9 +1,6 @@
 //! Snapshots of etcd that are kept outside of the cluster: what stories of clusters that stand have in common.
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-};
+use std::{fs, path::PathBuf};
 
 use age::{secrecy::ExposeSecret, x25519};
 use e2e::{NAMESPACE, Stage, wait_until};
@@ -97,16 +94,6 @@ impl Kept {
             "{left:?}"
         );
     }
-}
-
-/// Brings the program to a host that checks and restores snapshots.
-pub(crate) fn bring_etcdutl(stage: &Stage, host: &str) {
-    let programs = lab::snapshot_programs(&lab::progress::Terminal::default()).unwrap();
-    let program = File::open(programs.join("etcdutl")).unwrap();
-    let mut command = stage.lab.ssh_command(host).unwrap();
-    command.arg("cat > /usr/local/bin/etcdutl && chmod 755 /usr/local/bin/etcdutl");
-    let brought = command.stdin(program).status().unwrap();
-    assert!(brought.success(), "{brought}");
 }
 
 fn ended_when_begun(stage: &Stage, name: &str) -> Value {

@@ -6,7 +6,7 @@ use controller::{Occurrence, Severity, conditions};
 use runs::obstacle::Kind;
 
 use super::{AWAITING_WINDOW, WAITING_FOR_WINDOW};
-use crate::snapshots::BACKED_UP;
+use crate::{radar::DRIFTED, snapshots::BACKED_UP};
 
 /// What happened between the status that was and the one that is. Pure.
 pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) -> Vec<Occurrence> {
@@ -85,6 +85,34 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
             _ => (Severity::Warning, "NotBackedUp"),
         };
         happened(severity, reason, message);
+    }
+    let of_drift = |status: &ClusterStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|condition| condition.type_ == DRIFTED);
+        found.map(|found| (found.status.clone(), found.message.clone()))
+    };
+    if let Some((is, message)) = of_drift(status) {
+        let was = of_drift(&before).map(|(was, _)| was);
+        match (was.as_deref(), &*is) {
+            (Some("True"), "True") => {}
+            (_, "True") => happened(Severity::Warning, DRIFTED, message),
+            (Some("True"), "False") => happened(Severity::Normal, "NotDrifted", message),
+            _ => {}
+        }
+    }
+    if let Some(is) = &status.converged
+        && is.changed > 0
+        && before
+            .converged
+            .as_ref()
+            .is_none_or(|was| was.run != is.run)
+    {
+        let which = is.message.as_deref().unwrap_or("see its log");
+        let note = format!(
+            "{} tasks of run {} changed something: {which}",
+            is.changed, is.run
+        );
+        happened(Severity::Normal, "ConvergeChanged", note);
     }
     let drill = |status: &ClusterStatus| status.snapshots.as_ref()?.drill.clone();
     if let Some(is) = drill(status)
@@ -166,8 +194,20 @@ fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String
         (None, None) => String::new(),
         (was, drilled) => format!(" {was:?} {drilled:?}"),
     };
+    let drifted = |status: &ClusterStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|condition| condition.type_ == DRIFTED);
+        found.map(|found| found.last_transition_time.0)
+    };
+    let of_drift = match (drifted(before), &status.converged) {
+        (None, None) => String::new(),
+        (was, converged) => {
+            let run = converged.as_ref().map(|converged| &converged.run);
+            format!(" {was:?} {run:?}")
+        }
+    };
     format!(
-        "{:?} {:?} {run:?} {changed:?} {message:?} {awaits:?}{of_snapshots}",
+        "{:?} {:?} {run:?} {changed:?} {message:?} {awaits:?}{of_snapshots}{of_drift}",
         was.as_ref().map(|was| &was.reason),
         was.as_ref().map(|was| &was.last_transition_time),
     )

@@ -6,7 +6,7 @@ use api::{
 };
 use controller::{
     Windows,
-    window::{Moment, Now},
+    window::{Moment, Now, Recurrence},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,6 +14,8 @@ use crate::{operation::Operation, problem::Problem};
 
 /// Where the windows stand.
 const FIELD: &str = "Cluster spec.maintenance.windows";
+/// Where the schedule of converging stands.
+const CONVERGES: &str = "Cluster spec.operations.converge";
 
 /// When operations may start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +63,20 @@ impl Keeping {
                 Confine::None => false,
             }
     }
+}
+
+/// When the playbooks run once more by themselves.
+pub(super) fn converges(spec: &ClusterSpec, problems: &mut Vec<Problem>) -> Option<Recurrence> {
+    let written = spec.operations.as_ref()?.converge.as_ref()?;
+    let (schedule, zone) = (
+        format!("{CONVERGES}.schedule"),
+        format!("{CONVERGES}.timeZone"),
+    );
+    let read = Recurrence::read(
+        (written.schedule.as_deref()?, &schedule),
+        (written.time_zone.as_deref(), &zone),
+    );
+    read.map_err(|wrong| problems.extend(wrong)).ok()
 }
 
 pub(super) fn keeping(spec: &ClusterSpec, problems: &mut Vec<Problem>) -> Keeping {

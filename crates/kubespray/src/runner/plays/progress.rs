@@ -11,7 +11,10 @@ use api::{
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{Prepared, finish};
-use crate::runner::{prepare, workspace::failure};
+use crate::{
+    operation::converge::CHANGED,
+    runner::{prepare, workspace::failure},
+};
 use runs::{runner::disk, small_log};
 
 /// What a process is to do after an event.
@@ -27,6 +30,8 @@ pub(super) struct Progress<'a> {
     steps: &'a [Step],
     context: &'a StepContext,
     tally: Tally,
+    /// What changed in the step at work, by host, where that is told.
+    changed: Changed,
     /// The index in `steps` of the step at work.
     at: usize,
     started: bool,
@@ -40,6 +45,7 @@ impl<'a> Progress<'a> {
             steps,
             context,
             tally: Tally::default(),
+            changed: Changed::default(),
             at: 0,
             started: true,
             ended: false,
@@ -49,6 +55,7 @@ impl<'a> Progress<'a> {
     pub(super) async fn add(&mut self, event: &Event) -> Next {
         self.tally.add(event);
         self.log(event);
+        self.note_change(event);
         if let Kind::PlayStart { .. } = &event.kind {
             return self.play_started().await;
         }
@@ -101,7 +108,7 @@ impl<'a> Progress<'a> {
         let outcome = StepOutcome::Succeeded {
             results: self.results(&step.id).into(),
             unreachable: Vec::new(),
-            detail: None,
+            detail: std::mem::take(&mut self.changed).told(),
         };
         if self
             .context
@@ -188,6 +195,21 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// Notes what a task changed, where that is told: of a converge, which is to change nothing.
+    fn note_change(&mut self, event: &Event) {
+        if let Kind::Ok {
+            host,
+            changed: true,
+            ..
+        } = &event.kind
+            && self.prepared.tells_changes
+        {
+            let task = self.tally.current.as_ref().map(|task| task.name.as_str());
+            let task = self.prepared.mask.apply(task.unwrap_or_default());
+            self.changed.add(host, &task);
+        }
+    }
+
     fn step(&self) -> Option<&'a Step> {
         self.steps.get(self.at)
     }
@@ -256,6 +278,35 @@ impl<'a> Progress<'a> {
         if let Err(error) = written {
             tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "the step's log was not written");
         }
+    }
+}
+
+/// What tasks changed, by host.
+#[derive(Debug, Default)]
+struct Changed {
+    tasks: Vec<String>,
+    more: usize,
+}
+
+impl Changed {
+    /// How many are named.
+    const NAMED: usize = 8;
+
+    fn add(&mut self, host: &str, task: &str) {
+        if self.tasks.len() < Self::NAMED {
+            let told = format!("{}: {}", plain(host, 64), plain(task, 96));
+            self.tasks.push(told);
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
+    }
+
+    fn told(self) -> Option<String> {
+        let more = match self.more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!self.tasks.is_empty()).then(|| format!("{CHANGED}{}{more}", self.tasks.join(", ")))
     }
 }
 

@@ -1,0 +1,261 @@
+//! How the hosts of every cluster with a radar stand, looked at in the background and remembered.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use ansible::{
+    catalogue,
+    probe::{self, Options, Target},
+    ssh::{Access, HostKeys},
+    write_private,
+};
+use api::{Cluster, cluster::SecretKeyRef, radar::RadarStatus};
+use controller::{Key, WakeUps, backoff::jittered, kubeconfig};
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt};
+use tokio::sync::Semaphore;
+
+use super::{Mark, Watch, answer, answer::Look, compare::judged, hosts};
+use crate::{
+    host_keys,
+    layout::Layout,
+    private::{self, Place},
+    runner::carried,
+    secret,
+};
+
+/// How many hosts are looked at at once: each costs a process of this machine.
+const AT_ONCE: usize = 48;
+/// How long a host may take to answer that took the connection.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// How the hosts of a cluster stand, by name.
+pub type Hosts = BTreeMap<String, RadarStatus>;
+
+#[derive(Default)]
+struct Entry {
+    hosts: Option<Arc<Hosts>>,
+    /// What they were held against.
+    mark: Option<Mark>,
+    next: Option<Instant>,
+    running: bool,
+    /// Moved when a run begins, so that what was seen before counts no more.
+    turn: u64,
+}
+
+/// How the hosts of every cluster with a radar stand.
+pub struct RadarBook {
+    client: Client,
+    layout: Layout,
+    entries: Arc<Mutex<HashMap<Key, Entry>>>,
+    looked: WakeUps,
+    changed: WakeUps,
+}
+
+impl RadarBook {
+    /// A book that tells of every cluster whose hosts were looked at, and of every one of which something else was found than before.
+    pub fn new(client: Client, layout: Layout, looked: WakeUps, changed: WakeUps) -> Self {
+        Self {
+            client,
+            layout,
+            entries: Arc::default(),
+            looked,
+            changed,
+        }
+    }
+
+    /// How its hosts stood at the last look.
+    pub fn latest(&self, cluster: &Cluster) -> Option<Arc<Hosts>> {
+        lock(&self.entries).get(&key(cluster))?.hosts.clone()
+    }
+
+    /// How long until the next look is due. The end of one that is under way is told.
+    pub fn interval(&self, cluster: &Cluster) -> Option<Duration> {
+        let entries = lock(&self.entries);
+        let entry = entries.get(&key(cluster)).filter(|entry| !entry.running)?;
+        let left = entry.next?.saturating_duration_since(Instant::now());
+        Some(left.max(Duration::from_secs(1)))
+    }
+
+    /// Looks in the background if that is due; `before` is what the hosts' statuses say, for a book that has just been opened.
+    pub fn refresh(&self, cluster: &Cluster, watch: Watch, before: impl FnOnce() -> Hosts) {
+        let key = key(cluster);
+        let (known, turn);
+        {
+            let mut entries = lock(&self.entries);
+            let entry = entries.entry(key.clone()).or_default();
+            let due = entry.next.is_none_or(|next| next <= Instant::now());
+            if entry.running || !(due || entry.mark != watch.mark) {
+                return;
+            }
+            entry.running = true;
+            turn = entry.turn;
+            known = entry.hosts.clone().unwrap_or_else(|| Arc::new(before()));
+        }
+        let (client, layout) = (self.client.clone(), self.layout.clone());
+        let entries = Arc::clone(&self.entries);
+        let (looked, changed) = (self.looked.clone(), self.changed.clone());
+        tokio::spawn(async move {
+            let found = look(&client, &layout, &key, &watch, &known).await;
+            if let Some(entry) = lock(&entries).get_mut(&key) {
+                entry.running = false;
+                if entry.turn == turn {
+                    entry.next = Some(Instant::now() + jittered(watch.every));
+                    entry.mark = watch.mark;
+                    let is_new = entry.hosts.as_deref() != Some(&found);
+                    entry.hosts = Some(Arc::new(found));
+                    if is_new {
+                        changed.wake(&key);
+                    }
+                }
+            }
+            looked.wake(&key);
+        });
+    }
+
+    /// Lets nothing count that is seen from now on until the next look: a run changes hosts.
+    pub fn hold(&self, cluster: &Cluster) {
+        if let Some(entry) = lock(&self.entries).get_mut(&key(cluster)) {
+            entry.turn = entry.turn.wrapping_add(1);
+            entry.next = None;
+        }
+    }
+
+    /// Forgets a cluster.
+    pub fn forget(&self, key: &Key) {
+        lock(&self.entries).remove(key);
+    }
+}
+
+async fn look(client: &Client, layout: &Layout, key: &Key, watch: &Watch, before: &Hosts) -> Hosts {
+    let names = hosts(&watch.inputs);
+    let targets = watch.inputs.targets(&names);
+    let directory = layout.cluster(&key.0, &key.1).join("radar");
+    let options = options(client, layout, key, watch, &directory).await;
+    let turns = Semaphore::new(AT_ONCE);
+    let asked = targets.iter().map(async |target| {
+        let _turn = turns.acquire().await;
+        let seen = match &options {
+            Ok(options) => ask(target, options).await,
+            Err(why) => Err(why.clone()),
+        };
+        let before = before.get(target.name.as_str());
+        let mark = watch.mark.as_ref();
+        let judged = judged(&target.name, before, seen, mark, Timestamp::now());
+        (target.name.to_string(), judged)
+    });
+    let found = join_all(asked).await.into_iter().collect();
+    if let Err(error) = private::forget(&directory) {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(cluster = %key.1, error, "the private directory of the radar was not removed");
+    }
+    found
+}
+
+async fn ask(target: &Target, options: &Options) -> Result<Look, String> {
+    if options.access.bastion.is_none() {
+        only_others(&target.address, target.port).await?;
+    }
+    let limit = options.connect_timeout.saturating_add(ANSWER);
+    let began = Timestamp::now().as_second();
+    let said = probe::run(target, options, answer::question(), limit).await;
+    let said = said.map_err(|unusable| unusable.message())?;
+    answer::read(&said, (began, Timestamp::now().as_second()))
+}
+
+/// Only other machines are logged in to, as for everything that a Cluster has the operator reach.
+async fn only_others(address: &str, port: u16) -> Result<(), String> {
+    let found = kubeconfig::addresses(address, port).await;
+    found
+        .map(drop)
+        .map_err(|error| format!("{address}: {error}"))
+}
+
+/// How hosts are reached: as a runner reaches them, with the key in memory for as long as the look takes.
+async fn options(
+    client: &Client,
+    layout: &Layout,
+    key: &Key,
+    watch: &Watch,
+    directory: &std::path::Path,
+) -> Result<Options, String> {
+    let (namespace, cluster) = key;
+    let ssh = &watch.inputs.ssh;
+    let unwritten = |error: std::io::Error| format!("{}: {error}", directory.display());
+    private::directory(directory).map_err(unwritten)?;
+    let place = Place::make(directory).map_err(unwritten)?;
+    let sockets = place.path.join("c");
+    private::directory(&sockets).map_err(unwritten)?;
+    let bastion = ssh.bastion(sockets);
+    if let Some(bastion) = &bastion {
+        only_others(&bastion.address, bastion.port).await?;
+    }
+    let read = async |reference: &SecretKeyRef, of: &str| {
+        let api = Api::<Secret>::namespaced(client.clone(), namespace);
+        let secret = api.get_opt(&reference.name).await;
+        let name = &reference.name;
+        let secret = secret.map_err(|error| {
+            format!("the Secret {name} cannot be read: {}", crate::chain(&error))
+        })?;
+        let bytes = secret.and_then(|secret| secret.data?.remove(of));
+        bytes.ok_or_else(|| format!("Secret {name} with key {of} is not there"))
+    };
+    let mut private_key = None;
+    if let Some(reference) = &ssh.key {
+        if !place.in_memory {
+            return Err("secrets are kept in memory only, and neither /dev/shm nor $XDG_RUNTIME_DIR is memory here".to_owned());
+        }
+        let path = place.path.join("key");
+        let bytes = read(reference, secret::key_of(reference)).await?;
+        write_private(&path, &bytes.0).map_err(unwritten)?;
+        private_key = Some(path);
+    }
+    let given = match &ssh.known_hosts_secret {
+        Some(reference) => Some(read(reference, host_keys::key_of(reference)).await?.0),
+        None => ssh.known_hosts.clone().map(String::into_bytes),
+    };
+    let (known_hosts, host_keys) = if let Some(mut lines) = given {
+        let path = place.path.join("known_hosts");
+        lines.push(b'\n');
+        write_private(&path, &lines).map_err(unwritten)?;
+        (path, HostKeys::Strict)
+    } else {
+        let path = layout.cluster(namespace, cluster).join("known_hosts");
+        let brought = carried::bring(client, namespace, cluster, &path).await;
+        brought.map_err(|failure| failure.message)?;
+        (path, HostKeys::AcceptNew)
+    };
+    Ok(Options {
+        access: Access {
+            key: private_key,
+            known_hosts,
+            host_keys,
+            bastion,
+        },
+        connect_timeout: ssh.connect_timeout.into(),
+        // A host that is not there costs no more than it may take to answer a connection.
+        login_timeout: ssh.connect_timeout.into(),
+        oldest_python: catalogue::newest().host_python(),
+    })
+}
+
+/// How the hosts stand that statuses tell of.
+pub fn told<'a>(nodes: impl IntoIterator<Item = &'a api::ClusterNode>) -> Hosts {
+    let nodes = nodes.into_iter();
+    let told =
+        nodes.filter_map(|node| Some((node.name_any(), node.status.as_ref()?.radar.clone()?)));
+    told.collect()
+}
+
+fn key(cluster: &Cluster) -> Key {
+    (cluster.namespace().unwrap_or_default(), cluster.name_any())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

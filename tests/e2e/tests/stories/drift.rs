@@ -1,0 +1,74 @@
+//! The drift radar, on a cluster that another story has raised.
+
+use e2e::{NAMESPACE, Stage, wait_until};
+use serde_json::{Value, json};
+
+/// A file that the playbooks wrote is edited on a worker by hand: host and file are named for as long as it is so. A host that does not
+/// answer has not drifted.
+pub(crate) fn is_named(stage: &Stage) {
+    const FILE: &str = "/etc/default/kubelet";
+    let radar = |radar: Value| {
+        stage
+            .merge("cluster", "first", &json!({"spec": {"radar": radar}}))
+            .unwrap();
+    };
+    radar(json!({"every": "10s"}));
+    let told = drifted(stage, "False", "2 of 3 hosts are as the last run left them");
+    assert!(told.contains("not looked at: worker-2"), "{told}");
+    let worker = &stage.lab.hosts()[1].name;
+    let on_worker = |command: &str| {
+        let answer = stage.lab.ssh(worker, command).unwrap();
+        assert!(answer.status.success(), "{command}: {answer:?}");
+    };
+    on_worker(&format!(
+        "cp -p {FILE} /root/kept && echo '# by hand' >> {FILE}"
+    ));
+    let named = format!("worker-1: {FILE}: it was changed");
+    drifted(stage, "True", &named);
+    stage
+        .says(&["status"], &format!("drifted: {named}"))
+        .unwrap();
+    let states = || {
+        let nodes = stage.objects("clusternodes").unwrap();
+        let states = nodes.iter().map(|node| {
+            let state = node["status"]["radar"]["state"].as_str();
+            state.unwrap_or_default().to_owned()
+        });
+        states.collect::<Vec<_>>()
+    };
+    wait_until("the hosts to tell of it", stage.patience(), || {
+        Ok((states() == ["Same", "Drifted", "Unknown"]).then_some(()))
+    })
+    .unwrap();
+    on_worker(&format!("mv /root/kept {FILE}"));
+    drifted(stage, "False", "2 of 3 hosts");
+    let events = stage.objects("events").unwrap();
+    for reason in ["Drifted", "NotDrifted"] {
+        let is_it = |event: &Value| event["reason"] == reason;
+        assert!(events.iter().any(is_it), "{reason}: {events:#?}");
+    }
+    radar(Value::Null);
+    wait_until("nobody to look any more", stage.patience(), || {
+        let cluster = stage.object("cluster", "first")?;
+        Ok(condition(&cluster).is_none().then_some(()))
+    })
+    .unwrap();
+}
+
+fn drifted(stage: &Stage, status: &str, words: &str) -> String {
+    let what = format!("Drifted to be {status} in {NAMESPACE}: {words}");
+    wait_until(&what, stage.patience(), || {
+        let cluster = stage.object("cluster", "first")?;
+        let told = condition(&cluster).filter(|told| told["status"] == status);
+        let message = told.and_then(|told| told["message"].as_str());
+        Ok(message
+            .filter(|message| message.contains(words))
+            .map(str::to_owned))
+    })
+    .unwrap()
+}
+
+fn condition(cluster: &Value) -> Option<&Value> {
+    let mut conditions = cluster["status"]["conditions"].as_array()?.iter();
+    conditions.find(|condition| condition["type"] == "Drifted")
+}
