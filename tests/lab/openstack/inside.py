@@ -4,6 +4,15 @@ Keystone is real. Magnum looks up images, flavors and networks before it takes a
 of them. The queue between API and conductor is in memory and the database a file. The port of the API is the first line printed.
 """
 
+import importlib.metadata
+
+# Up to Magnum 22 its services are green threads, as eventlet makes them; later ones are threads.
+GREEN = int(importlib.metadata.version("magnum").partition(".")[0]) < 23
+if GREEN:
+    import eventlet
+
+    eventlet.monkey_patch()
+
 import json
 import os
 import sqlite3
@@ -71,6 +80,7 @@ FLAVOR = {"id": "1", "name": "metal", "vcpus": 4, "ram": 8192, "disk": 40, "os-f
 NETWORK = {"id": "b3f7c3a4-0d0e-4f3e-9a35-6d8f3d6e9f01", "name": "public", "router:external": True, "subnets": []}
 TOLD = {
     "/image/v2/images": {"images": [IMAGE]},
+    "/image/v2/schemas/image": {"name": "image", "properties": {}, "additionalProperties": {"type": "string"}},
     "/compute/v2.1/flavors/detail": {"flavors": [FLAVOR]},
     "/compute/v2.1/flavors": {"flavors": [FLAVOR]},
     "/network/v2.0/networks": {"networks": [NETWORK]},
@@ -101,7 +111,7 @@ class Cloud(BaseHTTPRequestHandler):
             f"/image/v2/images/{IMAGE['id']}": IMAGE,
             **TOLD,
         }.get(path)
-        body = json.dumps(told if told is not None else {"message": "not found"}).encode()
+        body = json.dumps(told if told is not None else {"error": {"message": "not found"}}).encode()
         self.send_response(404 if told is None else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -151,7 +161,7 @@ def configure(domain, trustee):
     return ["magnum", "--config-file", os.path.join(directory, "magnum.conf")]
 
 
-def conduct(conf, rest):
+def conduct(conf):
     """What magnum-conductor does, in threads; the periodic tasks more often than every ten seconds."""
     from magnum.common import rpc_service
     from magnum.conductor.handlers import (
@@ -178,42 +188,45 @@ def conduct(conf, rest):
         while True:
             for name, task in tasks._periodic_tasks:
                 task(tasks, None)
-            rest(2)
+            time.sleep(2)
 
     threading.Thread(target=work, daemon=True).start()
+
+
+def listen(application):
+    """Serves the API, and says where."""
+    if GREEN:
+        import eventlet
+        import eventlet.wsgi
+
+        place = eventlet.listen(("127.0.0.1", 0))
+        print(place.getsockname()[1], flush=True)
+        eventlet.wsgi.server(place, application, log_output=False)
+    else:
+        from waitress import create_server
+
+        server = create_server(application, host="127.0.0.1", port=0, threads=8)
+        print(server.effective_port, flush=True)
+        server.run()
 
 
 def serve():
     cloud = ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
     threading.Thread(target=cloud.serve_forever, daemon=True).start()
     sys.argv = configure(*accounts(f"http://127.0.0.1:{cloud.server_port}"))
-    try:
-        from oslo_service import backend
-
-        backend.init_backend(backend.BackendType.THREADING)
-        rest = time.sleep
-    except (ImportError, AttributeError):
-        import eventlet
-
-        rest = eventlet.sleep
     import magnum.conf
+    import sqlalchemy
     from magnum.api import app
-    from magnum.common import rpc, service
+    from magnum.common import service
+    from magnum.db.sqlalchemy import models
 
     service.prepare_service(sys.argv)
     conf = magnum.conf.CONF
-    import sqlalchemy
-    from magnum.db.sqlalchemy import models
-
     # Its migrations can not be done in SQLite.
     models.Base.metadata.create_all(sqlalchemy.create_engine(conf.database.connection))
     application = app.load_app()
-    conduct(conf, rest)
-    from waitress import create_server
-
-    server = create_server(application, host="127.0.0.1", port=0, threads=8)
-    print(server.effective_port, flush=True)
-    server.run()
+    conduct(conf)
+    listen(application)
 
 
 serve()
