@@ -190,6 +190,23 @@ fn sources() -> Result<Vec<(String, Vec<u8>)>> {
 mod tests {
     use super::*;
 
+    /// Its own tests, beside the real Magnum: what a release of that lacks is told here, and the whole by `tests/e2e`.
+    #[test]
+    fn the_driver_s_tests_pass_beside_magnum() {
+        let magnum = Magnum::ensure(MagnumRelease::V23, &crate::progress::Silent).unwrap();
+        let mut python = magnum.python().unwrap();
+        python
+            .args(["-B", "-m", "unittest"])
+            .current_dir(driver_sources());
+        let told = python.output().unwrap();
+        let told = (
+            told.status.success(),
+            String::from_utf8_lossy(&told.stderr).into_owned(),
+        );
+        assert!(told.0, "{}", told.1);
+        assert!(!told.1.contains("skipped"), "{}", told.1);
+    }
+
     #[test]
     fn the_driver_has_the_version_of_windlass() {
         let project = fs::read_to_string(driver_sources().join("pyproject.toml")).unwrap();
