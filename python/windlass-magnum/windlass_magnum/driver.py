@@ -197,11 +197,11 @@ class Driver(driver.Driver):
     def rotate_ca_certificate(self, context, cluster):
         # Magnum has made new ones by now, and would save them with the refusal: nobody could enter the cluster again.
         stored = magnum_objects.Cluster.get_by_uuid(context, cluster.uuid)
-        made = [stored.ca_cert_ref != cluster.ca_cert_ref and cluster.obj_clone()]
+        made = cluster.obj_clone()
         for name in ("ca_cert_ref", "magnum_cert_ref", "etcd_ca_cert_ref", "front_proxy_ca_cert_ref"):
             setattr(cluster, name, getattr(stored, name))
-        for clone in filter(None, made):
-            cert_manager.delete_certificates_from_cluster(clone, context=context)
+        if made.ca_cert_ref != stored.ca_cert_ref:
+            cert_manager.delete_certificates_from_cluster(made, context=context)
         raise exception.NotSupported(operation="Rotation of the authorities of a cluster that Windlass made")
 
     def create_federation(self, context, federation):

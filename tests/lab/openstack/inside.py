@@ -222,6 +222,13 @@ def serve():
 
     service.prepare_service(sys.argv)
     conf = magnum.conf.CONF
+    if not GREEN:
+        # SQLite refuses at once who reads, and then writes what another one wrote meanwhile: a transaction waits its turn. Green
+        # threads would wait for one that can not go on meanwhile.
+        @sqlalchemy.event.listens_for(sqlalchemy.Engine, "before_cursor_execute", retval=True)
+        def begin(_connection, _cursor, statement, parameters, _context, _many):
+            return "BEGIN IMMEDIATE" if statement == "BEGIN" else statement, parameters
+
     # Its migrations can not be done in SQLite.
     models.Base.metadata.create_all(sqlalchemy.create_engine(conf.database.connection))
     application = app.load_app()

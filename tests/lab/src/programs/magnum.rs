@@ -23,9 +23,6 @@ pub enum MagnumRelease {
 }
 
 impl MagnumRelease {
-    /// All of them, oldest first.
-    pub const ALL: [Self; 3] = [Self::V21, Self::V22, Self::V23];
-
     /// As the package is numbered.
     pub const fn version(self) -> &'static str {
         match self {
