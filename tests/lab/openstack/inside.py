@@ -210,6 +210,25 @@ def listen(application):
         server.run()
 
 
+def plainly(sqlalchemy):
+    """Has SQLite serve several at once.
+
+    Each statement is a transaction of its own, for SQLite refuses who reads and then writes what another one wrote meanwhile; Magnum
+    takes nothing back here. And no connection is used twice, for one that somebody has not read to its end tells what was.
+    """
+    make = sqlalchemy.create_engine
+
+    def create_engine(url, **options):
+        kept = {name: value for name, value in options.items() if not name.startswith(("pool", "max_overflow"))}
+        return make(url, poolclass=sqlalchemy.NullPool, **kept)
+
+    sqlalchemy.create_engine = create_engine
+
+    @sqlalchemy.event.listens_for(sqlalchemy.Engine, "before_cursor_execute", retval=True)
+    def begin(_connection, _cursor, statement, parameters, _context, _many):
+        return "SELECT 1" if statement == "BEGIN" else statement, parameters
+
+
 def serve():
     cloud = ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
     threading.Thread(target=cloud.serve_forever, daemon=True).start()
@@ -222,13 +241,7 @@ def serve():
 
     service.prepare_service(sys.argv)
     conf = magnum.conf.CONF
-    if not GREEN:
-        # SQLite refuses at once who reads, and then writes what another one wrote meanwhile: a transaction waits its turn. Green
-        # threads would wait for one that can not go on meanwhile.
-        @sqlalchemy.event.listens_for(sqlalchemy.Engine, "before_cursor_execute", retval=True)
-        def begin(_connection, _cursor, statement, parameters, _context, _many):
-            return "BEGIN IMMEDIATE" if statement == "BEGIN" else statement, parameters
-
+    plainly(sqlalchemy)
     # Its migrations can not be done in SQLite.
     models.Base.metadata.create_all(sqlalchemy.create_engine(conf.database.connection))
     application = app.load_app()

@@ -31,9 +31,9 @@ fn a_cluster_lives_in(release: MagnumRelease) {
         MagnumService::start(&world.keystone, release, &place, &kubeconfig, &progress).unwrap();
     world.keystone.people(&magnum.address).unwrap();
     world.pool(4);
-    template(&world, "small", "v1.34.3");
-    let create = "cluster create first --cluster-template small --node-count 1";
-    coe(&world, create);
+    let small = template(&world, "small", "v1.34.3");
+    let create = format!("cluster create first --cluster-template {small} --node-count 1");
+    coe(&world, &create);
     let uuid = wait_until("the cluster to be there", LIMIT, || {
         // Magnum accepts a cluster before it has it.
         let listed = read(&coe(&world, "cluster list -f json"));
@@ -65,7 +65,7 @@ fn a_cluster_lives_in(release: MagnumRelease) {
     })
     .unwrap();
     assert_eq!(world.claimed(), 0);
-    coe(&world, "cluster template delete small");
+    coe(&world, &format!("cluster template delete {small}"));
 }
 
 fn groups(world: &World, uuid: &str) {
@@ -88,13 +88,13 @@ fn groups(world: &World, uuid: &str) {
 
 /// What cannot be done is refused before anything changes.
 fn upgrades(world: &World, uuid: &str) {
-    template(world, "later", "v1.36.0");
-    let refused = world.refused("ann", &["cluster", "upgrade", "first", "later"]);
+    let later = template(world, "later", "v1.36.0");
+    let refused = world.refused("ann", &["cluster", "upgrade", "first", &later]);
     let told = "Upgrading Kubernetes 1.34.3 to 1.36.0 at once";
     assert!(refused.contains(told), "{refused}");
     assert_eq!(world.show("first")["status"], "UPDATE_COMPLETE");
-    template(world, "next", "v1.35.0");
-    coe(world, "cluster upgrade first next");
+    let next = template(world, "next", "v1.35.0");
+    coe(world, &format!("cluster upgrade first {next}"));
     world.play_kubespray(uuid, 3);
     world.until("first", "UPDATE_COMPLETE");
     assert_eq!(world.show("first")["labels"]["kube_tag"], "v1.35.0");
@@ -108,7 +108,8 @@ fn authorities(world: &World, uuid: &str) {
     assert_eq!(shown.trim(), world.authority(uuid).trim());
 }
 
-fn template(world: &World, name: &str, version: &str) {
+/// Makes a template, and gives its UUID: Magnum 21 does not find the template of a new cluster by its name.
+fn template(world: &World, name: &str, version: &str) -> String {
     coe(
         world,
         &format!(
@@ -117,6 +118,8 @@ fn template(world: &World, name: &str, version: &str) {
              --network-driver calico --labels kube_tag={version}"
         ),
     );
+    let shown = coe(world, &format!("cluster template show {name} -f json"));
+    read(&shown)["uuid"].as_str().unwrap().to_owned()
 }
 
 fn coe(world: &World, words: &str) -> String {
