@@ -15,6 +15,7 @@ mod keeper;
 mod test;
 mod testenv;
 mod tools;
+mod wheel;
 
 /// Commands for working on Windlass.
 #[derive(Debug, Parser)]
@@ -39,6 +40,8 @@ enum Command {
     Generate,
     /// Build the operator's and the runner's container image, without a container engine.
     Image(image::Image),
+    /// Build the driver of OpenStack Magnum, as a Python wheel.
+    Wheel,
     /// Throw-away hosts with ssh, in a network of their own.
     #[command(subcommand)]
     Hosts(hosts::Command),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::fuzz(&options),
         Command::Generate => generate::write(),
         Command::Image(options) => image::image(&options),
+        Command::Wheel => wheel::wheel(),
         Command::Hosts(command) => hosts::run(command),
         Command::Testenv(command) => testenv::run(command),
     };

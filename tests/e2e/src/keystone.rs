@@ -1,4 +1,4 @@
-//! A real Keystone, and the real `openstack coe` of those who have an account there.
+//! A real Keystone, the real `openstack coe` of those who have an account there, and the real Magnum.
 
 use std::{
     fs::{self, File},
@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lab::{Entrance, OpenStack, Progress, command::output};
+use lab::{Entrance, Magnum, MagnumRelease, OpenStack, Progress, command::output};
 
 /// A Keystone on loopback, ended when it is dropped. Of project `demo`, `ann` is a member and `bob` a reader; `eve` is a member of
 /// project `other`; `admin` is who they are everywhere.
@@ -43,24 +43,7 @@ impl Keystone {
             inside(entrance, script)
         };
         output(&mut script("make"))?;
-        let log = directory.join("serve.log");
-        let mut child = script("serve")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log).context("make the log of Keystone")?)
-            .spawn()
-            .context("start Keystone")?;
-        let said = child.stdout.take().context("Keystone has no output")?;
-        let mut line = String::new();
-        BufReader::new(said)
-            .read_line(&mut line)
-            .context("read what Keystone says")?;
-        let Ok(port) = line.trim().parse::<u16>() else {
-            let _ = child.kill();
-            let _ = child.wait();
-            let log = fs::read_to_string(&log).unwrap_or_default();
-            bail!("Keystone does not start:\n{log}");
-        };
+        let (child, port) = served(&mut script("serve"), &directory.join("serve.log"))?;
         Ok(Self {
             address: format!("http://127.0.0.1:{port}/v3"),
             openstack,
@@ -114,6 +97,69 @@ impl Keystone {
     pub fn python(&self) -> Command {
         self.openstack.python()
     }
+}
+
+/// The real Magnum on loopback, ended when it is dropped.
+pub struct MagnumService {
+    /// Its address.
+    pub address: String,
+    child: Child,
+}
+
+impl MagnumService {
+    /// Starts one that keeps what it has in this directory. The kubeconfig is that of Windlass' objects, for the driver.
+    ///
+    /// # Errors
+    ///
+    /// Its packages cannot be had, or it does not start.
+    pub fn start(
+        keystone: &Keystone,
+        release: MagnumRelease,
+        directory: &Path,
+        kubeconfig: &Path,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let magnum = Magnum::ensure(release, progress)?;
+        fs::create_dir(directory).context("make the directory of Magnum")?;
+        let mut script = magnum.script()?;
+        script.arg(directory).arg(&keystone.address).arg(kubeconfig);
+        script.env("OS_BOOTSTRAP_PASSWORD", &keystone.password);
+        let mut script = inside(keystone.entrance, script);
+        let (child, port) = served(&mut script, &directory.join("serve.log"))?;
+        Ok(Self {
+            address: format!("http://127.0.0.1:{port}/v1"),
+            child,
+        })
+    }
+}
+
+impl Drop for MagnumService {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a service that says its port first.
+fn served(command: &mut Command, log: &Path) -> Result<(Child, u16)> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(log).context("make the log of a service")?)
+        .spawn()
+        .context("start a service of OpenStack")?;
+    let said = child.stdout.take().context("the service has no output")?;
+    let mut line = String::new();
+    BufReader::new(said)
+        .read_line(&mut line)
+        .context("read what the service says")?;
+    if let Ok(port) = line.trim().parse() {
+        return Ok((child, port));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    let log = fs::read_to_string(log).unwrap_or_default();
+    bail!("the service does not start:\n{log}");
 }
 
 fn inside(entrance: Option<Entrance>, command: Command) -> Command {

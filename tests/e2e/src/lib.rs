@@ -20,7 +20,7 @@ pub use calls::{Called, Calls, Tally};
 pub use checkout::{root, windlass};
 pub use cloud::Cloud;
 pub use in_cluster::{InCluster, SYSTEM, Side};
-pub use keystone::Keystone;
+pub use keystone::{Keystone, MagnumService};
 pub use kubespray::Kubespray;
 pub use management::{Installed, Management, PROVIDERS};
 pub use operator::{Operator, Replica};

@@ -31,6 +31,7 @@ impl Extent {
         "the container engine, etcd and the network plugin of a cluster are upgraded alone",
         "the host that heads the control plane and etcd is replaced",
         "a cluster is asked for by OpenStack's command line, on hosts, and grows and goes by it",
+        "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters and are upgraded while they are called",
         "scale, remove and upgrade are killed at every edge of their journals, runner and operator, instead of at one step",

@@ -33,6 +33,7 @@ pub use programs::Kubernetes;
 pub use programs::cloud_images::CloudImages;
 pub use programs::foreign::foreign;
 pub use programs::helm::helm;
+pub use programs::magnum::{Magnum, MagnumRelease};
 pub use programs::module::module;
 pub use programs::openstack::{OpenStack, kolla_ansible};
 pub use programs::snapshots::snapshot_programs;

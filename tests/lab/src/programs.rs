@@ -14,6 +14,7 @@ pub mod cluster_api;
 pub mod foreign;
 pub mod helm;
 pub mod kubernetes;
+pub mod magnum;
 pub mod managers;
 pub mod module;
 pub mod openstack;

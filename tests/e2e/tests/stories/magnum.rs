@@ -21,6 +21,8 @@ use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+mod driver;
+
 /// Python starts in seconds, on a loaded machine in many.
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -90,28 +92,7 @@ fn a_cluster_lives_as_users_of_openstack_know_it() {
             .contains("could not be found")
     );
 
-    let directory = world.directory.path().join("config");
-    std::fs::create_dir(&directory).unwrap();
-    world.coe(
-        "ann",
-        &[
-            "cluster",
-            "config",
-            "first",
-            "--dir",
-            directory.to_str().unwrap(),
-        ],
-    );
-    let config = std::fs::read_to_string(directory.join("config")).unwrap();
-    assert!(config.contains("server: https://10.0.0.1:6443"), "{config}");
-    let mut verify = world.keystone.python();
-    verify.args(["-c", VERIFY]);
-    verify.arg(directory.join("config"));
-    output(&mut verify).unwrap();
-
-    // The cluster is founded with the authority that the API shows and signs by.
-    let shown_authority = world.coe("ann", &["ca", "show", "first"]);
-    assert_eq!(shown_authority.trim(), world.authority(&uuid).trim());
+    world.may_enter("first", &uuid);
 
     world.coe("ann", &["cluster", "resize", "first", "2"]);
     world.play_kubespray(&uuid, 3);
@@ -183,6 +164,13 @@ struct World {
 
 impl World {
     fn start() -> Self {
+        let (world, address) = Self::without_catalogue();
+        world.keystone.people(&address).unwrap();
+        world
+    }
+
+    /// Nobody has an account there, and nobody finds Magnum; the address is that of Windlass' own.
+    fn without_catalogue() -> (Self, String) {
         let directory = tempfile::tempdir().unwrap();
         let keystone = directory.path().join("keystone");
         let keystone = Keystone::start(&keystone, None, &Terminal::default()).unwrap();
@@ -194,14 +182,14 @@ impl World {
             &keystone.address,
             directory.path(),
         );
-        keystone.people(&format!("http://{address}/v1")).unwrap();
-        Self {
+        let world = Self {
             keystone,
             client,
             runtime,
             _magnum: magnum,
             directory,
-        }
+        };
+        (world, format!("http://{address}/v1"))
     }
 
     fn coe(&self, user: &str, arguments: &[&str]) -> String {
@@ -226,6 +214,22 @@ impl World {
             Ok((shown["status"] == state).then_some(()))
         })
         .unwrap();
+    }
+
+    /// Whoever has the kubeconfig may enter: it is of the authority that the API shows, and that the cluster is founded with.
+    fn may_enter(&self, cluster: &str, uuid: &str) {
+        let directory = self.directory.path().join("config");
+        std::fs::create_dir(&directory).unwrap();
+        let to = directory.to_str().unwrap();
+        self.coe("ann", &["cluster", "config", cluster, "--dir", to]);
+        let config = std::fs::read_to_string(directory.join("config")).unwrap();
+        assert!(config.contains("server: https://10.0.0.1:6443"), "{config}");
+        let mut verify = self.keystone.python();
+        verify.args(["-c", VERIFY]);
+        verify.arg(directory.join("config"));
+        output(&mut verify).unwrap();
+        let shown = self.coe("ann", &["ca", "show", cluster]);
+        assert_eq!(shown.trim(), self.authority(uuid).trim());
     }
 
     /// Hosts that nobody logs in to, and a key that fits none.

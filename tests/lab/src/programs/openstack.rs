@@ -50,6 +50,11 @@ impl OpenStack {
         })
     }
 
+    /// Where they are.
+    pub(crate) fn packages(&self) -> &Path {
+        &self.packages
+    }
+
     /// Python with these packages, and with nothing of the environment that OpenStack's programs would read.
     pub fn python(&self) -> Command {
         let mut python = Command::new("python3");
