@@ -2,6 +2,9 @@
 {{- define "windlass.pod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- with .Values.grace }}
+terminationGracePeriodSeconds: {{ . }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: {{ .Values.user }}

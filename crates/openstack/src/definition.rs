@@ -65,6 +65,8 @@ pub struct Identity {
 pub struct Api {
     /// What they run.
     pub command: Vec<String>,
+    /// How many seconds one that goes may take to answer whoever it is answering.
+    pub grace: u32,
 }
 
 /// A key of a Secret of the service.

@@ -36,7 +36,9 @@ pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Result<Chan
     if after < before {
         return Err(refused(
             format!("what is there is of {from}, and tables do not go back to a release before"),
-            format!("name {from}, or restore a backup of {to} into another database"),
+            format!(
+                "name {from}, with an image that works; if nothing of it has reached the tables, delete the run that tried"
+            ),
         ));
     }
     if before.may_become(after) {

@@ -6,7 +6,10 @@ use ::openstack::{
     action::Action,
     charts::Chart,
     config::Merged,
-    definition, identity, names, service, sql,
+    definition, identity, names,
+    release::Change,
+    service, sql,
+    subject::Observed,
     wish::{Operation, Wanted, Wish},
 };
 use anyhow::{Context, bail};
@@ -261,13 +264,27 @@ async fn run(global: &Global, options: &RunStep) -> anyhow::Result<()> {
 }
 
 async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyhow::Result<()> {
-    let (id, plan) = one_step(wanted(object)?, &options.step)?;
+    let wanted = wanted(object)?;
     let namespace = object.namespace().unwrap_or_default();
     let runs = Api::<Run>::namespaced(client.clone(), &namespace);
     let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
-    let own = runs.items.iter().filter(|run| object::is_of(run, object));
+    let mut own: Vec<_> = runs.items;
+    own.retain(|run| object::is_of(run, object));
+    own.sort_by_cached_key(object::age);
+    let observed = Observed {
+        runs: own,
+        ..Observed::default()
+    };
+    match observed.change(&wanted) {
+        Ok(Some(Change::Release)) => bail!(
+            "its release changes, which is for a run of the whole: wait for it (windlass openstack status), or name the release that is there"
+        ),
+        Err(problem) => bail!("{problem}"),
+        Ok(_) => {}
+    }
+    let (id, plan) = one_step(wanted, &options.step)?;
     let operation = Operation::Step.name();
-    let name = object::next(object, operation, own);
+    let name = object::next(object, operation, &observed.runs);
     let generation = object.meta().generation.unwrap_or_default();
     let run = object::of(object, name.clone(), operation, generation, plan);
     let stored = object::store(&client, names::MANAGER, run).await;

@@ -6,13 +6,18 @@ use api::run::{Failure, FailureClass};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{ResourceExt, api::PostParams};
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
 use rand::Rng as _;
 use runs::calls::{call, config, failure};
+use serde_json::json;
 
 use crate::{
-    action::Rotation,
+    action::{Action, Rotation},
     config::{Merged, Source},
+    definition::Definition,
     engine::{Done, Worker},
     names,
     rotation::{self, Keys, Refused, Rule, Since},
@@ -27,6 +32,40 @@ impl Worker {
         self.make_told_secret(secret, values, told).await
     }
 
+    /// Notes how long what the keys seal will be valid, before the pods that seal so start.
+    pub(super) async fn note_lifetimes(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+    ) -> Result<(), Failure> {
+        for step in &definition.by_hand {
+            let Action::RotateKeys(rotation) = &step.does else {
+                continue;
+            };
+            let name = names::secret(self.name(), &rotation.secret);
+            let lifetime = rule(inputs, rotation)?.lifetime;
+            let found = self.secrets().get_opt(&name).await;
+            let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
+            let Some(secret) =
+                found.filter(|secret| self.is_own(secret.labels()) && noted(secret) < lifetime)
+            else {
+                continue;
+            };
+            let note = lifetime.as_secs().to_string();
+            let patch = json!({"metadata": {
+                "annotations": {LIFETIME: note},
+                "resourceVersion": secret.resource_version(),
+            }});
+            self.held()?;
+            let patched = self
+                .secrets()
+                .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await;
+            patched.map_err(|error| call(format!("change Secret {name}"), &error))?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn rotate_keys(&self, inputs: &Inputs, rotation: &Rotation) -> Done {
         let name = names::secret(self.name(), &rotation.secret);
         let found = self.secrets().get_opt(&name).await;
@@ -37,7 +76,8 @@ impl Worker {
             let remedy = "rotate its keys as whoever made it does";
             return Err(config("Taken", what, remedy).into());
         }
-        let rule = rule(inputs, rotation)?;
+        let mut rule = rule(inputs, rotation)?;
+        rule.lifetime = rule.lifetime.max(noted(&secret));
         let keys = read(&name, &secret)?;
         let since = secret.annotations().get(SINCE);
         let since: Since = since
@@ -62,6 +102,16 @@ impl Worker {
         stored.map_err(|error| call(format!("change Secret {name}"), &error))?;
         Ok(Some(format!("keys {} are there", told.join(", "))))
     }
+}
+
+/// The longest that tokens were ever valid in this Secret's time, in seconds: what was sealed then is valid for that long, whatever
+/// is configured now.
+const LIFETIME: &str = "openstack.windlass.dev/keys-lifetime";
+
+fn noted(secret: &Secret) -> SignedDuration {
+    let noted = secret.annotations().get(LIFETIME);
+    let seconds = noted.and_then(|text| text.parse::<u32>().ok());
+    SignedDuration::from_secs(seconds.unwrap_or_default().into())
 }
 
 /// Since when each key seals.
@@ -117,9 +167,9 @@ fn rule(inputs: &Inputs, rotation: &Rotation) -> Result<Rule, Failure> {
 
 fn refused(secret: &str, why: &Refused) -> Failure {
     let remedy = match why {
-        Refused::Early { until, .. } => format!(
-            "have the step done again after {until}, or let tokens live shorter, or keep more keys"
-        ),
+        Refused::Early { until, .. } => {
+            format!("have the step done again after {until}, or keep more keys")
+        }
         Refused::TooFew(_) => "let fernet_tokens.max_active_keys be 3 or more".to_owned(),
         Refused::Missing(_) => format!("put the keys into Secret {secret} as they were"),
         Refused::Unknown(number) => format!(

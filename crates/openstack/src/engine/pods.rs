@@ -28,6 +28,20 @@ impl Worker {
         })
     }
 
+    /// A pod with these labels that runs and is none of this Job.
+    pub(super) async fn at_work(&self, labels: &str, job: &str) -> Result<Option<String>, Failure> {
+        let pods = self.list(labels).await?;
+        let mut others = pods.iter().filter(|pod| {
+            let of = pod.labels().get("batch.kubernetes.io/job-name");
+            of.is_some_and(|of| of != job)
+        });
+        let runs = |pod: &&Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_ref());
+            phase.is_some_and(|phase| phase == "Running")
+        };
+        Ok(others.find(runs).map(ResourceExt::name_any))
+    }
+
     /// The end of the log of the newest pod, without what is secret. That there is none is no failure of its own.
     pub(super) async fn last_words(&self, labels: &str) -> String {
         let pods = self.list(labels).await.unwrap_or_default();

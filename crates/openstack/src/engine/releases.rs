@@ -80,6 +80,16 @@ impl Worker {
         } else if there.as_ref().is_some_and(|job| ended(job, "Complete")) {
             return Ok(Some(format!("Job {name} was done before")));
         }
+        // A run that gave way may have left one at work: two would change the same tables at once, and Helm would end the older in the
+        // middle of that.
+        let label = selector(&self.part(&step.id.replace('/', "-")));
+        until(step, context, || async {
+            Ok(match self.at_work(&label, &name).await? {
+                Some(pod) => Seen::Missing(format!("pod {pod} of an earlier run ends")),
+                None => Seen::There(()),
+            })
+        })
+        .await?;
         self.release(&release, Chart::Job, &values).await?;
         until(step, context, || async {
             let job = jobs.get_opt(&name).await;
@@ -118,11 +128,13 @@ impl Worker {
         values["replicas"] = json!(inputs.replicas);
         values["port"] = json!(definition.port);
         values["path"] = json!(definition.path);
+        values["grace"] = json!(definition.api.grace);
         values["labels"] = json!(self.part("api"));
         if let Some(directory) = &definition.volume {
             values["volume"] = json!({"directory": directory, "storage": inputs.storage});
         }
         // Pods read their environment when they start, and not again: where it changed, they are others.
+        self.note_lifetimes(inputs, definition).await?;
         let state = self.states_of(&values).await?;
         values["state"] = json!(controller::digest(&[&state], 10));
         self.release(&names::api(self.name()), Chart::Api, &values)
@@ -396,6 +408,14 @@ impl Worker {
         labels.insert(names::PART_LABEL.to_owned(), part.to_owned());
         labels
     }
+}
+
+fn selector(labels: &std::collections::BTreeMap<String, String>) -> String {
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    labels.join(",")
 }
 
 /// Whose a release is.

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 
 use api::{
     Run,
-    run::{Plan, RunPhase},
+    run::{Plan, RunPhase, StepPhase},
 };
 use controller::Problem;
 use kube::ResourceExt;
 use runs::{is_active, object, phase};
 
 use crate::{
+    action::Action,
     release::{self, Change},
-    wish::{Operation, Wish},
+    wish::{Operation, Wanted, Wish},
 };
 
 /// Everything that the decision reads beside the object.
@@ -37,6 +38,28 @@ impl Observed {
         self.answers().find(|run| phase(run) == RunPhase::Succeeded)
     }
 
+    /// The newest run that names a release and began to bring the service to it, however it ended.
+    fn reached(&self) -> Option<&Run> {
+        self.answers().find(|run| {
+            !is_of(run, Operation::Delete)
+                && run.spec.plan.inputs.contains_key("release")
+                && has_begun(run)
+        })
+    }
+
+    /// What may be wished for after what was reached. None: nothing was made.
+    ///
+    /// # Errors
+    ///
+    /// There is no way from the one release to the other.
+    pub fn change(&self, wanted: &Wanted) -> Result<Option<Change>, Problem> {
+        let Some(from) = self.reached().or_else(|| self.made()) else {
+            return Ok(None);
+        };
+        let change = release::change(&from.spec.plan.inputs, &wanted.inputs)?;
+        Ok(self.was_made().then_some(change))
+    }
+
     /// Whether what is wished for, or was, has been made.
     pub fn was_made(&self) -> bool {
         self.made().is_some()
@@ -44,13 +67,27 @@ impl Observed {
 
     /// The runs that are read however old they are, by name. Without them it would be made anew.
     pub fn kept(&self) -> BTreeSet<String> {
-        let read = self.answers().next().into_iter().chain(self.made());
+        let read = self.answers().next().into_iter();
+        let read = read.chain(self.made()).chain(self.reached());
         read.map(ResourceExt::name_any).collect()
     }
 }
 
 fn is_of(run: &Run, operation: Operation) -> bool {
     run.spec.operation == operation.name()
+}
+
+/// Whether a step of the run that changes tables, or has a service changed, was begun.
+fn has_begun(run: &Run) -> bool {
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    let mut begun = steps.filter(|step| step.phase != StepPhase::Pending);
+    begun.any(|begun| {
+        let of = run.spec.plan.steps.iter().find(|step| step.id == begun.id);
+        matches!(
+            of.and_then(Action::of),
+            Some(Action::Job(_) | Action::Declare(_))
+        )
+    })
 }
 
 /// What to do.
@@ -127,17 +164,15 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
     if let Some(run) = by_hand {
         return Ok(Decision::Follow(Box::new(run.clone())));
     }
-    let (operation, reason) = match observed.made() {
-        None => (Operation::Install, "it is wanted"),
-        Some(made) => match release::change(&made.spec.plan.inputs, &wanted.inputs) {
-            Ok(Change::None) => (Operation::Update, "what is wanted has changed"),
-            Ok(Change::Release) => (Operation::Upgrade, "another release is wanted"),
-            Err(problem) => {
-                return Ok(at_work.map_or(Decision::Stall(vec![problem]), |run| {
-                    Decision::Follow(Box::new(run.clone()))
-                }));
-            }
-        },
+    let (operation, reason) = match observed.change(&wanted) {
+        Ok(None) => (Operation::Install, "it is wanted"),
+        Ok(Some(Change::None)) => (Operation::Update, "what is wanted has changed"),
+        Ok(Some(Change::Release)) => (Operation::Upgrade, "another release is wanted"),
+        Err(problem) => {
+            return Ok(at_work.map_or(Decision::Stall(vec![problem]), |run| {
+                Decision::Follow(Box::new(run.clone()))
+            }));
+        }
     };
     let plan = wanted.plan(operation, reason)?;
     Ok(match at_work {
@@ -266,6 +301,30 @@ mod tests {
         assert_eq!(decide(&wrong, &mut world), "follow update-2");
         end(&mut world, RunPhase::Succeeded);
         assert_eq!(decide(&wrong, &mut world), "stall");
+    }
+
+    #[test]
+    fn there_is_no_way_back_once_tables_are_changed() {
+        let of = |release: &str| {
+            let mut service = service(&format!("keystone:{release}"));
+            service.spec.release = Some(release.to_owned());
+            service
+        };
+        let mut world = Observed::default();
+        assert_eq!(decide(&of("2026.1"), &mut world), "start install-1");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&of("2027.2"), &mut world), "stall");
+        assert_eq!(decide(&of("2026.2"), &mut world), "start upgrade-2");
+        end(&mut world, RunPhase::Failed);
+        assert_eq!(decide(&of("2026.1"), &mut world.clone()), "start update-3");
+        let begun = serde_json::from_value(json!({"id": "database/expand", "phase": "Failed"}));
+        let status = world.runs.last_mut().unwrap().status.as_mut().unwrap();
+        status.steps = vec![begun.unwrap()];
+        assert_eq!(decide(&of("2026.1"), &mut world), "stall");
+        assert!(world.kept().iter().any(|name| name.ends_with("upgrade-2")));
+        let mut mended = of("2026.2");
+        mended.spec.image = "keystone:mended".to_owned();
+        assert_eq!(decide(&mended, &mut world), "start update-3");
     }
 
     #[test]
