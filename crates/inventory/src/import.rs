@@ -1,19 +1,25 @@
 //! An inventory of existing kubespray clusters, which renders to exactly what they are.
 //!
 //! A value stands at the strongest level at which all clusters that have it in common agree: an object of a level says what everything
-//! below it shares, and nothing of a level moves up that has one object below it alone. What was found is rendered again and compared
-//! before it is handed out, so what cannot be said by an inventory is refused, not changed.
+//! below it shares, and nothing of a level moves up that has one object below it alone. What is true of one cluster only never moves up,
+//! whoever else says the same: its name, its hosts, and the annotations that say how far it has come. Of a level they would be those of
+//! clusters to come, too. What was found is rendered again and compared before it is handed out, so what cannot be said by an inventory
+//! is refused, not changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod bare;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use api::inventory::{GROUP, ValuePath};
 use serde_json::{Map, Value, json};
 
 use crate::{
     diff::{self, Change},
-    fleet::{Fleet, field, identity},
+    fleet::{Fleet, field},
     problem::{Object, Problem, Problems, Rule},
-    tree::TEMPLATE_MARK,
 };
 
 /// Where a level is read from.
@@ -77,7 +83,7 @@ pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problem
             label: None,
         });
     }
-    let bare = bare(objects).map_err(Problems)?;
+    let bare = bare::bare(objects).map_err(Problems)?;
     let mut clusters = clusters(&bare, &levels).map_err(Problems)?;
     if clusters.is_empty() {
         return Ok(Vec::new());
@@ -99,7 +105,7 @@ pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problem
             .map(|(level, name)| (level.kind.level(), name))
             .into_iter()
             .collect();
-        let spec = json!({"parents": parents, "values": cluster.values});
+        let spec = json!({"parents": parents, "values": cluster.says()});
         inventory.push(object("FleetCluster", &cluster.name, spec));
     }
     same(&bare, &inventory)?;
@@ -116,73 +122,24 @@ struct Cluster<'a> {
     places: Vec<String>,
     /// What no level has taken yet.
     values: Value,
+    /// What no level may take.
+    own: Map<String, Value>,
+    /// The annotations that no level may take.
+    state: Map<String, Value>,
 }
 
-/// The objects that an inventory is to render to: what people say in them, without what an API and operators note there.
-fn bare(objects: &[Value]) -> Result<BTreeMap<Object, Value>, Vec<Problem>> {
-    let mut found = BTreeMap::new();
-    let mut problems = Vec::new();
-    for value in objects {
-        let object = identity(value, "default");
-        let is_ours = matches!(object.kind.as_str(), "Cluster" | "ClusterNode");
-        if value["apiVersion"] != API_VERSION || !is_ours {
-            continue;
-        }
-        let mut metadata = json!({"name": object.name, "namespace": object.namespace});
-        for key in ["labels", "annotations"] {
-            let Some(entries) = value["metadata"][key].as_object() else {
-                continue;
-            };
-            let kept = entries
-                .iter()
-                .filter(|(name, _)| key == "labels" || !is_note(name));
-            let kept: Map<_, _> = kept
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect();
-            if !kept.is_empty() {
-                metadata[key] = kept.into();
+impl Cluster<'_> {
+    /// The values of its `FleetCluster`, once the levels have taken theirs.
+    fn says(&self) -> Value {
+        let mut values = self.values.as_object().cloned().unwrap_or_default();
+        values.extend(self.own.clone());
+        if !self.state.is_empty() {
+            let annotations = values.entry("annotations").or_insert_with(|| json!({}));
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.extend(self.state.clone());
             }
         }
-        let mut kept =
-            json!({"apiVersion": API_VERSION, "kind": object.kind, "metadata": metadata});
-        if let Some(spec) = value.get("spec") {
-            kept["spec"] = spec.clone();
-        }
-        if let Some(at) = marked(&kept, &ValuePath::default()) {
-            let rule = Rule::Reserved {
-                what: format!("has the key {TEMPLATE_MARK}, which an inventory would render"),
-                remedy: "give the key another name, or leave the cluster out",
-            };
-            problems.push(problem(&object, None, at, rule));
-        }
-        if found.insert(object.clone(), kept).is_some() {
-            problems.push(problem(&object, None, ValuePath::default(), Rule::Twice));
-        }
-    }
-    if problems.is_empty() {
-        Ok(found)
-    } else {
-        Err(problems)
-    }
-}
-
-/// An annotation that asks an operator for something once, or that one wrote.
-fn is_note(name: &str) -> bool {
-    let group = name.split('/').next().unwrap_or_default();
-    ["kubespray.k8s.io", "kubectl.kubernetes.io", GROUP].contains(&group)
-}
-
-fn marked(value: &Value, at: &ValuePath) -> Option<ValuePath> {
-    match value {
-        Value::Object(map) if map.contains_key(TEMPLATE_MARK) => Some(at.key(TEMPLATE_MARK)),
-        Value::Object(map) => map
-            .iter()
-            .find_map(|(key, value)| marked(value, &at.key(key))),
-        Value::Array(items) => {
-            let mut items = items.iter().enumerate();
-            items.find_map(|(number, item)| marked(item, &at.index(number)))
-        }
-        _ => None,
+        values.into()
     }
 }
 
@@ -217,27 +174,30 @@ fn clusters<'a>(
             Some(1) => object.name.clone(),
             _ => format!("{namespace}-{}", object.name),
         };
-        let mut values = parts(value);
-        values["namespace"] = json!(namespace);
+        let mut own = Map::new();
+        own.insert("namespace".into(), json!(namespace));
         if name != object.name {
-            values["name"] = json!(object.name);
+            own.insert("name".into(), json!(object.name));
         }
-        values["nodes"] = json!({});
+        let mut values = parts(value);
+        let state = state(&mut values);
         let places = places(object, value, levels, &mut problems);
         let cluster = Cluster {
             object,
             name,
             places,
             values,
+            own,
+            state,
         };
-        clusters.insert(*namespace, cluster);
+        clusters.insert(*namespace, (cluster, Map::new()));
     }
     for (object, value) in bare
         .iter()
         .filter(|(object, _)| object.kind == "ClusterNode")
     {
-        if let Some(cluster) = clusters.get_mut(object.namespace.as_str()) {
-            cluster.values["nodes"][&object.name] = parts(value);
+        if let Some((_, nodes)) = clusters.get_mut(object.namespace.as_str()) {
+            nodes.insert(object.name.clone(), parts(value));
         } else {
             let what = "is of a namespace that has no Cluster, so of no cluster".to_owned();
             let remedy = "import its Cluster with it, or leave it out";
@@ -250,7 +210,11 @@ fn clusters<'a>(
             ));
         }
     }
-    let clusters: Vec<_> = clusters.into_values().collect();
+    let clusters = clusters.into_values().map(|(mut cluster, nodes)| {
+        cluster.own.insert("nodes".into(), nodes.into());
+        cluster
+    });
+    let clusters: Vec<_> = clusters.collect();
     agree(&clusters, levels, &mut problems);
     twice(&clusters, &mut problems);
     if problems.is_empty() {
@@ -271,6 +235,22 @@ fn parts(value: &Value) -> Value {
         parts.extend(part.map(|part| (key.to_owned(), part.clone())));
     }
     parts.into()
+}
+
+/// Takes out of a cluster's values the annotations that say how far it has come.
+fn state(values: &mut Value) -> Map<String, Value> {
+    let Some(Value::Object(annotations)) = values.get_mut("annotations") else {
+        return Map::new();
+    };
+    let all = mem::take(annotations).into_iter();
+    let (state, others): (_, Map<_, _>) = all.partition(|(name, _)| bare::is_state(name));
+    if let Some(values) = values.as_object_mut() {
+        values.remove("annotations");
+        if !others.is_empty() {
+            values.insert("annotations".into(), others.into());
+        }
+    }
+    state
 }
 
 /// The object of each level that a Cluster says it belongs to.

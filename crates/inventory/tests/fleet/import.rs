@@ -20,16 +20,16 @@ fn levels() -> [Level; 2] {
     })
 }
 
-fn an_object(kind: &str, namespace: &str, name: &str, spec: Value) -> Value {
+fn an_object(kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec})
 }
 
-fn a_cluster(namespace: &str, variables: Value) -> Value {
+fn a_cluster(namespace: &str, variables: &Value) -> Value {
     an_object(
         "Cluster",
         namespace,
         "k",
-        json!({
+        &json!({
             "kubespray": {"version": "2.30.0"},
             "ssh": {"user": "root", "privateKeySecretRef": {"name": "ssh"}},
             "nodes": {"all": {"deploy": {"extraVars": variables}}},
@@ -78,15 +78,15 @@ fn values<'a>(inventory: &'a [Value], kind: &str, name: &str) -> &'a Value {
 fn what_the_clusters_of_a_site_share_stands_at_the_site() {
     let mut one = a_cluster(
         "a",
-        json!({"dns": ["10.0.0.1"], "mtu": 1500, "text": "{{ groups.all }} ${HOME}"}),
+        &json!({"dns": ["10.0.0.1"], "mtu": 1500, "text": "{{ groups.all }} ${HOME}"}),
     );
-    let other = a_cluster("b", json!({"dns": ["10.0.0.1"], "mtu": 9000}));
+    let other = a_cluster("b", &json!({"dns": ["10.0.0.1"], "mtu": 9000}));
     one["metadata"]["annotations"] = json!({"acme.example/owner": "shop"});
     let node = an_object(
         "ClusterNode",
         "a",
         "m",
-        json!({"type": "master", "inventory": {"ansible_host": "10.0.0.1"}}),
+        &json!({"type": "master", "inventory": {"ansible_host": "10.0.0.1"}}),
     );
     let wanted = by_name(vec![one.clone(), other.clone(), node.clone()]);
     // What an API and operators write into objects is not theirs.
@@ -97,7 +97,7 @@ fn what_the_clusters_of_a_site_share_stands_at_the_site() {
     let inventory = import(&[one, other, node, theirs], &[]).unwrap();
     assert_eq!(
         *values(&inventory, "Site", "imported"),
-        json!({"name": "k", "spec": {
+        json!({"spec": {
             "kubespray": {"version": "2.30.0"},
             "ssh": {"user": "root", "privateKeySecretRef": {"name": "ssh"}},
             "nodes": {"all": {"deploy": {"extraVars": {"dns": ["10.0.0.1"]}}}},
@@ -105,7 +105,7 @@ fn what_the_clusters_of_a_site_share_stands_at_the_site() {
     );
     assert_eq!(
         *values(&inventory, "FleetCluster", "b-k"),
-        json!({"namespace": "b", "nodes": {}, "spec": {"nodes": {"all": {"deploy": {"extraVars": {"mtu": 9000}}}}}})
+        json!({"name": "k", "namespace": "b", "nodes": {}, "spec": {"nodes": {"all": {"deploy": {"extraVars": {"mtu": 9000}}}}}})
     );
     assert_eq!(rendered(inventory), wanted);
 }
@@ -113,11 +113,11 @@ fn what_the_clusters_of_a_site_share_stands_at_the_site() {
 #[test]
 fn what_is_of_several_sites_stands_above_them_and_what_is_of_one_does_not() {
     let all = [
-        placed(a_cluster("a", json!({"all": 1, "at": "x"})), "live", "x"),
-        placed(a_cluster("b", json!({"all": 1, "at": "x"})), "live", "x"),
-        placed(a_cluster("c", json!({"all": 1, "at": "y"})), "live", "y"),
-        placed(a_cluster("d", json!({"all": 2})), "test", "z"),
-        placed(a_cluster("e", json!({"all": 2})), "test", "z"),
+        placed(a_cluster("a", &json!({"all": 1, "at": "x"})), "live", "x"),
+        placed(a_cluster("b", &json!({"all": 1, "at": "x"})), "live", "x"),
+        placed(a_cluster("c", &json!({"all": 1, "at": "y"})), "live", "y"),
+        placed(a_cluster("d", &json!({"all": 2})), "test", "z"),
+        placed(a_cluster("e", &json!({"all": 2})), "test", "z"),
     ];
     let inventory = import(&all, &levels()).unwrap();
     let at = |kind: &str, name: &str| {
@@ -143,9 +143,11 @@ fn clusters_that_contradict_are_refused() {
             .collect();
         format!("{}: {problems}", rules.join(" "))
     };
-    let plain = |namespace: &str| a_cluster(namespace, json!({}));
+    let plain = |namespace: &str| a_cluster(namespace, &json!({}));
     let mut second = plain("a");
     second["metadata"]["name"] = json!("l");
+    let mut moving = plain("a");
+    moving["metadata"]["annotations"] = json!({"windlass.dev/moving": "being moved to elsewhere"});
     let cases = [
         said(
             &[
@@ -160,20 +162,125 @@ fn clusters_that_contradict_are_refused() {
         ),
         said(&[plain("a"), second], &[]),
         said(
-            &[plain("a"), an_object("ClusterNode", "b", "m", json!({}))],
+            &[plain("a"), an_object("ClusterNode", "b", "m", &json!({}))],
             &[],
         ),
         said(&[plain("a"), plain("a")], &[]),
+        said(&[moving, plain("b")], &[]),
         said(
-            &[a_cluster("a", json!({"x": [{"$template": "{{ y }}"}]}))],
+            &[a_cluster("a", &json!({"x": [{"$template": "{{ y }}"}]}))],
             &[],
         ),
         said(
-            &[a_cluster("a", json!({"x": {"vault": {"path": "p"}}}))],
+            &[a_cluster("a", &json!({"x": {"vault": {"path": "p"}}}))],
             &[],
         ),
     ];
     insta::assert_snapshot!(cases.join("\n"));
+}
+
+#[test]
+fn an_adopted_cluster_stays_one_and_makes_none_of_its_neighbours() {
+    let of = |namespace: &str| {
+        let text = [
+            include_str!("../../../../examples/adopted/objects/cluster.yaml"),
+            include_str!("../../../../examples/adopted/objects/nodes.yaml"),
+        ];
+        let mut objects = crate::objects(&text.join("---\n"));
+        for object in &mut objects {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        objects
+    };
+    let mut found = of("a");
+    found.extend(of("b"));
+    let mut wanted = found.clone();
+    for object in &mut wanted {
+        object.as_object_mut().unwrap().remove("status");
+    }
+    // What both say, and what was asked of one.
+    for cluster in [&mut found, &mut wanted] {
+        for object in cluster
+            .iter_mut()
+            .filter(|object| object["kind"] == "Cluster")
+        {
+            object["metadata"]["annotations"]["acme.example/owner"] = json!("shop");
+        }
+    }
+    found[0]["metadata"]["annotations"]["kubespray.k8s.io/converge"] = json!("1");
+    for note in [
+        "start-again",
+        "moved-to",
+        "moved-from",
+        "generations-before",
+    ] {
+        found[0]["metadata"]["annotations"][format!("windlass.dev/{note}")] = json!("1");
+    }
+    let inventory = import(&found, &[]).unwrap();
+    let site = values(&inventory, "Site", "imported");
+    assert_eq!(site["annotations"], json!({"acme.example/owner": "shop"}));
+    let own = values(&inventory, "FleetCluster", "a-mycluster");
+    assert_eq!(
+        own["annotations"],
+        json!({"kubespray.k8s.io/adopted": "true"})
+    );
+    let created = json!({"windlass.dev/created": "2000-01-01T00:00:00Z"});
+    assert_eq!(own["nodes"]["node1"]["annotations"], created);
+    assert_eq!(rendered(inventory), by_name(wanted));
+}
+
+/// A request that the import does not know would be asked for anew by whoever applies the inventory.
+#[test]
+fn every_request_to_kubespray_is_left_out() {
+    let requests = include_str!("../../../kubespray/src/request.rs").split('"');
+    let requests = requests.filter(|text| text.starts_with("kubespray.k8s.io/"));
+    let requests: serde_json::Map<_, _> =
+        requests.map(|name| (name.to_owned(), json!("x"))).collect();
+    assert!(requests.len() > 10, "{requests:?}");
+    let cluster = a_cluster("a", &json!({}));
+    let mut asked = cluster.clone();
+    asked["metadata"]["annotations"] = requests.into();
+    let inventory = import(&[asked], &[]).unwrap();
+    assert_eq!(rendered(inventory), by_name(vec![cluster]));
+}
+
+#[test]
+fn what_an_inventory_would_not_render_is_refused() {
+    let mut cluster = a_cluster("a", &json!({}));
+    cluster["data"] = json!({"x": "y"});
+    let problems = import(&[cluster], &[]).unwrap_err();
+    assert_eq!(problems.0[0].rule.name(), "Rendered", "{problems}");
+    assert_eq!(problems.0[0].path.to_string(), "data.x");
+}
+
+#[test]
+fn the_same_hosts_in_two_clusters_are_those_of_neither_neighbour() {
+    let host = json!({"type": "worker", "inventory": {"ansible_host": "10.0.0.1"}});
+    let objects = ["a", "b"].map(|namespace| {
+        [
+            a_cluster(namespace, &json!({})),
+            an_object("ClusterNode", namespace, "n", &host),
+        ]
+    });
+    let inventory = import(&objects.concat(), &[]).unwrap();
+    no_level_has_hosts(&inventory);
+    for cluster in ["a-k", "b-k"] {
+        let own = values(&inventory, "FleetCluster", cluster);
+        assert_eq!(own["nodes"], json!({"n": {"spec": host}}));
+    }
+}
+
+/// A cluster to come would have the hosts of others, and a host that is taken out of its cluster would be left.
+fn no_level_has_hosts(inventory: &[Value]) {
+    let kinds = ["Environment", "Site"];
+    let levels = inventory
+        .iter()
+        .filter(|object| kinds.iter().any(|kind| object["kind"] == *kind));
+    for level in levels {
+        let values = &level["spec"]["values"];
+        assert!(values.get("nodes").is_none(), "{level}");
+        assert!(values.get("name").is_none(), "{level}");
+    }
 }
 
 /// Values of few kinds, so that clusters have some in common by chance.
@@ -212,7 +319,7 @@ fn any_clusters() -> impl Strategy<Value = Vec<Value>> {
             let namespace = format!("ns{number}");
             // Two sites are of one environment each.
             let mut cluster = placed(
-                a_cluster(&namespace, variables),
+                a_cluster(&namespace, &variables),
                 &format!("e{}", site / 2),
                 &format!("s{site}"),
             );
@@ -222,7 +329,7 @@ fn any_clusters() -> impl Strategy<Value = Vec<Value>> {
             objects.push(cluster);
             for (name, variables) in nodes {
                 let spec = json!({"type": "worker", "inventory": {"ansible_host": "10.0.0.1", "extra": variables}});
-                objects.push(an_object("ClusterNode", &namespace, &name, spec));
+                objects.push(an_object("ClusterNode", &namespace, &name, &spec));
             }
         }
         objects
@@ -236,6 +343,7 @@ proptest! {
     fn an_import_renders_to_what_was_imported(objects in any_clusters(), has_levels: bool) {
         let levels = if has_levels { levels().to_vec() } else { Vec::new() };
         let inventory = import(&objects, &levels).unwrap();
+        no_level_has_hosts(&inventory);
         // Written to files and read again.
         let texts: Vec<_> = inventory.iter().map(|object| serde_saphyr::to_string(object).unwrap()).collect();
         let read = crate::objects(&texts.join("---\n"));
@@ -246,10 +354,13 @@ proptest! {
     #[test]
     fn no_two_clusters_of_a_site_both_say_what_all_say(objects in any_clusters()) {
         let inventory = import(&objects, &levels()).unwrap();
-        let mut sites = BTreeMap::<String, Vec<&Value>>::new();
+        let mut sites = BTreeMap::<String, Vec<Value>>::new();
         for object in inventory.iter().filter(|object| object["kind"] == "FleetCluster") {
             let site = object["spec"]["parents"]["site"].to_string();
-            sites.entry(site).or_default().push(&object["spec"]["values"]);
+            let mut values = object["spec"]["values"].clone();
+            // A cluster's name and hosts stand with it.
+            values.as_object_mut().unwrap().retain(|key, _| key != "nodes" && key != "name");
+            sites.entry(site).or_default().push(values);
         }
         for clusters in sites.values().filter(|clusters| clusters.len() > 1) {
             let leaves = |values: &Value| {
@@ -257,7 +368,7 @@ proptest! {
                 leaves(values, "", &mut found);
                 found
             };
-            let mut all = clusters.iter().map(|values| leaves(values));
+            let mut all = clusters.iter().map(leaves);
             let mut shared = all.next().unwrap();
             all.for_each(|others| shared.retain(|leaf| others.contains(leaf)));
             prop_assert!(shared.is_empty(), "{:?} in {:?}", shared, clusters);
