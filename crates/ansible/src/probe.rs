@@ -78,11 +78,22 @@ pub async fn connect(targets: &[Target], options: &Options) -> Vec<Report> {
     reports(targets, join_all(asked).await, |()| NodeFacts::default())
 }
 
+/// Logs in to the bastion, if there is one, within the time of a login, and leaves a connection that all hosts behind it share: without
+/// it each of them would log in there by itself, all at once.
+///
+/// # Errors
+///
+/// The bastion does not answer, or refuses the login.
+pub async fn open(options: &Options) -> Result<(), Unusable> {
+    match &options.access.bastion {
+        Some(bastion) => connect::open(bastion, options).await,
+        None => Ok(()),
+    }
+}
+
 /// Asks everything; the answers are in the order of the targets.
 pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
-    if let Some(bastion) = &options.access.bastion
-        && let Err(unusable) = connect::open(bastion, options).await
-    {
+    if let Err(unusable) = open(options).await {
         let answers = targets.iter().map(|_| Err(unusable.clone())).collect();
         return reports(targets, answers, |facts| facts);
     }

@@ -688,6 +688,9 @@ pub struct ClusterStatus {
     /// The last request to converge, by the annotation `kubespray.k8s.io/converge`, and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converge: Option<ConvergeRequest>,
+    /// The schedule of converging, and since when it is known: times before that begin nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converge_schedule: Option<ConvergeSchedule>,
     /// What the last converge that succeeded changed on hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converged: Option<Converged>,
@@ -803,6 +806,21 @@ pub struct ConvergeRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub refused: Option<String>,
+}
+
+/// A schedule of converging, as the spec says it.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConvergeSchedule {
+    /// `spec.operations.converge.schedule`.
+    #[schemars(length(max = 128))]
+    pub schedule: String,
+    /// `spec.operations.converge.timeZone`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub time_zone: Option<String>,
+    /// Since when the operator knows it.
+    pub since: Time,
 }
 
 /// What a converge changed on hosts.

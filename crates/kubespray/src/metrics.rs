@@ -5,7 +5,7 @@ use controller::{Metrics, metrics::Gauge};
 use jiff::Timestamp;
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 
-use crate::snapshots::standing;
+use crate::{radar::compare::counted, snapshots::standing};
 
 /// Counts the objects of these stores from now on.
 pub fn count(
@@ -64,7 +64,7 @@ pub fn count(
             label: "state",
         },
         nodes.clone(),
-        |node| Some(node.status.as_ref()?.radar.as_ref()?.state),
+        |node| Some(counted(node.status.as_ref()?.radar.as_ref()?)),
     );
     metrics.gauge(
         Gauge {

@@ -268,6 +268,12 @@ impl Operation {
         Self::of(run).is_some_and(|operation| operation.leaves == what)
     }
 
+    /// Whether a Run is of an operation that brings every host of a cluster to what the spec says.
+    pub fn is_whole(run: &Run) -> bool {
+        let whole = [&CREATE, &CONVERGE, &UPGRADE];
+        Self::of(run).is_some_and(|of| whole.iter().any(|whole| whole.name == of.name))
+    }
+
     /// Whether a Run is of an operation that leaves the cluster alone.
     pub fn is_quiet(run: &Run) -> bool {
         Self::of(run).is_some_and(|operation| operation.quiet)

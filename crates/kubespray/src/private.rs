@@ -229,6 +229,38 @@ pub(crate) fn forget(run: &Path) -> io::Result<()> {
     ansible::remove_recorded(&run.join(RECORD))
 }
 
+/// A place for as long as this lives: it goes with it, whatever becomes of the directory that leads there and of the task that holds it.
+pub(crate) struct Lent {
+    /// The place.
+    pub(crate) place: Place,
+    /// The directory that leads there.
+    pub(crate) run: PathBuf,
+}
+
+impl Lent {
+    /// Makes it as [`Place::make`] does.
+    pub(crate) fn make(run: &Path) -> io::Result<Self> {
+        let place = Place::make(run)?;
+        let run = run.to_owned();
+        Ok(Self { place, run })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let removed = match fs::remove_dir_all(&self.place.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => forget(&self.run),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(
+                path = %self.place.path.display(), error = &error as &dyn std::error::Error,
+                "a private directory was not removed"
+            );
+        }
+    }
+}
+
 /// Removes what runs of this data directory left in memory whose runner and playbook are gone: a runner that goes on with
 /// one of them writes it anew.
 pub(crate) fn sweep(layout: &Layout) {
@@ -338,6 +370,23 @@ mod tests {
             directory(&link),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied
         ));
+    }
+
+    #[test]
+    fn a_lent_place_goes_though_the_directory_that_leads_there_has_gone() {
+        let data = tempfile::tempdir().unwrap();
+        for is_gone in [false, true] {
+            let run = data.path().join("radar");
+            fs::create_dir_all(&run).unwrap();
+            let lent = Lent::make(&run).unwrap();
+            let path = lent.place.path.clone();
+            fs::write(path.join("key"), "secret").unwrap();
+            if is_gone {
+                fs::remove_dir_all(&run).unwrap();
+            }
+            drop(lent);
+            assert!(!path.exists() && fs::read_link(run.join(RECORD)).is_err());
+        }
     }
 
     #[test]

@@ -9,7 +9,11 @@ use api::{Duration, HostName, Run, cluster::ClusterSpec, run::RunPhase};
 use kube::ResourceExt;
 use runs::{is_active, phase};
 
-use crate::{inputs::Inputs, operation::Operation, problem::Problem};
+use crate::{
+    inputs::Inputs,
+    operation::{Leaves, Operation},
+    problem::Problem,
+};
 
 pub mod answer;
 pub mod book;
@@ -33,12 +37,17 @@ pub struct Watch {
     /// The hosts, and how they are reached.
     pub inputs: Inputs,
     /// What they are to be like.
-    pub mark: Option<Mark>,
+    pub mark: Mark,
 }
 
-/// The last run that changed hosts and succeeded.
+/// The runs that wrote what is looked at and succeeded, newest first, back to the newest one that brought every host to what the spec says:
+/// what was before it counts no more.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Mark(pub Vec<Written>);
+
+/// A run that wrote what is looked at.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mark {
+pub struct Written {
     /// Its name.
     pub run: String,
     /// Whether it brought every host to what the spec says, so that what had drifted before has not any more.
@@ -48,27 +57,36 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// That of a cluster with these runs, oldest first.
-    pub fn of(runs: &[Run]) -> Option<Self> {
-        let mut newest = runs.iter().rev();
-        let run = newest.find(|run| {
-            let known = Operation::of(run).is_some_and(|operation| !operation.quiet);
-            known && phase(run) == RunPhase::Succeeded
-        })?;
-        let excluded = run.status.iter().flat_map(|status| &status.excluded);
-        Some(Self {
-            run: run.name_any(),
-            whole: matches!(&*run.spec.operation, "Create" | "Converge" | "Upgrade"),
-            excluded: excluded
-                .filter_map(|left_out| left_out.target.as_str().parse().ok())
-                .collect(),
-        })
+    /// That of a cluster with these runs, oldest first. What leaves a cluster as it was writes nothing of it: a snapshot, a restart or what
+    /// clears a spare host makes no edit the norm.
+    pub fn of(runs: &[Run]) -> Self {
+        let mut written = Vec::new();
+        let newest = runs.iter().rev();
+        for run in newest.filter(|run| Operation::leaves(run, Leaves::Cluster)) {
+            if phase(run) != RunPhase::Succeeded {
+                continue;
+            }
+            let excluded = run.status.iter().flat_map(|status| &status.excluded);
+            let excluded = excluded.filter_map(|left_out| left_out.target.as_str().parse().ok());
+            let run = Written {
+                run: run.name_any(),
+                whole: Operation::is_whole(run),
+                excluded: excluded.collect(),
+            };
+            let is_all = run.whole && run.excluded.is_empty();
+            written.push(run);
+            if is_all {
+                break;
+            }
+        }
+        Self(written)
     }
 }
 
-/// What a spec says of the radar: how often it looks, if it does.
+/// What a spec says of the radar: how often it looks, if it does; `in_pods` says whether runners are pods.
 pub(crate) fn resolve(
     spec: &ClusterSpec,
+    in_pods: bool,
     problems: &mut Vec<Problem>,
 ) -> Option<std::time::Duration> {
     let every = spec.radar.as_ref()?.every.unwrap_or(EVERY);
@@ -78,6 +96,15 @@ pub(crate) fn resolve(
             every,
             format!("hosts are looked at every {SHORTEST} to {LONGEST}"),
             format!("write for example {EVERY}, or take it out"),
+        ));
+    }
+    if in_pods {
+        // It looks by ssh, which the image of the operator does not have: nothing in it can be logged in to, or logs in anywhere.
+        problems.push(Problem::new(
+            "Cluster spec.radar",
+            every,
+            "an operator in a cluster has no ssh, with which the radar looks at hosts",
+            "take it out, and have the playbooks run by spec.operations.converge.schedule; or run the operator as a service of a machine",
         ));
     }
     Some(every.into())
@@ -95,4 +122,78 @@ pub(crate) fn hosts(inputs: &Inputs) -> Vec<HostName> {
     names
         .filter(|name| !inputs.leaving.contains(name))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::run::Plan;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    /// What the mark of runs is made of, by operation, phase and the hosts that they left out, oldest first.
+    fn mark(runs: &[(&str, &str, &[&str])]) -> Vec<(String, bool, usize)> {
+        let runs = runs
+            .iter()
+            .zip(1..)
+            .map(|((operation, phase, excluded), at)| {
+                let excluded = excluded.iter();
+                let excluded: Vec<_> = excluded
+                    .map(|host| json!({"target": host, "reason": "Unreachable"}))
+                    .collect();
+                let run = json!({
+                    "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": format!("r-{at}")},
+                    "spec": {
+                        "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "c"},
+                        "operation": operation, "generation": 1, "plan": Plan::default(),
+                    },
+                    "status": {"phase": phase, "excluded": excluded},
+                });
+                from_value(run).unwrap()
+            });
+        let runs: Vec<Run> = runs.collect();
+        let written = Mark::of(&runs).0.into_iter();
+        let told = written.map(|it| (it.run, it.whole, it.excluded.len()));
+        told.collect()
+    }
+
+    #[test]
+    fn only_runs_that_write_what_is_looked_at_and_succeeded_are_the_measure() {
+        let create = ("Create", "Succeeded", &[][..]);
+        let others = ["Toolbox", "ResetHost", "Renew", "Snapshot", "Drill"];
+        for other in others {
+            let runs = [create, (other, "Succeeded", &[])];
+            assert_eq!(mark(&runs), [("r-1".to_owned(), true, 0)], "{other}");
+        }
+        assert_eq!(mark(&[create, ("Scale", "Failed", &[])]).len(), 1);
+        let writing = ["Scale", "Remove", "Replace", "Recover", "Component"];
+        for other in writing {
+            let runs = [create, (other, "Succeeded", &[])];
+            assert_eq!(mark(&runs)[0], ("r-2".to_owned(), false, 0), "{other}");
+        }
+        assert_eq!(mark(&[]), []);
+    }
+
+    #[test]
+    fn they_are_told_back_to_one_of_all_hosts() {
+        let runs: [(&str, &str, &[&str]); 4] = [
+            ("Create", "Succeeded", &[]),
+            ("Upgrade", "Succeeded", &[]),
+            ("Converge", "Succeeded", &["a"]),
+            ("Scale", "Succeeded", &[]),
+        ];
+        let expected = [("r-4", false, 0), ("r-3", true, 1), ("r-2", true, 0)];
+        let expected = expected.map(|(run, whole, excluded)| (run.to_owned(), whole, excluded));
+        assert_eq!(mark(&runs), expected);
+    }
+
+    #[test]
+    fn an_operator_in_a_cluster_has_no_radar_and_says_why() {
+        let spec = from_value(json!({"radar": {}})).unwrap();
+        for (in_pods, count) in [(false, 0), (true, 1)] {
+            let mut problems = Vec::new();
+            resolve(&spec, in_pods, &mut problems);
+            assert_eq!(problems.len(), count, "{problems:?}");
+        }
+    }
 }

@@ -41,6 +41,12 @@ pub const CREDENTIALS: &str = "cloud-config";
 /// Which cloud of clouds.yaml is meant.
 pub const CLOUD: &str = "openstack";
 
+/// The most nodes of a cluster, those of all its groups together, counting what the autoscaler may bring.
+///
+/// Each is a Machine, its server and its bootstrap data in the store of the management cluster: by estimate 30 KB, so a cluster takes
+/// some 30 MB at most, of the 2 GB that etcd has by default. It is not measured.
+pub const MOST_NODES: u32 = 1_000;
+
 /// Addresses of pods where no label says others.
 const PODS: &str = "10.100.0.0/16";
 /// Addresses of services.
@@ -117,6 +123,24 @@ pub enum Unfit {
     /// A group has no image.
     #[error("image_id is missing of node group {0}: name one")]
     Image(String),
+    /// There would be more nodes than a cluster may have.
+    #[error(
+        "node_count: {0} nodes in all node groups together, with max_node_count of those that the autoscaler changes; a cluster with \
+         server_type vm has at most {MOST_NODES}"
+    )]
+    Nodes(u64),
+    /// No number of nodes is within the bounds of a group.
+    #[error(
+        "min_node_count {least} of node group {group} is more than its max_node_count {most}: make it smaller, or the other one larger"
+    )]
+    Bounds {
+        /// The name of the group.
+        group: String,
+        /// The lower bound.
+        least: u32,
+        /// The upper bound.
+        most: u32,
+    },
     /// Nobody could reach the API.
     #[error(
         "master_lb_enabled and the floating address of the API are both false: the API needs one of them to have an address that stays"
@@ -178,6 +202,7 @@ pub fn objects(
     addons: &[Addon<'_>],
 ) -> Result<Objects, Unfit> {
     let wish = Wish::new(cluster, template)?;
+    bounded(&cluster.spec.node_groups)?;
     let mut templates = Vec::new();
     let (mut control_plane, mut deployments, mut checks) = (Value::Null, Vec::new(), Vec::new());
     for group in &cluster.spec.node_groups {
@@ -203,6 +228,31 @@ pub fn objects(
         templates,
         addons: wish.addons(addons),
     })
+}
+
+/// Lets pass groups whose nodes can be made.
+///
+/// # Errors
+///
+/// They are too many together, or a group's bounds leave no number.
+pub fn bounded(groups: &[NodeGroup]) -> Result<(), Unfit> {
+    let mut all: u64 = 0;
+    for group in groups {
+        let mut nodes = group.node_count;
+        if is_scaled(group) {
+            let (least, most) = bounds(group);
+            if least > most {
+                let group = group.name.clone();
+                return Err(Unfit::Bounds { group, least, most });
+            }
+            nodes = nodes.max(most);
+        }
+        all += u64::from(nodes);
+    }
+    if all > u64::from(MOST_NODES) {
+        return Err(Unfit::Nodes(all));
+    }
+    Ok(())
 }
 
 /// What is asked for, with what every object needs of it.
@@ -416,19 +466,15 @@ impl<'a> Wish<'a> {
             "remediation": {"maxInFlight": 1},
             "template": {"metadata": {"labels": self.marks(Some(group))}, "spec": machine},
         });
+        object["spec"]["replicas"] = json!(group.node_count);
         if is_scaled(group) {
-            let least = group.min_node_count.filter(|least| *least > 0);
-            let least = least.or_else(|| labels::count(&group.labels, "min_node_count"));
-            let most = group.max_node_count;
-            let most = most.or_else(|| labels::count(&group.labels, "max_node_count"));
-            let least = least.unwrap_or_default();
-            let most = most.unwrap_or_else(|| least.max(group.node_count));
+            let (least, most) = bounds(group);
+            // Where it is there already, the plan keeps the number that it has.
+            object["spec"]["replicas"] = json!(group.node_count.min(most).max(least));
             object["metadata"]["annotations"] = json!({
                 "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": least.to_string(),
                 "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": most.to_string(),
             });
-        } else {
-            object["spec"]["replicas"] = json!(group.node_count);
         }
         object
     }
@@ -538,6 +584,16 @@ impl<'a> Wish<'a> {
 /// Whether Cluster API's autoscaler says how many nodes a group has.
 pub(crate) fn is_scaled(group: &NodeGroup) -> bool {
     !group.is_master() && labels::flag(&group.labels, "auto_scaling_enabled").unwrap_or(false)
+}
+
+/// Between which numbers the autoscaler may choose: those of the group, or else of its labels.
+pub(crate) fn bounds(group: &NodeGroup) -> (u32, u32) {
+    let least = group.min_node_count.filter(|least| *least > 0);
+    let least = least.or_else(|| labels::count(&group.labels, "min_node_count"));
+    let most = group.max_node_count;
+    let most = most.or_else(|| labels::count(&group.labels, "max_node_count"));
+    let least = least.unwrap_or_default();
+    (least, most.unwrap_or_else(|| least.max(group.node_count)))
 }
 
 fn identity() -> Value {

@@ -106,6 +106,28 @@ class Boards(unittest.TestCase):
         self.assertEqual(self.board.cluster("a", 999), 1)
         self.assertEqual(self.board.cluster("a", 1001), 2)
 
+    def test_a_reading_that_failed_is_not_tried_by_each_who_asks(self):
+        tries = []
+
+        def read():
+            tries.append(self.now)
+            # It takes long to find out.
+            self.now += 20
+            raise api.Error("Windlass did not answer", 503)
+
+        board = api.Board(read, clock=lambda: self.now)
+        for _ in range(3):
+            with self.assertRaisesRegex(api.Error, "did not answer") as caught:
+                board.cluster("a", self.now)
+            self.assertEqual(caught.exception.status, 503)
+        self.assertEqual(len(tries), 1)
+        self.now += api.Board.SERVES
+        self.assertRaises(api.Error, board.cluster, "a", 0)
+        self.assertEqual(len(tries), 2)
+        board._read = lambda: {"a": 1}
+        self.now += api.Board.SERVES
+        self.assertEqual(board.cluster("a", 0), 1)
+
     def test_a_clock_that_goes_back_does_not_keep_a_reading(self):
         self.board.cluster("a", 0)
         self.now -= 3600

@@ -34,11 +34,15 @@ class Drivers(unittest.TestCase):
         path = fake.kubeconfig(os.path.join(place.name, "kubeconfig"), self.server.address)
         driver.CONF.set_override("kubeconfig", path, "windlass")
         self.addCleanup(driver.CONF.clear_override, "kubeconfig", "windlass")
-        driver.BOARD._at = None
+        driver.BOARD._at = driver.BOARD._error = None
         authority = mock.Mock(**{"get_certificate.return_value": "c", "get_decrypted_private_key.return_value": b"k"})
         patch = mock.patch.object(driver.cert_manager, "get_cluster_ca_certificate", return_value=authority)
         patch.start()
         self.addCleanup(patch.stop)
+        self.in_magnum = mock.Mock(status="CREATE_IN_PROGRESS")
+        read = mock.patch.object(driver.magnum_objects.Cluster, "get_by_uuid", side_effect=lambda *_: self.in_magnum)
+        read.start()
+        self.addCleanup(read.stop)
         self.driver = driver.Driver()
         groups = [
             saving(test_objects.nodegroup(uuid), updated_at=None, status_reason=None, node_addresses=[], stack_id=None)
@@ -76,6 +80,46 @@ class Drivers(unittest.TestCase):
         with self.assertRaisesRegex(exception.MagnumException, "50% of it is wrong"):
             self.create()
         self.assertEqual(self.server.asked[-1][:2], ("DELETE", SECRET))
+
+    def test_the_authorities_stay_where_nobody_knows_whether_the_cluster_was_made(self):
+        for status in (408, 429, 500, 503):
+            self.server.next = [(200, {}), (200, {}), (status, {"message": "later"})]
+            self.assertRaises(exception.MagnumException, self.create)
+            self.assertEqual(self.server.asked[-1][0], "POST", status)
+
+    def test_a_cluster_that_was_deleted_while_it_was_made_is_not_left(self):
+        gone = exception.ClusterNotFound(cluster="u")
+        for status in ("DELETE_IN_PROGRESS", None):
+            self.in_magnum.status = status
+            with mock.patch.object(driver.magnum_objects.Cluster, "get_by_uuid", side_effect=None if status else gone) as read:
+                read.return_value = self.in_magnum
+                self.driver.create_cluster(None, self.cluster, 60)
+            self.assertNotIn(PATH, self.server.objects)
+            self.assertNotIn(SECRET, self.server.objects)
+
+    def test_a_cluster_that_has_to_go_and_does_not_is_deleted_again(self):
+        self.create()
+        self.cluster.status = "DELETE_IN_PROGRESS"
+        self.assertEqual(self.sync(), "DELETE_IN_PROGRESS")
+        self.assertNotIn(PATH, self.server.objects)
+        driver.BOARD._at = None
+        self.assertEqual(self.sync(), "DELETE_COMPLETE")
+        self.assertNotIn(SECRET, self.server.objects)
+
+    def test_what_windlass_was_not_told_does_not_go_on(self):
+        leaving = test_objects.stored({}, deletionTimestamp="x")
+        complete, working, failed = (
+            test_objects.stored({"state": f"UPDATE_{outcome}", "observedGeneration": 2})
+            for outcome in ("COMPLETE", "IN_PROGRESS", "FAILED")
+        )
+        rows = [
+            ("UPDATE", complete, False), ("UPDATE", working, True), ("UPDATE", failed, False), ("UPDATE", None, False),
+            ("CREATE", complete, True), ("CREATE", failed, False), ("CREATE", leaving, False),
+            ("DELETE", complete, False), ("DELETE", working, False), ("DELETE", leaving, True), ("DELETE", None, True),
+        ]
+        for asked, stored, wanted in rows:
+            standing = stored and driver.objects.Standing(stored)
+            self.assertEqual(driver.goes_on(asked, standing), wanted, (asked, stored))
 
     def test_a_change_that_came_second_is_told_again(self):
         self.create()

@@ -239,17 +239,27 @@ class Board:
         self._lock = threading.Lock()
         self._at = None
         self._clusters = {}
+        # Why the last reading failed, and when it had.
+        self._error = None
+        self._failed = None
 
     def cluster(self, uuid, changed):
         """A cluster as it is after Magnum last changed it; None where there is none.
 
-        A reading from before that would tell how what was asked for earlier has ended.
+        A reading from before that would tell how what was asked for earlier has ended. A reading that failed serves as well: those
+        who waited for it would otherwise wait for an API that does not answer one after the other.
         """
         with self._lock:
             now = self._clock()
+            if self._error and self._failed <= now < self._failed + self.SERVES:
+                raise Error(str(self._error), self._error.status)
             serves = self._at is not None and self._at <= now < self._at + self.SERVES
             # Databases keep seconds, some of them rounded up.
             if not serves or self._at < changed + 1:
-                self._clusters = self._read()
-                self._at = now
+                try:
+                    self._clusters = self._read()
+                except Error as error:
+                    self._error, self._failed = error, self._clock()
+                    raise
+                self._at, self._error = now, None
             return self._clusters.get(uuid)

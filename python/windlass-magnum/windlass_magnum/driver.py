@@ -39,6 +39,21 @@ def session():
     return api.Session(CONF.windlass.kubeconfig, CONF.windlass.timeout)
 
 
+def place(cluster):
+    """Where the object of a cluster is."""
+    return f"{api.GROUP}/namespaces/{objects.namespace(cluster.project_id)}/coeclusters/{cluster.uuid}"
+
+
+def secret_place(cluster):
+    """Where the Secret with its authorities is."""
+    return f"/api/v1/namespaces/{objects.namespace(cluster.project_id)}/secrets/{objects.secret_name(cluster)}"
+
+
+def is_refusal(error):
+    """Whether nothing was made for certain. Of all other errors nobody knows."""
+    return error.status is not None and 400 <= error.status < 500 and error.status not in (408, 409, 429)
+
+
 def told(error):
     """An error as Magnum hands it on to its users; a per cent sign would be taken for a place to fill in."""
     return exception.MagnumException(str(error).replace("%", "%%"), code=error.status or 503)
@@ -73,23 +88,27 @@ class Driver(driver.Driver):
         who = {"fieldManager": api.MANAGER, "force": "true"}
         windlass.call("PATCH", f"/api/v1/namespaces/{namespace}", project, api.APPLY, **who)
         # A cluster is founded with its authorities, so they are there first.
-        place = f"/api/v1/namespaces/{namespace}/secrets/{objects.secret_name(cluster)}"
-        windlass.call("PATCH", place, secret, api.APPLY, **who)
-        path = f"{api.GROUP}/namespaces/{namespace}/coeclusters"
+        windlass.call("PATCH", secret_place(cluster), secret, api.APPLY, **who)
         try:
-            made = windlass.call("POST", path, wanted)
+            made = windlass.call("POST", f"{api.GROUP}/namespaces/{namespace}/coeclusters", wanted)
         except api.Error as error:
+            if is_refusal(error):
+                self._discard(windlass, cluster)
             if error.status != 409:
-                self._discard(windlass, place)
                 raise
-            made = windlass.call("GET", f"{path}/{cluster.uuid}")
+            made = windlass.call("GET", place(cluster))
+        if is_given_up(context, cluster):
+            # Who deleted it meanwhile found nothing to delete here. Magnum must not be told of an error: it would write that it failed.
+            windlass.call("DELETE", place(cluster))
+            self._discard(windlass, cluster)
+            return
         if made is None:
             raise api.Error("the cluster was deleted in Windlass while it was made")
         # With an owner the Secret goes with its cluster.
         owner = {
             "apiVersion": wanted["apiVersion"], "kind": wanted["kind"], "name": cluster.uuid, "uid": made["metadata"]["uid"],
         }
-        windlass.call("PATCH", place, {"metadata": {"ownerReferences": [owner]}}, api.MERGE)
+        windlass.call("PATCH", secret_place(cluster), {"metadata": {"ownerReferences": [owner]}}, api.MERGE)
 
     def _authorities(self, context, cluster):
         """Magnum's own: what it signs is valid in the cluster."""
@@ -99,9 +118,9 @@ class Driver(driver.Driver):
             found[word] = (authority.get_certificate(), authority.get_decrypted_private_key())
         return found
 
-    def _discard(self, windlass, place):
+    def _discard(self, windlass, cluster):
         try:
-            windlass.call("DELETE", place)
+            windlass.call("DELETE", secret_place(cluster))
         except api.Error as error:
             LOG.warning("The authorities of a cluster that there is not were not removed: %s", error)
 
@@ -112,7 +131,7 @@ class Driver(driver.Driver):
         other one brought. Who comes second is refused, and tries again.
         """
         windlass = session()
-        path = f"{api.GROUP}/namespaces/{objects.namespace(cluster.project_id)}/coeclusters/{cluster.uuid}"
+        path = place(cluster)
         for tries_left in reversed(range(TRIES)):
             stored = windlass.call("GET", path)
             if stored is None:
@@ -166,8 +185,7 @@ class Driver(driver.Driver):
 
     def delete_cluster(self, context, cluster):
         try:
-            place = f"{api.GROUP}/namespaces/{objects.namespace(cluster.project_id)}/coeclusters/{cluster.uuid}"
-            session().call("DELETE", place)
+            session().call("DELETE", place(cluster))
         except api.Error as error:
             raise told(error) from error
 
@@ -224,6 +242,8 @@ class Driver(driver.Driver):
             return
         asked = cluster.status.partition("_")[0]
         if stored is None and asked == "DELETE":
+            # The Secret has no owner where the API did not answer when the cluster was made.
+            self._end(cluster, self._discard)
             # Magnum removes what it has of it.
             cluster.status = "DELETE_COMPLETE"
             return
@@ -234,6 +254,8 @@ class Driver(driver.Driver):
             return
         standing = objects.Standing(stored)
         if asked == "DELETE" and not standing.is_leaving:
+            # Magnum asks once. Whatever became of that, asking again changes nothing.
+            self._end(cluster, lambda windlass, cluster: windlass.call("DELETE", place(cluster)))
             return
         is_told = [self._update_group(nodegroup, standing, asked) for nodegroup in cluster.nodegroups]
         outcome = standing.outcome if all(is_told) or standing.outcome == "FAILED" else "IN_PROGRESS"
@@ -245,6 +267,12 @@ class Driver(driver.Driver):
             coe_version=standing.coe_version or cluster.coe_version,
         )
         save(cluster)
+
+    def _end(self, cluster, how):
+        try:
+            how(session(), cluster)
+        except api.Error as error:
+            LOG.warning("Cluster %s goes, and is asked for again: %s", cluster.uuid, error)
 
     def _update_group(self, nodegroup, standing, asked):
         """Says whether Windlass knows what Magnum wants of it."""
@@ -296,10 +324,31 @@ class Monitor(monitors.MonitorBase):
     def _look_again(self, standing):
         """What failed may go on by itself, and Magnum looks only at what is in progress."""
         asked, _, outcome = self.cluster.status.partition("_")
-        goes_on = standing.outcome != "FAILED" if standing else asked == "DELETE"
-        if outcome == "FAILED" and goes_on:
+        if outcome == "FAILED" and goes_on(asked, standing):
             self.cluster.status = f"{asked}_IN_PROGRESS"
             self.cluster.save()
+
+
+def goes_on(asked, standing):
+    """Whether something that Magnum calls failed is being done.
+
+    A change that Windlass was never told of failed too, and that what was asked for before is complete does not make it good.
+    """
+    if asked == "DELETE":
+        return standing is None or (standing.is_leaving and standing.outcome != "FAILED")
+    if standing is None or standing.is_leaving:
+        return False
+    # What is there of a new cluster is all that was asked for.
+    return standing.outcome == "IN_PROGRESS" or (asked == "CREATE" and standing.outcome == "COMPLETE")
+
+
+def is_given_up(context, cluster):
+    """Whether somebody deleted the cluster in Magnum while it was made."""
+    try:
+        stored = magnum_objects.Cluster.get_by_uuid(context, cluster.uuid)
+    except exception.ClusterNotFound:
+        return True
+    return (stored.status or "").startswith("DELETE_")
 
 
 def changed(thing):

@@ -40,6 +40,8 @@ def secret(cluster, authorities):
     return {
         "apiVersion": "v1",
         "kind": "Secret",
+        # What the driver may write, by the policy of docs/magnum.md.
+        "type": "Opaque",
         "metadata": {"name": secret_name(cluster), "labels": {CLUSTER_LABEL: cluster.uuid}},
         "data": data,
     }

@@ -34,7 +34,7 @@ use crate::{
     health_book::Checked,
     inputs::Inputs,
     names::CLUSTER_MANAGER,
-    operation::{Operation, asked},
+    operation::{Operation, asked, converge},
     problem,
     radar::{DRIFTED, book::Hosts, compare::standing},
     request::start_again,
@@ -188,6 +188,7 @@ pub async fn publish_invalid(invalid: &InvalidObject, context: &Context) -> Resu
 /// The status after a pass. Pure.
 pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
+    status.converge_schedule = converge::schedule(cluster, view.now);
     let generation = cluster.metadata.generation;
     if matches!(view.decision, Decision::Start(new) if new.operation.quiet) {
         // It stays what it is. Who asked is told.

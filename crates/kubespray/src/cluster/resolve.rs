@@ -228,7 +228,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     let maintenance = maintenance::keeping(spec, &mut problems);
     let in_pods = observed.pods.is_some();
     let snapshots = snapshots::settings::resolve(spec, in_pods, &mut problems);
-    let radar = radar::resolve(spec, &mut problems);
+    let radar = radar::resolve(spec, in_pods, &mut problems);
     let converges = maintenance::converges(spec, &mut problems);
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);

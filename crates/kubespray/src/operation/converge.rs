@@ -7,17 +7,18 @@ use std::collections::BTreeSet;
 
 use api::{
     Cluster, Run,
-    cluster::Converged,
+    cluster::{ConvergeSchedule, Converged},
     run::{Plan, RunPhase},
     text::lines,
 };
 use controller::window::Moment;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use runs::phase;
 
 use super::{
-    CONVERGE,
+    CONVERGE, Operation,
     asked::{self, Asked},
 };
 use crate::{
@@ -64,7 +65,7 @@ fn maintain(
     observed: &Observed,
 ) -> Decision {
     let wanted = ASKED.wanted(cluster, &observed.runs).map(Why::Asked);
-    let wanted = wanted.or_else(|| due(resolved, observed).map(Why::Due));
+    let wanted = wanted.or_else(|| due(cluster, resolved, observed).map(Why::Due));
     if let Some(why) = wanted.filter(|_| built.beyond_converge.is_empty()) {
         return start(cluster, resolved, observed, why);
     }
@@ -90,12 +91,16 @@ enum Why {
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The time by the schedule for which one is to begin. A time that passed while the playbooks were at work all the same is none: a
-/// schedule that overlaps itself begins nothing twice.
-fn due(resolved: &Resolved, observed: &Observed) -> Option<Moment> {
+/// schedule that overlaps itself begins nothing twice. Nor is one that had passed when the schedule was written.
+fn due(cluster: &Cluster, resolved: &Resolved, observed: &Observed) -> Option<Moment> {
     let now = observed.now;
     let due = resolved.converges.as_ref()?.last(now)?;
+    let known = known(cluster)?;
+    if known.since.0 >= due.timestamp() {
+        return None;
+    }
     let mut newest = observed.runs.iter().rev();
-    let newest = newest.find(|run| matches!(&*run.spec.operation, "Converge" | "Create"));
+    let newest = newest.find(|run| Operation::is_whole(run));
     let over = newest.and_then(|run| {
         let finished = run.status.as_ref().and_then(|it| it.finished_at.clone());
         finished.or_else(|| run.metadata.creation_timestamp.clone())
@@ -106,6 +111,28 @@ fn due(resolved: &Resolved, observed: &Observed) -> Option<Moment> {
     let opens = resolved.maintenance.waits(&CONVERGE, due.timestamp());
     let begins = opens.map_or(due.timestamp(), |opens| opens.timestamp());
     (now.duration_since(begins) < LATE).then_some(due)
+}
+
+/// The schedule of the spec, and since when it is known; none before a pass has seen it as it is.
+fn known(cluster: &Cluster) -> Option<&ConvergeSchedule> {
+    let known = cluster.status.as_ref()?.converge_schedule.as_ref()?;
+    let written = cluster.spec.operations.as_ref()?.converge.as_ref()?;
+    let is_written = (Some(&known.schedule), &known.time_zone)
+        == (written.schedule.as_ref(), &written.time_zone);
+    is_written.then_some(known)
+}
+
+/// What a status says of the schedule after a pass.
+pub fn schedule(cluster: &Cluster, now: Timestamp) -> Option<ConvergeSchedule> {
+    let written = cluster.spec.operations.as_ref()?.converge.as_ref()?;
+    let new = || {
+        Some(ConvergeSchedule {
+            schedule: written.schedule.clone()?,
+            time_zone: written.time_zone.clone(),
+            since: Time(now),
+        })
+    };
+    known(cluster).cloned().or_else(new)
 }
 
 /// How the record of a step begins that says what changed in it.

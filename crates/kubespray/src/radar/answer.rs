@@ -239,10 +239,12 @@ mod tests {
     fn what_a_host_makes_up_is_bounded_plain_and_not_half_an_answer() {
         assert!(read("begin\nkernel 6\n", (0, 0)).is_err());
         assert!(read("", (0, 0)).is_err());
-        let many: String = (0..1000)
-            .map(|number| format!("file {}  /x/{number}\n", "b".repeat(64)))
+        let digest = "b".repeat(64);
+        let many: Vec<_> = (0..1000)
+            .map(|number| format!("file {digest}  /x/{number}"))
             .collect();
-        let look = read(&format!("begin\nclock x\n{many}end"), (0, 0)).unwrap();
+        let many = many.join("\n");
+        let look = read(&format!("begin\nclock x\n{many}\nend"), (0, 0)).unwrap();
         assert_eq!(look.things.len(), MOST_THINGS);
         let odd = format!(
             "begin\nfile {}  /a\u{1b}[2J\u{202e}b\nfile {}  relative\nfile zz  /c\nunit x\nversion a none\nkernel \ndisk %\nend",

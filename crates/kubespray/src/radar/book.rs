@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -24,12 +25,12 @@ use super::{Mark, Watch, answer, answer::Look, compare::judged, hosts};
 use crate::{
     host_keys,
     layout::Layout,
-    private::{self, Place},
+    private::{self, Lent},
     runner::carried,
     secret,
 };
 
-/// How many hosts are looked at at once: each costs a process of this machine.
+/// How many hosts are looked at at once, of all clusters together: each costs a process of this machine.
 const AT_ONCE: usize = 48;
 /// How long a host may take to answer that took the connection.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -53,6 +54,8 @@ pub struct RadarBook {
     client: Client,
     layout: Layout,
     entries: Arc<Mutex<HashMap<Key, Entry>>>,
+    /// Whose turn it is, of the hosts of all clusters.
+    turns: Arc<Semaphore>,
     looked: WakeUps,
     changed: WakeUps,
 }
@@ -64,6 +67,7 @@ impl RadarBook {
             client,
             layout,
             entries: Arc::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
             looked,
             changed,
         }
@@ -90,7 +94,7 @@ impl RadarBook {
             let mut entries = lock(&self.entries);
             let entry = entries.entry(key.clone()).or_default();
             let due = entry.next.is_none_or(|next| next <= Instant::now());
-            if entry.running || !(due || entry.mark != watch.mark) {
+            if entry.running || !(due || entry.mark.as_ref() != Some(&watch.mark)) {
                 return;
             }
             entry.running = true;
@@ -98,15 +102,15 @@ impl RadarBook {
             known = entry.hosts.clone().unwrap_or_else(|| Arc::new(before()));
         }
         let (client, layout) = (self.client.clone(), self.layout.clone());
-        let entries = Arc::clone(&self.entries);
+        let (entries, turns) = (Arc::clone(&self.entries), Arc::clone(&self.turns));
         let (looked, changed) = (self.looked.clone(), self.changed.clone());
         tokio::spawn(async move {
-            let found = look(&client, &layout, &key, &watch, &known).await;
+            let found = look((&client, &layout), &key, &watch, &known, &turns).await;
             if let Some(entry) = lock(&entries).get_mut(&key) {
                 entry.running = false;
                 if entry.turn == turn {
                     entry.next = Some(Instant::now() + jittered(watch.every));
-                    entry.mark = watch.mark;
+                    entry.mark = Some(watch.mark);
                     let is_new = entry.hosts.as_deref() != Some(&found);
                     entry.hosts = Some(Arc::new(found));
                     if is_new {
@@ -132,12 +136,25 @@ impl RadarBook {
     }
 }
 
-async fn look(client: &Client, layout: &Layout, key: &Key, watch: &Watch, before: &Hosts) -> Hosts {
+async fn look(
+    (client, layout): (&Client, &Layout),
+    key: &Key,
+    watch: &Watch,
+    before: &Hosts,
+    turns: &Semaphore,
+) -> Hosts {
     let names = hosts(&watch.inputs);
     let targets = watch.inputs.targets(&names);
-    let directory = layout.cluster(&key.0, &key.1).join("radar");
-    let options = options(client, layout, key, watch, &directory).await;
-    let turns = Semaphore::new(AT_ONCE);
+    // The key goes with it, also where this is given up in the middle.
+    let lent = lend(&layout.cluster(&key.0, &key.1).join("radar"));
+    let options = match &lent {
+        Ok(lent) => options((client, layout), key, watch, lent).await,
+        Err(why) => Err(why.clone()),
+    };
+    let options = match options {
+        Ok(options) => open(&options).await.map(|()| options),
+        Err(why) => Err(why),
+    };
     let asked = targets.iter().map(async |target| {
         let _turn = turns.acquire().await;
         let seen = match &options {
@@ -145,16 +162,29 @@ async fn look(client: &Client, layout: &Layout, key: &Key, watch: &Watch, before
             Err(why) => Err(why.clone()),
         };
         let before = before.get(target.name.as_str());
-        let mark = watch.mark.as_ref();
-        let judged = judged(&target.name, before, seen, mark, Timestamp::now());
+        let judged = judged(&target.name, before, seen, &watch.mark, Timestamp::now());
         (target.name.to_string(), judged)
     });
-    let found = join_all(asked).await.into_iter().collect();
-    if let Err(error) = private::forget(&directory) {
-        let error = &error as &dyn std::error::Error;
-        tracing::warn!(cluster = %key.1, error, "the private directory of the radar was not removed");
-    }
-    found
+    join_all(asked).await.into_iter().collect()
+}
+
+fn lend(directory: &Path) -> Result<Lent, String> {
+    let made = private::directory(directory).and_then(|()| Lent::make(directory));
+    made.map_err(|error| unwritten(directory, &error))
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Logs in to the bastion, if there is one. That may take as long as the answer of a host.
+async fn open(options: &Options) -> Result<(), String> {
+    let patient = Options {
+        login_timeout: options.login_timeout.saturating_add(ANSWER),
+        ..options.clone()
+    };
+    let opened = probe::open(&patient).await;
+    opened.map_err(|unusable| unusable.message())
 }
 
 async fn ask(target: &Target, options: &Options) -> Result<Look, String> {
@@ -178,17 +208,15 @@ async fn only_others(address: &str, port: u16) -> Result<(), String> {
 
 /// How hosts are reached: as a runner reaches them, with the key in memory for as long as the look takes.
 async fn options(
-    client: &Client,
-    layout: &Layout,
+    (client, layout): (&Client, &Layout),
     key: &Key,
     watch: &Watch,
-    directory: &std::path::Path,
+    lent: &Lent,
 ) -> Result<Options, String> {
     let (namespace, cluster) = key;
     let ssh = &watch.inputs.ssh;
-    let unwritten = |error: std::io::Error| format!("{}: {error}", directory.display());
-    private::directory(directory).map_err(unwritten)?;
-    let place = Place::make(directory).map_err(unwritten)?;
+    let unwritten = |error: std::io::Error| unwritten(&lent.run, &error);
+    let place = &lent.place;
     let sockets = place.path.join("c");
     private::directory(&sockets).map_err(unwritten)?;
     let bastion = ssh.bastion(sockets);

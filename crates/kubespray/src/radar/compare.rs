@@ -11,7 +11,7 @@ use controller::Status;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Mark, answer::Look};
+use super::{Mark, Written, answer::Look};
 
 /// How many findings of a host are told, and how many of all of a cluster.
 const FINDINGS: usize = 32;
@@ -22,7 +22,7 @@ pub fn judged(
     host: &HostName,
     before: Option<&RadarStatus>,
     seen: Result<Look, String>,
-    mark: Option<&Mark>,
+    mark: &Mark,
     now: Timestamp,
 ) -> RadarStatus {
     let look = match seen {
@@ -58,11 +58,11 @@ fn baseline(
     host: &HostName,
     before: Option<&RadarStatus>,
     look: &Look,
-    mark: Option<&Mark>,
+    mark: &Mark,
     now: Timestamp,
 ) -> Baseline {
     let mut new = Baseline {
-        run: mark.map(|mark| mark.run.clone()),
+        run: mark.0.first().map(|newest| newest.run.clone()),
         taken_at: Time(now),
         things: look.things.clone(),
     };
@@ -71,11 +71,12 @@ fn baseline(
         return new;
     };
     // A run that is not known any more was the newer one.
-    let counts = |mark: &Mark| {
-        let is_newer = |old: &String| runs::number(old) < runs::number(&mark.run);
-        old.run.as_ref().is_none_or(is_newer) && !mark.excluded.contains(host)
+    let counts = |written: &&Written| {
+        let is_newer = |old: &String| runs::number(old) < runs::number(&written.run);
+        old.run.as_ref().is_none_or(is_newer) && !written.excluded.contains(host)
     };
-    if !mark.is_some_and(counts) {
+    let newer: Vec<_> = mark.0.iter().filter(counts).collect();
+    if newer.is_empty() {
         let mut kept = old.clone();
         // What has come up since is no worse for it.
         for (thing, value) in &look.things {
@@ -87,8 +88,13 @@ fn baseline(
         }
         return kept;
     }
-    if mark.is_some_and(|mark| !mark.whole) {
-        for Finding { thing, .. } in &status.findings {
+    if newer.iter().all(|written| !written.whole) {
+        // Of a list that is full nobody knows what did not fit: then all that differs has drifted.
+        let more = match status.findings.len() {
+            FINDINGS.. => differences(&old.things, &look.things),
+            _ => Vec::new(),
+        };
+        for Finding { thing, .. } in status.findings.iter().chain(&more) {
             match old.things.get(thing) {
                 Some(was) => new.things.insert(thing.clone(), was.clone()),
                 None => new.things.remove(thing),
@@ -126,6 +132,14 @@ fn change(thing: &str, was: Option<&String>, is: Option<&String>) -> String {
     }
 }
 
+/// What a host counts as: one that answers no more has drifted as long as what was found is not known to be mended.
+pub fn counted(host: &RadarStatus) -> RadarState {
+    match host.state {
+        RadarState::Unknown if !host.findings.is_empty() => RadarState::Drifted,
+        state => state,
+    }
+}
+
 /// How a cluster stands, by how its hosts do: for its condition.
 pub fn standing(hosts: &BTreeMap<String, RadarStatus>) -> (Status, &'static str, String) {
     let of = |state| hosts.iter().filter(move |(_, host)| host.state == state);
@@ -139,7 +153,8 @@ pub fn standing(hosts: &BTreeMap<String, RadarStatus>) -> (Status, &'static str,
         0 => String::new(),
         _ => format!("; not looked at: {}", few(&silent)),
     };
-    let found = of(RadarState::Drifted).flat_map(|(name, host)| {
+    // One that answers no more is not mended by that.
+    let found = hosts.iter().flat_map(|(name, host)| {
         let findings = host.findings.iter();
         findings.map(move |found| format!("{name}: {}: {}", found.thing, found.change))
     });
@@ -189,12 +204,16 @@ mod tests {
         }
     }
 
-    fn mark(run: &str, whole: bool) -> Mark {
-        Mark {
+    fn written(run: &str, whole: bool) -> Written {
+        Written {
             run: run.to_owned(),
             whole,
             excluded: Vec::new(),
         }
+    }
+
+    fn mark(run: &str, whole: bool) -> Mark {
+        Mark(vec![written(run, whole)])
     }
 
     /// Looks one after the other, each after a run, and what they find.
@@ -204,7 +223,7 @@ mod tests {
         let mut found = Vec::new();
         for (mark, look) in looks {
             let now = Timestamp::UNIX_EPOCH;
-            let new = judged(&host, status.as_ref(), Ok(look.clone()), Some(mark), now);
+            let new = judged(&host, status.as_ref(), Ok(look.clone()), mark, now);
             let told = new.findings.iter();
             let told: Vec<_> = told
                 .map(|it| format!("{}: {}", it.thing, it.change))
@@ -286,6 +305,41 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_the_whole_host_mends_what_drifted_though_another_followed_before_the_next_look() {
+        let create = mark("r-1", true);
+        let both = Mark(vec![written("r-3", false), written("r-2", true)]);
+        let files = |value| look(&[("/a", value)]);
+        assert_eq!(
+            found(&[
+                (&create, files("1")),
+                (&create, files("2")),
+                (&both, files("2")),
+                (&both, files("3")),
+            ]),
+            ["", "/a: it was changed", "", "/a: it was changed"]
+        );
+    }
+
+    #[test]
+    fn what_did_not_fit_into_the_findings_stays_drifted_too() {
+        let (create, scale) = (mark("r-1", true), mark("r-2", false));
+        let host: HostName = "a".parse().unwrap();
+        let files = |value: &str| {
+            let names = (0..FINDINGS + 8).map(|number| format!("/{number:03}"));
+            let things = names.map(|name| (name, value.to_owned())).collect();
+            let troubles = Vec::new();
+            Ok(Look { things, troubles })
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let first = judged(&host, None, files("1"), &create, now);
+        let drifted = judged(&host, Some(&first), files("2"), &create, now);
+        assert_eq!(drifted.findings.len(), FINDINGS);
+        let after = judged(&host, Some(&drifted), files("2"), &scale, now);
+        let (old, new) = (first.baseline.unwrap(), after.baseline.unwrap());
+        assert_eq!((new.things, new.run.as_deref()), (old.things, Some("r-2")));
+    }
+
+    #[test]
     fn a_host_that_a_run_left_out_is_held_against_what_was_before() {
         let host: HostName = "a".parse().unwrap();
         let now = Timestamp::UNIX_EPOCH;
@@ -293,18 +347,18 @@ mod tests {
             &host,
             None,
             Ok(look(&[("/a", "1")])),
-            Some(&mark("r-1", true)),
+            &mark("r-1", true),
             now,
         );
-        let without = Mark {
+        let without = Mark(vec![Written {
             excluded: vec![host.clone()],
-            ..mark("r-2", true)
-        };
+            ..written("r-2", true)
+        }]);
         let after = judged(
             &host,
             Some(&before),
             Ok(look(&[("/a", "2")])),
-            Some(&without),
+            &without,
             now,
         );
         assert_eq!(after.state, RadarState::Drifted);
@@ -312,7 +366,7 @@ mod tests {
             &host,
             Some(&after),
             Err("no\u{1b} answer".into()),
-            Some(&without),
+            &without,
             now,
         );
         assert_eq!(unknown.state, RadarState::Unknown);
@@ -327,9 +381,15 @@ mod tests {
     fn a_cluster_has_drifted_when_a_host_has_and_one_that_is_silent_is_none() {
         let host: HostName = "a".parse().unwrap();
         let now = Timestamp::UNIX_EPOCH;
-        let same = judged(&host, None, Ok(look(&[("/a", "1")])), None, now);
-        let drifted = judged(&host, Some(&same), Ok(look(&[("/a", "2")])), None, now);
-        let silent = judged(&host, Some(&same), Err("no answer".into()), None, now);
+        let none = Mark::default();
+        let same = judged(&host, None, Ok(look(&[("/a", "1")])), &none, now);
+        let drifted = judged(&host, Some(&same), Ok(look(&[("/a", "2")])), &none, now);
+        let silent = judged(&host, Some(&same), Err("no answer".into()), &none, now);
+        let lost = judged(&host, Some(&drifted), Err("no answer".into()), &none, now);
+        assert_eq!(lost.state, RadarState::Unknown);
+        assert_eq!(counted(&lost), RadarState::Drifted);
+        assert_eq!(counted(&silent), RadarState::Unknown);
+        assert_eq!(counted(&same), RadarState::Same);
         for (hosts, expected) in [
             (
                 vec![&same, &same],
@@ -357,6 +417,15 @@ mod tests {
                     Status::True,
                     "HostsDiffer",
                     "h1: /a: it was changed; not looked at: h0: no answer",
+                ),
+            ),
+            // It is not mended by its silence.
+            (
+                vec![&same, &lost],
+                (
+                    Status::True,
+                    "HostsDiffer",
+                    "h1: /a: it was changed; not looked at: h1: no answer",
                 ),
             ),
             (

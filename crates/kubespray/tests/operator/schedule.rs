@@ -7,10 +7,23 @@ use kubespray::{
 };
 use serde_json::{Value, from_value, json};
 
-use crate::past::{Past, now};
+use crate::past::{Past, days, now};
 
 fn converges(schedule: &str) -> Value {
     json!({"operations": {"converge": {"schedule": schedule}}})
+}
+
+/// The schedule is written, and the operator sees it at that time.
+fn write(past: &mut Past, schedule: &str, seen: Timestamp) {
+    past.cluster.spec.operations = from_value(converges(schedule)["operations"].clone()).unwrap();
+    see(past, seen);
+}
+
+/// A pass remembers the schedule.
+fn see(past: &mut Past, seen: Timestamp) {
+    let known = converge::schedule(&past.cluster, seen);
+    let status = past.cluster.status.get_or_insert_default();
+    status.converge_schedule = known;
 }
 
 fn minutes(minutes: i64) -> SignedDuration {
@@ -20,8 +33,7 @@ fn minutes(minutes: i64) -> SignedDuration {
 #[tokio::test]
 async fn one_begins_when_its_time_has_come_and_is_not_made_up_for_later() {
     let mut past = Past::new(json!({}), &["master", "worker"]).await;
-    past.cluster.spec.operations =
-        from_value(converges("0 23 * * *")["operations"].clone()).unwrap();
+    write(&mut past, "0 23 * * *", now() - days(2));
     past.observed.now = now() - minutes(61);
     assert_eq!(past.rests(), "");
     past.observed.now = now() - minutes(60);
@@ -46,10 +58,48 @@ async fn one_begins_when_its_time_has_come_and_is_not_made_up_for_later() {
 }
 
 #[tokio::test]
+async fn a_time_that_had_passed_when_the_schedule_was_written_begins_nothing() {
+    let mut past = Past::new(json!({}), &["master"]).await;
+    let schedule = converges("0 23 * * *");
+    past.cluster.spec.operations = from_value(schedule["operations"].clone()).unwrap();
+    past.observed.now = now() - minutes(50);
+    assert_eq!(past.rests(), "", "nobody knows since when it stands there");
+    let seen = past.observed.now;
+    see(&mut past, seen);
+    assert_eq!(past.rests(), "");
+    // It is remembered once, and not anew with each pass.
+    past.observed.now = now() + minutes(23 * 60);
+    let seen = past.observed.now;
+    see(&mut past, seen);
+    assert_eq!(past.starts().operation.name, "Converge");
+
+    // In another zone it is another one.
+    let there = json!({"converge": {"schedule": "0 23 * * *", "timeZone": "Europe/Berlin"}});
+    past.cluster.spec.operations = from_value(there).unwrap();
+    past.observed.now = now() + minutes(21 * 60 + 10);
+    assert_eq!(past.rests(), "");
+    let seen = past.observed.now;
+    see(&mut past, seen);
+    assert_eq!(past.rests(), "");
+    past.observed.now = now() + minutes(45 * 60);
+    assert_eq!(past.starts().operation.name, "Converge");
+}
+
+#[tokio::test]
+async fn an_upgrade_has_run_the_playbooks_too() {
+    let mut past = Past::new(json!({}), &["master"]).await;
+    write(&mut past, "0 23 * * *", now() - days(2));
+    past.observed.now = now() - minutes(30);
+    let mut new = past.starts();
+    new.operation = &kubespray::operation::UPGRADE;
+    past.ran(&new, "Succeeded", minutes(-31));
+    assert_eq!(past.rests(), "");
+}
+
+#[tokio::test]
 async fn a_schedule_that_overlaps_itself_begins_nothing_twice() {
     let mut past = Past::new(json!({}), &["master"]).await;
-    past.cluster.spec.operations =
-        from_value(converges("*/10 * * * *")["operations"].clone()).unwrap();
+    write(&mut past, "*/10 * * * *", now() - days(2));
     past.observed.now = now() - minutes(20);
     let new = past.starts();
     past.ran(&new, "Running", minutes(0));
@@ -67,8 +117,7 @@ async fn a_schedule_that_overlaps_itself_begins_nothing_twice() {
 #[tokio::test]
 async fn one_waits_for_its_window_and_begins_in_it() {
     let mut past = Past::new(json!({}), &["master"]).await;
-    past.cluster.spec.operations =
-        from_value(converges("0 23 * * *")["operations"].clone()).unwrap();
+    write(&mut past, "0 23 * * *", now() - days(2));
     let windows = json!({"windows": [{"schedule": "0 12 * * 6", "duration": "2h"}]});
     past.cluster.spec.maintenance = from_value(windows).unwrap();
     past.observed.now = now();
@@ -94,8 +143,7 @@ async fn one_waits_for_its_window_and_begins_in_it() {
 #[tokio::test]
 async fn what_one_changed_is_told_by_step_and_host() {
     let mut past = Past::new(json!({}), &["master"]).await;
-    past.cluster.spec.operations =
-        from_value(converges("0 0 * * *")["operations"].clone()).unwrap();
+    write(&mut past, "0 0 * * *", now() - days(2));
     let new = past.starts();
     past.ran(&new, "Succeeded", minutes(1));
     assert_eq!(converge::converged(&past.observed.runs).unwrap().changed, 0);

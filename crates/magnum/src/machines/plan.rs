@@ -7,7 +7,7 @@ use controller::apply::contains;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{GROUP_LABEL, Kind, Objects, name_of};
+use super::{GROUP_LABEL, Kind, Objects, bounds, is_scaled, name_of};
 
 /// Has Cluster API take this machine first when a group shrinks.
 pub(crate) const FIRST: &str = "cluster.x-k8s.io/delete-machine";
@@ -63,6 +63,7 @@ pub fn plan(cluster: &CoeCluster, wanted: &Objects, live: &Live) -> Plan {
             continue;
         };
         let there = live.get(kind, name_of(object));
+        let object = &scaled(cluster, object, there);
         let written = match (kind, there) {
             // Most of a network cannot be changed, and a template is another one where it differs.
             (Kind::Infrastructure | Kind::ServerTemplate | Kind::NodeTemplate, Some(_)) => continue,
@@ -76,6 +77,22 @@ pub fn plan(cluster: &CoeCluster, wanted: &Objects, live: &Live) -> Plan {
     }
     plan.delete = surplus(cluster, wanted, live);
     plan
+}
+
+/// A group that the autoscaler changes has as many nodes as it has, within its bounds.
+///
+/// The number stands in what is written: left out, it would be taken away from an object that nobody has scaled yet.
+fn scaled(cluster: &CoeCluster, wanted: &Value, there: Option<&Value>) -> Value {
+    let mut wanted = wanted.clone();
+    let uuid = &wanted["metadata"]["labels"][GROUP_LABEL];
+    let mut groups = cluster.spec.node_groups.iter();
+    let group = groups.find(|group| *uuid == group.uuid && is_scaled(group));
+    let has = there.and_then(|there| there["spec"]["replicas"].as_u64());
+    if let (Some(group), Some(has), Some(Kind::Deployment)) = (group, has, Kind::of(&wanted)) {
+        let (least, most) = bounds(group);
+        wanted["spec"]["replicas"] = has.min(most.into()).max(least.into()).into();
+    }
+    wanted
 }
 
 /// Whether all control planes are of the version that they should be. Those that are only being made hold nobody up.

@@ -32,6 +32,8 @@ pub struct Seen {
     pub addons: Vec<(&'static str, String)>,
     /// What is not there that it cannot do without.
     pub lacks: Option<Trouble>,
+    /// Whether not all that there is of it could be read. What was known before is told then.
+    pub is_partial: bool,
 }
 
 /// Why something does not go on.
@@ -48,21 +50,36 @@ pub fn status(cluster: &CoeCluster, seen: &Seen, plan: &Plan, now: Timestamp) ->
     let known = cluster.status.clone().unwrap_or_default();
     let (state, reason) = judged(cluster, seen, plan, now);
     let live = &seen.live;
+    let groups = cluster.spec.node_groups.iter();
+    let told = CoeClusterStatus {
+        observed_generation: cluster.metadata.generation,
+        state: Some(state),
+        reason: reason.map(|reason| api::text::plain(&reason, LONGEST)),
+        ..known.clone()
+    };
+    if seen.is_partial {
+        let groups = groups.map(|group| {
+            let known = known.groups.get(&group.uuid).cloned().unwrap_or_default();
+            let state = Some(state);
+            (group.uuid.clone(), GroupStatus { state, ..known })
+        });
+        return CoeClusterStatus {
+            groups: groups.collect(),
+            ..told
+        };
+    }
     let name = name(cluster);
     let version = live
         .of(Kind::ControlPlane)
         .find_map(|object| object["status"]["version"].as_str());
-    let groups = cluster.spec.node_groups.iter();
     CoeClusterStatus {
-        observed_generation: cluster.metadata.generation,
-        state: Some(state),
         health: health(live, &name).or(known.health),
         api_address: live.get(Kind::Cluster, &name).and_then(endpoint),
         coe_version: version.map(|version| api::text::plain(version, 64)),
         groups: groups
             .map(|group| (group.uuid.clone(), of_group(group, live, state)))
             .collect(),
-        reason: reason.map(|reason| api::text::plain(&reason, LONGEST)),
+        ..told
     }
 }
 
@@ -74,10 +91,12 @@ fn judged(
 ) -> (State, Option<String>) {
     let trouble = trouble(&seen.live);
     if cluster.metadata.deletion_timestamp.is_some() {
-        return (
-            State::DeleteInProgress,
-            trouble.map(|trouble| trouble.message),
-        );
+        let trouble = seen.lacks.clone().or(trouble);
+        let why = trouble.map(|trouble| trouble.message);
+        let long = lingers(&seen.live, now).then(|| LINGERS.to_owned());
+        let why: Vec<_> = why.into_iter().chain(long).collect();
+        let why = (!why.is_empty()).then(|| why.join("; "));
+        return (State::DeleteInProgress, why);
     }
     let known = cluster.status.as_ref().and_then(|status| status.state);
     let was_made = !matches!(
@@ -114,6 +133,21 @@ fn judged(
         _ => (State::CreateInProgress, why),
     }
 }
+
+/// Whether the Cluster has been going for longer than servers and networks take.
+fn lingers(live: &Live, now: Timestamp) -> bool {
+    live.of(Kind::Cluster).any(|object| {
+        let since = object["metadata"]["deletionTimestamp"].as_str();
+        let since: Option<Timestamp> = since.and_then(|since| since.parse().ok());
+        since.is_some_and(|since| now.as_second() - since.as_second() > GOES)
+    })
+}
+
+/// How long a Cluster may go before people are told what may hold it, in seconds.
+const GOES: i64 = 15 * 60;
+/// What Cluster API does not say of itself.
+const LINGERS: &str = "it has been going for more than 15 minutes: what its users made in its network holds that, such as the load \
+     balancer of a Service or a port; delete load balancers and ports of that network in OpenStack";
 
 /// Whether Cluster API has done all that it was told.
 fn is_settled(cluster: &CoeCluster, live: &Live) -> bool {

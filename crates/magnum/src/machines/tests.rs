@@ -329,3 +329,54 @@ fn a_group_that_is_gone_goes_and_its_templates_after_it() {
         )]
     );
 }
+
+#[test]
+fn more_nodes_than_a_cluster_may_have_are_refused_whoever_brings_them() {
+    let with = |count: u32, labels: Value, most: Option<u32>| {
+        let mut cluster = cluster(json!({"labels": labels}));
+        let group = &mut cluster.spec.node_groups[1];
+        (group.node_count, group.max_node_count) = (count, most);
+        objects(&cluster, &template(json!({})), &[]).map(drop)
+    };
+    let scaled = || json!({"auto_scaling_enabled": "true"});
+    assert_eq!(with(999, json!({}), Some(9999)), Ok(()));
+    assert_eq!(with(1000, json!({}), None), Err(Unfit::Nodes(1001)));
+    assert_eq!(with(u32::MAX, json!({}), None), Err(Unfit::Nodes(1 << 32)));
+    assert_eq!(with(1, scaled(), Some(999)), Ok(()));
+    assert_eq!(with(1, scaled(), Some(1000)), Err(Unfit::Nodes(1001)));
+    let crossed =
+        json!({"auto_scaling_enabled": "true", "min_node_count": "4", "max_node_count": "3"});
+    let unfit = Unfit::Bounds {
+        group: "default-worker".to_owned(),
+        least: 4,
+        most: 3,
+    };
+    assert_eq!(with(1, crossed, None), Err(unfit));
+}
+
+#[test]
+fn a_group_of_the_autoscaler_begins_with_its_nodes_and_keeps_what_it_has() {
+    let labels =
+        json!({"auto_scaling_enabled": "true", "min_node_count": "1", "max_node_count": "5"});
+    let mut cluster = cluster(json!({"labels": labels}));
+    let template = template(json!({}));
+    let wanted = objects(&cluster, &template, &[]).unwrap();
+    assert_eq!(wanted.deployments[0]["spec"]["replicas"], 2);
+    let mut there = live(&wanted);
+    let mut planned = |has: u32, cluster: &CoeCluster| {
+        for (kind, object) in &mut there.0 {
+            if *kind == Kind::Deployment {
+                object["spec"]["replicas"] = json!(has);
+            }
+        }
+        let wanted = objects(cluster, &template, &[]).unwrap();
+        let plan = plan(cluster, &wanted, &there);
+        let counts = plan.apply.iter().map(|object| &object["spec"]["replicas"]);
+        counts.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(planned(4, &cluster), Vec::<Value>::new());
+    assert_eq!(planned(9, &cluster), [json!(5)]);
+    // Something else of it is written: the number stands in it.
+    cluster.spec.node_groups[1].max_node_count = Some(7);
+    assert_eq!(planned(4, &cluster), [json!(4)]);
+}

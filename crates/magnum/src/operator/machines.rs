@@ -26,7 +26,7 @@ use crate::{
     authority::Purpose,
     machines::{
         self, ADDON_LABEL, Addon, CREDENTIALS, Kind, Objects, name_of,
-        plan::{FIRST, Live, Plan},
+        plan::{FIRST, Plan},
         report::{self, Seen, Trouble},
     },
     store::secret_name,
@@ -35,6 +35,14 @@ use crate::{
 
 /// How soon is looked again at a cluster of which nobody told anything.
 const SURE: Duration = Duration::from_mins(5);
+
+/// What a pass came to.
+enum Pass {
+    /// The cluster is gone.
+    Ended,
+    /// There is more to be done, or to be waited for.
+    GoesOn,
+}
 
 /// Wakes the cluster of every object of Cluster API that changes.
 pub(super) async fn followed(client: Client, wake_ups: WakeUps) {
@@ -64,30 +72,54 @@ async fn follow(client: Client, kind: Kind, wake_ups: WakeUps) {
 }
 
 impl Context {
-    /// One pass.
+    /// One pass. What the API does not do is told before it is tried again, or a cluster would never be late.
     pub(super) async fn of_machines(&self, cluster: &CoeCluster) -> Result<Action, Error> {
-        let mut seen = self.machines(cluster).await?;
+        let mut seen = Seen::default();
         let mut plan = Plan::default();
-        if cluster.metadata.deletion_timestamp.is_some() {
-            if self.end_machines(cluster, &seen.live).await? {
-                return Ok(Action::await_change());
+        let failed = match self.pass(cluster, &mut seen, &mut plan).await {
+            Ok(Pass::Ended) => return Ok(Action::await_change()),
+            Ok(Pass::GoesOn) => None,
+            Err(error) => {
+                seen.lacks = Some(interrupted(&error));
+                Some(error)
             }
-        } else if seen.lacks.is_none() {
-            self.provide(cluster).await?;
-            seen.addons = self.addons(cluster).await?;
-            if let Some(wanted) = wanted(cluster, &mut seen) {
-                plan = machines::plan::plan(cluster, &wanted, &seen.live);
-                seen.lacks = self.make(cluster, &plan).await?;
-            }
-        }
+        };
         let status = report::status(cluster, &seen, &plan, Timestamp::now());
         let waits = !status.state.is_some_and(api::magnum::State::is_complete);
         self.tell(cluster, &status).await?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
         Ok(Action::requeue(if waits { WAITING } else { SURE }))
     }
 
-    async fn machines(&self, cluster: &CoeCluster) -> Result<Seen, Error> {
-        let mut seen = Seen::default();
+    /// What it saw and planned is there also where it failed.
+    async fn pass(
+        &self,
+        cluster: &CoeCluster,
+        seen: &mut Seen,
+        plan: &mut Plan,
+    ) -> Result<Pass, Error> {
+        self.machines(cluster, seen).await?;
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return self.end_machines(cluster, seen).await;
+        }
+        if seen.lacks.is_none() {
+            seen.lacks = self.missing(cluster).await?;
+        }
+        if seen.lacks.is_none() {
+            self.provide(cluster).await?;
+            seen.addons = self.addons(cluster).await?;
+            if let Some(wanted) = wanted(cluster, seen) {
+                *plan = machines::plan::plan(cluster, &wanted, &seen.live);
+                seen.lacks = self.make(cluster, plan).await?;
+            }
+        }
+        Ok(Pass::GoesOn)
+    }
+
+    async fn machines(&self, cluster: &CoeCluster, seen: &mut Seen) -> Result<(), Error> {
+        seen.is_partial = true;
         for kind in Kind::ALL {
             match self
                 .objects(cluster, kind)
@@ -107,36 +139,31 @@ impl Context {
                 Err(error) => return Err(Error::Api("list objects of Cluster API", error)),
             }
         }
+        seen.is_partial = false;
         let templates: Api<CoeClusterTemplate> = Api::all(self.client.clone());
         let uuid = &cluster.spec.cluster_template_id;
         let named = ListParams::default().fields(&format!("metadata.name={uuid}"));
         let found = templates.list(&named).await;
         let found = found.map_err(|error| Error::Api("get the template of the cluster", error))?;
         seen.template = found.items.into_iter().next();
-        if seen.lacks.is_none() {
-            seen.lacks = self.missing(cluster).await?;
-        }
-        Ok(seen)
+        Ok(())
     }
 
     /// The Secret that is not there, if one is not. Without the authorities Cluster API would make others.
     async fn missing(&self, cluster: &CoeCluster) -> Result<Option<Trouble>, Error> {
         let namespace = cluster.namespace().unwrap_or_default();
-        let message = if self.credentials(cluster).await?.is_none() {
-            format!(
-                "there is no Secret {namespace}/{CREDENTIALS} with clouds.yaml, by which servers are made: make one"
-            )
-        } else if self.authorities(cluster).await?.is_none() {
-            let name = secret_name(&cluster.name_any());
-            format!(
-                "the Secret {namespace}/{name} with the cluster's authorities is gone: bring it back"
-            )
-        } else {
+        if self.credentials(cluster).await?.is_none() {
+            return Ok(Some(no_credentials(cluster, "by which servers are made")));
+        }
+        if self.authorities(cluster).await?.is_some() {
             return Ok(None);
-        };
+        }
+        let name = secret_name(&cluster.name_any());
         Ok(Some(Trouble {
             is_final: false,
-            message,
+            message: format!(
+                "the Secret {namespace}/{name} with the cluster's authorities is gone: bring it back"
+            ),
         }))
     }
 
@@ -227,16 +254,7 @@ impl Context {
     async fn provide(&self, cluster: &CoeCluster) -> Result<(), Error> {
         let namespace = &backing_namespace(&cluster.name_any());
         self.make_namespace(cluster, namespace).await?;
-        let secret = |name: &str, kind: &str, data: Value| {
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
-                "metadata": {"name": name, "labels": marks(cluster)},
-            })
-        };
-        if let Some(found) = self.credentials(cluster).await? {
-            let object = secret(CREDENTIALS, "Opaque", json!(found.data));
-            self.put(namespace, CREDENTIALS, &object).await?;
-        }
+        self.give_credentials(cluster).await?;
         let authorities = self.authorities(cluster).await?;
         let data = authorities
             .and_then(|secret| secret.data)
@@ -249,43 +267,63 @@ impl Context {
             };
             let own = machines::authority(&name, purpose);
             let data = json!({"tls.crt": certificate, "tls.key": key});
-            let mut object = secret(&own, "cluster.x-k8s.io/secret", data);
+            let mut object = secret(cluster, &own, "cluster.x-k8s.io/secret", data);
             object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(name);
             self.put(namespace, &own, &object).await?;
         }
         Ok(())
     }
 
+    /// Puts the credentials beside a cluster, as they are now. Says whether there are any.
+    async fn give_credentials(&self, cluster: &CoeCluster) -> Result<bool, Error> {
+        let Some(found) = self.credentials(cluster).await? else {
+            return Ok(false);
+        };
+        let object = secret(cluster, CREDENTIALS, "Opaque", json!(found.data));
+        let namespace = backing_namespace(&cluster.name_any());
+        self.put(&namespace, CREDENTIALS, &object).await?;
+        Ok(true)
+    }
+
     /// Ends a cluster. Only the Cluster is deleted, for Cluster API knows in which order the others go; and it is let go when all are
     /// gone, so that no server is left that nobody knows of.
-    async fn end_machines(&self, cluster: &CoeCluster, live: &Live) -> Result<bool, Error> {
-        let whole: Vec<_> = live.of(Kind::Cluster).collect();
+    ///
+    /// Its credentials are kept as they should be until then, for by others nothing goes any more. Where they cannot be, that is told,
+    /// and holds nothing up.
+    async fn end_machines(&self, cluster: &CoeCluster, seen: &mut Seen) -> Result<Pass, Error> {
+        // What is not served has no objects.
+        seen.lacks = None;
+        let whole: Vec<_> = seen.live.of(Kind::Cluster).collect();
         for object in &whole {
             if object["metadata"]["deletionTimestamp"].is_null() {
                 self.remove(cluster, Kind::Cluster, name_of(object)).await?;
             }
         }
-        let built = live
+        let built: Vec<_> = seen
+            .live
             .0
             .iter()
-            .filter(|(kind, _)| !kind.is_made_by_us_alone());
-        let built: Vec<_> = built.collect();
+            .filter(|(kind, _)| !kind.is_made_by_us_alone())
+            .collect();
         if !built.is_empty() {
             // What was made before there was a Cluster to own it.
             if whole.is_empty() {
-                for (kind, object) in &built {
+                for (kind, object) in built {
                     self.remove(cluster, *kind, name_of(object)).await?;
                 }
             }
-            return Ok(false);
+            if !self.give_credentials(cluster).await? {
+                seen.lacks = Some(no_credentials(cluster, "by which servers are taken away"));
+            }
+            return Ok(Pass::GoesOn);
         }
-        for (kind, object) in &live.0 {
+        for (kind, object) in &seen.live.0 {
             self.remove(cluster, *kind, name_of(object)).await?;
         }
         self.remove_namespace(&backing_namespace(&cluster.name_any()))
             .await?;
         self.let_go(cluster).await?;
-        Ok(true)
+        Ok(Pass::Ended)
     }
 
     async fn remove(&self, cluster: &CoeCluster, kind: Kind, name: &str) -> Result<(), Error> {
@@ -329,6 +367,35 @@ fn wanted(cluster: &CoeCluster, seen: &mut Seen) -> Option<Objects> {
             None
         }
     }
+}
+
+/// What the API did not do. What it says itself is for people; where it does not answer, its address is not.
+fn interrupted(error: &Error) -> Trouble {
+    let why = match error {
+        Error::Api(_, kube::Error::Api(status)) => status.message.as_str(),
+        _ => "the Kubernetes API does not answer as it should",
+    };
+    Trouble {
+        is_final: false,
+        message: format!("failed to {error}: {why}; this is tried again"),
+    }
+}
+
+fn no_credentials(cluster: &CoeCluster, what: &str) -> Trouble {
+    let namespace = cluster.namespace().unwrap_or_default();
+    Trouble {
+        is_final: false,
+        message: format!(
+            "there is no Secret {namespace}/{CREDENTIALS} with clouds.yaml, {what}: make one"
+        ),
+    }
+}
+
+fn secret(cluster: &CoeCluster, name: &str, kind: &str, data: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
+        "metadata": {"name": name, "labels": marks(cluster)},
+    })
 }
 
 fn not_served(kind: Kind) -> Trouble {

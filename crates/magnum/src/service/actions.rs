@@ -10,11 +10,12 @@ use serde_json::json;
 
 use super::{
     Answer, Asked,
-    clusters::{any, kubernetes_version, own, renderable},
+    clusters::{any, bounded, kubernetes_version, own, renderable},
     templates::{mandatory, seen},
 };
 use crate::{
     contract::{Fault, Version},
+    machines,
     store::Stored,
     view,
 };
@@ -65,13 +66,20 @@ impl Resize {
         let changed = asked.store().change(cluster, |cluster| {
             changeable(cluster)?;
             let title = cluster.title().to_owned();
+            let is_vm = cluster.spec.server_type.unwrap_or_default() == ServerType::Vm;
             let group = group_of(cluster, &self.group)
                 .ok_or_else(|| Fault::not_found("Nodegroup", &self.group))?;
+            if is_vm && machines::is_scaled(group) {
+                return Err(Fault::invalid(format!(
+                    "Node group {} has auto_scaling_enabled, and its autoscaler says how many nodes it has. Change its min_node_count and max_node_count instead.",
+                    group.name
+                )));
+            }
             self.fits(&title, group)?;
             group.node_count = self.count;
             group.nodes_to_remove.clone_from(&self.nodes_to_remove);
             group.updated_at = Some(view::moment(Timestamp::now()));
-            Ok(())
+            bounded(cluster)
         });
         changed.await.map(drop)
     }

@@ -12,7 +12,7 @@ use super::{Answer, Asked, actions::Resize, entries, templates::seen};
 use crate::{
     authority::{Authority, Purpose},
     contract::{Fault, Fields, Version, patch::Rules},
-    machines,
+    machines::{self, Unfit},
     store::Scope,
     view,
 };
@@ -151,9 +151,24 @@ pub(super) fn renderable(cluster: &CoeCluster, template: &CoeClusterTemplate) ->
     if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
         return Ok(());
     }
+    bounded(cluster)?;
     let made = machines::objects(cluster, &template.spec, &[]);
     made.map(drop)
         .map_err(|unfit| Fault::invalid(format!("{unfit}.")))
+}
+
+/// So many nodes are not accepted that the store of all clusters would suffer.
+pub(super) fn bounded(cluster: &CoeCluster) -> Result<(), Fault> {
+    if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
+        return Ok(());
+    }
+    machines::bounded(&cluster.spec.node_groups).map_err(|unfit| match unfit {
+        Unfit::Nodes(all) => Fault::field("node_count", &all.into(), format!("{unfit}.")),
+        Unfit::Bounds { least, .. } => {
+            Fault::field("min_node_count", &least.into(), format!("{unfit}."))
+        }
+        unfit => Fault::invalid(format!("{unfit}.")),
+    })
 }
 
 /// A template that the caller may make clusters of.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{
     Answer, Asked,
     actions::{changeable, group_of},
-    clusters::{any, own},
+    clusters::{any, bounded, own},
     entries,
 };
 use crate::{
@@ -111,7 +111,7 @@ pub(super) async fn create(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
             )));
         }
         cluster.spec.node_groups.push(group);
-        Ok(())
+        bounded(cluster)
     });
     let changed = changed.await?;
     shown(asked, &changed, &wish.group.name).and_then(Answer::accepted)
@@ -141,7 +141,8 @@ pub(super) async fn update(asked: &Asked<'_>, cluster: &str, ident: &str) -> Res
         group.max_node_count = after.count("max_node_count", 1)?;
         read_node_settings(&mut after, group)?;
         group.updated_at = Some(view::moment(Timestamp::now()));
-        fits(group)
+        fits(group)?;
+        bounded(cluster)
     });
     let changed = changed.await?;
     shown(asked, &changed, ident).and_then(Answer::accepted)

@@ -267,3 +267,60 @@ fn an_address_of_six_has_brackets() {
         Some("https://[2001:db8::9]:6443")
     );
 }
+
+#[test]
+fn a_cluster_that_does_not_go_says_what_may_hold_it() {
+    let (mut cluster, mut seen) = world();
+    cluster.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    change(&mut seen, Kind::Cluster, "k8s-", |object| {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    let soon = told(&cluster, &seen, NOW);
+    assert_eq!(
+        (soon.state, soon.reason),
+        (Some(State::DeleteInProgress), None)
+    );
+    let reason = told(&cluster, &seen, LATE).reason.unwrap();
+    assert!(reason.contains("load balancer of a Service"), "{reason}");
+    seen.lacks = Some(Trouble {
+        is_final: false,
+        message: "there is no Secret".to_owned(),
+    });
+    let reason = told(&cluster, &seen, LATE).reason.unwrap();
+    assert!(
+        reason.starts_with("there is no Secret; it has been"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn what_could_not_be_read_stays_as_it_was_and_is_late_all_the_same() {
+    let (mut cluster, mut seen) = world();
+    cluster.status = Some(told(&cluster, &seen, NOW));
+    seen.live = Live::default();
+    seen.is_partial = true;
+    seen.lacks = Some(Trouble {
+        is_final: false,
+        message: "failed to list objects of Cluster API".to_owned(),
+    });
+    let status = told(&cluster, &seen, LATE);
+    let known = cluster.status.clone().unwrap();
+    assert_eq!(
+        status,
+        CoeClusterStatus {
+            reason: Some("failed to list objects of Cluster API".to_owned()),
+            ..known.clone()
+        }
+    );
+    cluster.status = None;
+    let status = told(&cluster, &seen, NOW);
+    assert_eq!(status.state, Some(State::CreateInProgress));
+    let status = told(&cluster, &seen, LATE);
+    assert_eq!(status.state, Some(State::CreateFailed));
+    let reason = status.reason.unwrap();
+    assert!(
+        reason.contains("within 60 minutes: failed to list"),
+        "{reason}"
+    );
+}

@@ -454,8 +454,31 @@ async fn a_cluster_of_machines_lives_as_its_user_asks() {
     let smaller = cloud.until_state(&uuid, "UPDATE_COMPLETE").await;
     assert_eq!(smaller["node_addresses"], json!(["10.0.1.2", "10.0.1.3"]));
 
-    cloud.faults.insert("gpu", Fault::Quota);
     let groups = format!("/v1/clusters/{uuid}/nodegroups");
+    let scaled =
+        json!({"auto_scaling_enabled": "true", "min_node_count": "4", "max_node_count": "3"});
+    for (path, body, words) in [
+        (
+            &resize,
+            json!({"node_count": 1000}),
+            "node_count. Value: '1001'",
+        ),
+        (
+            &groups,
+            json!({"name": "many", "node_count": 998}),
+            "node_count. Value: '1001'",
+        ),
+        (
+            &groups,
+            json!({"name": "crossed", "node_count": 3, "labels": scaled}),
+            "min_node_count 4 of node group crossed is more than its max_node_count 3",
+        ),
+    ] {
+        let told = cloud.world.ask(MEMBER, "POST", path, body).await;
+        refused(&told, words);
+    }
+
+    cloud.faults.insert("gpu", Fault::Quota);
     cloud
         .ask(
             "POST",
@@ -513,6 +536,21 @@ async fn a_cluster_of_machines_lives_as_its_user_asks() {
         .await;
     let going = cloud.until_state(&uuid, "DELETE_IN_PROGRESS").await;
     assert_eq!(going["uuid"], uuid);
+    // By credentials that were exchanged meanwhile the servers go, by the others they would stay.
+    let given: Api<Secret> = Api::namespaced(cloud.world.client.clone(), "magnum-p1");
+    let newer = Patch::Merge(json!({"data": {"clouds.yaml": "bmV3ZXI="}}));
+    let parameters = PatchParams::default();
+    given
+        .patch("cloud-config", &parameters, &newer)
+        .await
+        .unwrap();
+    let copied = tokio::time::timeout(LIMIT, async {
+        while secrets.get("cloud-config").await.unwrap().data.unwrap()["clouds.yaml"].0 != b"newer"
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    copied.await.expect("the credentials are copied");
     cloud.clings = false;
     cloud
         .until(&uuid, "it is gone", |cluster| cluster.is_none())
@@ -619,4 +657,47 @@ async fn a_label_that_is_none_is_refused_with_its_rule() {
     assert_fault(&told, 400);
     let detail = told.body["errors"][0]["detail"].to_string();
     assert!(detail.contains("kube_tag is missing"), "{detail}");
+}
+
+fn refused(told: &Told, words: &str) {
+    assert_fault(told, 400);
+    let detail = told.body["errors"][0]["detail"].as_str().unwrap();
+    assert!(detail.contains(words), "{detail}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_number_of_nodes_is_the_autoscaler_s_where_it_is_left_to_it() {
+    let cloud = Cloud::new(&Kind::ALL).await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let labels =
+        json!({"kube_tag": "v1.34.3", "auto_scaling_enabled": "true", "max_node_count": "3"});
+    let mut body = json!({
+        "name": "first", "cluster_template_id": template, "node_count": 2, "labels": labels,
+    });
+    let told = cloud.ask("POST", "/v1/clusters", body.clone()).await;
+    let uuid = told["uuid"].as_str().unwrap();
+    cloud.give_credentials().await;
+    let made = cloud.until_state(uuid, "CREATE_COMPLETE").await;
+    assert_eq!(made["node_addresses"], json!(["10.0.1.1", "10.0.1.2"]));
+    let resize = format!("/v1/clusters/{uuid}/actions/resize");
+    let told = cloud
+        .world
+        .ask(MEMBER, "POST", &resize, json!({"node_count": 1}))
+        .await;
+    refused(&told, "auto_scaling_enabled");
+    let deployments = cloud.all(uuid, Kind::Deployment).await;
+    let more = json!({"spec": {"replicas": 3}});
+    let name = deployments[0].name_any();
+    cloud.patch(uuid, Kind::Deployment, &name, more).await;
+    cloud
+        .until(uuid, "what the autoscaler says", |cluster| {
+            cluster.is_some_and(|cluster| {
+                cluster["node_addresses"] == json!(["10.0.1.1", "10.0.1.2", "10.0.1.3"])
+            })
+        })
+        .await;
+    body["node_count"] = json!(1000);
+    body["labels"] = json!({"kube_tag": "v1.34.3"});
+    let told = cloud.world.ask(MEMBER, "POST", "/v1/clusters", body).await;
+    refused(&told, "node_count. Value: '1001'");
 }
