@@ -267,7 +267,7 @@ impl Context {
             };
             let own = machines::authority(&name, purpose);
             let data = json!({"tls.crt": certificate, "tls.key": key});
-            let mut object = secret(cluster, &own, "cluster.x-k8s.io/secret", data);
+            let mut object = secret(cluster, &own, "cluster.x-k8s.io/secret", &data);
             object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(name);
             self.put(namespace, &own, &object).await?;
         }
@@ -279,7 +279,7 @@ impl Context {
         let Some(found) = self.credentials(cluster).await? else {
             return Ok(false);
         };
-        let object = secret(cluster, CREDENTIALS, "Opaque", json!(found.data));
+        let object = secret(cluster, CREDENTIALS, "Opaque", &json!(found.data));
         let namespace = backing_namespace(&cluster.name_any());
         self.put(&namespace, CREDENTIALS, &object).await?;
         Ok(true)
@@ -391,7 +391,7 @@ fn no_credentials(cluster: &CoeCluster, what: &str) -> Trouble {
     }
 }
 
-fn secret(cluster: &CoeCluster, name: &str, kind: &str, data: Value) -> Value {
+fn secret(cluster: &CoeCluster, name: &str, kind: &str, data: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
         "metadata": {"name": name, "labels": marks(cluster)},
