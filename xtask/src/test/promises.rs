@@ -15,12 +15,14 @@ fn missing(root: &Path, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Of names in backquotes: crates, then files of theirs, each with tests in it.
+/// Of names in backquotes: crates or Python packages, then files of theirs, each with tests in it.
 fn missing_of(root: &Path, tests: &str) -> Vec<String> {
     let (mut crates, mut files): (Vec<PathBuf>, Vec<PathBuf>) = Default::default();
     let mut missing = Vec::new();
     for name in tests.split('`').skip(1).step_by(2) {
-        let is_file = Path::new(name).extension().is_some_and(|end| end == "rs");
+        let is_file = Path::new(name)
+            .extension()
+            .is_some_and(|end| end == "rs" || end == "py");
         if is_file {
             files = crates.iter().map(|of| file(of, name)).collect();
             let absent = files.iter().filter(|file| !file.is_file());
@@ -38,8 +40,10 @@ fn directory(root: &Path, name: &str) -> Option<PathBuf> {
     let places = ["crates", "tests", "."].map(|place| root.join(place).join(name));
     places
         .into_iter()
-        .find(|place| place.join("Cargo.toml").is_file())
+        .find(|place| MANIFESTS.iter().any(|name| place.join(name).is_file()))
 }
+
+const MANIFESTS: [&str; 2] = ["Cargo.toml", "pyproject.toml"];
 
 fn file(of: &Path, name: &str) -> PathBuf {
     if name.starts_with("tests/") {
@@ -51,7 +55,9 @@ fn file(of: &Path, name: &str) -> PathBuf {
 
 fn has(file: &Path, test: &str) -> bool {
     let text = fs::read_to_string(file).unwrap_or_default();
-    text.contains(&format!("fn {test}("))
+    ["fn", "def"]
+        .iter()
+        .any(|word| text.contains(&format!("{word} {test}(")))
 }
 
 #[test]

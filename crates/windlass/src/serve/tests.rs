@@ -60,7 +60,7 @@ async fn told() -> Vec<Series> {
     });
     let cluster = object("Cluster", kubespray, json!({}), status);
     let spec = json!({"type": "worker", "inventory": {"ansible_host": "192.0.2.1"}});
-    let status = json!({"node": {"health": "HEALTH_OK"}});
+    let status = json!({"node": {"health": "HEALTH_OK"}, "radar": {"state": "Drifted"}});
     let node = object("ClusterNode", kubespray, spec, status);
     let spec = json!({
         "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "a"}, "operation": "Create", "generation": 1,
