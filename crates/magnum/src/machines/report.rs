@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     labels,
-    operator::report::{LONGEST, is_late, late},
+    operator::report::{LONGEST, is_late, is_new, late},
 };
 
 /// What is seen of a cluster.
@@ -104,10 +104,7 @@ fn judged(
         None | Some(State::CreateInProgress | State::CreateFailed)
     );
     let is_settled = seen.lacks.is_none() && plan.is_done() && is_settled(cluster, &seen.live);
-    let is_new = cluster
-        .metadata
-        .generation
-        .is_none_or(|generation| generation <= 1);
+    let is_new = is_new(cluster);
     if is_settled {
         let state = if is_new {
             State::CreateComplete

@@ -113,10 +113,7 @@ fn judged(
             None => (State::DeleteInProgress, None),
         };
     }
-    let is_new = cluster
-        .metadata
-        .generation
-        .is_none_or(|generation| generation <= 1);
+    let is_new = is_new(cluster);
     let waits = plan.missing.values().next().cloned().or_else(|| {
         let lacks_key = seen.key.is_none();
         lacks_key.then(|| {
@@ -164,6 +161,12 @@ fn minutes(cluster: &CoeCluster) -> u32 {
         .spec
         .create_timeout
         .unwrap_or(CREATE_TIMEOUT_MINUTES)
+}
+
+/// Whether nothing was asked of it since it was made.
+pub(crate) fn is_new(cluster: &CoeCluster) -> bool {
+    let generation = cluster.metadata.generation;
+    generation.is_none_or(|generation| generation <= 1)
 }
 
 /// Without a limit nothing is late.
