@@ -1,7 +1,7 @@
 //! Releases of OpenStack, and which of them may follow which. Pure.
 //!
-//! There are two a year, `2026.1` and `2026.2`. What is called a SLURP release, the first of each year, may be left out by nobody who
-//! upgrades every half a year, and is followed by the next one for whoever upgrades once a year
+//! There are two a year, `2026.1` and `2026.2`. Each is followed by the next one; the first of a year, which is called a SLURP release, also by
+//! the first of the next year, for whoever upgrades once a year
 //! ([the resolution](https://governance.openstack.org/tc/resolutions/20220210-release-cadence-adjustment.html)).
 
 use controller::Problem;
@@ -41,19 +41,21 @@ pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Result<Chan
             ),
         ));
     }
-    if before.may_become(after) {
+    let next = before.next();
+    if next.contains(&after) {
         return Ok(Change::Release);
     }
+    let ways: Vec<_> = next.iter().map(Release::to_string).collect();
     Err(refused(
-        format!("from {from} there is a way to {} alone", ways(before)),
-        format!("upgrade to {} first", before.next()[0]),
+        format!(
+            "from {from} there is a way to {} alone",
+            ways.join(" and to ")
+        ),
+        format!(
+            "upgrade to {} first",
+            ways.first().map_or("", String::as_str)
+        ),
     ))
-}
-
-fn ways(from: Release) -> String {
-    let mut ways = from.next().map(|next| next.to_string()).to_vec();
-    ways.dedup();
-    ways.join(" and to ")
 }
 
 /// A release.
@@ -72,23 +74,15 @@ impl Release {
         (year > 2000 && (1..=2).contains(&number)).then_some(Self { year, number })
     }
 
-    /// Those that may follow, the nearest first. Of the one that is no SLURP release it is the same one twice.
-    const fn next(self) -> [Self; 2] {
-        let Self { year, number } = self;
-        let slurp = Self {
-            year: year.saturating_add(1),
-            number: 1,
-        };
-        let nearest = if number == 1 {
-            Self { year, number: 2 }
+    /// Those that may follow, the nearest first.
+    fn next(self) -> Vec<Self> {
+        let of = |year, number| Self { year, number };
+        let next_year = of(self.year.saturating_add(1), 1);
+        if self.number == 1 {
+            vec![of(self.year, 2), next_year]
         } else {
-            slurp
-        };
-        [nearest, slurp]
-    }
-
-    fn may_become(self, other: Self) -> bool {
-        self.next().contains(&other)
+            vec![next_year]
+        }
     }
 }
 

@@ -17,20 +17,18 @@ use runs::calls::{call, config};
 use crate::{
     cloud::database_server,
     definition::{Definition, SecretKind},
-    engine::{Done, Worker},
-    names::{self, CONFIG_PART, MANAGER, PART_LABEL},
+    engine::{Done, Worker, releases::selector},
+    names::{self, CONFIG_PART, MANAGER},
     service::Inputs,
 };
 
 impl Worker {
     /// The name holds a digest of the text, so what is there is what it should be.
     pub(super) async fn apply_config(&self, inputs: &Inputs) -> Done {
-        let mut labels = self.labels();
-        labels.insert(PART_LABEL.to_owned(), CONFIG_PART.to_owned());
         let map = ConfigMap {
             metadata: ObjectMeta {
                 name: Some(inputs.config.clone()),
-                labels: Some(labels),
+                labels: Some(self.part(CONFIG_PART)),
                 owner_references: Some(vec![self.owner_reference()]),
                 ..ObjectMeta::default()
             },
@@ -57,11 +55,7 @@ impl Worker {
     }
 
     pub(super) async fn prune_config(&self, inputs: &Inputs) -> Done {
-        let labels = format!(
-            "{}={},{PART_LABEL}={CONFIG_PART}",
-            api::openstack::OF_LABEL,
-            self.name()
-        );
+        let labels = selector(&self.part(CONFIG_PART));
         let api = self.config_maps();
         let found = api
             .list_metadata(&ListParams::default().labels(&labels))

@@ -48,7 +48,8 @@ impl Worker {
         }
         values["container"] = json!("job");
         values["deadline"] = json!(JOB_SECONDS);
-        values["labels"] = json!(self.part(&step.id.replace('/', "-")));
+        let part = self.part(&step.id.replace('/', "-"));
+        values["labels"] = json!(part);
         let secrets = self.states_of(&values).await?;
         let made_from = values.to_string();
         let digest = controller::digest(&[&made_from, &secrets], 10);
@@ -82,7 +83,7 @@ impl Worker {
         }
         // A run that gave way may have left one at work: two would change the same tables at once, and Helm would end the older in the
         // middle of that.
-        let label = selector(&self.part(&step.id.replace('/', "-")));
+        let label = selector(&part);
         until(step, context, || async {
             Ok(match self.at_work(&label, &name).await? {
                 Some(pod) => Seen::Missing(format!("pod {pod} of an earlier run ends")),
@@ -144,12 +145,7 @@ impl Worker {
     pub(super) async fn await_api(&self, step: &Step, context: &mut StepContext) -> Done {
         let name = names::api(self.name());
         let api = Api::<Deployment>::namespaced(self.work.client.clone(), &self.namespace());
-        let label = format!(
-            "{}={},{}=api",
-            api::openstack::OF_LABEL,
-            self.name(),
-            names::PART_LABEL
-        );
+        let label = selector(&self.part("api"));
         until(step, context, || async {
             let found = api.get_opt(&name).await;
             let found = found.map_err(|error| call(format!("read Deployment {name}"), &error))?;
@@ -192,12 +188,7 @@ impl Worker {
     pub(super) async fn await_server(&self, step: &Step, context: &mut StepContext) -> Done {
         let name = database_server(self.name());
         let api = Api::<StatefulSet>::namespaced(self.work.client.clone(), &self.namespace());
-        let label = format!(
-            "{}={},{}=mariadb",
-            api::openstack::OF_LABEL,
-            self.name(),
-            names::PART_LABEL
-        );
+        let label = selector(&self.part("mariadb"));
         until(step, context, || async {
             let found = api.get_opt(&name).await;
             let found = found.map_err(|error| call(format!("read StatefulSet {name}"), &error))?;
@@ -403,14 +394,16 @@ impl Worker {
         Ok(states)
     }
 
-    fn part(&self, part: &str) -> std::collections::BTreeMap<String, String> {
+    /// On everything that is made for a part of the object.
+    pub(super) fn part(&self, part: &str) -> std::collections::BTreeMap<String, String> {
         let mut labels = self.labels();
         labels.insert(names::PART_LABEL.to_owned(), part.to_owned());
         labels
     }
 }
 
-fn selector(labels: &std::collections::BTreeMap<String, String>) -> String {
+/// What selects those with all of these labels.
+pub(super) fn selector(labels: &std::collections::BTreeMap<String, String>) -> String {
     let labels: Vec<_> = labels
         .iter()
         .map(|(key, value)| format!("{key}={value}"))

@@ -137,14 +137,14 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
         return deletion(object, observed, by_hand.or(last));
     }
     let at_work = last.filter(|run| is_active(phase(run)));
+    // What is at work is of a wish that could be carried out, and leaves nothing half done.
+    let refused = |problems| match at_work {
+        Some(run) => Decision::Follow(Box::new(run.clone())),
+        None => Decision::Stall(problems),
+    };
     let wanted = match object.wanted() {
         Ok(wanted) => wanted,
-        // What is at work is of a wish that could be carried out, and leaves nothing half done.
-        Err(problems) => {
-            return Ok(at_work.map_or(Decision::Stall(problems), |run| {
-                Decision::Follow(Box::new(run.clone()))
-            }));
-        }
+        Err(problems) => return Ok(refused(problems)),
     };
     let is_same = |run: &&Run| {
         run.spec.plan.inputs == wanted.inputs
@@ -168,11 +168,7 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
         Ok(None) => (Operation::Install, "it is wanted"),
         Ok(Some(Change::None)) => (Operation::Update, "what is wanted has changed"),
         Ok(Some(Change::Release)) => (Operation::Upgrade, "another release is wanted"),
-        Err(problem) => {
-            return Ok(at_work.map_or(Decision::Stall(vec![problem]), |run| {
-                Decision::Follow(Box::new(run.clone()))
-            }));
-        }
+        Err(problem) => return Ok(refused(vec![problem])),
     };
     let plan = wanted.plan(operation, reason)?;
     Ok(match at_work {
