@@ -1,12 +1,7 @@
 //! A management cluster: a real cluster of one node in which Windlass installs real providers of Cluster API, whose machines are in
 //! memory.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use lab::{
@@ -19,7 +14,7 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use crate::{Called, Calls, Operator, Tally, wait_until};
+use crate::{Called, Calls, Operator, Tally, is_true, operator, wait_until};
 
 /// Images lie on the node already; a loaded machine takes its time all the same.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -110,21 +105,7 @@ impl Management {
             windlass,
             operator: None,
         };
-        for kinds in [["crds"].as_slice(), &["crds", "--providers"]] {
-            let definitions = output(Command::new(&management.windlass).args(kinds))?;
-            let file = management.node.lab.dir().join("crds.yaml");
-            fs::write(&file, definitions).context("write the definitions")?;
-            let file = file.display().to_string();
-            management.kubectl(&["apply", "--server-side", "--filename", &file])?;
-        }
-        let wait = [
-            "wait",
-            "--for=condition=Established",
-            "crd",
-            "--all",
-            "--timeout=60s",
-        ];
-        management.kubectl(&wait)?;
+        operator::define(&management.node, &management.windlass, "--providers")?;
         management.operate()?;
         Ok(management)
     }
@@ -250,7 +231,7 @@ impl Management {
         wait_until(&format!("{name} {version} to be Ready"), LIMIT, || {
             let object: Value = serde_json::from_str(&self.kubectl(&get)?)?;
             last = object["status"].clone();
-            let ready = condition(&object, "Ready");
+            let ready = is_true(&object, "Ready");
             let is_told =
                 object["status"]["observedGeneration"] == object["metadata"]["generation"];
             Ok((last["installedVersion"] == version && ready && is_told).then_some(()))
@@ -278,7 +259,7 @@ impl Management {
             let object: Value = serde_json::from_str(&self.kubectl(&get)?)?;
             last = object["status"]["conditions"].clone();
             let workers = &object["status"]["workers"]["availableReplicas"];
-            Ok((condition(&object, "Available") && *workers == 1).then_some(()))
+            Ok((is_true(&object, "Available") && *workers == 1).then_some(()))
         })
         .with_context(|| {
             let logs = [
@@ -301,7 +282,7 @@ impl Management {
     pub fn is_available(&self, name: &str) -> anyhow::Result<bool> {
         let cluster = format!("clusters.cluster.x-k8s.io/{name}");
         let object = self.kubectl(&["get", &cluster, "--output=json"])?;
-        Ok(condition(&serde_json::from_str(&object)?, "Available"))
+        Ok(is_true(&serde_json::from_str(&object)?, "Available"))
     }
 
     /// Deletes a workload cluster, and waits until it is gone.
@@ -372,21 +353,8 @@ impl Management {
 
     /// `windlass` by the administrator's kubeconfig, whose address is in the lab's network alone.
     pub fn windlass(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.windlass);
-        let data: &Path = &self.node.lab.dir().join("windlass");
-        command.arg("--data-dir").arg(data);
-        command.arg("--kubeconfig").arg(self.node.kubeconfig());
-        command.args(arguments);
-        self.node.lab.enter_network(&command)
+        operator::beside(&self.node, &self.windlass, arguments)
     }
-}
-
-fn condition(object: &Value, kind: &str) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
 /// What is called all the time. What controllers would work on is only tried, and one of it is read.

@@ -10,13 +10,39 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use lab::ControlPlane;
+use lab::{ControlPlane, Node, command::output};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 
 use crate::{root, wait_until, windlass};
+
+/// `windlass` of a node's administrator, whose address is in the lab's network alone.
+pub(crate) fn beside(node: &Node, windlass: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(windlass);
+    command
+        .arg("--data-dir")
+        .arg(node.lab.dir().join("windlass"))
+        .arg("--kubeconfig")
+        .arg(node.kubeconfig())
+        .args(arguments);
+    node.lab.enter_network(&command)
+}
+
+/// Gives a cluster the kinds that all of Windlass needs, and those of `further`, an option of `windlass crds`; they are served then.
+pub(crate) fn define(node: &Node, windlass: &Path, further: &str) -> Result<()> {
+    for kinds in [["crds"].as_slice(), &["crds", further]] {
+        let definitions = output(Command::new(windlass).args(kinds))?;
+        let file = node.lab.dir().join("crds.yaml");
+        fs::write(&file, definitions).context("write the definitions")?;
+        let file = file.display().to_string();
+        output(&mut node.kubectl(&["apply", "--server-side", "--filename", &file]))?;
+    }
+    let wait = ["wait", "--for=condition=Established", "crd", "--all"];
+    output(&mut node.kubectl(&[&wait[..], &["--timeout=60s"]].concat()))?;
+    Ok(())
+}
 
 /// Ended when it is dropped; what it said is shown if the test fails.
 pub struct Operator {

@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lab::{CloudImages, LabOptions, Node, Progress, command::output};
 use serde_json::{Value, json};
 
-use crate::{Operator, wait_until};
+use crate::{Operator, condition, is_true, operator, wait_until};
 
 /// Images lie on the node already; a loaded machine takes its time all the same.
 const LIMIT: Duration = Duration::from_mins(8);
@@ -57,15 +57,7 @@ impl Services {
             windlass,
             operator: None,
         };
-        for kinds in [["crds"].as_slice(), &["crds", "--openstack"]] {
-            let definitions = output(Command::new(&services.windlass).args(kinds))?;
-            let file = services.node.lab.dir().join("crds.yaml");
-            fs::write(&file, definitions)?;
-            let file = file.display().to_string();
-            services.kubectl(&["apply", "--server-side", "--filename", &file])?;
-        }
-        let wait = ["wait", "--for=condition=Established", "crd", "--all"];
-        services.kubectl(&[&wait[..], &["--timeout=60s"]].concat())?;
+        operator::define(&services.node, &services.windlass, "--openstack")?;
         services.kubectl(&["create", "namespace", Self::NAMESPACE])?;
         services.operate()?;
         Ok(services)
@@ -111,14 +103,8 @@ impl Services {
 
     /// `windlass` in the namespace of the cloud.
     pub fn windlass(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.windlass);
-        command
-            .arg("--data-dir")
-            .arg(self.node.lab.dir().join("windlass"));
-        command.arg("--kubeconfig").arg(self.node.kubeconfig());
-        command.args(["--namespace", Self::NAMESPACE]);
-        command.args(arguments);
-        self.node.lab.enter_network(&command)
+        let of = ["--namespace", Self::NAMESPACE];
+        operator::beside(&self.node, &self.windlass, &[&of, arguments].concat())
     }
 
     /// Applies an object.
@@ -172,8 +158,8 @@ impl Services {
     }
 
     /// What the condition of an object says.
-    pub fn message(object: &Value, condition: &str) -> String {
-        let found = find(object, condition);
+    pub fn message(object: &Value, kind: &str) -> String {
+        let found = condition(object, kind);
         let message = found.and_then(|found| found["message"].as_str());
         message.unwrap_or_default().to_owned()
     }
@@ -307,16 +293,6 @@ impl Tokens<'_> {
         let first = told["first"].as_str().unwrap_or_default().to_owned();
         Ok((count("served")?, count("failed")?, first))
     }
-}
-
-fn find<'a>(object: &'a Value, condition: &str) -> Option<&'a Value> {
-    let conditions = object["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.find(|found| found["type"] == condition)
-}
-
-fn is_true(object: &Value, condition: &str) -> bool {
-    find(object, condition).is_some_and(|found| found["status"] == "True")
 }
 
 /// A pod that has the command, and that stays where Keystone's come and go.

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
-use crate::{NAMESPACE, Stage, wait_until};
+use crate::{NAMESPACE, Stage, is_true, wait_until};
 
 impl Stage {
     /// The newest Run of the stage's namespace; null where there is none yet.
@@ -152,7 +152,7 @@ impl Stage {
                 .output()?;
             let list: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
             let items = list["items"].as_array().cloned().unwrap_or_default();
-            let ready = items.iter().filter(|node| is_ready(node)).count();
+            let ready = items.iter().filter(|node| is_true(node, "Ready")).count();
             Ok((ready == expected && items.len() == expected).then_some(items))
         })
     }
@@ -195,14 +195,4 @@ pub fn node(name: &str, mut spec: Value, address: &str) -> Value {
         "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
         "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
     })
-}
-
-fn is_ready(node: &Value) -> bool {
-    let conditions = node["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    conditions
-        .iter()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }

@@ -1,6 +1,6 @@
 //! The drift radar, on a cluster that another story has raised.
 
-use e2e::{NAMESPACE, Stage, wait_until};
+use e2e::{NAMESPACE, Stage, condition, wait_until};
 use serde_json::{Value, json};
 
 /// A file that the playbooks wrote is edited on a worker by hand: host and file are named for as long as it is so. A host that does not
@@ -50,7 +50,7 @@ pub(crate) fn is_named(stage: &Stage) {
     radar(Value::Null);
     wait_until("nobody to look any more", stage.patience(), || {
         let cluster = stage.object("cluster", "first")?;
-        Ok(condition(&cluster).is_none().then_some(()))
+        Ok(condition(&cluster, "Drifted").is_none().then_some(()))
     })
     .unwrap();
 }
@@ -59,16 +59,11 @@ fn drifted(stage: &Stage, status: &str, words: &str) -> String {
     let what = format!("Drifted to be {status} in {NAMESPACE}: {words}");
     wait_until(&what, stage.patience(), || {
         let cluster = stage.object("cluster", "first")?;
-        let told = condition(&cluster).filter(|told| told["status"] == status);
+        let told = condition(&cluster, "Drifted").filter(|told| told["status"] == status);
         let message = told.and_then(|told| told["message"].as_str());
         Ok(message
             .filter(|message| message.contains(words))
             .map(str::to_owned))
     })
     .unwrap()
-}
-
-fn condition(cluster: &Value) -> Option<&Value> {
-    let mut conditions = cluster["status"]["conditions"].as_array()?.iter();
-    conditions.find(|condition| condition["type"] == "Drifted")
 }

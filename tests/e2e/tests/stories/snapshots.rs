@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use age::{secrecy::ExposeSecret, x25519};
-use e2e::{NAMESPACE, Stage, wait_until};
+use e2e::{NAMESPACE, Stage, condition, wait_until};
 use lab::command::output;
 use serde_json::{Value, json};
 
@@ -103,9 +103,4 @@ fn ended_when_begun(stage: &Stage, name: &str) -> Value {
     })
     .unwrap();
     ended(stage, name)
-}
-
-fn condition<'a>(cluster: &'a Value, kind: &str) -> Option<&'a Value> {
-    let mut conditions = cluster["status"]["conditions"].as_array()?.iter();
-    conditions.find(|condition| condition["type"] == kind)
 }
