@@ -37,25 +37,25 @@ pub(crate) struct Demo {
     #[arg(long)]
     keep: bool,
     /// Declare a further worker that does not answer: it is left out, and said so
-    #[arg(long)]
+    #[arg(long, group = "story")]
     dead: bool,
     /// Raise it from a Job in a real cluster of one node; then it takes over its own management
-    #[arg(long, conflicts_with = "dead")]
+    #[arg(long, group = "story")]
     in_cluster: bool,
     /// Go on with the raised cluster: a worker joins, Kubernetes is upgraded under load, certificates are renewed, a dead worker leaves
-    #[arg(long, conflicts_with_all = ["dead", "in_cluster"])]
+    #[arg(long, group = "story")]
     day_two: bool,
     /// Install providers of Cluster API in a real cluster of one node instead, raise clusters by them, and upgrade them under load
-    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two"])]
+    #[arg(long, group = "story")]
     providers: bool,
     /// As a user of OpenStack instead: a real Keystone, and `openstack coe` makes a cluster on the hosts, resizes it and deletes it
-    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers"])]
+    #[arg(long, group = "story")]
     magnum: bool,
     /// Services of OpenStack in a real cluster of one node instead: from one object to an uploaded image, and an upgrade of Keystone under load
-    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers", "magnum"])]
+    #[arg(long, group = "story")]
     openstack: bool,
     /// Twenty clusters from one inventory instead, one of them on hosts: a site is edited, the canary fails and holds the roll-out, and it is mended
-    #[arg(long, conflicts_with_all = ["dead", "in_cluster", "day_two", "providers", "magnum", "openstack"])]
+    #[arg(long, group = "story")]
     fleet: bool,
 }
 
