@@ -343,6 +343,13 @@ impl Context {
         Ok(true)
     }
 
+    async fn has_namespace(&self, namespace: &str) -> Result<bool, Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let found = namespaces.get_metadata_opt(namespace).await;
+        let found = found.map_err(|error| Error::Api("get the namespace of the cluster", error))?;
+        Ok(found.is_some_and(|found| found.metadata.deletion_timestamp.is_none()))
+    }
+
     async fn remove_namespace(&self, namespace: &str) -> Result<(), Error> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let deleted = namespaces.delete(namespace, &DeleteParams::default()).await;

@@ -291,8 +291,7 @@ impl Context {
     /// Its credentials are kept as they should be until then, for by others nothing goes any more. Where they cannot be, that is told,
     /// and holds nothing up.
     async fn end_machines(&self, cluster: &CoeCluster, seen: &mut Seen) -> Result<Pass, Error> {
-        // What is not served has no objects.
-        seen.lacks = None;
+        let not_served = seen.lacks.take();
         let whole: Vec<_> = seen.live.of(Kind::Cluster).collect();
         for object in &whole {
             if object["metadata"]["deletionTimestamp"].is_null() {
@@ -317,11 +316,23 @@ impl Context {
             }
             return Ok(Pass::GoesOn);
         }
+        // What is not served may be there all the same, with servers behind it, if it ever was: whoever let it go would forget them.
+        let namespace = backing_namespace(&cluster.name_any());
+        if let Some(Trouble { message, .. }) = not_served
+            && self.has_namespace(&namespace).await?
+        {
+            seen.lacks = Some(Trouble {
+                is_final: false,
+                message: format!(
+                    "{message}; or, where nothing of the cluster is left, delete the namespace {namespace}"
+                ),
+            });
+            return Ok(Pass::GoesOn);
+        }
         for (kind, object) in &seen.live.0 {
             self.remove(cluster, *kind, name_of(object)).await?;
         }
-        self.remove_namespace(&backing_namespace(&cluster.name_any()))
-            .await?;
+        self.remove_namespace(&namespace).await?;
         self.let_go(cluster).await?;
         Ok(Pass::Ended)
     }

@@ -158,6 +158,20 @@ impl Cloud {
         .await
     }
 
+    /// Lets the API serve a kind, or not; its objects stay.
+    async fn serve(&self, kind: Kind, served: bool) {
+        let name = definition(kind).metadata.name.unwrap();
+        let patch = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": served}]);
+        let patch = Patch::Json::<()>(serde_json::from_value(patch).unwrap());
+        let parameters = PatchParams::default();
+        let patched = self.definitions().patch(&name, &parameters, &patch).await;
+        patched.unwrap();
+    }
+
+    fn definitions(&self) -> Api<CustomResourceDefinition> {
+        Api::all(self.world.client.clone())
+    }
+
     fn api(&self, uuid: &str, kind: Kind) -> Api<DynamicObject> {
         let namespace = format!("coe-{uuid}");
         Api::namespaced_with(self.world.client.clone(), &namespace, &kind.resource())
@@ -620,6 +634,42 @@ async fn without_cluster_api_a_cluster_says_what_to_install() {
     cloud
         .until(&uuid, "it is gone", |cluster| cluster.is_none())
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_not_forgotten_because_its_kinds_are_not_served_for_a_while() {
+    // Those that the API has from the beginning can never be changed.
+    let cloud = Cloud::new(&[]).await;
+    let definitions = cloud.definitions();
+    for kind in Kind::ALL {
+        let (parameters, definition) = (PostParams::default(), definition(kind));
+        let made = definitions.create(&parameters, &definition).await;
+        made.unwrap();
+    }
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let uuid = cloud.create(&template).await;
+    cloud.give_credentials().await;
+    cloud.until_state(&uuid, "CREATE_COMPLETE").await;
+    for kind in Kind::ALL {
+        cloud.serve(kind, false).await;
+    }
+    cloud
+        .ask("DELETE", &format!("/v1/clusters/{uuid}"), Value::Null)
+        .await;
+    let held = cloud
+        .until(&uuid, "it says why", |cluster| {
+            let reason = cluster.and_then(|cluster| cluster["status_reason"].as_str());
+            reason.is_some_and(|reason| reason.contains("does not serve"))
+        })
+        .await;
+    assert_eq!(held["status"], "DELETE_IN_PROGRESS");
+    for kind in Kind::ALL {
+        cloud.serve(kind, true).await;
+    }
+    cloud
+        .until(&uuid, "it is gone", |cluster| cluster.is_none())
+        .await;
+    assert!(cloud.all(&uuid, Kind::Machine).await.is_empty());
 }
 
 #[tokio::test]
