@@ -12,13 +12,16 @@ use crate::tools;
 
 mod api;
 mod creates;
+mod explain;
 mod living;
 mod operator;
 mod plans;
 mod plays;
 mod probe;
 mod process;
+mod radar;
 mod sliced;
+mod snapshot;
 mod upgrades;
 
 /// Options of `bench`.
@@ -27,7 +30,7 @@ pub(crate) struct Bench {
     /// What to measure; default: everything
     #[arg(value_enum)]
     names: Vec<Name>,
-    /// How many pairs of runs `sliced`, `living` and `upgrades` measure
+    /// How many pairs of runs `sliced`, `snapshot`, `living` and `upgrades` measure
     #[arg(long, default_value_t = 3)]
     runs: u8,
     /// How many Clusters of 10 nodes `operator` and `built` keep
@@ -44,6 +47,12 @@ enum Name {
     Sliced,
     /// 200 addresses of which 20 are dead
     Probe,
+    /// One look of the drift radar at 50 hosts against plain logins
+    Radar,
+    /// A snapshot of an etcd of 100 MiB against `etcdctl snapshot save`
+    Snapshot,
+    /// `windlass explain failure` of a run of 500 hosts
+    Explain,
     /// The embedded API against etcd and kube-apiserver
     Api,
     /// An operator at rest
@@ -103,11 +112,14 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
     let all = [
         Name::Plans,
         Name::Probe,
+        Name::Radar,
+        Name::Explain,
         Name::Api,
         Name::Operator,
         Name::Creates,
         Name::Built,
         Name::Sliced,
+        Name::Snapshot,
         Name::Living,
         Name::Upgrades,
     ];
@@ -121,6 +133,9 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
         rows.extend(match name {
             Name::Sliced => sliced::measure(options.runs, windlass(options)?)?,
             Name::Probe => probe::measure()?,
+            Name::Radar => radar::measure()?,
+            Name::Snapshot => snapshot::measure(options.runs, windlass(options)?)?,
+            Name::Explain => explain::measure(&windlass(options)?)?,
             Name::Api => api::measure()?,
             Name::Operator => operator::measure(options.clusters, &windlass(options)?)?,
             Name::Creates => creates::measure()?,

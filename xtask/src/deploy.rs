@@ -107,7 +107,7 @@ const PARTS: [Part; 8] = [
     },
     Part {
         name: "deployment",
-        condition: None,
+        condition: Some("not .Values.radar.enabled"),
         objects: objects::deployment,
     },
     Part {
@@ -122,6 +122,13 @@ const PARTS: [Part; 8] = [
     },
 ];
 
+/// The operator instead, where the radar is to look at hosts.
+const RADAR: [Part; 1] = [Part {
+    name: "deployment-radar",
+    condition: Some(".Values.radar.enabled"),
+    objects: objects::deployment_with_radar,
+}];
+
 /// What fleets need beside their definitions, in the chart where they are enabled.
 const FLEET: [Part; 2] = [
     Part {
@@ -133,6 +140,20 @@ const FLEET: [Part; 2] = [
         name: "fleet-namespaced",
         condition: Some("and .Values.fleet.enabled .Values.namespaced"),
         objects: objects::namespaced_fleet,
+    },
+];
+
+/// What secrets from Vault need beside their definition, in the chart where they are enabled.
+const VAULT: [Part; 2] = [
+    Part {
+        name: "vault-cluster",
+        condition: Some("and .Values.vault.enabled (not .Values.namespaced)"),
+        objects: objects::cluster_vault,
+    },
+    Part {
+        name: "vault-namespaced",
+        condition: Some("and .Values.vault.enabled .Values.namespaced"),
+        objects: objects::namespaced_vault,
     },
 ];
 
@@ -177,20 +198,28 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         );
     }
     put("manifests/crds.yaml", crds);
-    let mut providers = HEAD.to_owned();
-    for definition in Set::Providers.definitions() {
-        providers.push_str(&document(
-            &serde_json::to_value(&definition).context("serialise a CRD")?,
-        )?);
+    for (path, set) in [
+        ("manifests/provider-crds.yaml", Set::Providers),
+        ("manifests/fleet-crds.yaml", Set::Fleet),
+        ("manifests/vault-crds.yaml", Set::Vault),
+    ] {
+        let mut text = HEAD.to_owned();
+        for definition in set.definitions() {
+            let value = serde_json::to_value(&definition).context("serialise a CRD")?;
+            text.push_str(&document(&value)?);
+        }
+        put(path, text);
     }
-    put("manifests/provider-crds.yaml", providers);
-    let mut fleet = HEAD.to_owned();
-    for definition in api::inventory::definitions() {
-        fleet.push_str(&document(
-            &serde_json::to_value(&definition).context("serialise a CRD")?,
-        )?);
+    put(
+        "manifests/vault-rights.yaml",
+        format!("{HEAD}{}", documents(&VAULT[0], Flavour::Cluster)?),
+    );
+    for (path, flavour) in [
+        ("manifests/radar.yaml", Flavour::Cluster),
+        ("manifests/radar-namespaced.yaml", Flavour::Namespaced),
+    ] {
+        put(path, format!("{HEAD}{}", documents(&RADAR[0], flavour)?));
     }
-    put("manifests/fleet-crds.yaml", fleet);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
     }});
@@ -217,7 +246,13 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         text.push_str(&documents(part, Flavour::Cluster)?);
     }
     put("manifests/monitoring.yaml", text);
-    for part in PARTS.iter().chain(&FLEET).chain(&MONITORING) {
+    for part in PARTS
+        .iter()
+        .chain(&RADAR)
+        .chain(&FLEET)
+        .chain(&VAULT)
+        .chain(&MONITORING)
+    {
         let mut text = template(&documents(part, Flavour::Chart)?);
         if let Some(condition) = part.condition {
             text = format!("{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n");

@@ -5,6 +5,8 @@
 
 mod known;
 mod look;
+mod proof;
+pub mod remedy;
 
 use std::sync::LazyLock;
 
@@ -13,6 +15,7 @@ use regex::RegexSet;
 
 pub use known::{KINDS, VERDICTS};
 pub use look::{Look, look};
+pub use proof::{PROOFS, Proof, Suite, proof};
 
 use crate::probe::Reason;
 

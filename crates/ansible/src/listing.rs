@@ -7,13 +7,12 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    process::Stdio,
 };
 
 use serde_json::{Map, Value};
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::process::Command;
 
-use crate::{FileError, file::write_private};
+use crate::{file::write_private, program};
 
 /// Reads inventories.
 #[derive(Clone, Debug)]
@@ -42,18 +41,9 @@ struct Group {
 /// Why an inventory cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file cannot be written.
+    /// A program gave no answer.
     #[error(transparent)]
-    File(#[from] FileError),
-    /// A program cannot be started.
-    #[error("start {program}")]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
+    Program(#[from] program::Error),
     /// A vault does not open.
     #[error("decrypt what is vaulted: no password that was given fits ({0})")]
     Vault(String),
@@ -74,7 +64,7 @@ impl Reader {
     /// The empty configuration cannot be written.
     pub fn new(programs: PathBuf, home: PathBuf, passwords: Vec<PathBuf>) -> Result<Self, Error> {
         let config = home.join(CONFIG);
-        write_private(&config, b"").map_err(FileError::of(&config))?;
+        write_private(&config, b"").map_err(program::Error::of(&config))?;
         Ok(Self {
             programs,
             home,
@@ -135,14 +125,7 @@ impl Reader {
     }
 
     fn command(&self, program: &str, action: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        // What a person has set for their own Ansible or Python must not leak in.
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            if name.starts_with("ANSIBLE_") || name.starts_with("PYTHON") {
-                command.env_remove(name.as_ref());
-            }
-        }
+        let mut command = program::command(&self.programs.join(program));
         let nothing = self.home.join("nothing");
         for places in [
             "ANSIBLE_INVENTORY_PLUGINS",
@@ -161,35 +144,15 @@ impl Reader {
             .env("ANSIBLE_LOCAL_TEMP", self.home.join("tmp"))
             .env("ANSIBLE_INVENTORY_ENABLED", "ini,yaml")
             .env("ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED", "1")
-            .env("ANSIBLE_VARS_ENABLED", "host_group_vars")
-            .env("ANSIBLE_NOCOLOR", "1")
-            .env("ANSIBLE_DEPRECATION_WARNINGS", "0")
-            // One line each, so that an error ends where it ends.
-            .env("COLUMNS", "4096")
-            .env("LC_ALL", "C.UTF-8")
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+            .env("ANSIBLE_VARS_ENABLED", "host_group_vars");
         for password in &self.passwords {
             command.arg("--vault-password-file").arg(password);
         }
         command
     }
 
-    async fn output(&self, mut command: Command, input: &str) -> Result<String, Error> {
-        let program = PathBuf::from(command.as_std().get_program());
-        let failed = |source| Error::Start {
-            program: program.clone(),
-            source,
-        };
-        let mut child = command.spawn().map_err(failed)?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // Who reads nothing has said why.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        }
-        let output = child.wait_with_output().await.map_err(failed)?;
+    async fn output(&self, command: Command, input: &str) -> Result<String, Error> {
+        let output = program::output(command, input).await?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
@@ -204,7 +167,7 @@ impl Reader {
 }
 
 /// What Ansible complains of, on one line.
-fn reason(said: &str) -> String {
+pub(crate) fn reason(said: &str) -> String {
     let lines: Vec<_> = said.lines().map(str::trim).collect();
     let told = lines.iter().filter(|line| !line.is_empty());
     let told: Vec<_> = told

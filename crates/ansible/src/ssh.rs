@@ -61,6 +61,12 @@ impl fmt::Display for Bastion {
     }
 }
 
+/// Whether there is an ssh client for this process to start.
+pub fn is_there() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join("ssh").is_file())
+}
+
 impl Access {
     /// What ssh is told whoever starts it: Ansible adds user, port and key itself. A host may take `timeout` to answer.
     pub(crate) fn options(&self, timeout: Duration, attempts: u8) -> Vec<String> {

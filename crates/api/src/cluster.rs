@@ -14,6 +14,7 @@ use crate::{
     maintenance::Maintenance,
     node::Health,
     radar::Radar,
+    remedy::Remedy,
     run::OnBreach,
     snapshots::{Etcd, SnapshotsStatus},
 };
@@ -130,6 +131,12 @@ pub struct ClusterSpec {
     #[schemars(schema_with = "crate::schema::hooks")]
     pub hooks: Option<Vec<Hook>>,
 
+    /// What may be done on hosts by itself when a step has failed there, before the step is tried again. Default:
+    /// `[WaitForPackageLock]`, which changes nothing; `[]` allows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::remedies")]
+    pub remedies: Option<Vec<Remedy>>,
+
     /// What deleting this object does to the hosts. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
@@ -164,6 +171,28 @@ pub struct Kubespray {
     /// Where the playbooks come from. Default: the tag of `version` in the upstream git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// The mirror that `extraVars` tell hosts to ask, where there is no network beyond.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<Mirror>,
+}
+
+/// A mirror of files and images.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mirror {
+    /// Whether it is looked at. Default: Never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<MirrorCheck>,
+}
+
+/// When a mirror is looked at.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum MirrorCheck {
+    /// Not at all: a host says what is missing.
+    #[default]
+    Never,
+    /// Before a run that has hosts fetch from it touches one. If anything is missing, the run fails, and names all that is.
+    BeforeRuns,
 }
 
 /// Where playbooks come from: exactly one of the fields.
@@ -832,7 +861,10 @@ pub struct Converged {
     pub run: String,
     /// How many tasks changed something, each host counted.
     pub changed: u32,
-    /// Which, by step and host, the first of them.
+    /// How many of them did on the same host in the converge before it too, where that was given the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<u32>,
+    /// Which the others are, by step and host, the first of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub message: Option<String>,

@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::{Cluster, ClusterNode, Run, inventory, magnum, openstack, provider};
+use crate::{Cluster, ClusterNode, Run, inventory, magnum, openstack, provider, secrets};
 
 /// The annotation without which Kubernetes refuses CRDs of a `*.k8s.io` group, and its value here.
 ///
@@ -27,15 +27,18 @@ pub enum Set {
     Openstack,
     /// Providers of Cluster API.
     Providers,
+    /// Secrets from Vault.
+    Vault,
 }
 
 /// All of Windlass' definitions, by set.
-pub const SETS: [Set; 5] = [
+pub const SETS: [Set; 6] = [
     Set::Clusters,
     Set::Fleet,
     Set::Magnum,
     Set::Openstack,
     Set::Providers,
+    Set::Vault,
 ];
 
 impl Set {
@@ -47,6 +50,7 @@ impl Set {
             Self::Magnum => magnum::definitions(),
             Self::Openstack => openstack::definitions(),
             Self::Providers => provider::provider_definitions(),
+            Self::Vault => secrets::definitions(),
         }
     }
 }

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Duration, run::OnFailure};
 
-/// A script or a playbook that runs on hosts before or after a step, as a step of its own. Whoever may write it, here or in the
-/// ConfigMap that it names, may run programs as root on the hosts; a playbook runs programs where Ansible runs, too.
+/// A script or a playbook that runs on hosts before or after a step, or an image that runs as a pod of the cluster, as a step of its
+/// own. Whoever may write it, here or in the ConfigMap that it names, may run programs as root on the hosts; a playbook runs programs
+/// where Ansible runs, too.
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[x_kube(
     validation = ("has(self.before) != has(self.after)", "set before or after, one of the two: the id of the step that the hook stands at"),
-    validation = ("has(self.script) != has(self.playbook)", "set script or playbook, one of the two: what the hook runs")
+    validation = ("[has(self.script), has(self.playbook), has(self.image)].filter(x, x).size() == 1", "set script, playbook or image, one of the three: what the hook runs")
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hook {
@@ -41,7 +42,7 @@ pub struct Hook {
     #[schemars(schema_with = "crate::schema::hook_operations")]
     pub operations: Option<Vec<HookOperation>>,
     /// The hosts that it runs on: groups as `kube_control_plane`, and names of ClusterNodes. Default: those of the step, and where
-    /// it has none all of the cluster.
+    /// it has none all of the cluster; of an image: any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::hook_hosts")]
     pub hosts: Option<Vec<String>>,
@@ -53,12 +54,59 @@ pub struct Hook {
     /// plays are bound to these hosts, and to localhost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub playbook: Option<HookText>,
+    /// An image that runs as a pod of the cluster: one on each of the hosts that `hosts` names, or one on any node where it names none.
+    /// Only at steps at which the cluster's API answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<HookImage>,
     /// How long it may take, 1s to 24h; then it is ended, and has failed. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// What happens when it fails. Default: Fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
+}
+
+/// What a name of an image looks like: a registry or none, a path, a tag, a digest.
+pub const IMAGE: &str = r"^[a-zA-Z0-9][a-zA-Z0-9._-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$";
+
+/// An image and what it runs. Its pod has no token of the API, no capabilities of Linux and no more rights than it began with, and
+/// stands in namespace `windlass-hooks` of the cluster. Nothing in it is a template, and it stands in the Run, so that it holds no secret.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HookImage {
+    /// The image, for example `registry.example.com/checks@sha256:...`. With a digest it is the same image each time.
+    #[schemars(length(min = 1, max = 512), regex(pattern = IMAGE))]
+    pub name: String,
+    /// What runs instead of the image's own entry point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), inner(length(max = 4096)))]
+    pub command: Option<Vec<String>>,
+    /// What it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), inner(length(max = 4096)))]
+    pub args: Option<Vec<String>>,
+    /// Variables of its environment, beside those that scripts of hooks have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::hook_environment")]
+    pub env: Option<Vec<HookVariable>>,
+    /// Whether it shares the network of its node. Its pod stands in namespace `windlass-hooks-on-hosts` then. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_network: Option<bool>,
+}
+
+/// One variable of an environment.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HookVariable {
+    /// Its name. Those that begin with `WINDLASS_` are Windlass' own.
+    #[schemars(
+        length(min = 1, max = 128),
+        regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$")
+    )]
+    pub name: String,
+    /// Its value.
+    #[schemars(length(max = 4096))]
+    pub value: String,
 }
 
 /// The text of a hook: exactly one of the fields. It stands in the Run, so that it holds no secret.

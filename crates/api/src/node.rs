@@ -194,12 +194,29 @@ pub enum Health {
     Err,
 }
 
+impl Health {
+    /// The word for it in objects.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "HEALTH_OK",
+            Self::Warn => "HEALTH_WARN",
+            Self::Err => "HEALTH_ERR",
+        }
+    }
+}
+
 /// The health of a host.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeHealth {
     /// How healthy.
     pub health: Health,
+    /// When it became what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_changed: Option<Time>,
+    /// What it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_health: Option<Health>,
 }
 
 /// What the operator is doing with a host.

@@ -9,10 +9,14 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+mod backup;
 mod cloud;
 mod service;
 mod status;
 
+pub use backup::{
+    Backup, BackupDrill, BackupDrillResult, BackupState, BackupStatus, BackupsStatus,
+};
 pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server};
 pub use service::{
     Database, Existing, Identity, OnDelete, OpenStackService, OpenStackServiceSpec, Storage,
@@ -27,6 +31,13 @@ pub const VERSION: &str = "v1alpha1";
 pub const FINALIZER: &str = "openstack.windlass.dev/releases";
 /// On what was made for an object: its name.
 pub const OF_LABEL: &str = "openstack.windlass.dev/of";
+/// Asks a cloud for a backup: any value that is another one than the last.
+pub const BACKUP: &str = "openstack.windlass.dev/backup";
+/// Asks a cloud to have a backup drilled: its name, and whatever makes the value another one than the last.
+pub const DRILL: &str = "openstack.windlass.dev/drill-backup";
+/// Asks a cloud to be brought back to a backup: its name, `confirm=` and the name of the cloud, and whatever makes the value another one
+/// than the last.
+pub const RESTORE: &str = "openstack.windlass.dev/restore-backup";
 
 /// The definitions of the kinds.
 pub fn definitions() -> Vec<CustomResourceDefinition> {

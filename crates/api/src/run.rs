@@ -7,7 +7,7 @@
 //! engine's own (its operations, the parameters of its actions, the inputs of its plans) is typed by the engine and
 //! judged by it at planning and again by the runner.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -613,9 +613,41 @@ pub struct Record {
     /// Why, for a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// What was done about the failure by itself, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub remedies: Vec<Applied>,
     /// How the run stood, for a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Box<Checkpoint>>,
+}
+
+/// A remedy that was applied to targets after a failure, because the plan allows it.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Applied {
+    /// The remedy's name.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// The targets. None of them gets it again for this step, until a person has the step tried again.
+    #[schemars(length(max = 1000))]
+    pub targets: Vec<Target>,
+    /// Whether it helped: the step is tried again at once, which uses up no retry.
+    pub helped: bool,
+    /// What came of it, for people.
+    #[schemars(length(max = 1024))]
+    pub said: String,
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = if self.helped {
+            "; the step is tried again"
+        } else {
+            ""
+        };
+        write!(formatter, "{}: {}{next}", self.name, self.said)
+    }
 }
 
 /// How a run stood after a record, in place of that record and all before it. The targets that were left out stand in the
@@ -666,9 +698,13 @@ pub struct StepCheckpoint {
     /// Whether a person had approved it.
     #[serde(default)]
     pub approved: bool,
-    /// Whether its last failure left targets out.
+    /// Whether its last failure left targets out, or a remedy helped.
     #[serde(default)]
     pub narrowed: bool,
+    /// What was done about its failures since a person last had it tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub remedied: Vec<Applied>,
     /// When the last attempt started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,

@@ -56,6 +56,30 @@ pub(crate) fn hooks(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The environment of a hook: a list with one entry a name.
+pub(crate) fn hook_environment(generator: &mut SchemaGenerator) -> Schema {
+    let items = <crate::hook::HookVariable as schemars::JsonSchema>::json_schema(generator);
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 64,
+        "items": items,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    })
+}
+
+/// Remedies that are allowed, each once.
+pub(crate) fn remedies(generator: &mut SchemaGenerator) -> Schema {
+    let items = <crate::remedy::Remedy as schemars::JsonSchema>::json_schema(generator);
+    json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": items,
+        "x-kubernetes-list-type": "set",
+    })
+}
+
 /// The operations of a hook, each once.
 pub(crate) fn hook_operations(generator: &mut SchemaGenerator) -> Schema {
     let items = <crate::hook::HookOperation as schemars::JsonSchema>::json_schema(generator);

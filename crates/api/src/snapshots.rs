@@ -60,18 +60,35 @@ pub struct Keep {
     pub max_age: Option<Duration>,
 }
 
-/// Where snapshots lie: exactly one of the fields. Those of a cluster are in `NAMESPACE/CLUSTER` below it.
+/// Where snapshots lie: exactly one of the fields. Those of a cluster are in `NAMESPACE/CLUSTER` below it, and backups of an OpenStack in
+/// `openstack/NAMESPACE/NAME`.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = ("has(self.directory) != has(self.s3)", "set exactly one of directory and s3"))]
+#[x_kube(validation = (
+    "[has(self.directory), has(self.persistentVolumeClaim), has(self.s3)].filter(set, set).size() == 1",
+    "set exactly one of directory, persistentVolumeClaim and s3"
+))]
 #[serde(rename_all = "camelCase")]
 pub struct Store {
     /// A directory of the machine that runs Windlass, by its absolute path; it must be there. Not in-cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub directory: Option<String>,
+    /// A volume that the pods of runners mount. In-cluster alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistent_volume_claim: Option<VolumeClaim>,
     /// A bucket of an S3-compatible server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3>,
+}
+
+/// A volume, by its claim in the namespace of the Cluster.
+#[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeClaim {
+    /// The name of the PersistentVolumeClaim; it must be there, and outlives the Cluster.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = ("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')", "a claim has lower-case letters, digits, dots and hyphens"))]
+    pub claim_name: String,
 }
 
 /// A bucket of an S3-compatible server.

@@ -27,7 +27,7 @@ const PROGRAM: &str = "windlass ";
 /// The namespace of a command that names none.
 const USUAL: &str = "default";
 /// The verbs that look into a namespace, or write objects of one.
-pub const VERBS: [&str; 29] = [
+pub const VERBS: [&str; 31] = [
     "adopt",
     "apply",
     "approve",
@@ -36,6 +36,7 @@ pub const VERBS: [&str; 29] = [
     "cluster",
     "component",
     "converge",
+    "describe",
     "explain",
     "get",
     "init",
@@ -43,6 +44,7 @@ pub const VERBS: [&str; 29] = [
     "kubeconfig",
     "logs",
     "maintain",
+    "mirror",
     "move",
     "node",
     "openstack",

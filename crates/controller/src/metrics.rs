@@ -2,7 +2,8 @@
 //!
 //! Objects are counted when somebody asks, from what the watches keep anyway; passes of the reconcilers are counted as they
 //! end. There is no label with an object's name, so that the number of series does not grow with the number of objects, but where
-//! somebody must be told which one it is: a time of each object, as the end of a certificate.
+//! somebody must be told which one it is: a time of each object, as the end of a certificate, and what is amiss with one, which is a
+//! series only for as long as it is.
 //!
 //! # Source
 //! Prometheus exposition formats, text-based format 0.0.4.
@@ -29,7 +30,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct Inner {
     gauges: Mutex<Vec<(Gauge, Arc<dyn Watched>)>>,
-    times: Mutex<Vec<(Gauge, Times)>>,
+    each: Mutex<Vec<(Gauge, Each)>>,
     passes: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
@@ -52,8 +53,11 @@ pub struct Gauge {
     pub label: &'static str,
 }
 
-/// Seconds since 1970 by namespace and name.
-type Times = Arc<dyn Fn() -> BTreeMap<(String, String), i64> + Send + Sync>;
+/// The values of single objects by their labels, as the format has them.
+type Each = Arc<dyn Fn() -> BTreeMap<String, i64> + Send + Sync>;
+
+/// Labels of a series, beside the namespace of its object.
+pub type Labels = Vec<(&'static str, String)>;
 
 /// Objects that a watch keeps.
 trait Watched: Send + Sync {
@@ -114,21 +118,62 @@ impl Metrics {
     ) where
         K: kube::Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
     {
-        let mut times = lock(&self.inner.times);
-        if times.iter().any(|(known, _)| known.name == gauge.name) {
+        self.each(gauge, store, move |object| {
+            let time = value(object);
+            time.map(|time| (Labels::new(), time)).into_iter().collect()
+        });
+    }
+
+    /// Tells what is amiss with single objects: a series of value 1 for each set of further labels, beside its namespace and its name
+    /// under the label of the gauge. There are none of an object that is well, which bounds their number. As with [`Metrics::gauge`] the
+    /// first of a name counts.
+    pub fn amiss<K>(
+        &self,
+        gauge: Gauge,
+        store: Store<DeserializeGuard<K>>,
+        value: impl Fn(&K) -> Vec<Labels> + Send + Sync + 'static,
+    ) where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    {
+        self.each(gauge, store, move |object| {
+            value(object)
+                .into_iter()
+                .map(|labels| (labels, 1))
+                .collect()
+        });
+    }
+
+    fn each<K>(
+        &self,
+        gauge: Gauge,
+        store: Store<DeserializeGuard<K>>,
+        values: impl Fn(&K) -> Vec<(Labels, i64)> + Send + Sync + 'static,
+    ) where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    {
+        let mut each = lock(&self.inner.each);
+        if each.iter().any(|(known, _)| known.name == gauge.name) {
             return;
         }
         let told = move || {
-            let objects = store.state();
-            let objects = objects.iter().filter_map(|object| object.0.as_ref().ok());
-            let told = objects.filter_map(|object| {
+            let mut told = BTreeMap::new();
+            for object in store.state() {
+                let Ok(object) = &object.0 else { continue };
                 let meta = object.meta();
-                let name = (meta.namespace.clone()?, meta.name.clone()?);
-                Some((name, value(object)?))
-            });
-            told.collect()
+                let place = [
+                    ("namespace", meta.namespace.clone().unwrap_or_default()),
+                    (gauge.label, meta.name.clone().unwrap_or_default()),
+                ];
+                for (labels, value) in values(object) {
+                    let labels = place.iter().chain(&labels);
+                    let labels =
+                        labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+                    told.insert(labels.collect::<Vec<_>>().join(","), value);
+                }
+            }
+            told
         };
-        times.push((gauge, Arc::new(told)));
+        each.push((gauge, Arc::new(told)));
     }
 
     /// Counts what a controller of `kind` reports.
@@ -184,14 +229,8 @@ impl Metrics {
                 .map(|(value, count)| (format!("{label}=\"{value}\""), count));
             family(&mut text, name, "gauge", help, series);
         }
-        for (Gauge { name, help, label }, times) in lock(&self.inner.times).iter() {
-            let series = times().into_iter().map(|((namespace, object), time)| {
-                (
-                    format!("namespace=\"{namespace}\",{label}=\"{object}\""),
-                    time,
-                )
-            });
-            family(&mut text, name, "gauge", help, series);
+        for (Gauge { name, help, .. }, told) in lock(&self.inner.each).iter() {
+            family(&mut text, name, "gauge", help, told().into_iter());
         }
         text
     }
@@ -229,6 +268,12 @@ where
     counts
 }
 
+/// The value of a label as the format wants it.
+fn escaped(value: &str) -> String {
+    let value = value.replace('\\', r"\\").replace('"', "\\\"");
+    value.replace('\n', r"\n")
+}
+
 fn family(
     text: &mut String,
     name: &str,
@@ -245,6 +290,10 @@ fn family(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -257,5 +306,35 @@ mod tests {
         let text = metrics.render();
         assert!(text.contains("windlass_reconcile_total{kind=\"Run\",outcome=\"success\"} 2\n"));
         assert!(text.contains("windlass_reconcile_total{kind=\"Run\",outcome=\"error\"} 1\n"));
+    }
+
+    #[test]
+    fn what_is_amiss_is_told_of_that_object_alone() {
+        let (store, mut writer) = kube::runtime::reflector::store();
+        for name in ["well", "ill"] {
+            let object: ConfigMap = serde_json::from_value(json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "demo"},
+            }))
+            .unwrap();
+            let object = DeserializeGuard(Ok(object));
+            writer.apply_watcher_event(&Event::Apply(object));
+        }
+        let metrics = Metrics::default();
+        let gauge = Gauge {
+            name: "amiss",
+            help: "What is amiss.",
+            label: "object",
+        };
+        metrics.amiss(gauge, store, |object: &ConfigMap| {
+            let is_ill = object.metadata.name.as_deref() == Some("ill");
+            let labels = vec![("why", "it \"is\" so".to_owned())];
+            is_ill.then_some(labels).into_iter().collect()
+        });
+        let text = metrics.render();
+        let (_, told) = text.split_once("# TYPE amiss gauge\n").unwrap();
+        assert_eq!(
+            told,
+            "amiss{namespace=\"demo\",object=\"ill\",why=\"it \\\"is\\\" so\"} 1\n"
+        );
     }
 }

@@ -207,6 +207,19 @@ pub fn received<T: Send + 'static>(
     })
 }
 
+/// The object of a pass. None, told in the log: what is stored is not what its kind has, as where a newer Windlass wrote it, and the next
+/// change of it is awaited.
+pub fn readable<K: Resource<DynamicType = ()>>(object: &DeserializeGuard<K>) -> Option<&K> {
+    match &object.0 {
+        Ok(object) => Some(object),
+        Err(invalid) => {
+            let (kind, name) = (K::kind(&()), invalid.metadata.name.as_deref());
+            tracing::warn!(%kind, name, error = %invalid.error, "cannot be read");
+            None
+        }
+    }
+}
+
 /// The valid objects of one namespace.
 pub fn in_namespace<K>(
     store: &Store<DeserializeGuard<K>>,

@@ -11,7 +11,10 @@ use api::inventory::{
     FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision, MemberPhase,
     REVISION_ANNOTATION, Rollout,
 };
-use controller::{Events, stream::in_namespace};
+use controller::{
+    Events,
+    stream::{in_namespace, readable},
+};
 use futures::FutureExt;
 use kube::{
     Client, ResourceExt,
@@ -31,6 +34,7 @@ mod live;
 pub mod part;
 mod records;
 mod report;
+mod vault;
 
 use health::Standing;
 pub use live::Resources;
@@ -80,6 +84,8 @@ struct Pass {
     is_held: bool,
     /// Whether a roll-out has begun it.
     is_granted: bool,
+    /// Whether it goes on when VaultSecrets are ready, which are not watched.
+    awaits_secrets: bool,
     /// What it is made of, as far as the rendering speaks of it, where that was handed over.
     handed_over: Vec<Value>,
     standing: Standing,
@@ -95,12 +101,8 @@ pub async fn reconcile(
     object: Arc<DeserializeGuard<FleetCluster>>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
-    let cluster = match &object.0 {
-        Ok(cluster) => cluster,
-        Err(invalid) => {
-            tracing::warn!(name = invalid.metadata.name, error = %invalid.error, "cannot be read");
-            return Ok(Action::await_change());
-        }
+    let Some(cluster) = readable(&object) else {
+        return Ok(Action::await_change());
     };
     if cluster.metadata.deletion_timestamp.is_some() {
         // What it was rendered to stays: to delete the description of a cluster is not to delete the cluster.
@@ -117,6 +119,7 @@ pub async fn reconcile(
     records::prune(cluster, &pass, &context).await?;
     Ok(match pass.standing.health {
         FleetHealth::Well => Action::requeue(controller::backoff::jittered(AT_REST)),
+        _ if pass.awaits_secrets => Action::requeue(controller::backoff::jittered(UNTIL_SECRETS)),
         _ => Action::requeue(controller::backoff::jittered(LOOK_AGAIN)),
     })
 }
@@ -218,7 +221,7 @@ async fn look(
         known.objects.push(part.clone());
         there.push(Some(live));
     }
-    pass.standing = health::standing(&known, &there);
+    pass.standing = health::standing(&known, &there, health::Rolling::of(pass.is_granted));
     Ok(())
 }
 
@@ -334,6 +337,8 @@ fn are_read(context: &Context) -> bool {
 const ADOPTED: &str = "adopted";
 /// How soon a pass is tried again that began before the stores were read.
 const UNTIL_READ: std::time::Duration = std::time::Duration::from_millis(50);
+/// How soon VaultSecrets that are not ready are looked at again: usually they are within a second.
+const UNTIL_SECRETS: std::time::Duration = std::time::Duration::from_secs(4);
 /// How soon a cluster that is not well is looked at again, beside what is watched.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(15);
 /// How soon a cluster that is well is looked at again: a safety net.

@@ -14,7 +14,10 @@ use api::inventory::{
     FleetCluster, OnEdit, Rollout, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
     RolloutState,
 };
-use controller::{Events, stream::in_namespace};
+use controller::{
+    Events,
+    stream::{in_namespace, readable},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
@@ -107,12 +110,8 @@ pub async fn reconcile(
     object: Arc<DeserializeGuard<Rollout>>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
-    let rollout = match &object.0 {
-        Ok(rollout) => rollout,
-        Err(invalid) => {
-            tracing::warn!(name = invalid.metadata.name, error = %invalid.error, "cannot be read");
-            return Ok(Action::await_change());
-        }
+    let Some(rollout) = readable(&object) else {
+        return Ok(Action::await_change());
     };
     let namespace = rollout.namespace().unwrap_or_default();
     let Some(inventory) = context.inventories.of(&namespace) else {

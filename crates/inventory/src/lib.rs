@@ -32,6 +32,6 @@ mod tree;
 pub use chain::Resolved;
 pub use fleet::Fleet;
 pub use problem::{Object, Problem, Problems, Rule};
-pub use render::{Rendered, RenderedDocument, revision};
+pub use render::{Rendered, RenderedDocument, revision, vault::name as vault_secret_name};
 pub use template::world::{Made, MadeShape, Taken, Use, Uses};
 pub use tree::{Leaf, Origin, Shape, Source, TEMPLATE_MARK, Tree};

@@ -234,6 +234,18 @@ pub enum Rule {
         /// The value.
         secret: String,
     },
+    /// A reference to Vault where none can stand.
+    #[error(
+        "{reference} is a reference to Vault, and {target} where it is put, takes none; {remedy}"
+    )]
+    NoReference {
+        /// The reference.
+        reference: String,
+        /// The field of the object.
+        target: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Clusters that cannot be of one inventory.
     #[error("{what}; {remedy}")]
     Contradiction {
@@ -285,6 +297,7 @@ impl Rule {
             Self::Endless { .. } => "Endless",
             Self::Circular(_) => "Circular",
             Self::SecretInText { .. } => "SecretInText",
+            Self::NoReference { .. } => "NoReference",
             Self::Contradiction { .. } => "Contradiction",
             Self::Unplaced { .. } => "Unplaced",
             Self::Rendered { .. } => "Rendered",
@@ -298,6 +311,7 @@ impl Rule {
             Self::Order { remedy, .. }
             | Self::Schema { remedy, .. }
             | Self::Reserved { remedy, .. }
+            | Self::NoReference { remedy, .. }
             | Self::Contradiction { remedy, .. }
             | Self::Rendered { remedy, .. } => Some(*remedy),
             // No other remedy has a semicolon in it.

@@ -18,6 +18,8 @@ use crate::{
 
 mod hashed;
 mod kubespray;
+mod typed;
+pub mod vault;
 
 /// A cluster that was rendered.
 #[derive(Clone, Debug)]
@@ -125,6 +127,20 @@ fn render(resolved: Resolved) -> Result<Rendered, Vec<Problem>> {
             problems.push(problem);
         }
     }
+    // What VaultSecrets say may need values that only a cluster with references has.
+    let connection = match &template.vault_secrets {
+        Some(node) if Renderer::refers_to_vault(&documents) => renderer
+            .node(node, &Scope::new())
+            .unwrap_or_else(|problem| {
+                problems.push(problem);
+                None
+            }),
+        _ => None,
+    };
+    if problems.is_empty() {
+        let found = vault::resolve(&world, &template, connection.as_ref(), &mut documents);
+        problems.extend(found);
+    }
     if problems.is_empty() {
         hashed::name(&mut documents);
         problems.extend(renderer.twice(&documents));
@@ -182,6 +198,16 @@ impl Renderer<'_> {
             into.push(self.identified(document, content, because)?);
         }
         Ok(())
+    }
+
+    /// Whether any object holds a reference to Vault.
+    fn refers_to_vault(documents: &[RenderedDocument]) -> bool {
+        let mut leaves = documents
+            .iter()
+            .flat_map(|document| document.content.leaves());
+        leaves.any(|(_, leaf)| {
+            matches!(&leaf.shape, MadeShape::Secret(value) if value.get("vault").is_some())
+        })
     }
 
     /// The turns of a loop: what an entry and its key are called in each.

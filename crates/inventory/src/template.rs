@@ -28,6 +28,8 @@ pub(crate) struct Compiled {
     pub(crate) source: Arc<Source>,
     pub(crate) back_end: BackEnd,
     pub(crate) schema: Option<Schema>,
+    /// What VaultSecrets say beside path and keys.
+    pub(crate) vault_secrets: Option<Node>,
     pub(crate) documents: Vec<Document>,
     pub(crate) environment: Arc<Environment<'static>>,
 }
@@ -105,6 +107,7 @@ impl Compiled {
         let ClusterTemplateSpec {
             back_end,
             schema,
+            vault_secrets,
             documents,
         } = spec;
         let source = Arc::new(Source {
@@ -123,6 +126,7 @@ impl Compiled {
                 None
             }
         };
+        let vault_secrets = vault_secrets.map(|spec| compiler.vault_secrets(spec));
         let at = field(&["spec", "documents"]);
         let documents = documents
             .into_iter()
@@ -134,6 +138,7 @@ impl Compiled {
                 source,
                 back_end,
                 schema,
+                vault_secrets,
                 documents,
                 environment: Arc::new(compiler.environment),
             })
@@ -169,6 +174,26 @@ impl Compiler {
             object: self.map(at.key("object"), object),
             at: Arc::new(at),
         }
+    }
+
+    fn vault_secrets(&mut self, spec: Map<String, Value>) -> Node {
+        let at = field(&["spec", "vaultSecrets"]);
+        let known = |key: &&String| !OF_VAULT_SECRETS.contains(&key.as_str());
+        for key in spec.keys().filter(known) {
+            let rule = Rule::Reserved {
+                what: "is none of what the VaultSecrets of a cluster have in common".into(),
+                remedy: "write vault, mount, engine and refreshEvery; path and keys come from the values",
+            };
+            self.problems.push(self.source.problem(at.key(key), rule));
+        }
+        if !spec.contains_key("vault") {
+            let rule = Rule::Reserved {
+                what: "does not say which server is asked".into(),
+                remedy: "write {vault: {address: URL, auth: {kubernetes: {role: ROLE}}}}",
+            };
+            self.problems.push(self.source.problem(at.clone(), rule));
+        }
+        self.map(at, spec)
     }
 
     fn map(&mut self, at: ValuePath, map: Map<String, Value>) -> Node {
@@ -327,6 +352,10 @@ pub(crate) fn line(text: &str, number: Option<usize>) -> String {
     let found = text.lines().nth(number - 1).or_else(|| text.lines().last());
     api::text::plain(found.unwrap_or_default().trim(), 120)
 }
+
+/// What a ClusterTemplate may say of VaultSecrets. Which version is read is not the same for two of them, and which Secret is made is
+/// for nobody to choose who does not write it.
+const OF_VAULT_SECRETS: [&str; 4] = ["vault", "mount", "engine", "refreshEvery"];
 
 /// The variable that an expression is put into.
 pub(crate) const RESULT: &str = "__result";

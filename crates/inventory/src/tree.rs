@@ -291,13 +291,53 @@ fn mark(map: &Map<String, Value>) -> Result<Option<Leaf>, Rule> {
             .and_then(Value::as_str)
             .is_some_and(|text| !text.is_empty())
     };
+    let in_vault = |wanted: &str| {
+        inside
+            .get(wanted)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     if inside.len() == wanted.len() && wanted.iter().all(is_text) {
+        if key == "vault" && !is_path(in_vault("path")) {
+            return Err(Rule::Reserved {
+                what: format!(
+                    "is no reference to a secret: {:?} is no path in Vault",
+                    in_vault("path")
+                ),
+                remedy: "write it as `vault kv get` takes it, letters, digits, dots, hyphens and underscores with slashes between them, \
+                         for example infra/openstack",
+            });
+        }
+        if key == "vault" && !is_key(in_vault("key")) {
+            return Err(Rule::Reserved {
+                what: format!(
+                    "is no reference to a secret: {:?} can be no key of a Secret",
+                    in_vault("key")
+                ),
+                remedy: "name a field with letters, digits, dots, hyphens and underscores only",
+            });
+        }
         return Ok(Some(Leaf::Secret(Value::Object(map.clone()))));
     }
     Err(Rule::Reserved {
         what: format!("is no reference to a secret: {key} has other fields than two texts"),
         remedy: "write {secretKeyRef: {name: SECRET, key: KEY}} or {vault: {path: PATH, key: KEY}}",
     })
+}
+
+/// Whether a text is a path in Vault, by the definition of VaultSecrets.
+fn is_path(text: &str) -> bool {
+    text.len() <= 512
+        && text.split('/').all(|part| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            !part.is_empty() && !part.starts_with('.') && part.chars().all(is_plain)
+        })
+}
+
+/// Whether a text can be a key of a Secret, by Kubernetes.
+fn is_key(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.len() <= 253 && text.chars().all(is_plain) && text != "." && !text.starts_with("..")
 }
 
 /// As deep as the parser of YAML follows, and shallow enough for what recurses here.

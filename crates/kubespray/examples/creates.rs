@@ -7,6 +7,8 @@
 //! `creates ready KUBECONFIG RUNS` ends when there are so many Runs.
 //! `creates kept KUBECONFIG CLUSTERS` ends when so many Clusters are told to be built.
 //! `creates revision KUBECONFIG` prints the revision of the store: how often something was written.
+//! `creates fail KUBECONFIG DIRECTORY TASKS` has every Run fail in the middle, on a tenth of its hosts, after so many tasks of the step; the
+//! events lie in that data directory then. It prints the name of the last one.
 //! `creates write KUBECONFIG SECONDS` writes the status of every Run as its runner would, and prints how often it did.
 
 #![allow(
@@ -15,7 +17,11 @@
     reason = "a measurement that fails shall stop"
 )]
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::Path,
+    time::Duration,
+};
 
 use api::{Cluster, ClusterNode, Run, cluster::ClusterState, run::Progress};
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
@@ -63,6 +69,10 @@ async fn main() {
         ["ready", kubeconfig, wanted] => ready(&client(kubeconfig).await, number(wanted)).await,
         ["kept", kubeconfig, wanted] => kept(&client(kubeconfig).await, number(wanted)).await,
         ["revision", kubeconfig] => println!("{}", revision(&client(kubeconfig).await).await),
+        ["fail", kubeconfig, directory, tasks] => {
+            let client = client(kubeconfig).await;
+            fail(&client, directory.as_ref(), number(tasks)).await;
+        }
         ["write", kubeconfig, seconds] => {
             let until = Instant::now() + Duration::from_secs(number(seconds).into());
             println!("{}", write(client(kubeconfig).await, until).await);
@@ -224,6 +234,97 @@ async fn revision(client: &Client) -> String {
         .await;
     let revision = listed.expect("a list").metadata.resource_version;
     revision.expect("a list has one")
+}
+
+/// As a runner leaves them that failed: by the records of its journal, beside what Ansible told.
+async fn fail(client: &Client, directory: &Path, tasks: u32) {
+    let all = Api::<Run>::all(client.clone());
+    for run in all.list(&ListParams::default()).await.expect("a list") {
+        let plan = CheckedPlan::new(run.spec.plan.clone()).expect("a plan");
+        let mut state = State::new(&plan);
+        let mut record = |event: &str, step: Option<&str>, failure: Option<&Value>| {
+            let record = json!({
+                "sequence": state.next_sequence(), "time": Timestamp::now(), "event": event, "step": step,
+                "attempt": step.map(|_| 1), "failure": failure,
+            });
+            let record = serde_json::from_value(record).expect("a record");
+            state.apply(&plan, record).expect("it can have happened");
+        };
+        record("RunStarted", None, None);
+        let middle = plan.steps().len() / 2;
+        for step in plan.steps().iter().take(middle) {
+            record("StepStarted", Some(&step.id), None);
+            record("StepSucceeded", Some(&step.id), None);
+        }
+        let groups = run.spec.plan.groups.iter();
+        let hosts = groups.flat_map(|group| &group.targets);
+        let hosts: BTreeSet<String> = hosts.map(ToString::to_string).collect();
+        let failing: Vec<&String> = hosts.iter().take(hosts.len() / 10).collect();
+        let failure = json!({
+            "class": "Permanent", "code": "TaskFailed", "message": "task files/copy failed on a tenth of the hosts", "targets": failing,
+        });
+        let step = plan.steps().get(middle).expect("a step").id.clone();
+        record("StepStarted", Some(&step), None);
+        record("StepFailed", Some(&step), Some(&failure));
+        record("RunFailed", None, Some(&failure));
+        let live = Live {
+            now: Timestamp::now(),
+            ..Live::default()
+        };
+        let body = json!({
+            "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+            "metadata": {"name": run.name_any()}, "status": derive(&plan, &state, &live),
+        });
+        let namespace = run.namespace().unwrap_or_default();
+        let runs = Api::<Run>::namespaced(client.clone(), &namespace);
+        let params = PatchParams::apply("windlass-runner").force();
+        let body = Patch::Apply(&body);
+        let written = runs.patch_status(&run.name_any(), &params, &body).await;
+        written.expect("taken");
+
+        let directory = runs::Layout::new(directory).run(&namespace, &run.name_any());
+        tell(&directory, &step, (&hosts, &failing), tasks);
+        println!("{}", run.name_any());
+    }
+}
+
+/// What Ansible told of a step whose last task failed on some hosts: events and a log.
+fn tell(
+    directory: &Path,
+    step: &str,
+    (hosts, failing): (&BTreeSet<String>, &[&String]),
+    tasks: u32,
+) {
+    std::fs::create_dir_all(directory.join("logs")).expect("a directory");
+    let (mut events, mut log) = (String::new(), String::new());
+    let mut sequence = 0_u64;
+    let now = Timestamp::now().as_second();
+    for task in 1..=tasks {
+        let name = format!("files : copy number {task}");
+        log += &format!("TASK [{name}]\n");
+        for host in hosts {
+            sequence += 1;
+            let failed = task == tasks && failing.contains(&host);
+            let mut event = json!({
+                "run": "p-1", "sequence": sequence, "time": now, "event": if failed { "failed" } else { "ok" }, "host": host,
+                "task": task, "name": name,
+            });
+            if failed {
+                event["ignored"] = false.into();
+                event["message"] = "[Errno 28] No space left on device".into();
+                log += &format!("failed: [{host}] [Errno 28] No space left on device\n");
+            } else {
+                event["changed"] = false.into();
+                log += &format!("ok: [{host}]\n");
+            }
+            events += &format!("{event}\n");
+        }
+    }
+    std::fs::write(directory.join(kubespray::runner::EVENTS), events).expect("written");
+    let file = directory
+        .join("logs")
+        .join(format!("{}.log", step.replace('/', "__")));
+    std::fs::write(file, log).expect("written");
 }
 
 /// Writes until then; gives how often.

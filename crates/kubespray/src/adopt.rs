@@ -154,6 +154,7 @@ fn spec(
     ClusterSpec {
         kubernetes_version: kubernetes,
         kubespray: Some(Kubespray {
+            mirror: None,
             version: Some(wish.kubespray),
             source: wish.source.clone().map(|path| Source {
                 path: Some(path),

@@ -48,6 +48,8 @@ pub struct Context {
     pub radar: RadarBook,
     /// What runner pods are made after, where runners are pods.
     pub pods: Option<Arc<Template>>,
+    /// Whether there is ssh beside the operator.
+    pub logs_in: bool,
     /// Events.
     pub events: Events,
 }

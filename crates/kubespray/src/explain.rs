@@ -1,17 +1,22 @@
-//! Why a run failed: the first cause, not the last symptom. Pure: the Run, its events and the log of its step in, words out.
+//! Why a run failed: the first cause, not the last symptom. The Run and what is [`Kept`] of it in, words out.
 //!
 //! What fails last is often what something else led to: an API server is silent because a disk was full two tasks before, or because
 //! the step that makes it was skipped. So it is looked for, in this order, in the tasks of the step that failed, then in what
 //! failed before it in the run and was passed over.
+//!
+//! Ansible tells some hundred events a host, nearly all of what went well. So the events are read from where the attempt
+//! began, not at all where the failure is a cause by itself, and only those of trouble are parsed, up to the first cause.
 
-use std::io::BufRead;
+mod kept;
+
+use std::io::{self, BufRead};
 
 use ansible::{
     event::{Event, Kind, Why},
     failure::{self, Rank},
 };
 use api::{
-    Run,
+    Run, Target,
     run::{Failure, Record, RecordEvent},
     text::plain,
 };
@@ -19,10 +24,12 @@ use jiff::Timestamp;
 
 use crate::failures;
 
+pub use kept::{Directory, Kept};
+
 /// Events and records are written by different processes of one machine, one after the other.
 const SLACK: f64 = 2.0;
 /// How much of a log is shown.
-const LINES: usize = 40;
+const LINES: usize = 20;
 /// How much of a message is shown of what led to a failure.
 const WORDS: usize = 1024;
 
@@ -33,6 +40,8 @@ pub struct Explanation {
     pub step: String,
     /// Its attempt.
     pub attempt: Option<u32>,
+    /// When it failed.
+    pub at: Timestamp,
     /// What it failed with.
     pub failure: Failure,
     /// What led to it, where that is something else.
@@ -57,67 +66,107 @@ pub struct First {
 }
 
 /// Why a run failed; nothing: it has not.
-pub fn explain(run: &Run, events: impl BufRead, log: &str) -> Option<Explanation> {
-    let status = run.status.as_ref()?;
-    let history = &status.history;
-    let failed = |record: &&Record| record.event == RecordEvent::StepFailed;
-    let at = history.iter().rposition(|record| failed(&record))?;
-    let record = history.get(at)?;
-    // One that was tried again with success is no failure of the run.
-    let failure = status.failure.clone().or_else(|| record.failure.clone())?;
-    let step = record.step.clone()?;
-    if is_done_after(history, at, &step) && status.failure.is_none() {
-        return None;
-    }
-    let before = history.get(..at).unwrap_or_default();
-    let first = in_events(before, record, &failure, events).or_else(|| in_history(before, record));
-    Some(Explanation {
+///
+/// # Errors
+///
+/// What Ansible told is there and cannot be read. That nothing is kept is no error.
+pub fn explain(run: &Run, kept: &impl Kept) -> io::Result<Option<Explanation>> {
+    let Some((at, record, failure)) = last_failure(run) else {
+        return Ok(None);
+    };
+    let history = run.status.iter().flat_map(|status| &status.history);
+    let before: Vec<&Record> = history.take(at).collect();
+    let step = record.step.clone().unwrap_or_default();
+    let first = match rank(&failure.code) {
+        // It has none, whatever failed before it.
+        Rank::Cause => None,
+        Rank::Symptom => match in_events(&before, record, kept)? {
+            Some(first) => Some(first),
+            None => in_history(&before, record),
+        },
+    };
+    Ok(Some(Explanation {
         attempt: record.attempt,
+        at: record.time.0,
         first: first.filter(|first| first.code != failure.code),
-        log: at_failure(log, &failure),
+        log: at_failure(&kept.log(&step), failure),
         step,
-        failure,
-    })
+        failure: failure.clone(),
+    }))
 }
 
-fn is_done_after(history: &[Record], at: usize, step: &str) -> bool {
-    let mut later = history.iter().skip(at + 1);
+/// The record of the step that a run failed in last, its place in the history, and what the run failed with.
+fn last_failure(run: &Run) -> Option<(usize, &Record, &Failure)> {
+    let status = run.status.as_ref()?;
+    let history = &status.history;
+    let at = history
+        .iter()
+        .rposition(|record| record.event == RecordEvent::StepFailed)?;
+    let record = history.get(at)?;
+    let failure = status.failure.as_ref().or(record.failure.as_ref())?;
+    let step = record.step.as_deref()?;
+    // One that was tried again with success is no failure of the run.
+    let is_mended = status.failure.is_none() && is_done(history.iter().skip(at + 1), step);
+    (!is_mended).then_some((at, record, failure))
+}
+
+fn is_done<'a>(mut later: impl Iterator<Item = &'a Record>, step: &str) -> bool {
     later.any(|record| {
         record.event == RecordEvent::StepSucceeded && record.step.as_deref() == Some(step)
     })
 }
 
 /// A task of the same attempt that failed before and was ignored, mended or tried again, with what is a cause by itself.
-fn in_events(
-    before: &[Record],
-    failed: &Record,
-    failure: &Failure,
-    events: impl BufRead,
-) -> Option<First> {
-    if rank(&failure.code) == Rank::Cause {
-        return None;
-    }
+fn in_events(before: &[&Record], failed: &Record, kept: &impl Kept) -> io::Result<Option<First>> {
     let mut started = before
         .iter()
         .rev()
         .filter(|record| record.event == RecordEvent::StepStarted && record.step == failed.step);
-    let from = seconds(started.next()?) - SLACK;
+    let Some(started) = started.next() else {
+        return Ok(None);
+    };
+    let from = seconds(started) - SLACK;
     let to = seconds(failed) + SLACK;
-    let lines = events.lines().map_while(Result::ok);
-    // Most of many thousand lines are of what went well.
-    let of_trouble = lines.filter(|line| {
-        ["\"failed\"", "\"unreachable\"", "\"retry\""]
-            .iter()
-            .any(|word| line.contains(word))
-    });
-    let events = of_trouble.filter_map(|line| serde_json::from_str::<Event>(&line).ok());
-    let mut causes = events
-        .filter(|event| event.time >= from && event.time <= to)
-        .filter_map(|event| cause(&event));
-    causes.next()
+    let mut events = kept.events_since(from)?;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if events.read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
+        }
+        if !is_of_trouble(&line) {
+            continue;
+        }
+        // The half line of a process that was killed is none.
+        let Ok(event) = serde_json::from_slice::<Event>(&line) else {
+            continue;
+        };
+        if event.time > to {
+            return Ok(None);
+        }
+        let cause = Some(&event).filter(|event| event.time >= from);
+        if let Some(first) = cause.and_then(cause_of) {
+            return Ok(Some(first));
+        }
+    }
 }
 
-fn cause(event: &Event) -> Option<First> {
+/// Whether a line may tell of a failure. In text within JSON the quotes would be escaped.
+fn is_of_trouble(line: &[u8]) -> bool {
+    const KIND: &str = "\"event\":\"";
+    let Ok(line) = std::str::from_utf8(line) else {
+        return false;
+    };
+    let Some((_, kind)) = line.split_once(KIND) else {
+        return false;
+    };
+    ["failed\"", "unreachable\"", "retry\""]
+        .iter()
+        .any(|word| kind.starts_with(word))
+        || kind.starts_with("item\"") && line.contains("\"failed\"")
+}
+
+fn cause_of(event: &Event) -> Option<First> {
     let (host, task, why) = match &event.kind {
         Kind::Failed {
             host, name, why, ..
@@ -160,16 +209,17 @@ fn said(why: &Why) -> String {
 }
 
 /// A failure before it that was not mended: of an earlier attempt, or of a step that a person skipped.
-fn in_history(before: &[Record], failed: &Record) -> Option<First> {
-    let unmended = |(at, record): &(usize, &Record)| {
+fn in_history(before: &[&Record], failed: &Record) -> Option<First> {
+    let after = |at: usize| before.iter().skip(at).copied();
+    let unmended = |(at, record): &(usize, &&Record)| {
         let step = record.step.as_deref().unwrap_or_default();
-        record.event == RecordEvent::StepFailed && !is_done_after(before, *at, step)
+        record.event == RecordEvent::StepFailed && !is_done(after(*at), step)
     };
     let mut earlier = before.iter().enumerate().filter(unmended);
     let (at, first) = earlier.next()?;
     let failure = first.failure.as_ref()?;
     let step = first.step.clone().unwrap_or_default();
-    let skipped = before.iter().skip(at).find(|record| {
+    let skipped = after(at).find(|record| {
         record.event == RecordEvent::StepSkipped && record.step.as_ref() == Some(&step)
     });
     let place = match skipped {
@@ -205,20 +255,15 @@ fn seconds(record: &Record) -> f64 {
     record.time.0.as_second() as f64
 }
 
-/// The log from the task that failed on, else its end.
+/// The log at the task that failed, on the host whose failure it is, else its end.
 fn at_failure(log: &str, failure: &Failure) -> Vec<String> {
     let lines: Vec<&str> = log.lines().collect();
-    let of_host = |line: &&str| {
-        let rest = ["failed: [", "unreachable: ["];
-        let host = rest.iter().find_map(|start| line.strip_prefix(start));
-        let host = host.and_then(|rest| rest.split(']').next());
-        host.is_some_and(|host| {
-            let mut targets = failure.targets.iter();
-            failure.targets.is_empty() || targets.any(|target| target.as_str() == host)
-        })
-    };
     let begins = |line: &&str| line.starts_with("TASK [") || line.starts_with("PLAY [");
-    let shown = match lines.iter().rposition(of_host) {
+    let targets: Vec<&str> = failure.targets.iter().map(Target::as_str).collect();
+    let of_first = |host: &str| targets.first().is_some_and(|first| *first == host);
+    let of_any = |host: &str| targets.is_empty() || targets.contains(&host);
+    let failed = last_failed(&lines, of_first).or_else(|| last_failed(&lines, of_any));
+    let shown = match failed {
         Some(failed) => {
             let above = lines.get(..failed).unwrap_or_default();
             let from = above.iter().rposition(begins).unwrap_or(failed);
@@ -228,11 +273,21 @@ fn at_failure(log: &str, failure: &Failure) -> Vec<String> {
             shortened(rest.get(..until).unwrap_or_default(), failed - from)
         }
         None => lines
-            .get(lines.len().saturating_sub(LINES / 2)..)
+            .get(lines.len().saturating_sub(LINES)..)
             .unwrap_or_default()
             .to_vec(),
     };
     shown.into_iter().map(str::to_owned).collect()
+}
+
+/// The last line by which a task failed on such a host.
+fn last_failed(lines: &[&str], is_meant: impl Fn(&str) -> bool) -> Option<usize> {
+    lines.iter().rposition(|line| {
+        let mut starts = ["failed: [", "unreachable: ["].iter();
+        let rest = starts.find_map(|start| line.strip_prefix(start));
+        let host = rest.and_then(|rest| rest.split(']').next());
+        host.is_some_and(&is_meant)
+    })
 }
 
 /// The task and what failed in it: of five hundred hosts that did well before nobody wants to hear.
@@ -243,13 +298,6 @@ fn shortened<'a>(lines: &[&'a str], failed: usize) -> Vec<&'a str> {
     let from = failed.max(1);
     let rest = lines.iter().skip(from).take(LINES - 1);
     std::iter::once(task).chain(rest).copied().collect()
-}
-
-/// The log of a step in the directory of a run, as much as is kept of it.
-pub fn log_of(directory: &std::path::Path, step: &str) -> String {
-    let name = format!("{}.log", step.replace('/', "__"));
-    let bytes = std::fs::read(directory.join("logs").join(name)).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

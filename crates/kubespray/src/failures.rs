@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 67] = [
+static OWN: [Kind; 69] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -153,6 +153,18 @@ static OWN: [Kind; 67] = [
         Transient,
         "etcd still has a member that was to be taken out.",
         "Look at the log of etcd on the members (journalctl -u etcd), then retry the run.",
+    ),
+    own(
+        "MirrorIncomplete",
+        External,
+        "Files or images are not where hosts are told to ask for them. No host was touched.",
+        "Have them brought (windlass mirror fetch), see that the mirror is served, then retry the run.",
+    ),
+    own(
+        "MirrorUnknown",
+        Config,
+        "What hosts would ask the mirror for cannot be evaluated with these variables.",
+        "Correct spec.nodes.all.deploy.extraVars, or set spec.kubespray.mirror.check to Never.",
     ),
     own(
         "NoHostKeys",

@@ -107,7 +107,7 @@ impl Report {
         messages.join("; ")
     }
 
-    fn checks(&self) -> [&Check; 4] {
+    pub(crate) fn checks(&self) -> [&Check; 4] {
         [
             &self.api_server,
             &self.etcd,

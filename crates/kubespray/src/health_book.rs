@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 
 use crate::{
     certificates::{self, Served},
-    health::{self, Expected, Report},
+    health::{self, Check, Expected, Report},
     secret::{self, KubeconfigError},
 };
 
@@ -21,6 +21,10 @@ use crate::{
 const HEALTHY: Duration = Duration::from_mins(5);
 /// How often another one is.
 const UNHEALTHY: Duration = Duration::from_secs(20);
+/// How often in a row something must be found worse than it was before that counts: one answer that is lost is no outage.
+const TIMES: u32 = 3;
+/// How soon it is looked again until then.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// How long hosts may lag behind while nothing that was found changes.
 const HOSTS_TOLD: SignedDuration = SignedDuration::from_hours(1);
@@ -61,11 +65,32 @@ struct Entry {
     told: Option<Timestamp>,
     next: Option<Instant>,
     running: bool,
+    /// How often in a row something was found worse than it was.
+    worse: u32,
+}
+
+/// What becomes of what was found.
+#[derive(Debug, Eq, PartialEq)]
+enum Taken {
+    /// The hosts are to be told: it is something else than before, or they heard of it long ago.
+    Told,
+    /// It is as it was.
+    Known,
+    /// It is worse, and not often enough to count: it is as if nobody had looked.
+    Doubted,
 }
 
 impl Entry {
-    /// Notes what was found. Whether the hosts are to be told: it is something else than before, or they heard of it long ago.
-    fn take(&mut self, checked: Checked) -> bool {
+    /// Notes what was found.
+    fn take(&mut self, checked: Checked) -> Taken {
+        self.worse = match &self.latest {
+            Some(latest) if is_worse(&latest.report, &checked.report) => self.worse + 1,
+            _ => TIMES,
+        };
+        if self.worse < TIMES {
+            return Taken::Doubted;
+        }
+        self.worse = 0;
         let found = |checked: &Checked| (checked.report.clone(), checked.served.ends.clone());
         let same = |latest: &Arc<Checked>| found(latest) == found(&checked);
         let is_recent = |told: Timestamp| checked.at.duration_since(told) < HOSTS_TOLD;
@@ -74,7 +99,7 @@ impl Entry {
             self.told = Some(checked.at);
         }
         self.latest = Some(Arc::new(checked));
-        !known
+        if known { Taken::Known } else { Taken::Told }
     }
 }
 
@@ -140,9 +165,14 @@ impl HealthBook {
                 Health::Warn | Health::Err => UNHEALTHY,
             };
             if let Some(entry) = lock(&entries).get_mut(&key) {
-                entry.next = Some(Instant::now() + jittered(wait));
                 entry.running = false;
-                if entry.take(checked) {
+                let taken = entry.take(checked);
+                let wait = match taken {
+                    Taken::Doubted => AGAIN,
+                    Taken::Told | Taken::Known => jittered(wait),
+                };
+                entry.next = Some(Instant::now() + wait);
+                if taken == Taken::Told {
                     changed.wake(&key);
                 }
             }
@@ -168,6 +198,23 @@ fn is_overtaken(served: &Served, expected: &Expected) -> bool {
 fn is_old(served: &Served, expected: &Expected) -> bool {
     let long = |at| Timestamp::now().duration_since(at) >= LOOKED;
     served.at.is_none_or(long) || is_overtaken(served, expected)
+}
+
+/// Whether anything is worse than it was: the cluster as a whole, a part of it, or a host that was there.
+fn is_worse(was: &Result<Report, String>, is: &Result<Report, String>) -> bool {
+    match (was, is) {
+        (Ok(was), Ok(is)) => {
+            let checks = was.checks().into_iter().zip(is.checks());
+            let mut members = is.members.iter().filter_map(|(name, is)| {
+                let was = was.members.get(name)?;
+                Some((&was.check, &is.check))
+            });
+            let worse = |(was, is): (&Check, &Check)| is.health > was.health;
+            checks.into_iter().any(worse) || members.any(worse)
+        }
+        (Ok(_), Err(_)) => true,
+        (Err(_), _) => false,
+    }
 }
 
 async fn probe(client: &Client, key: &Key, expected: &Expected, known: Arc<Served>) -> Checked {
@@ -242,7 +289,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use api::node::{NodeFacts, NodeVersions};
+
+    use super::{
+        Taken::{Doubted, Known, Told},
+        *,
+    };
+    use crate::health::Member;
 
     #[test]
     fn hosts_are_told_of_what_is_new_and_once_an_hour() {
@@ -261,8 +314,79 @@ mod tests {
             at(70, "it is slow"),
             at(75, "it is slow"),
         ]
-        .map(|checked| entry.take(checked));
+        .map(|checked| entry.take(checked) == Taken::Told);
         assert_eq!(told, [true, false, true, false, false, true, false]);
         assert_eq!(entry.latest.unwrap().at, at(75, "").at);
+    }
+
+    fn check(health: Health) -> Check {
+        Check {
+            health,
+            message: String::new(),
+        }
+    }
+
+    fn report(api_server: Health, host: Health) -> Checked {
+        let member = Member {
+            check: check(host),
+            versions: NodeVersions::default(),
+            facts: NodeFacts::default(),
+        };
+        Checked {
+            at: Timestamp::UNIX_EPOCH,
+            report: Ok(Report {
+                api_server: check(api_server),
+                etcd: check(Health::Ok),
+                nodes: check(Health::Ok),
+                certificates: check(Health::Ok),
+                own_end: None,
+                members: [("a".to_owned(), member)].into(),
+                kubernetes: None,
+            }),
+            served: Arc::default(),
+        }
+    }
+
+    fn well() -> Checked {
+        report(Health::Ok, Health::Ok)
+    }
+
+    fn away() -> Checked {
+        Checked {
+            report: Err("it is away".to_owned()),
+            ..well()
+        }
+    }
+
+    #[test]
+    fn what_is_worse_counts_when_it_was_found_three_times_in_a_row_and_what_is_better_at_once() {
+        for worse in [
+            away as fn() -> Checked,
+            || report(Health::Err, Health::Ok),
+            || report(Health::Ok, Health::Err),
+        ] {
+            let mut entry = Entry::default();
+            let seen = [
+                well(),
+                worse(),
+                worse(),
+                // It was nothing.
+                well(),
+                worse(),
+                worse(),
+                worse(),
+                worse(),
+                well(),
+            ];
+            let taken = seen.map(|checked| entry.take(checked));
+            assert_eq!(
+                taken,
+                [
+                    Told, Doubted, Doubted, Known, Doubted, Doubted, Told, Known, Told
+                ]
+            );
+        }
+        // What is found first has nothing to be held against.
+        assert_eq!(Entry::default().take(away()), Taken::Told);
     }
 }

@@ -3,16 +3,20 @@
 //! A plan carries the text of each of its hooks, as it was when the plan was made: what was shown is what runs, a runner needs no right to
 //! read ConfigMaps, and a changed text is another plan. So a text stands in a Run, where more people may read it than may read Secrets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use ansible::slice::Playbook;
 use api::{
     Cluster, Duration,
-    hook::{ConfigMapKeyRef, Hook, HookOperation, HookText},
+    hook::{ConfigMapKeyRef, Hook, HookImage, HookOperation, HookText, IMAGE},
     run::OnFailure,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -30,6 +34,8 @@ const TIMEOUT: Duration = Duration::from_seconds(300);
 const LONGEST: Duration = Duration::from_seconds(86_400);
 /// How long a text may be, in bytes.
 const MOST: usize = 65_536;
+/// What the names of Windlass' own variables begin with.
+const OWN: &str = "WINDLASS_";
 /// How many steps a refusal names.
 const NAMED: usize = 60;
 
@@ -51,8 +57,12 @@ pub struct HookInput {
     pub hosts: Vec<String>,
     /// What its text is.
     pub kind: Kind,
-    /// Its text.
+    /// Its text; empty of an image.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
+    /// The image, of one that is an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<HookImage>,
     /// How long it may take.
     pub timeout: Duration,
     /// What happens when it fails.
@@ -68,13 +78,15 @@ pub enum Side {
     After,
 }
 
-/// What the text of a hook is.
+/// What a hook is.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Kind {
     /// A program for hosts; a value.
     Script,
     /// Plays; a template.
     Playbook,
+    /// A pod of the cluster; a value.
+    Image,
 }
 
 impl Side {
@@ -94,11 +106,25 @@ impl HookInput {
     }
 
     /// What it is, for people.
-    pub const fn kind_word(&self) -> &'static str {
-        match self.kind {
-            Kind::Script => "script",
-            Kind::Playbook => "playbook",
+    pub fn told(&self) -> String {
+        match (self.kind, &self.image) {
+            (Kind::Script, _) => "a script".to_owned(),
+            (Kind::Playbook, _) => "a playbook".to_owned(),
+            (Kind::Image, image) => {
+                let name = image.as_ref().map_or("", |image| &image.name);
+                let moves = if name.contains('@') {
+                    ""
+                } else {
+                    " (a tag, which may come to mean another image: write its digest)"
+                };
+                format!("image {name}{moves}")
+            }
         }
+    }
+
+    /// Whether it runs where its hosts are not named: in the cluster, on any node.
+    pub fn is_anywhere(&self) -> bool {
+        self.kind == Kind::Image && self.hosts.is_empty()
     }
 
     /// Whether it stands in plans of an operation.
@@ -222,6 +248,7 @@ pub(crate) fn resolved(
         match one(hook, texts) {
             Ok(input) => {
                 problems.extend(checkout.and_then(|checkout| unknown_step(hook, &input, checkout)));
+                problems.extend(checkout.and_then(|checkout| without_api(hook, &input, checkout)));
                 problems.extend(unknown_host(hook, &input, hosts));
                 problems.extend(broken(hook, &input));
                 resolved.push(input);
@@ -260,16 +287,17 @@ fn one(hook: &Hook, texts: &Texts) -> Result<HookInput, Problem> {
             ));
         }
     };
-    let (kind, written) = match (&hook.script, &hook.playbook) {
-        (Some(text), None) => (Kind::Script, text),
-        (None, Some(text)) => (Kind::Playbook, text),
+    let (kind, written) = match (&hook.script, &hook.playbook, &hook.image) {
+        (Some(text), None, None) => (Kind::Script, Some(text)),
+        (None, Some(text), None) => (Kind::Playbook, Some(text)),
+        (None, None, Some(_)) => (Kind::Image, None),
         _ => {
             return Err(of(
                 hook,
                 "script",
                 "",
-                "a hook runs a script or a playbook",
-                "set script or playbook, one of the two",
+                "a hook runs a script, a playbook or an image",
+                "set script, playbook or image, one of the three",
             ));
         }
     };
@@ -283,9 +311,17 @@ fn one(hook: &Hook, texts: &Texts) -> Result<HookInput, Problem> {
             "write how long it may take, for example 5m",
         ));
     }
+    if let Some(problem) = hook.image.as_ref().and_then(|image| unusable(hook, image)) {
+        return Err(problem);
+    }
     let field = match kind {
         Kind::Script => "script",
         Kind::Playbook => "playbook",
+        Kind::Image => "image",
+    };
+    let text = match written {
+        Some(written) => text(hook, field, written, texts)?,
+        None => String::new(),
     };
     Ok(HookInput {
         name: hook.name.clone(),
@@ -294,10 +330,35 @@ fn one(hook: &Hook, texts: &Texts) -> Result<HookInput, Problem> {
         operations: hook.operations.clone().unwrap_or_default(),
         hosts: hook.hosts.clone().unwrap_or_default(),
         kind,
-        text: text(hook, field, written, texts)?,
+        text,
+        image: hook.image.clone(),
         timeout,
         on_failure: hook.on_failure.unwrap_or_default(),
     })
+}
+
+/// What is wrong with an image. Which there are nobody knows before it is pulled.
+fn unusable(hook: &Hook, image: &HookImage) -> Option<Problem> {
+    static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(IMAGE).ok());
+    let is_name = NAME.as_ref().is_some_and(|name| name.is_match(&image.name));
+    if !is_name || image.name.len() > 512 {
+        return Some(of(
+            hook,
+            "image.name",
+            &image.name,
+            "an image is named as REGISTRY/PATH@sha256:DIGEST or REGISTRY/PATH:TAG, with at most 512 characters",
+            "write for example registry.example.com/checks@sha256:... (crictl inspecti IMAGE, or the registry, tells the digest)",
+        ));
+    }
+    let mut variables = image.env.iter().flatten();
+    let own = variables.find(|variable| variable.name.starts_with(OWN))?;
+    Some(of(
+        hook,
+        "image.env",
+        &own.name,
+        format!("variables that begin with {OWN} are Windlass' own"),
+        "give it another name",
+    ))
 }
 
 /// The text; empty where nothing is known of its ConfigMap, which happens to who plans from files alone.
@@ -384,6 +445,7 @@ fn broken(hook: &Hook, input: &HookInput) -> Option<Problem> {
         return None;
     }
     match input.kind {
+        Kind::Image => None,
         Kind::Script => (!input.text.starts_with("#!/")).then(|| {
             of(
                 hook,
@@ -507,6 +569,49 @@ fn unknown_step(hook: &Hook, input: &HookInput, checkout: &Checkout) -> Option<P
     ))
 }
 
+/// A step at which the cluster has no API that could run a pod.
+fn without_api(hook: &Hook, input: &HookInput, checkout: &Checkout) -> Option<Problem> {
+    if input.kind != Kind::Image {
+        return None;
+    }
+    let stands = |operation: &&HookOperation| {
+        input.operations.is_empty() && has_step(&steps_of(**operation, checkout), &input.step)
+            || input.operations.contains(operation)
+    };
+    let (operation, places) = OPERATIONS
+        .iter()
+        .filter(stands)
+        .find_map(|operation| Some((operation, places_with_api(*operation, input).err()?)))?;
+    let word = word(*operation);
+    Some(of(
+        hook,
+        input.side.field(),
+        &input.step,
+        format!(
+            "an image runs as a pod, and a plan of {word} has the cluster's API {places} alone"
+        ),
+        format!(
+            "write that, or operations without {word}; what must run elsewhere is a script or a playbook"
+        ),
+    ))
+}
+
+/// Whether the cluster's API answers where a hook stands in plans of an operation; no: where it does.
+fn places_with_api(operation: HookOperation, hook: &HookInput) -> Result<(), &'static str> {
+    let at_health = hook.step == action::HEALTH;
+    let after = |step: &str| hook.side == Side::After && hook.step == step;
+    let (answers, places) = match operation {
+        HookOperation::Create => (
+            at_health || after(action::KUBECONFIG),
+            "after: kubeconfig/store, and before or after: health/check",
+        ),
+        HookOperation::Recover => (at_health, "before or after: health/check"),
+        HookOperation::Reset => (after(action::PROBE), "after: prepare/probe"),
+        _ => (true, ""),
+    };
+    if answers { Ok(()) } else { Err(places) }
+}
+
 /// Whether a step is known, or is one of several that are numbered.
 fn has_step(known: &BTreeSet<String>, step: &str) -> bool {
     let plain = step.strip_prefix("gate/").unwrap_or(step);
@@ -580,6 +685,8 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
             "replace/endpoints",
             "replace/head",
             "forget/nodes",
+            action::SAVE_SNAPSHOT,
+            action::KEEP_SNAPSHOTS,
             action::KUBECONFIG,
             action::HEALTH,
         ],
@@ -587,6 +694,8 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
             "approve/canary",
             "gate/before",
             action::BUDGETS,
+            action::SAVE_SNAPSHOT,
+            action::KEEP_SNAPSHOTS,
             action::SNAPSHOT,
             action::HEALTH,
         ],
@@ -600,12 +709,16 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
             "gate/network-plugin",
             "network-plugin/upgrade",
             action::BUDGETS,
+            action::SAVE_SNAPSHOT,
+            action::KEEP_SNAPSHOTS,
             action::SNAPSHOT,
             action::HEALTH,
         ],
         Of::Renew => &[
             "renew",
             "health",
+            action::SAVE_SNAPSHOT,
+            action::KEEP_SNAPSHOTS,
             action::SNAPSHOT,
             action::KUBECONFIG,
             action::HEALTH,
@@ -616,6 +729,8 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
             action::SET_ASIDE,
             action::FOUND,
             action::FOUNDED,
+            action::BRING_SNAPSHOT,
+            action::CHECKED,
             "recover/kubeconfig",
             "recover/serve",
             "forget/nodes",
@@ -702,6 +817,7 @@ mod tests {
             hosts: Vec::new(),
             kind: Kind::Script,
             text: String::new(),
+            image: None,
             timeout: TIMEOUT,
             on_failure: OnFailure::Fail,
         };

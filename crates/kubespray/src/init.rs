@@ -225,6 +225,7 @@ fn spec(wish: &Wish, nodes: &[ClusterNode]) -> ClusterSpec {
     ClusterSpec {
         kubernetes_version: wish.kubernetes,
         kubespray: Some(Kubespray {
+            mirror: None,
             version: Some(
                 wish.kubespray
                     .unwrap_or_else(|| ansible::catalogue::newest().version),

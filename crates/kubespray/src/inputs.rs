@@ -13,6 +13,7 @@ use api::{
     Duration, HostName, KubernetesVersion, KubesprayVersion,
     cluster::{Bastion, InventoryStatus, SecretKeyRef, SecretRef},
     node::Role,
+    remedy::Remedy,
     run::Plan,
 };
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct Inputs {
     pub kubernetes: Option<KubernetesVersion>,
     /// Where the playbooks come from, and which.
     pub source: SourceInput,
+    /// Whether what hosts fetch must be where they are told to ask, before one is touched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mirrored: bool,
     /// The hosts, in inventory order.
     pub hosts: Vec<Host>,
     /// Those of them that the operation removes from the cluster.
@@ -73,9 +77,21 @@ pub struct Inputs {
     pub operation_variables: Map<String, Value>,
     /// How long before their end certificates count as about to end.
     pub renew: Duration,
+    /// What may be done on hosts by itself about a failure. Not written: what changes nothing there.
+    #[serde(default = "harmless", skip_serializing_if = "is_harmless")]
+    pub remedies: Vec<Remedy>,
     /// What runs before and after steps: of a wish all of it, of a plan what stands in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookInput>,
+}
+
+/// What is allowed where a spec says nothing: to wait.
+pub(crate) fn harmless() -> Vec<Remedy> {
+    vec![Remedy::WaitForPackageLock]
+}
+
+fn is_harmless(remedies: &Vec<Remedy>) -> bool {
+    *remedies == harmless()
 }
 
 /// Where the playbooks come from.
@@ -228,6 +244,8 @@ impl Inputs {
             forks: wanted.forks,
             ansible: wanted.ansible.clone(),
             renew: wanted.renew,
+            mirrored: wanted.mirrored,
+            remedies: wanted.remedies.clone(),
             hooks: wanted.hooks.clone(),
             ..self.clone()
         }

@@ -1,11 +1,18 @@
 //! What a monitoring system is told of Clusters and their hosts.
 
 use api::{Cluster, ClusterNode};
-use controller::{Metrics, metrics::Gauge};
+use controller::{
+    Metrics,
+    conditions::STALLED,
+    metrics::{Gauge, Labels},
+};
 use jiff::Timestamp;
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 
-use crate::{radar::compare::counted, snapshots::standing};
+use crate::{
+    radar::{DRIFTED, compare::counted},
+    snapshots::{BACKED_UP, standing},
+};
 
 /// Counts the objects of these stores from now on.
 pub fn count(
@@ -13,6 +20,15 @@ pub fn count(
     clusters: Store<DeserializeGuard<Cluster>>,
     nodes: Store<DeserializeGuard<ClusterNode>>,
 ) {
+    metrics.amiss(
+        Gauge {
+            name: "windlass_cluster_amiss",
+            help: "Conditions of clusters that are not as they should be.",
+            label: "cluster",
+        },
+        clusters.clone(),
+        amiss,
+    );
     let of_certificates = clusters.clone();
     let of_snapshots = clusters.clone();
     metrics.gauge(
@@ -75,4 +91,31 @@ pub fn count(
         nodes,
         |node| Some(node.status.as_ref()?.node.as_ref()?.health),
     );
+}
+
+/// The conditions that tell of health, with the status of each that is well.
+const WELL: [(&str, &str); 7] = [
+    ("APIServerAvailable", "True"),
+    ("EtcdHealthy", "True"),
+    ("NodesReady", "True"),
+    ("CertificatesValid", "True"),
+    (BACKED_UP, "True"),
+    (DRIFTED, "False"),
+    (STALLED, "False"),
+];
+
+fn amiss(cluster: &Cluster) -> Vec<Labels> {
+    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+    let amiss = conditions.filter(|is| {
+        let mut well = WELL.iter();
+        well.any(|(kind, status)| *kind == is.type_ && *status != is.status)
+    });
+    let labels = amiss.map(|is| {
+        vec![
+            ("condition", is.type_.clone()),
+            ("status", is.status.clone()),
+            ("reason", is.reason.clone()),
+        ]
+    });
+    labels.collect()
 }

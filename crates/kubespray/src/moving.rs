@@ -238,6 +238,13 @@ fn unfit_for_pods(item: &Item) -> Vec<String> {
              name that"
         ));
     }
+    let snapshots = cluster.spec.etcd.and_then(|etcd| etcd.snapshots);
+    if let Some(directory) = snapshots.and_then(|snapshots| snapshots.store.directory) {
+        warnings.push(format!(
+            "{name} spec.etcd.snapshots.store.directory is {directory:?}, which pods do not have: write persistentVolumeClaim or s3 \
+             there, or nothing is saved; what lies in the directory stays"
+        ));
+    }
     warnings
 }
 

@@ -63,6 +63,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
         ),
         health: HealthBook::new(client.clone(), of_clusters.clone(), wake_ups.clone()),
         pods: options.runners.template(),
+        logs_in: ansible::ssh::is_there(),
         events: Events::new(client, "cluster"),
     });
     metrics::count(&manager.settings().metrics, clusters.store(), nodes.store());

@@ -27,7 +27,7 @@ use crate::{
     inputs::Inputs,
     layout::Layout,
     operation::{asked, converge},
-    playbooks::{self, LoadError, Playbooks, Wish},
+    playbooks::{self, Checkout, LoadError, Playbooks, Wish},
     problem::Problem,
     request::CONVERGE,
     secret::{self, SshKey},
@@ -257,9 +257,11 @@ async fn observed_in(
             .status
             .as_ref()
             .and_then(|status| status.snapshots.clone()),
+        unlooked: false,
         served: served.into(),
         // Only the operator knows.
         pods: None,
+        logs_in: true,
     })
 }
 
@@ -273,6 +275,56 @@ pub fn inputs(cluster: &Cluster, objects: &Objects) -> Result<Inputs, Vec<Proble
     let mut observed = observed(cluster, objects, Playbooks::Unwanted);
     observed.nodes.sort_by_key(observe::joined);
     resolve::resolve(cluster, &observed).map(|wanted| wanted.inputs)
+}
+
+/// What a plan for a cluster of files would be made from, and its playbooks, which are brought into the data directory.
+///
+/// # Errors
+///
+/// Everything that must be changed first.
+pub async fn with_playbooks(
+    cluster: &Cluster,
+    objects: &Objects,
+    layout: &Layout,
+) -> Result<(Inputs, Arc<Checkout>), Vec<Problem>> {
+    let playbooks = playbooks(cluster, layout).await;
+    let mut observed = observed(cluster, objects, playbooks.clone());
+    observed.nodes.sort_by_key(observe::joined);
+    both(cluster, &observed, playbooks)
+}
+
+/// The same of a cluster as an API holds it.
+///
+/// # Errors
+///
+/// The API refuses or does not answer. What must be changed first is no error of it.
+pub async fn next_with_playbooks(
+    client: &Client,
+    cluster: &Cluster,
+    layout: &Layout,
+) -> Result<Result<(Inputs, Arc<Checkout>), Vec<Problem>>, Error> {
+    let playbooks = playbooks(cluster, layout).await;
+    let observed = observed_in(client, cluster, &[], playbooks.clone()).await?;
+    Ok(both(cluster, &observed, playbooks))
+}
+
+fn both(
+    cluster: &Cluster,
+    observed: &Observed,
+    playbooks: Playbooks,
+) -> Result<(Inputs, Arc<Checkout>), Vec<Problem>> {
+    let inputs = resolve::resolve(cluster, observed)?.inputs;
+    match playbooks {
+        Playbooks::Ready(checkout) => Ok((inputs, checkout)),
+        Playbooks::Unusable(problem) => Err(vec![problem]),
+        Playbooks::Unreachable(reason) => Err(vec![Problem::new(
+            "Cluster spec.kubespray.source",
+            "",
+            format!("the playbooks cannot be had: {reason}"),
+            "let this machine reach them, or name a directory: path: DIR",
+        )]),
+        Playbooks::Unwanted | Playbooks::Fetching => Err(Vec::new()),
+    }
 }
 
 async fn outcome(cluster: &Cluster, objects: &Objects, layout: &Layout) -> Planned {
@@ -361,8 +413,10 @@ fn observed(cluster: &Cluster, objects: &Objects, playbooks: Playbooks) -> Obser
         playbooks,
         health: None,
         snapshots: None,
+        unlooked: false,
         served: Arc::default(),
         pods: None,
+        logs_in: true,
     }
 }
 

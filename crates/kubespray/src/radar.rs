@@ -5,11 +5,16 @@
 //! status of the ClusterNode, so that it outlives the operator. The operator looks by itself, in the background ([`book`]), and only where
 //! a Cluster says so: otherwise it logs in to no host. Nothing is changed on a host, and what one says is data.
 
-use api::{Duration, HostName, Run, cluster::ClusterSpec, run::RunPhase};
+use api::{
+    Duration, HostName, Run,
+    cluster::ClusterSpec,
+    run::{RunPhase, StepPhase},
+};
 use kube::ResourceExt;
 use runs::{is_active, phase};
 
 use crate::{
+    action::APPROVE,
     inputs::Inputs,
     operation::{Leaves, Operation},
     problem::Problem,
@@ -83,10 +88,10 @@ impl Mark {
     }
 }
 
-/// What a spec says of the radar: how often it looks, if it does; `in_pods` says whether runners are pods.
+/// What a spec says of the radar: how often it looks, if it does; `logs_in` says whether the operator has ssh.
 pub(crate) fn resolve(
     spec: &ClusterSpec,
-    in_pods: bool,
+    logs_in: bool,
     problems: &mut Vec<Problem>,
 ) -> Option<std::time::Duration> {
     let every = spec.radar.as_ref()?.every.unwrap_or(EVERY);
@@ -98,21 +103,27 @@ pub(crate) fn resolve(
             format!("write for example {EVERY}, or take it out"),
         ));
     }
-    if in_pods {
-        // It looks by ssh, which the image of the operator does not have: nothing in it can be logged in to, or logs in anywhere.
+    if !logs_in {
+        // The image of the operator has none unless it is told to: nothing in it can be logged in to, or logs in anywhere.
         problems.push(Problem::new(
             "Cluster spec.radar",
             every,
-            "an operator in a cluster has no ssh, with which the radar looks at hosts",
-            "take it out, and have the playbooks run by spec.operations.converge.schedule; or run the operator as a service of a machine",
+            "this operator has no ssh, with which the radar looks at hosts",
+            "install it so that it has (values of the chart: radar.enabled; or deploy/manifests/radar.yaml); or take this out, and have \
+             the playbooks run by spec.operations.converge.schedule",
         ));
     }
     Some(every.into())
 }
 
-/// Whether a run is at work that changes hosts: what is seen meanwhile is no drift.
+/// Whether a run is at work that changes hosts: what is seen meanwhile is no drift. One that waits for an approval has changed none.
 pub fn is_at_work(run: &Run) -> bool {
-    is_active(phase(run)) && !Operation::is_quiet(run)
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    let waits_to_begin = phase(run) == RunPhase::Waiting
+        && steps
+            .clone()
+            .any(|step| step.id == APPROVE && step.phase != StepPhase::Succeeded);
+    is_active(phase(run)) && !Operation::is_quiet(run) && !waits_to_begin
 }
 
 /// The hosts that have something to be looked at.
@@ -158,6 +169,25 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_waits_for_its_approval_changes_no_host_yet() {
+        let at_work = |phase: &str, approval: &str| {
+            let run = json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r"},
+                "spec": {
+                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "c"},
+                    "operation": "Converge", "generation": 1, "plan": Plan::default(),
+                },
+                "status": {"phase": phase, "steps": [{"id": APPROVE, "phase": approval}]},
+            });
+            is_at_work(&from_value(run).unwrap())
+        };
+        assert!(!at_work("Waiting", "Waiting"));
+        assert!(at_work("Waiting", "Succeeded"));
+        assert!(at_work("Running", "Succeeded"));
+        assert!(!at_work("Succeeded", "Succeeded"));
+    }
+
+    #[test]
     fn only_runs_that_write_what_is_looked_at_and_succeeded_are_the_measure() {
         let create = ("Create", "Succeeded", &[][..]);
         let others = ["Toolbox", "ResetHost", "Renew", "Snapshot", "Drill"];
@@ -188,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_in_a_cluster_has_no_radar_and_says_why() {
+    fn an_operator_without_ssh_has_no_radar_and_says_why() {
         let spec = from_value(json!({"radar": {}})).unwrap();
-        for (in_pods, count) in [(false, 0), (true, 1)] {
+        for (logs_in, count) in [(true, 0), (false, 1)] {
             let mut problems = Vec::new();
-            resolve(&spec, in_pods, &mut problems);
+            resolve(&spec, logs_in, &mut problems);
             assert_eq!(problems.len(), count, "{problems:?}");
         }
     }

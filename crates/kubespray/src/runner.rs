@@ -31,6 +31,7 @@ mod work;
 mod workspace;
 
 pub use work::{EVENTS, FORMER_EVENTS};
+pub(crate) use workspace::failure;
 
 use work::{ClusterWork, leave_file};
 

@@ -15,7 +15,9 @@ pub fn catalogue_name(cluster: &str) -> String {
     format!("{cluster}-snapshots")
 }
 
-/// Its key.
+/// Where the pod of a runner has the volume of the store.
+pub(crate) const VOLUME: &str = "/var/lib/windlass/snapshots";
+/// The key of the Secret with what lies in the store.
 pub const CATALOGUE_KEY: &str = "snapshots.json";
 /// The condition that says whether the last good snapshot is as young as the schedule has it.
 pub const BACKED_UP: &str = "BackedUp";

@@ -1,5 +1,7 @@
 //! Clusters as the subjects of runs: what their runners are, and what they may.
 
+use std::collections::BTreeMap;
+
 use api::{Cluster, Run, cluster::ClusterSpec, run::Subject};
 use kube::{
     Resource, ResourceExt,
@@ -13,8 +15,13 @@ use runs::{
 };
 
 use crate::{
-    cluster::decision::outdated, inputs::Inputs, names::host_keys_name, operation::Operation,
-    problem::Problem, secret::kubeconfig_name, snapshots::catalogue_name,
+    cluster::decision::outdated,
+    inputs::Inputs,
+    names::host_keys_name,
+    operation::Operation,
+    problem::Problem,
+    secret::kubeconfig_name,
+    snapshots::{SnapshotsInput, VOLUME, catalogue_name},
 };
 
 /// The Clusters that an operator sees.
@@ -43,9 +50,11 @@ impl Subjects for Clusters {
         let reference = ObjectRef::new(&run.spec.subject.name).within(&namespace);
         let found = self.store.get(&reference);
         let cluster = found.as_ref().and_then(|found| found.0.as_ref().ok());
-        cluster
-            .map(|cluster| settings(&cluster.spec))
-            .unwrap_or_default()
+        let settings = cluster.map(|cluster| settings(&cluster.spec));
+        Settings {
+            claims: claims(run),
+            ..settings.unwrap_or_default()
+        }
     }
 
     fn reach(&self, run: &Run) -> Reach {
@@ -86,31 +95,42 @@ fn settings(spec: &ClusterSpec) -> Settings {
         host_network: runner.host_network == Some(true),
         placement: runner.placement.unwrap_or_default(),
         resources: runner.resources.unwrap_or_default(),
+        claims: BTreeMap::new(),
         volume_claim_template: runner.volume_claim_template,
     }
 }
 
-/// Beside what the plan refers to: the keys that hosts showed first, where the Cluster came from another API, and the kubeconfig
-/// that the run makes or the list of snapshots.
+/// The volume that the store of the plan is.
+fn claims(run: &Run) -> BTreeMap<String, &'static str> {
+    let inputs = Inputs::from_map(&run.spec.plan.inputs).ok();
+    let store = inputs.and_then(|inputs| Some(inputs.snapshots?.store));
+    let claim = store.and_then(|store| store.persistent_volume_claim);
+    claim
+        .map(|claim| (claim.claim_name, VOLUME))
+        .into_iter()
+        .collect()
+}
+
+/// Beside what the plan refers to: the keys that hosts showed first, where the Cluster came from another API, and the kubeconfig that
+/// the run makes and the list of snapshots.
 fn reach(run: &Run) -> Reach {
     let cluster = &run.spec.subject.name;
     let inputs = Inputs::from_map(&run.spec.plan.inputs).ok();
     let inputs = inputs.as_ref();
     let mut secrets = inputs.map(Inputs::secrets).unwrap_or_default();
     secrets.insert(host_keys_name(cluster));
-    // One that leaves the cluster alone makes no kubeconfig; what lies in the store it notes.
-    let written = if Operation::is_quiet(run) {
-        catalogue_name(cluster)
-    } else {
-        kubeconfig_name(cluster)
-    };
-    let store = inputs.and_then(|inputs| inputs.snapshots.as_ref()?.port());
+    let store = inputs.and_then(|inputs| inputs.snapshots.as_ref());
+    // One that leaves the cluster alone makes no kubeconfig; what lies in the store is noted by those that work with it.
+    let quiet = Operation::is_quiet(run);
+    let catalogue = (quiet || store.is_some()).then(|| catalogue_name(cluster));
+    let kubeconfig = (!quiet).then(|| kubeconfig_name(cluster));
+    let store = store.and_then(SnapshotsInput::port);
     let mut ports = inputs.map(Inputs::ssh_ports).unwrap_or_default();
     ports.extend(store);
     Reach {
         resource: "clusters",
         secrets,
-        written: Some(written),
+        written: catalogue.into_iter().chain(kubeconfig).collect(),
         ports,
     }
 }
@@ -150,8 +170,18 @@ mod tests {
         } = reach(&run);
         assert_eq!(resource, Cluster::plural(&()));
         assert_eq!(Vec::from_iter(secrets), ["first-host-keys", "hosts", "ssh"]);
-        assert_eq!(written.as_deref(), Some("first-kubeconfig"));
+        assert_eq!(Vec::from_iter(written), ["first-kubeconfig"]);
         assert_eq!(Vec::from_iter(ports), [2022, 2200, 2222]);
+        assert!(claims(&run).is_empty());
+
+        // One that saves a snapshot first notes what lies in the store too.
+        let mut run = run;
+        let store = json!({"store": {"persistentVolumeClaim": {"claimName": "shelf"}}});
+        let inputs = &mut run.spec.plan.inputs;
+        inputs.insert("snapshots".to_owned(), store);
+        let written = Vec::from_iter(reach(&run).written);
+        assert_eq!(written, ["first-kubeconfig", "first-snapshots"]);
+        assert_eq!(claims(&run)["shelf"], VOLUME);
     }
 
     #[test]
@@ -169,6 +199,7 @@ mod tests {
             host_network: true,
             placement: map(json!({"nodeSelector": {"disk": "ssd"}})),
             resources: map(json!({"limits": {"memory": "1Gi"}})),
+            claims: BTreeMap::new(),
             volume_claim_template: Some(map(json!({"spec": {}}))),
         };
         assert_eq!(settings(&spec.unwrap()), expected);

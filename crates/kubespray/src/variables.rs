@@ -335,6 +335,26 @@ pub fn holds_reference(value: &Value) -> bool {
         }
 }
 
+/// What stands for what is in a Secret.
+pub const HIDDEN: &str = "in-a-secret";
+
+/// The same value with a text in the place of each reference, which says what it stands for.
+pub fn hidden(value: &Value) -> Value {
+    if reference(value).is_some() {
+        return Value::from(HIDDEN);
+    }
+    match value {
+        Value::Object(entries) => {
+            let hidden = entries
+                .iter()
+                .map(|(name, value)| (name.clone(), hidden(value)));
+            Value::Object(hidden.collect())
+        }
+        Value::Array(items) => items.iter().map(hidden).collect(),
+        plain => plain.clone(),
+    }
+}
+
 /// The variables that hold no reference.
 pub fn plain(variables: &Map<String, Value>) -> Map<String, Value> {
     let plain = variables

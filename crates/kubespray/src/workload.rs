@@ -28,6 +28,17 @@ const CORDONED_BY: &str = "windlass.dev/cordoned-by";
 /// A cluster, through its own API.
 pub struct Workload(Client);
 
+/// A client of that API, which waits for no answer longer than that.
+pub(crate) async fn client(kubeconfig: &Foreign) -> Result<Client, String> {
+    let addresses = tokio::time::timeout(ANSWER, kubeconfig.addresses());
+    let addresses = addresses
+        .await
+        .map_err(|_| "nobody said within 10 s where the API server is")?
+        .map_err(|error| crate::chain(&error))?;
+    let client = kubeconfig.client(addresses, ANSWER);
+    client.map_err(|error| crate::chain(&error))
+}
+
 impl Workload {
     /// The cluster that a kubeconfig leads to.
     ///
@@ -35,13 +46,7 @@ impl Workload {
     ///
     /// Its address cannot be resolved or may not be used, or the kubeconfig holds what cannot be.
     pub async fn connect(kubeconfig: &Foreign) -> Result<Self, String> {
-        let addresses = tokio::time::timeout(ANSWER, kubeconfig.addresses());
-        let addresses = addresses
-            .await
-            .map_err(|_| "nobody said within 10 s where the API server is")?
-            .map_err(|error| crate::chain(&error))?;
-        let client = kubeconfig.client(addresses, ANSWER);
-        client.map(Self).map_err(|error| crate::chain(&error))
+        client(kubeconfig).await.map(Self)
     }
 
     /// The node of a host, if there is one.
@@ -107,13 +112,7 @@ impl Workload {
     /// The API refuses or does not answer.
     pub(crate) async fn make_token(&self, token: &Secret) -> Result<(), String> {
         let secrets = Api::<Secret>::namespaced(self.0.clone(), token::NAMESPACE);
-        match tokio::time::timeout(ANSWER, secrets.create(&PostParams::default(), token)).await {
-            Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => Ok(()),
-            Ok(made) => made
-                .map(drop)
-                .map_err(|error| plain(&crate::chain(&error), 512)),
-            Err(_) => Err(SILENT.to_owned()),
-        }
+        made(secrets.create(&PostParams::default(), token)).await
     }
 
     /// The Secret of a token by which nodes join, by its first part, if there is one.
@@ -274,6 +273,17 @@ async fn answered<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, 
         Ok(answer) => answer.map_err(|error| plain(&crate::chain(&error), 512)),
         Err(_) => Err(SILENT.to_owned()),
     }
+}
+
+/// As [`answered`], of something that may be there already.
+async fn made<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<(), String> {
+    answered(async {
+        match asked.await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            answer => answer.map(drop),
+        }
+    })
+    .await
 }
 
 /// Whether a pod must go before its node does.

@@ -270,6 +270,7 @@ fn kubespray(cluster: &CoeCluster, masters: usize, all: usize, settings: &Settin
     let spec = ClusterSpec {
         kubernetes_version: cluster.spec.kubernetes_version,
         kubespray: Some(Kubespray {
+            mirror: None,
             version: settings.kubespray,
             source: settings.playbooks.clone().map(|path| Source {
                 path: Some(path),

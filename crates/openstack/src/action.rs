@@ -62,6 +62,30 @@ pub enum Action {
     AwaitService(Named),
     /// Deletes the objects of all services, and waits until they are gone.
     RemoveServices,
+    /// Looks whether the store of backups can be used.
+    CheckStore,
+    /// Saves the databases of all services and their keys, and reads them back.
+    SaveBackup,
+    /// Removes backups that are kept no longer, and notes what lies in the store.
+    KeepBackups,
+    /// Brings a backup, and refuses one that is not whole or does not fit the cloud.
+    CheckBackup(Brought),
+    /// Stops the pods of all services, and waits until they are gone.
+    StopServices,
+    /// Brings the databases of a backup back, and compares them with what it tells.
+    LoadBackup(Brought),
+    /// Brings the Secrets of a backup back.
+    RestoreKeys(Brought),
+    /// Starts the pods of all services, and waits until they serve.
+    StartServices,
+    /// Has a token issued and validated by the cloud's own Keystone.
+    LogIn,
+    /// Brings the databases of a backup back beside those of the cloud, and compares them with what it tells.
+    DrillLoad(Brought),
+    /// Has a Keystone of its own know its administrator from such a database.
+    DrillLogin(Brought),
+    /// Removes what a drill made, and notes what came of it.
+    DrillClear(Brought),
 }
 
 /// A command that runs once.
@@ -95,6 +119,17 @@ pub struct Rotation {
 pub struct Ask {
     /// What is got.
     pub path: String,
+}
+
+/// A backup that is brought.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Brought {
+    /// Its name.
+    pub name: String,
+    /// The unique id of the cluster that it is of, where that is meant to be another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
 }
 
 /// A service of a cloud.
@@ -175,6 +210,11 @@ impl Action {
             Self::Job(_) => (1800, 30, 3),
             Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
             Self::AwaitService(_) => (7200, 60, 3),
+            Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
+            Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),
+            Self::StopServices | Self::StartServices => (1800, 10, 3),
+            Self::DrillLogin(_) => (900, 10, 0),
+            Self::DrillClear(_) => (300, 3, 5),
             Self::RemoveServices => (3600, 20, 3),
             Self::Deploy | Self::DeployServer | Self::RemoveReleases | Self::RemoveServer => {
                 (300, 5, 5)
@@ -191,6 +231,9 @@ impl Action {
             | Self::RemoveSecrets
             | Self::ForgetIdentity
             | Self::MakeServerSecret
+            | Self::CheckStore
+            | Self::RestoreKeys(_)
+            | Self::LogIn
             | Self::Declare(_) => (120, 1, 8),
         }
     }

@@ -3,7 +3,8 @@
 use api::{
     cluster::SecretRef,
     openstack::{
-        Database, Identity, Managed, OpenStack, OpenStackService, OpenStackServiceSpec, Standing,
+        Backup, Database, Identity, Managed, OpenStack, OpenStackService, OpenStackServiceSpec,
+        Standing,
     },
 };
 use controller::Problem;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::{Action, Named, in_order},
-    definition, names,
+    backup, definition, names,
     service::{self, GLOBAL},
     wish::{Wanted, Wish, map, unwritable},
 };
@@ -31,9 +32,18 @@ pub struct Inputs {
     pub services: Vec<OpenStackServiceSpec>,
     /// Whether what is secret goes with the cloud.
     pub drop: bool,
+    /// What the steps of backups read. No wish has it: a schedule that changes changes no cloud.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<backup::Input>,
 }
 
 impl Wish for OpenStack {
+    const HAS_BACKUPS: bool = true;
+
+    fn backup(&self) -> Option<&Backup> {
+        self.spec.backup.as_ref()
+    }
+
     fn wanted(&self) -> Result<Wanted, Vec<Problem>> {
         let name = self.name_any();
         let server = self.spec.database.managed.clone();
@@ -80,7 +90,12 @@ impl Wish for OpenStack {
                 }
             })
             .collect();
-        let mut problems = Vec::new();
+        let mut problems = self
+            .spec
+            .backup
+            .iter()
+            .flat_map(backup::wrong)
+            .collect::<Vec<_>>();
         for spec in &services {
             // What is wrong with a service is wrong with the cloud, and is said before anything is begun.
             let mut object =
@@ -98,6 +113,7 @@ impl Wish for OpenStack {
             drop: self.spec.on_delete == Some(api::openstack::OnDelete::Delete),
             server,
             services,
+            backup: None,
         };
         steps(&inputs).map_err(|error| unwritable(&error))
     }

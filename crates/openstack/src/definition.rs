@@ -35,6 +35,8 @@ pub struct Definition {
     /// Its Secrets, beside that of its database.
     #[serde(default)]
     pub secrets: Vec<Secret>,
+    /// What of it is in a backup.
+    pub backup: Backup,
     /// The pods that serve.
     pub api: Api,
     /// Its steps, one after the other.
@@ -57,6 +59,16 @@ pub struct Identity {
     /// What stands behind its address in the catalogue.
     #[serde(default)]
     pub path: String,
+}
+
+/// What of a service is in a backup.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Backup {
+    /// Its databases.
+    pub databases: Vec<String>,
+    /// The Secrets without which what is in them cannot be used, by the words behind the name of the object.
+    pub secrets: Vec<String>,
 }
 
 /// The pods that serve.

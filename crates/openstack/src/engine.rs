@@ -25,16 +25,21 @@ use crate::{
     action::Action,
     cloud,
     definition::{self, Definition},
+    engine::backups::Backups,
     service,
 };
 
 mod accounts;
+mod backups;
 mod database;
+mod drills;
 mod keys;
 mod objects;
 mod pods;
 mod releases;
+mod restores;
 mod services;
+mod stores;
 
 /// Executes runs of clouds and services.
 #[derive(Clone, Debug)]
@@ -60,7 +65,7 @@ impl runs::Engine for Engine {
     fn prepare(&self, work: &Arc<Work>, proof: Proof) -> Result<Worker, EngineError> {
         let subject = &work.run.spec.subject;
         let of = if subject.is_a::<OpenStack>() {
-            Of::Cloud(read(work)?)
+            Of::Cloud(Box::new(read(work)?))
         } else if subject.is_a::<OpenStackService>() {
             let inputs: service::Inputs = read(work)?;
             let definition = definition::find(&inputs.service)
@@ -73,6 +78,7 @@ impl runs::Engine for Engine {
             engine: self.clone(),
             work: Arc::clone(work),
             proof,
+            name: work.subject().to_owned(),
             of,
         })
     }
@@ -100,12 +106,14 @@ pub struct Worker {
     engine: Engine,
     work: Arc<Work>,
     proof: Proof,
+    /// The object that the steps are of: the run's subject, or a service of it.
+    name: String,
     of: Of,
 }
 
 /// What the run is of.
 enum Of {
-    Cloud(cloud::Inputs),
+    Cloud(Box<cloud::Inputs>),
     Service(Box<(service::Inputs, Definition)>),
 }
 
@@ -166,7 +174,19 @@ impl Worker {
             Action::RemoveReleases => self.remove_releases(step, context).await,
             Action::DropDatabase => self.drop_database(inputs, definition).await,
             Action::RemoveSecrets => self.remove_secrets(definition).await,
-            Action::MakeServerSecret
+            Action::CheckStore
+            | Action::SaveBackup
+            | Action::KeepBackups
+            | Action::CheckBackup(_)
+            | Action::StopServices
+            | Action::LoadBackup(_)
+            | Action::RestoreKeys(_)
+            | Action::StartServices
+            | Action::LogIn
+            | Action::DrillLoad(_)
+            | Action::DrillLogin(_)
+            | Action::DrillClear(_)
+            | Action::MakeServerSecret
             | Action::DeployServer
             | Action::AwaitServer
             | Action::RemoveServer
@@ -191,6 +211,18 @@ impl Worker {
             Action::Declare(named) => self.declare(inputs, &named.service).await,
             Action::AwaitService(named) => self.await_service(&named.service, step, context).await,
             Action::RemoveServices => self.remove_services(step, context).await,
+            Action::CheckStore
+            | Action::SaveBackup
+            | Action::KeepBackups
+            | Action::CheckBackup(_)
+            | Action::StopServices
+            | Action::LoadBackup(_)
+            | Action::RestoreKeys(_)
+            | Action::StartServices
+            | Action::LogIn
+            | Action::DrillLoad(_)
+            | Action::DrillLogin(_)
+            | Action::DrillClear(_) => self.act_on_backups(inputs, action, step, context).await,
             Action::CheckDatabase
             | Action::CheckOwner
             | Action::ApplyConfig
@@ -211,13 +243,43 @@ impl Worker {
         }
     }
 
+    async fn act_on_backups(
+        &self,
+        inputs: &cloud::Inputs,
+        action: Action,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let backup = inputs.backup.as_ref().ok_or_else(|| misplaced(step))?;
+        let errand = Backups {
+            worker: self,
+            inputs,
+            backup,
+        };
+        match action {
+            Action::CheckStore => errand.check_store().await,
+            Action::SaveBackup => errand.save(step, context).await,
+            Action::KeepBackups => errand.keep().await,
+            Action::CheckBackup(of) => errand.check(&of, step, context).await,
+            Action::StopServices => errand.stop(step, context).await,
+            Action::LoadBackup(of) => errand.restore(&of, step, context).await,
+            Action::RestoreKeys(of) => errand.restore_keys(&of, step, context).await,
+            Action::StartServices => errand.start(step, context).await,
+            Action::LogIn => errand.log_in().await,
+            Action::DrillLoad(of) => errand.drill_load(&of, step, context).await,
+            Action::DrillLogin(of) => errand.drill_login(&of, step, context).await,
+            Action::DrillClear(of) => errand.drill_clear(&of).await,
+            _ => Err(misplaced(step).into()),
+        }
+    }
+
     /// Nothing is written without the Lease.
     fn held(&self) -> Result<(), Failure> {
         held(&self.proof)
     }
 
     fn name(&self) -> &str {
-        self.work.subject()
+        &self.name
     }
 
     fn namespace(&self) -> String {

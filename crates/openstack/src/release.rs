@@ -58,6 +58,12 @@ pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Result<Chan
     ))
 }
 
+/// Whether a release comes after another one, as far as both can be compared.
+pub fn is_newer(release: Option<&str>, than: Option<&str>) -> bool {
+    let of = |release: Option<&str>| release.and_then(Release::parse);
+    matches!((of(release), of(than)), (Some(release), Some(than)) if release > than)
+}
+
 /// A release.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Release {

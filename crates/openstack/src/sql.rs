@@ -2,17 +2,23 @@
 //!
 //! A database is known to be a service's by its comment. MariaDB 10.5 or later.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
-use mysql_async::{Conn, OptsBuilder, prelude::Queryable as _};
+use mysql_async::{Conn, OptsBuilder, Value, prelude::Queryable as _};
 use sha1::{Digest as _, Sha1};
 use tokio::time::timeout;
+
+use crate::backup::archive::SETTINGS;
 
 /// How long the server may take for one statement.
 const ANSWERS: Duration = Duration::from_secs(30);
 
 /// How much a server may send at once: every answer is a word.
 const LARGEST: usize = 1024 * 1024;
+/// The same of one whose rows are read and written.
+const LARGEST_ROW: usize = 64 * 1024 * 1024;
+/// How long it may take for a statement with many rows.
+const LOADS: Duration = Duration::from_mins(10);
 
 /// How to reach a server as an administrator.
 #[derive(Clone)]
@@ -44,6 +50,9 @@ pub enum Error {
     /// It did not answer in time.
     #[error("the database server did not answer within {} s", ANSWERS.as_secs())]
     Late,
+    /// What it sent was not taken.
+    #[error("what the database server sent cannot be written")]
+    Taken(#[source] io::Error),
     /// It refused, or is not there.
     #[error("{0}")]
     Server(#[source] mysql_async::Error),
@@ -66,6 +75,23 @@ impl Session {
     ///
     /// The server does not answer, or refuses the user.
     pub async fn open(login: &Login) -> Result<Self, Error> {
+        Self::opened(login, LARGEST).await
+    }
+
+    /// Opens one that reads and writes rows as the server has them.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer, or refuses the user.
+    pub async fn open_for_rows(login: &Login) -> Result<Self, Error> {
+        let mut session = Self::opened(login, LARGEST_ROW).await?;
+        for setting in SETTINGS {
+            in_time(session.0.query_drop(setting)).await?;
+        }
+        Ok(session)
+    }
+
+    async fn opened(login: &Login, largest: usize) -> Result<Self, Error> {
         let options = OptsBuilder::default()
             .ip_or_hostname(login.host.clone())
             .tcp_port(login.port)
@@ -73,7 +99,7 @@ impl Session {
             .user(Some(login.username.clone()))
             .pass(Some(login.password.clone()))
             // Else the server says how much it may send.
-            .max_allowed_packet(Some(LARGEST));
+            .max_allowed_packet(Some(largest));
         in_time(Conn::new(options)).await.map(Self)
     }
 
@@ -125,6 +151,122 @@ impl Session {
         Ok(())
     }
 
+    /// Sees everything from now on as it is now.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn freeze(&mut self) -> Result<(), Error> {
+        let statements = [
+            // Who reads writes into the store meanwhile.
+            "SET SESSION net_write_timeout = 600",
+            "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        ];
+        for statement in statements {
+            in_time(self.0.query_drop(statement)).await?;
+        }
+        Ok(())
+    }
+
+    /// The databases with this comment.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn commented(&mut self, comment: &str) -> Result<Vec<String>, Error> {
+        let query = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_COMMENT = ? ORDER BY 1";
+        in_time(self.0.exec(query, (comment,))).await
+    }
+
+    /// The tables of a database.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn tables(&mut self, database: &str) -> Result<Vec<String>, Error> {
+        let query = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_TYPE = 'BASE TABLE' ORDER BY 1";
+        in_time(self.0.exec(query, (database,))).await
+    }
+
+    /// What a database has beside tables: views, sequences, triggers, routines and events.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn others(&mut self, database: &str) -> Result<Vec<String>, Error> {
+        let query = "SELECT CONCAT(LOWER(TABLE_TYPE), ' ', TABLE_NAME) FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_TYPE <> 'BASE TABLE' \
+            UNION ALL SELECT CONCAT('trigger ', TRIGGER_NAME) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = ? \
+            UNION ALL SELECT CONCAT('routine ', ROUTINE_NAME) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = ? \
+            UNION ALL SELECT CONCAT('event ', EVENT_NAME) FROM information_schema.EVENTS WHERE EVENT_SCHEMA = ?";
+        in_time(self.0.exec(query, (database, database, database, database))).await
+    }
+
+    /// The columns of a table that are not computed.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn columns(&mut self, database: &str, table: &str) -> Result<Vec<String>, Error> {
+        let query = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? AND IS_GENERATED = 'NEVER' ORDER BY ORDINAL_POSITION";
+        in_time(self.0.exec(query, (database, table))).await
+    }
+
+    /// The statement that makes a table.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn maker(&mut self, database: &str, table: &str) -> Result<String, Error> {
+        let (database, table) = (quoted_name(database), quoted_name(table));
+        let query = format!("SHOW CREATE TABLE {database}.{table}");
+        let found = in_time(self.0.query_first::<(String, String), _>(query)).await?;
+        Ok(found.map(|(_, statement)| statement).unwrap_or_default())
+    }
+
+    /// Has each row of a table taken.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer, or a row is not taken.
+    pub async fn rows(
+        &mut self,
+        (database, table): (&str, &str),
+        columns: &[String],
+        mut take: impl FnMut(&[Option<&[u8]>]) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let columns: Vec<_> = columns.iter().map(|column| quoted_name(column)).collect();
+        let query = format!(
+            "SELECT {} FROM {}.{}",
+            columns.join(","),
+            quoted_name(database),
+            quoted_name(table)
+        );
+        let mut found = in_time(self.0.query_iter(query)).await?;
+        while let Some(row) = in_time(found.next()).await? {
+            let values = (0..columns.len()).map(|place| match row.as_ref(place) {
+                Some(Value::Bytes(bytes)) => Some(bytes.as_slice()),
+                // As text, everything that is something is bytes.
+                _ => None,
+            });
+            let values: Vec<_> = values.collect();
+            take(&values).map_err(Error::Taken)?;
+        }
+        Ok(())
+    }
+
+    /// Executes a statement with rows.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn load(&mut self, statement: &[u8]) -> Result<(), Error> {
+        match timeout(LOADS, self.0.query_drop(statement)).await {
+            Err(_) => Err(Error::Late),
+            Ok(done) => done.map_err(Error::Server),
+        }
+    }
+
     /// Ends it.
     pub async fn close(self) {
         // The server ends it by itself otherwise.
@@ -166,8 +308,58 @@ pub fn create(database: &str, owner: &str, password: &str) -> Vec<String> {
 pub fn remove(database: &str) -> Vec<String> {
     vec![
         format!("DROP USER IF EXISTS {}@'%'", quoted(database)),
-        format!("DROP DATABASE IF EXISTS {}", quoted_name(database)),
+        remove_database(database),
     ]
+}
+
+/// Makes an empty database that has this comment.
+pub fn scratch(database: &str, comment: &str) -> String {
+    format!(
+        "CREATE DATABASE {} CHARACTER SET utf8mb3 COMMENT {}",
+        quoted_name(database),
+        quoted(comment)
+    )
+}
+
+/// Removes a database.
+pub fn remove_database(database: &str) -> String {
+    format!("DROP DATABASE IF EXISTS {}", quoted_name(database))
+}
+
+/// Makes a user who may do anything with these databases and nothing else; `password` is the [`digest`] of the user's.
+pub fn loader(user: &str, password: &str, databases: &[String]) -> Vec<String> {
+    let name = quoted(user);
+    let mut statements = vec![
+        format!("DROP USER IF EXISTS {name}@'%'"),
+        format!(
+            "CREATE USER {name}@'%' IDENTIFIED BY PASSWORD {}",
+            quoted(password)
+        ),
+    ];
+    statements.extend(databases.iter().map(|database| {
+        let database = granted_name(database);
+        format!("GRANT ALL PRIVILEGES ON {database}.* TO {name}@'%'")
+    }));
+    statements
+}
+
+/// Removes a user.
+pub fn remove_user(user: &str) -> String {
+    format!("DROP USER IF EXISTS {}@'%'", quoted(user))
+}
+
+/// Empties a database of these tables, whatever they refer to.
+pub fn empty(database: &str, tables: &[String]) -> Vec<String> {
+    let database = quoted_name(database);
+    let drop = |table: &String| format!("DROP TABLE IF EXISTS {database}.{}", quoted_name(table));
+    std::iter::once("SET SESSION foreign_key_checks = 0".to_owned())
+        .chain(tables.iter().map(drop))
+        .collect()
+}
+
+/// Works in a database.
+pub fn within(database: &str) -> String {
+    format!("USE {}", quoted_name(database))
 }
 
 /// What the server keeps of a password: with it, a password is in no statement and in no log of one.
@@ -180,7 +372,8 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-fn quoted_name(name: &str) -> String {
+/// As statements name things.
+pub(crate) fn quoted_name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 

@@ -6,12 +6,18 @@ use std::{sync::Arc, time::Duration};
 
 use api::{
     Run,
-    openstack::{FINALIZER, OpenStack, OpenStackService, Standing as Told},
+    openstack::{BackupsStatus, FINALIZER, OpenStack, OpenStackService, Standing as Told},
     run::RunStatus,
 };
-use controller::{Events, Outcome, Until, backoff::jittered, finalizer, watch::Kind};
+use controller::{
+    Events, Outcome, Until, backoff::jittered, finalizer, stream::readable, watch::Kind,
+};
 use futures::FutureExt;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Namespace},
+};
 use kube::{
     Api, Client, ResourceExt,
     core::DeserializeGuard,
@@ -20,7 +26,7 @@ use kube::{
 use runs::{history, object};
 
 use crate::{
-    cloud,
+    backup, cloud,
     names::{self, MANAGER},
     wish::Wish,
 };
@@ -84,12 +90,8 @@ pub async fn reconcile<K: Layer>(
     object: Arc<DeserializeGuard<K>>,
     context: Arc<Context<K>>,
 ) -> Result<Action, Error> {
-    let object = match &object.0 {
-        Ok(object) => object,
-        Err(invalid) => {
-            tracing::warn!(kind = %K::kind(&()), name = invalid.metadata.name, error = %invalid.error, "cannot be read");
-            return Ok(Action::await_change());
-        }
+    let Some(object) = readable(&object) else {
+        return Ok(Action::await_change());
     };
     let Some(observed) = observe(object, &context).await? else {
         return Ok(Action::requeue(UNTIL_READ));
@@ -129,8 +131,12 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
     runs.sort_by_cached_key(object::age);
     let mut observed = Observed {
         runs,
+        now: Timestamp::now(),
         ..Observed::default()
     };
+    if object.backup().is_some() {
+        observed.backups = catalogue(object, context).await?;
+    }
     let is_going = object.meta().deletion_timestamp.is_some();
     if observed.was_made() && !is_going {
         observed.unhealthy = object.health(context).await?;
@@ -143,6 +149,21 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
             found.is_none_or(|found| found.metadata.deletion_timestamp.is_some());
     }
     Ok(Some(observed))
+}
+
+/// What lies in the store of backups, as a run has noted.
+async fn catalogue<K: Layer>(
+    object: &K,
+    context: &Context<K>,
+) -> Result<Option<BackupsStatus>, Error> {
+    let namespace = object.namespace().unwrap_or_default();
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), &namespace);
+    let found = api
+        .get_opt(&backup::catalogue_name(&object.name_any()))
+        .await;
+    let found = found.map_err(|source| Error::Api("read what lies in the store", source))?;
+    let text = found.and_then(|found| found.data?.remove(backup::CATALOGUE_KEY));
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 async fn apply<K: Layer>(
@@ -160,13 +181,17 @@ async fn apply<K: Layer>(
         Decision::Stall(_) => None,
         Decision::Start(new) => {
             let generation = object.meta().generation.unwrap_or_default();
-            let run = object::of(
+            let mut run = object::of(
                 object,
                 new.name.clone(),
                 new.operation.name(),
                 generation,
                 new.plan.clone(),
             );
+            if let Some((annotation, request)) = &new.request {
+                let annotations = run.annotations_mut();
+                annotations.insert((*annotation).to_owned(), request.clone());
+            }
             let stored = object::store(client, MANAGER, run).await;
             Some(stored.map_err(|source| Error::Api("store the run", source))?)
         }
@@ -246,7 +271,12 @@ impl Layer for OpenStackService {
         let wanted = found.spec.and_then(|spec| spec.replicas).unwrap_or(1);
         let available = found.status.and_then(|status| status.available_replicas);
         let available = available.unwrap_or_default();
-        Ok(if available > 0 || wanted == 0 {
+        // As a restore that failed leaves it.
+        Ok(if wanted == 0 {
+            vec![format!(
+                "Deployment {name} is stopped: it is to have no pods"
+            )]
+        } else if available > 0 {
             Vec::new()
         } else {
             vec![format!("none of {wanted} pods of Deployment {name} serves")]

@@ -1,7 +1,7 @@
 //! From an object to its run: what both kinds have in common. Pure.
 
 use api::{
-    openstack::Standing,
+    openstack::{Backup, Standing},
     run::{Plan, Step},
 };
 use controller::Problem;
@@ -21,9 +21,18 @@ pub enum Operation {
     Delete,
     /// One step, because a person asked for it.
     Step,
+    /// A backup is taken.
+    Backup,
+    /// A backup is brought back beside what is there, and compared.
+    Drill,
+    /// What is there is brought back to a backup.
+    Restore,
 }
 
 impl Operation {
+    /// What answers no wish: what is wished for is there before it and after it.
+    pub const ASIDE: [Self; 4] = [Self::Step, Self::Backup, Self::Drill, Self::Restore];
+
     /// As a run has it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,6 +41,9 @@ impl Operation {
             Self::Upgrade => "Upgrade",
             Self::Delete => "Delete",
             Self::Step => "Step",
+            Self::Backup => "Backup",
+            Self::Drill => "Drill",
+            Self::Restore => "Restore",
         }
     }
 }
@@ -57,9 +69,13 @@ impl Wanted {
     /// It cannot be written as JSON.
     pub fn plan(&self, operation: Operation, reason: &str) -> Result<Plan, serde_json::Error> {
         let steps = match operation {
-            Operation::Install | Operation::Update | Operation::Upgrade | Operation::Step => {
-                &self.install
-            }
+            Operation::Install
+            | Operation::Update
+            | Operation::Upgrade
+            | Operation::Step
+            | Operation::Backup
+            | Operation::Drill
+            | Operation::Restore => &self.install,
             Operation::Delete => &self.delete,
         };
         let mut plan = Plan {
@@ -84,6 +100,14 @@ pub trait Wish:
     + Sync
     + 'static
 {
+    /// Whether objects of the kind can have backups.
+    const HAS_BACKUPS: bool = false;
+
+    /// What its backups are to be like. None: it has none.
+    fn backup(&self) -> Option<&Backup> {
+        None
+    }
+
     /// What it wishes for.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use api::{
         RuntimeExtension,
     },
 };
-use controller::{Events, Outcome};
+use controller::{Events, Outcome, stream::readable};
 use futures::FutureExt;
 use kube::{
     Client,
@@ -143,13 +143,8 @@ pub async fn reconcile<K: Kind>(
     object: Arc<DeserializeGuard<Provider<K>>>,
     context: Arc<Context<K>>,
 ) -> Result<Action, Error> {
-    let provider = match &object.0 {
-        Ok(provider) => provider,
-        Err(invalid) => {
-            // The schema lets nothing in that cannot be read; one of another version of it might.
-            tracing::warn!(kind = %K::TYPE, name = invalid.metadata.name, error = %invalid.error, "cannot be read");
-            return Ok(Action::await_change());
-        }
+    let Some(provider) = readable(&object) else {
+        return Ok(Action::await_change());
     };
     let Some(observed) = observe::observe(provider, &context).await? else {
         return Ok(Action::requeue(UNTIL_READ));

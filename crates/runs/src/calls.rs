@@ -55,6 +55,7 @@ pub async fn each(act: &impl Act, steps: &[Step], mut context: StepContext) {
                 failure,
                 results: Results::default(),
                 unreachable: Vec::new(),
+                remedies: Vec::new(),
             },
             Err(Ended::Interrupted) => StepOutcome::Interrupted { detail: None },
             Err(Ended::Rejected) => return,

@@ -230,10 +230,10 @@ impl Jobs {
             .await?;
         self.ensure(namespace, &lease, "apply the subject's Lease")
             .await?;
-        if let Some(written) = written {
+        for secret in written {
             self.ensure(
                 namespace,
-                &written,
+                &secret,
                 "apply the Secret that the runner writes",
             )
             .await?;
@@ -392,6 +392,7 @@ mod tests {
             host_network: runner["hostNetwork"] == true,
             placement: map("placement").unwrap_or_default(),
             resources: map("resources").unwrap_or_default(),
+            claims: std::collections::BTreeMap::new(),
             volume_claim_template: map("volumeClaimTemplate"),
         }
     }

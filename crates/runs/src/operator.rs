@@ -15,7 +15,7 @@ use crate::{
     Layout,
     job::{self, Jobs, Template},
     launcher::Launcher,
-    reconciler::{self, Context},
+    reconciler::{self, Context, report::obstacle},
     subject::Subjects,
     supervisor::{Command, Supervisor},
 };
@@ -77,6 +77,21 @@ pub fn operate<S: Subjects>(manager: &mut Manager, place: Place, subjects: S) {
 
 /// Counts the runs of a store from now on.
 pub fn count(metrics: &Metrics, runs: Store<DeserializeGuard<Run>>) {
+    metrics.amiss(
+        Gauge {
+            name: "windlass_runs_without_runner",
+            help: "Runs whose runner does not come, with what is in its way.",
+            label: "run",
+        },
+        runs.clone(),
+        |run| {
+            let missing = obstacle(run).map(|(reason, _)| {
+                let subject = &run.spec.subject.name;
+                vec![("subject", subject.clone()), ("reason", reason.to_owned())]
+            });
+            missing.into_iter().collect()
+        },
+    );
     metrics.gauge(
         Gauge {
             name: "windlass_runs",

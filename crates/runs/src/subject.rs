@@ -1,6 +1,6 @@
 //! What a domain gives, so that its runs get runners: the operator's half of an engine, beside [`Engine`](crate::Engine).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     Run,
@@ -93,6 +93,8 @@ pub struct Settings {
     pub placement: Map<String, Value>,
     /// `spec.runner.resources`, as a container has them.
     pub resources: Map<String, Value>,
+    /// Claims of further volumes, and where its pods mount them.
+    pub claims: BTreeMap<String, &'static str>,
     /// `spec.runner.volumeClaimTemplate`: a volume for what is kept from run to run.
     pub volume_claim_template: Option<Map<String, Value>>,
 }
@@ -104,8 +106,8 @@ pub struct Reach {
     pub resource: &'static str,
     /// Secrets that it reads.
     pub secrets: BTreeSet<String>,
-    /// A Secret that it reads and writes. It is made for it, empty.
-    pub written: Option<String>,
+    /// Secrets that it reads and writes. They are made for it, empty.
+    pub written: BTreeSet<String>,
     /// TCP ports of what it works on.
     pub ports: BTreeSet<u16>,
 }

@@ -8,6 +8,7 @@
 pub mod manifest;
 pub mod retention;
 pub mod seal;
+pub mod settings;
 pub mod store;
 
 pub use manifest::{Manifest, Name};

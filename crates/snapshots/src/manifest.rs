@@ -1,6 +1,6 @@
 //! What is told of a snapshot beside it, and what it must say to be brought back. Pure.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, iter, str::FromStr};
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,15 @@ pub const LARGEST_SNAPSHOT: u64 = 9 << 30;
 const SEALING: u64 = 64 << 20;
 /// How the name of a snapshot tells its time.
 const NAME: &str = "%Y-%m-%dT%H-%M-%SZ";
+/// How many snapshots of one second have names.
+const OF_ONE_SECOND: u32 = 99;
 /// The longest name, in bytes.
 const NAME_LENGTH: usize = 64;
 /// The longest text of a manifest, in bytes.
 const TEXT_LENGTH: usize = 256;
 
-/// The name of a snapshot: when it was taken, for example `2026-11-25T03-30-00Z`. Names sort as they were taken.
+/// The name of a snapshot: when it was taken, for example `2026-11-25T03-30-00Z`. Names sort as they were taken. Of several of one second the
+/// further ones have a number, as `2026-11-25T03-30-00Z-2`.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
@@ -41,11 +44,26 @@ impl Name {
         Self(time.strftime(NAME).to_string())
     }
 
+    /// This name and those that are taken instead of it where it is taken already, as far as that goes.
+    pub fn and_next(&self) -> impl Iterator<Item = Self> {
+        let next = (2..=OF_ONE_SECOND).map(move |number| Self(format!("{self}-{number}")));
+        iter::once(self.clone()).chain(next)
+    }
+
     /// The time that it tells, if it is one that this program gives.
     pub fn time(&self) -> Option<Timestamp> {
-        let time = DateTime::strptime(NAME, &self.0).ok()?;
+        let (time, number) = match self.0.split_once("Z-") {
+            Some((time, number)) => (format!("{time}Z"), Some(number)),
+            None => (self.0.clone(), None),
+        };
+        let time = DateTime::strptime(NAME, &time).ok()?;
         let time = time.to_zoned(TimeZone::UTC).ok()?.timestamp();
-        (Self::of(time) == *self).then_some(time)
+        let of_time = Self::of(time);
+        let is_it = match number {
+            Some(_) => of_time.and_next().any(|name| name == *self),
+            None => of_time == *self,
+        };
+        is_it.then_some(time)
     }
 
     /// As text.
@@ -117,6 +135,9 @@ pub struct Manifest {
     pub etcd_version: String,
     /// The host that it was taken on.
     pub host: String,
+    /// The unique id of the run that took it: a run knows its own by that, whatever name they got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// When it was taken.
     pub taken_at: Timestamp,
     /// The revision of etcd.
@@ -133,6 +154,56 @@ pub struct Manifest {
     pub digest: String,
     /// What is stored of it.
     pub stored: Stored,
+}
+
+/// What is told of what lies in a store, beside it: of a snapshot of etcd, or of what else is kept as snapshots are.
+pub trait Told: Clone {
+    /// The name of what it tells of.
+    fn name(&self) -> &Name;
+
+    /// The same of what got another name.
+    #[must_use]
+    fn named(self, name: Name) -> Self;
+
+    /// What lies in the store.
+    fn stored(&self) -> &Stored;
+
+    /// As it is stored.
+    fn write(&self) -> Vec<u8>;
+
+    /// Reads what is told of something of this name.
+    ///
+    /// # Errors
+    ///
+    /// Why it is none, or not that of the name.
+    fn read(name: &Name, bytes: &[u8]) -> Result<Self, String>;
+
+    /// The name of what is stored.
+    fn object(&self) -> String {
+        self.name().object(self.stored().sealed)
+    }
+}
+
+impl Told for Manifest {
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn named(self, name: Name) -> Self {
+        Self { name, ..self }
+    }
+
+    fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    fn write(&self) -> Vec<u8> {
+        self.write()
+    }
+
+    fn read(name: &Name, bytes: &[u8]) -> Result<Self, String> {
+        Self::read(name, bytes)
+    }
 }
 
 /// What lies in the store.
@@ -214,6 +285,7 @@ impl Manifest {
             ("etcdVersion", &read.etcd_version),
             ("host", &read.host),
             ("checkedBy", &read.checked_by),
+            ("run", read.run.as_ref().unwrap_or(&String::new())),
         ] {
             if text.len() > TEXT_LENGTH || text.chars().any(char::is_control) {
                 return Err(format!(
@@ -313,6 +385,7 @@ mod tests {
             cluster_id: "cdf818194e3a8c32".into(),
             etcd_version: "3.5.21".into(),
             host: "m1".into(),
+            run: Some("6f6b".into()),
             taken_at: "2026-11-25T03:30:00Z".parse().unwrap(),
             revision: 12,
             keys: 4,
@@ -343,6 +416,7 @@ mod tests {
             (&"c".repeat(64), &"g".repeat(64), "stored.digest is no"),
             ("3.5.21", "latest", "no version"),
             ("demo/first", "demo\\u001bfirst", "cluster is no line"),
+            ("6f6b", "6f6b\\n", "run is no line"),
             ("\"size\": 4096", "\"size\": -1", "is no manifest"),
             ("\"size\": 4096", "\"size\": 9663676417", "more than"),
             ("\"size\": 4296", "\"size\": 99999999999", "more than"),
@@ -383,7 +457,14 @@ mod tests {
         assert_eq!(name.as_str(), "2026-01-02T03-04-05Z");
         assert_eq!(name.as_str().parse(), Ok(name.clone()));
         assert_eq!(name.time(), "2026-01-02T03:04:05Z".parse().ok());
+        let names: Vec<_> = name.and_next().collect();
+        assert_eq!((names.len(), &names[0]), (99, &name));
+        assert_eq!(names[1].as_str(), "2026-01-02T03-04-05Z-2");
+        assert!(names.iter().all(|next| next.time() == name.time()));
         for other in [
+            "2026-01-02T03-04-05Z-1",
+            "2026-01-02T03-04-05Z-02",
+            "2026-01-02T03-04-05Z-",
             "customers",
             "2026-01-02",
             "2026-1-2T3-4-5Z",

@@ -3,10 +3,10 @@
 //! With public keys who writes snapshots cannot read them: the private key is needed by who brings one back, and by no one before.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, BufReader, Read, Write},
+    fs::{File, Permissions},
+    io::{self, BufReader, Read, Seek, Write},
     iter,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::PermissionsExt,
     path::Path,
 };
 
@@ -80,6 +80,17 @@ pub fn identities(text: &str) -> Result<Vec<x25519::Identity>, &'static str> {
 
 const NO_IDENTITY: &str = "it is no private key of age, as age-keygen writes it: a line that begins with AGE-SECRET-KEY-1";
 
+/// An empty file without a name, for its owner alone: it goes with the process that has it open, however that ends.
+///
+/// # Errors
+///
+/// The directory cannot be written.
+pub fn unnamed(directory: &Path) -> io::Result<File> {
+    let file = tempfile::tempfile_in(directory)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
 /// A file that takes a snapshot as it comes, and seals it on the way.
 pub struct Spool {
     plain: Counted<io::Sink>,
@@ -105,13 +116,13 @@ pub struct Spooled {
 }
 
 impl Spool {
-    /// Makes the file, for its owner alone.
+    /// Into an empty file.
     ///
     /// # Errors
     ///
-    /// It cannot be made.
-    pub fn create(path: &Path, seal: &Seal) -> io::Result<Self> {
-        let file = Counted::of(private(path)?);
+    /// It cannot be written.
+    pub fn into(file: &File, seal: &Seal) -> io::Result<Self> {
+        let file = Counted::of(file.try_clone()?);
         let output = match seal {
             Seal::Open => Output::Open(file),
             Seal::Recipients(recipients) => {
@@ -153,7 +164,6 @@ impl Spool {
             Output::Open(file) => file,
             Output::Sealed(writer) => writer.finish()?,
         };
-        file.inner.sync_all()?;
         let (size, digest) = self.plain.end();
         let (stored_size, stored_digest) = file.end();
         Ok(Spooled {
@@ -179,13 +189,14 @@ pub enum OpenError {
     File(#[source] io::Error),
 }
 
-/// Opens a sealed file into another one, for its owner alone; returns size and digest of that.
+/// Opens a sealed file into an empty one; returns size and digest of that.
 ///
 /// # Errors
 ///
 /// The key does not fit, the file was altered, or a file cannot be read or written.
-pub fn open(from: &Path, to: &Path, key: &Key) -> Result<(u64, String), OpenError> {
-    let sealed = BufReader::new(File::open(from).map_err(OpenError::File)?);
+pub fn open(mut from: &File, to: &File, key: &Key) -> Result<(u64, String), OpenError> {
+    from.rewind().map_err(OpenError::File)?;
+    let sealed = BufReader::new(from);
     let decryptor = Decryptor::new_buffered(sealed).map_err(refused)?;
     let mut reader = match key {
         Key::Identities(keys) => decryptor.decrypt(keys.iter().map(|key| key as &dyn Identity)),
@@ -196,7 +207,7 @@ pub fn open(from: &Path, to: &Path, key: &Key) -> Result<(u64, String), OpenErro
         }
     }
     .map_err(refused)?;
-    let mut file = Counted::of(private(to).map_err(OpenError::File)?);
+    let mut file = Counted::of(to);
     let mut buffer = vec![0; 64 * 1024];
     loop {
         // What was cut or altered is told here.
@@ -208,7 +219,6 @@ pub fn open(from: &Path, to: &Path, key: &Key) -> Result<(u64, String), OpenErro
         };
         file.write_all(bytes).map_err(OpenError::File)?;
     }
-    file.inner.sync_all().map_err(OpenError::File)?;
     Ok(file.end())
 }
 
@@ -220,19 +230,6 @@ fn refused(error: age::DecryptError) -> OpenError {
         age::DecryptError::Io(error) => OpenError::Altered(error.to_string()),
         other => OpenError::Altered(other.to_string()),
     }
-}
-
-/// A new file that only its owner can read. What was there under its name goes.
-pub(crate) fn private(path: &Path) -> io::Result<File> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
 }
 
 /// Counts and digests what goes through it.
@@ -277,49 +274,59 @@ impl<W: Write> Write for Counted<W> {
 mod tests {
     use super::*;
 
-    fn sealed(directory: &Path, seal: &Seal, content: &[u8]) -> (std::path::PathBuf, Spooled) {
-        let path = directory.join("sealed");
-        let mut spool = Spool::create(&path, seal).unwrap();
-        for part in content.chunks(1000) {
+    /// What a file has, from its beginning.
+    fn content(mut file: &File) -> Vec<u8> {
+        let mut content = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut content).unwrap();
+        content
+    }
+
+    fn sealed(directory: &Path, seal: &Seal, whole: &[u8]) -> (File, Spooled) {
+        let sealed = unnamed(directory).unwrap();
+        let mut spool = Spool::into(&sealed, seal).unwrap();
+        for part in whole.chunks(1000) {
             spool.write(part).unwrap();
         }
         let spooled = spool.finish().unwrap();
-        let file = std::fs::read(&path).unwrap();
-        assert_eq!(spooled.size, content.len() as u64);
-        assert_eq!(spooled.digest, hex::encode(Sha256::digest(content)));
+        let file = content(&sealed);
+        assert_eq!(spooled.size, whole.len() as u64);
+        assert_eq!(spooled.digest, hex::encode(Sha256::digest(whole)));
         assert_eq!(spooled.stored_size, file.len() as u64);
         assert_eq!(spooled.stored_digest, hex::encode(Sha256::digest(&file)));
-        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        let mode = sealed.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        (path, spooled)
+        // Nothing is left of it when it is closed, however that comes about.
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
+        (sealed, spooled)
     }
 
     #[test]
     fn what_is_sealed_opens_with_its_key_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let content: Vec<u8> = (0..200_000_u32)
+        let whole: Vec<u8> = (0..200_000_u32)
             .map(|number| (number % 251) as u8)
             .collect();
         let key = x25519::Identity::generate();
         let seal = Seal::Recipients(vec![recipient(&key.to_public().to_string()).unwrap()]);
-        let (path, spooled) = sealed(directory.path(), &seal, &content);
+        let (mut file, spooled) = sealed(directory.path(), &seal, &whole);
         assert!(seal.seals());
-        let to = directory.path().join("opened");
+        let empty = || unnamed(directory.path()).unwrap();
+        let to = empty();
         let mine = Key::Identities(vec![key]);
-        let (size, digest) = open(&path, &to, &mine).unwrap();
+        let (size, digest) = open(&file, &to, &mine).unwrap();
         assert_eq!((size, &digest), (spooled.size, &spooled.digest));
-        assert_eq!(std::fs::read(&to).unwrap(), content);
+        assert_eq!(content(&to), whole);
 
         let other = Key::Identities(vec![x25519::Identity::generate()]);
-        let refused = open(&path, &to, &other);
+        let refused = open(&file, &empty(), &other);
         assert!(matches!(refused, Err(OpenError::Key)), "{refused:?}");
-        let mut file = std::fs::read(&path).unwrap();
-        file.truncate(file.len() - 10);
-        std::fs::write(&path, &file).unwrap();
-        let refused = open(&path, &to, &mine);
+        file.set_len(spooled.stored_size - 10).unwrap();
+        let refused = open(&file, &empty(), &mine);
         assert!(matches!(refused, Err(OpenError::Altered(_))), "{refused:?}");
-        std::fs::write(&path, &content).unwrap();
-        let refused = open(&path, &to, &mine);
+        file.rewind().unwrap();
+        file.write_all(&whole).unwrap();
+        let refused = open(&file, &empty(), &mine);
         assert!(matches!(refused, Err(OpenError::Altered(_))), "{refused:?}");
     }
 
@@ -328,19 +335,19 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let phrase = |text: &str| SecretString::from(text.to_owned());
         let seal = Seal::Passphrase(phrase("one"));
-        let (path, spooled) = sealed(directory.path(), &seal, b"etcd");
-        let to = directory.path().join("opened");
-        let opened = open(&path, &to, &Key::Passphrase(phrase("one"))).unwrap();
+        let (file, spooled) = sealed(directory.path(), &seal, b"etcd");
+        let empty = || unnamed(directory.path()).unwrap();
+        let opened = open(&file, &empty(), &Key::Passphrase(phrase("one"))).unwrap();
         assert_eq!(opened, (4, spooled.digest));
-        let refused = open(&path, &to, &Key::Passphrase(phrase("two")));
+        let refused = open(&file, &empty(), &Key::Passphrase(phrase("two")));
         assert!(matches!(refused, Err(OpenError::Key)), "{refused:?}");
     }
 
     #[test]
     fn what_is_not_sealed_is_stored_as_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, spooled) = sealed(directory.path(), &Seal::Open, b"etcd");
-        assert_eq!(std::fs::read(path).unwrap(), b"etcd");
+        let (file, spooled) = sealed(directory.path(), &Seal::Open, b"etcd");
+        assert_eq!(content(&file), b"etcd");
         assert_eq!(spooled.digest, spooled.stored_digest);
     }
 

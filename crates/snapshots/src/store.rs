@@ -3,8 +3,15 @@
 //! A store is of one cluster: it sees nothing beside what lies under its own prefix. What it answers is bounded, and what it took is read
 //! back before anybody relies on it.
 
-use std::{io, path::Path};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::Arc,
+};
 
+use futures::{Stream, stream};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 mod bucket;
@@ -14,13 +21,17 @@ pub use bucket::{Access, Bucket, Settings};
 pub use directory::Directory;
 
 use crate::{
-    Manifest, Name,
-    manifest::{self, Stored},
+    Name,
+    manifest::{self, Stored, Told},
     seal::{Counted, Spooled},
 };
 
 /// The most objects of a cluster that are listed.
 pub const MOST: usize = 10_000;
+/// How often a name that the list says is free may be taken, before it is told: each time a whole snapshot may have been sent.
+const TRIES: usize = 3;
+/// How much of a file is read at once.
+const CHUNK: usize = 256 * 1024;
 
 /// Where the snapshots of one cluster lie.
 #[derive(Debug)]
@@ -58,6 +69,9 @@ pub enum Error {
     /// It does not answer, or not to the end.
     #[error("the store does not answer: {0}")]
     Unreachable(String),
+    /// There is something under a name that is to be given.
+    #[error("the store has {0} already")]
+    Taken(String),
     /// It answers with another object than the one that was written.
     #[error("the store answers with another object: {0}")]
     Altered(String),
@@ -90,6 +104,10 @@ impl Error {
                 "StoreUnreachable",
                 "let this machine reach the endpoint of spec.etcd.snapshots.store, and trust its certificate (caSecretRef); then retry the run",
             ),
+            Self::Taken(_) => (
+                "SnapshotNameTaken",
+                "find out who else writes there; then retry the run, which takes another name",
+            ),
             Self::Altered(_) => (
                 "SnapshotAltered",
                 "find out who writes to the store; take another snapshot: windlass snapshots list",
@@ -103,19 +121,47 @@ impl Error {
 }
 
 impl Store {
-    /// Writes a snapshot and its manifest, and reads both back.
+    /// Writes a snapshot and its manifest, and reads both back. Nothing is ever written over: where there is something under the name,
+    /// finished or not, the snapshot gets the next one that is free, and is told of under that.
     ///
     /// # Errors
     ///
-    /// The store refuses, is full, does not answer, or answers with another object.
-    pub async fn keep(&self, file: &Path, manifest: &Manifest) -> Result<(), Error> {
+    /// The store refuses, is full, does not answer, answers with another object, or has what its list does not tell.
+    pub async fn keep<M: Told>(&self, file: &File, mut manifest: M) -> Result<M, Error> {
+        let there = named(&self.list().await?);
+        let first = manifest.name().clone();
+        let names = first.and_next();
+        let mut taken = Vec::new();
+        for name in names.filter(|name| !there.contains(name)).take(TRIES) {
+            manifest = manifest.named(name);
+            match self.keep_as(file, &manifest).await {
+                Ok(()) => return Ok(manifest),
+                // Somebody was quicker.
+                Err(Error::Taken(name)) => taken.push(name),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Taken(if taken.is_empty() {
+            format!("{first} and all that come after it")
+        } else {
+            format!("{}, which its list did not tell,", taken.join(", "))
+        }))
+    }
+
+    async fn keep_as(&self, file: &File, manifest: &impl Told) -> Result<(), Error> {
         let object = manifest.object();
-        self.put(&object, Content::File(file, manifest.stored.size))
+        self.put(&object, Content::File(file, manifest.stored().size))
             .await?;
-        self.verify(&object, &manifest.stored).await?;
-        let name = manifest.name.manifest();
+        self.verify(&object, manifest.stored()).await?;
+        let name = manifest.name().manifest();
         let bytes = manifest.write();
-        self.put(&name, Content::Bytes(&bytes)).await?;
+        if let Err(error) = self.put(&name, Content::Bytes(&bytes)).await {
+            if matches!(error, Error::Taken(_)) {
+                // Under the other's name it would be nobody's.
+                self.remove(&object).await?;
+            }
+            return Err(error);
+        }
         if self.small(&name).await? == bytes {
             return Ok(());
         }
@@ -127,26 +173,25 @@ impl Store {
     /// # Errors
     ///
     /// There is none, it cannot be read, or the store does not answer.
-    pub async fn manifest(&self, name: &Name) -> Result<Manifest, Error> {
+    pub async fn manifest<M: Told>(&self, name: &Name) -> Result<M, Error> {
         let file = name.manifest();
         let bytes = self.small(&file).await?;
-        Manifest::read(name, &bytes).map_err(|why| Error::Altered(format!("{file}: {why}")))
+        M::read(name, &bytes).map_err(|why| Error::Altered(format!("{file}: {why}")))
     }
 
-    /// Brings what is stored of a snapshot into a file for its owner alone, and holds it against the manifest.
+    /// Brings what is stored of a snapshot into an empty file, and holds it against the manifest.
     ///
     /// # Errors
     ///
     /// It is another one, the file cannot be written, or the store does not answer.
-    pub async fn bring(&self, manifest: &Manifest, file: &Path) -> Result<(), Error> {
-        let created = crate::seal::private(file).map_err(Error::Local)?;
-        let mut created = tokio::fs::File::from_std(created);
+    pub async fn bring(&self, manifest: &impl Told, file: &File) -> Result<(), Error> {
+        let file = file.try_clone().map_err(Error::Local)?;
+        let mut file = tokio::fs::File::from_std(file);
         let object = manifest.object();
         let read = self
-            .read(&object, manifest.stored.size, &mut created)
+            .read(&object, manifest.stored().size, &mut file)
             .await?;
-        created.sync_all().await.map_err(Error::Local)?;
-        held(&object, &read, &manifest.stored)
+        held(&object, &read, manifest.stored())
     }
 
     /// Holds what lies in the store against what was written.
@@ -238,30 +283,52 @@ pub struct Listing {
     /// Those with a manifest, which were verified when they were written.
     pub snapshots: Vec<Name>,
     /// Objects without one: what a run that was killed has left, or what is being written.
-    pub unfinished: Vec<(Name, String)>,
+    pub unfinished: BTreeMap<Name, Vec<String>>,
 }
 
 /// What a list of objects says of snapshots. What has another name is nobody's business here. Pure.
 pub fn listing(objects: &[Object]) -> Listing {
-    let named = |object: &Object, ending: &str| -> Option<Name> {
-        object.name.strip_suffix(ending)?.parse().ok()
-    };
     let snapshots: Vec<Name> = objects
         .iter()
-        .filter_map(|object| named(object, ".json"))
+        // An empty one is none.
+        .filter(|object| object.size > 0)
+        .filter_map(|object| name_of(&object.name, MANIFEST))
         .collect();
-    let files = objects.iter().filter_map(|object| {
-        let name = named(object, ".db").or_else(|| named(object, ".db.age"))?;
-        Some((name, object.name.clone()))
-    });
-    let unfinished = files
-        .filter(|(name, _)| !snapshots.contains(name))
-        .collect();
+    let mut unfinished = BTreeMap::<Name, Vec<String>>::new();
+    for object in objects {
+        if let Some(name) = snapshot_of(object)
+            && !snapshots.contains(&name)
+        {
+            let objects = unfinished.entry(name).or_default();
+            objects.push(object.name.clone());
+        }
+    }
     Listing {
         snapshots,
         unfinished,
     }
 }
+
+/// The names that are given already, to what is finished and to what is not. Pure.
+fn named(objects: &[Object]) -> HashSet<Name> {
+    objects.iter().filter_map(snapshot_of).collect()
+}
+
+/// The snapshot that an object is of, whole or not.
+fn snapshot_of(object: &Object) -> Option<Name> {
+    let whole = object.name.strip_suffix(PART).unwrap_or(&object.name);
+    let endings = [".db", ".db.age", MANIFEST];
+    endings.iter().find_map(|ending| name_of(whole, ending))
+}
+
+fn name_of(object: &str, ending: &str) -> Option<Name> {
+    object.strip_suffix(ending)?.parse().ok()
+}
+
+/// How the name of a manifest ends.
+const MANIFEST: &str = ".json";
+/// How the name of a file ends that is not whole yet.
+const PART: &str = ".part";
 
 impl From<&Spooled> for Stored {
     fn from(spooled: &Spooled) -> Self {
@@ -276,10 +343,29 @@ impl From<&Spooled> for Stored {
 /// What is written.
 #[derive(Clone, Copy)]
 pub(crate) enum Content<'a> {
-    /// A file, and its size.
-    File(&'a Path, u64),
+    /// A file, from its beginning, and its size.
+    File(&'a File, u64),
     /// What is in memory.
     Bytes(&'a [u8]),
+}
+
+/// A file from its beginning. It is read by place and not by its cursor: a request that was given up may read it still.
+pub(crate) fn chunks(file: &File) -> io::Result<impl Stream<Item = io::Result<Vec<u8>>> + use<>> {
+    let file = Arc::new(file.try_clone()?);
+    Ok(stream::try_unfold(0, move |place| {
+        let file = Arc::clone(&file);
+        async move {
+            let read = move || -> io::Result<_> {
+                let mut chunk = vec![0; CHUNK];
+                let read = file.read_at(&mut chunk, place)?;
+                chunk.truncate(read);
+                Ok(chunk)
+            };
+            let chunk = tokio::task::spawn_blocking(read).await??;
+            let next = place + chunk.len() as u64;
+            Ok((!chunk.is_empty()).then_some((chunk, next)))
+        }
+    }))
 }
 
 /// What takes an object that is read.
@@ -322,6 +408,10 @@ fn held(name: &str, (size, digest): &(u64, String), stored: &Stored) -> Result<(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::TryStreamExt;
+
     use super::*;
 
     fn objects(names: &[&str]) -> Vec<Object> {
@@ -334,18 +424,46 @@ mod tests {
 
     #[test]
     fn snapshots_are_those_with_a_manifest() {
-        let listed = listing(&objects(&[
-            "a.db", "a.json", "b.db.age", "b.json", "c.db", "d.json", "e.db.age", "readme",
-            "x y.db",
-        ]));
+        let names = "a.db a.db.part a.json b.db.age b.json c.db c.json.part d.json e.db.age f.db \
+                     f.db.part g.part readme";
+        let names: Vec<_> = names.split(' ').chain(["x y.db"]).collect();
+        let listed = listing(&objects(&names));
         let name = |text: &str| -> Name { text.parse().unwrap() };
         assert_eq!(listed.snapshots, ["a", "b", "d"].map(name));
+        let unfinished: [(&str, &[&str]); 3] = [
+            ("c", &["c.db", "c.json.part"]),
+            ("e", &["e.db.age"]),
+            ("f", &["f.db", "f.db.part"]),
+        ];
+        let owned = |objects: &[&str]| objects.iter().map(|&it| it.to_owned()).collect();
         assert_eq!(
             listed.unfinished,
-            [
-                (name("c"), "c.db".to_owned()),
-                (name("e"), "e.db.age".to_owned())
-            ]
+            BTreeMap::from(unfinished.map(|(of, objects)| (name(of), owned(objects))))
         );
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_whole_while_another_request_reads_it() {
+        let content: Vec<u8> = (0..=u8::MAX).cycle().take(CHUNK + 5).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, &content).unwrap();
+        let (mut given_up, mut again) =
+            (pin!(chunks(&file).unwrap()), pin!(chunks(&file).unwrap()));
+        let mut read = Vec::new();
+        while let Some(chunk) = again.try_next().await.unwrap() {
+            read.extend(chunk);
+            given_up.try_next().await.unwrap();
+        }
+        assert!(read == content);
+    }
+
+    #[test]
+    fn an_empty_manifest_is_none() {
+        let mut objects = objects(&["a.db", "a.json"]);
+        objects[1].size = 0;
+        let listed = listing(&objects);
+        assert_eq!(listed.snapshots, []);
+        let objects = ["a.db", "a.json"].map(str::to_owned).to_vec();
+        assert_eq!(listed.unfinished, [("a".parse().unwrap(), objects)].into());
     }
 }

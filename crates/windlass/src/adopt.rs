@@ -2,7 +2,7 @@
 //! cluster itself, where a person names it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     io::{IsTerminal as _, Write as _},
     path::{Path, PathBuf},
@@ -31,12 +31,14 @@ use tempfile::TempDir;
 
 use crate::{
     cli::{Adopt, Global},
+    manifest::Opener,
     objects::{create, refuse_used, yaml},
     sandbox,
     terminal::text,
 };
 
 mod files;
+mod opened;
 
 /// How long the cluster that runs may take to be looked at.
 const LOOK: Duration = Duration::from_secs(30);
@@ -47,9 +49,10 @@ pub(crate) async fn adopt(global: &Global, options: Adopt) -> anyhow::Result<Exi
     if let Some(directory) = &options.output {
         refuse_used(directory)?;
     }
-    let files = files::find(&options.inventory)?;
+    let mut files = files::find(&options.inventory)?;
     let wish = wish(global, &options)?;
     let place = place()?;
+    opened::open(&mut files, place.path(), &Opener::new(&options.age_keys))?;
     let passwords = passwords(&options, files.is_encrypted, place.path())?;
     // What lies in that place may be secret: it goes with whatever ends this.
     tokio::select! {
@@ -234,7 +237,7 @@ async fn read(reader: &Reader, files: &mut files::Files) -> anyhow::Result<Exist
     let listing = reader.list(&files.hosts).await.context(failed)?;
     files.note_unread(&listing);
     let own = reader.own(&files.hosts).await.context(failed)?;
-    let mut vaulted = BTreeSet::new();
+    let mut vaulted = files.opened.clone();
     for file in &files.vaulted {
         let failed = || format!("failed to read {}", file.display());
         let opened = reader.view(file).await.with_context(failed)?;

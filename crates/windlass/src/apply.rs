@@ -9,15 +9,16 @@ use kube::{
 };
 
 use crate::{
-    cli::{Apply, Global},
-    manifest,
+    cli::{AgeKeys, Apply, Global},
+    manifest::{self, Opener},
+    terminal::text,
 };
 
 const FIELD_MANAGER: &str = "windlass-apply";
 
 /// Applies every object and says what became of it, as kubectl does.
 pub(crate) async fn apply(global: &Global, options: &Apply) -> anyhow::Result<()> {
-    let objects = manifest::read(&options.filename)?;
+    let objects = manifest::read(&Opener::new(&options.age_keys), &options.filename)?;
     let client = global.client().await?;
     let parameters = PatchParams {
         dry_run: options.dry_run,
@@ -35,7 +36,7 @@ pub(crate) async fn apply(global: &Global, options: &Apply) -> anyhow::Result<()
             ),
             Err(error) => {
                 refused += 1;
-                eprintln!("{shown}: {error:#}");
+                eprintln!("{}", text(&format!("{shown}: {error:#}")));
             }
         }
     }
@@ -147,9 +148,11 @@ fn kind_name(object: &DynamicObject) -> String {
 pub(crate) async fn apply_files(
     global: &Global,
     files: &[std::path::PathBuf],
+    age_keys: &AgeKeys,
 ) -> anyhow::Result<()> {
     let options = Apply {
         filename: files.to_vec(),
+        age_keys: age_keys.clone(),
         dry_run: false,
         force_conflicts: false,
     };

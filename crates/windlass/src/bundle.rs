@@ -160,14 +160,14 @@ pub(crate) fn replay(options: &Replay) -> anyhow::Result<()> {
         .at(moment)
         .with_context(|| format!("failed to replay {name}"))?;
     match options.output {
-        Output::Text => print!("{}", terminal::text(&text(&bundle, run, options.records))),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&run)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&run)?),
+        Output::Text => print!("{}", terminal::text(&text(&bundle, run, options.records)?)),
+        Output::Json => println!("{}", terminal::json(&run)?),
+        Output::Yaml => println!("{}", terminal::yaml(&run)?),
     }
     Ok(())
 }
 
-fn text(bundle: &Bundle, run: Run, with_records: bool) -> String {
+fn text(bundle: &Bundle, run: Run, with_records: bool) -> anyhow::Result<String> {
     let manifest = &bundle.manifest;
     let history = run.status.clone().unwrap_or_default().history;
     let now = history
@@ -198,18 +198,23 @@ fn text(bundle: &Bundle, run: Run, with_records: bool) -> String {
                 failure.unwrap_or_default()
             );
             text += &format!("{}\n", plain(&line, 1024));
+            for applied in &record.remedies {
+                text += &format!("  {}\n", plain(&applied.to_string(), 1024));
+            }
         }
         text += "\n";
     }
     let is_failed = phase(&run) == api::run::RunPhase::Failed;
-    let why = is_failed
-        .then(|| explain::of_bundle(&run, bundle))
-        .flatten();
+    let why = if is_failed {
+        explain::of_bundle(&run, bundle)?
+    } else {
+        None
+    };
     for line in status::of_run(run, now) {
         text += &format!("{line}\n");
     }
     if let Some(why) = why {
         text += &format!("\n{why}");
     }
-    text
+    Ok(text)
 }

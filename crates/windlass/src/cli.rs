@@ -51,6 +51,14 @@ pub(crate) struct Global {
     pub(crate) log_format: LogFormat,
 }
 
+/// Options of commands that open encrypted files.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AgeKeys {
+    /// A file with private keys of age, for files that are encrypted with SOPS or age [default: where sops looks for them]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) age_key_file: Option<PathBuf>,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -87,6 +95,12 @@ pub(crate) enum Command {
     /// Install, upgrade and remove providers of Cluster API, and print what they are installed as
     #[command(subcommand)]
     Providers(Providers),
+    /// Say which files and images hosts will ask for, fetch them, serve them where there is no network, and check that none is missing
+    #[command(subcommand)]
+    Mirror(Mirror),
+    /// Say what a cluster of Cluster API waits for
+    #[command(subcommand)]
+    Describe(Describe),
     /// List the steps of a playbook: id, hosts and number of tasks
     Steps(Steps),
     /// Print what a run's steps wrote
@@ -158,15 +172,23 @@ pub(crate) struct Up {
     /// Apply these files or directories once the API answers
     #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
     /// The loopback address that the API listens on [default: the one of last time, else a free port]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Serve /metrics on this loopback address, to everybody on this machine; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Install providers of Cluster API in other clusters: serve their definitions and work on their objects
     #[arg(long)]
     pub(crate) providers: bool,
     /// Work on fleets: serve the definitions of inventories, render FleetClusters, and change them as Rollouts say
     #[arg(long)]
     pub(crate) fleet: bool,
+    /// Keep Secrets as they are written in HashiCorp Vault or OpenBao: serve the definition of VaultSecrets and work on them
+    #[arg(long)]
+    pub(crate) vault: bool,
     /// Serve OpenStack's Container Infrastructure Management API too, as `windlass magnum` does, for whom the Keystone at this
     /// address vouches
     #[arg(long, value_name = "KEYSTONE")]
@@ -182,6 +204,21 @@ pub(crate) struct Up {
     /// A kubespray checkout that makes its clusters, instead of the newest release that Windlass knows
     #[arg(long, requires = "magnum", value_name = "DIR")]
     pub(crate) magnum_checkout: Option<PathBuf>,
+}
+
+/// An address of this machine alone.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "write an address and a port, for example 127.0.0.1:9464".to_owned())?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "{address} is reached from other machines, and nobody is asked who they are: write a loopback address, for example \
+             127.0.0.1:{}, and put a proxy that asks in front",
+            address.port()
+        ));
+    }
+    Ok(address)
 }
 
 /// Where clients of Magnum look for it.
@@ -232,6 +269,14 @@ pub(crate) enum Openstack {
     Status,
     /// Have one step of a service done by hand: it is a run of one step, and a Job that is complete stays
     Run(RunStep),
+    /// Ask for a backup of a cloud: the databases of its services and their keys, encrypted
+    Backup(BackupCloud),
+    /// Say which backups of a cloud lie in its store
+    Backups(ListBackups),
+    /// Have a backup brought back beside the cloud, compared with what was saved, and a user of it known by a Keystone
+    Drill(DrillBackup),
+    /// Bring a cloud back to a backup: its services are stopped meanwhile, and what was written since is lost
+    Restore(RestoreBackup),
     /// Write the charts that steps are installed from into a directory, to be used without Windlass
     Charts {
         /// The directory, which is not there yet
@@ -246,6 +291,8 @@ pub(crate) struct OpenstackFile {
     /// The file with an OpenStack or an OpenStackService
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
 }
 
 /// Options of `openstack explain`.
@@ -257,6 +304,47 @@ pub(crate) struct ExplainSetting {
     pub(crate) setting: Option<String>,
     #[command(flatten)]
     pub(crate) of: OpenstackFile,
+}
+
+/// Options of `openstack backup`.
+#[derive(Args, Debug)]
+pub(crate) struct BackupCloud {
+    /// The OpenStack [default: the only one]
+    pub(crate) cloud: Option<String>,
+}
+
+/// Options of `openstack backups`.
+#[derive(Args, Debug)]
+pub(crate) struct ListBackups {
+    /// The OpenStack [default: the only one]
+    pub(crate) cloud: Option<String>,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `openstack drill`.
+#[derive(Args, Debug)]
+pub(crate) struct DrillBackup {
+    /// The OpenStack
+    pub(crate) cloud: String,
+    /// The backup, as `windlass openstack backups` names it
+    pub(crate) backup: String,
+}
+
+/// Options of `openstack restore`.
+#[derive(Args, Debug)]
+pub(crate) struct RestoreBackup {
+    /// The OpenStack
+    pub(crate) cloud: String,
+    /// The backup, as `windlass openstack backups` names it
+    pub(crate) backup: String,
+    /// The name of the OpenStack once more: what was written since the backup may be lost
+    #[arg(long, value_name = "CLOUD")]
+    pub(crate) confirm: Option<String>,
+    /// The unique id of the cluster that the backup is of, where that was lost and this one stands for it
+    #[arg(long, value_name = "UID")]
+    pub(crate) from_cluster: Option<String>,
 }
 
 /// Options of `openstack run`.
@@ -284,10 +372,14 @@ pub(crate) struct Crds {
     /// Those of fleets alone
     #[arg(long, conflicts_with_all = ["providers", "magnum", "openstack"])]
     pub(crate) fleet: bool,
+    /// Those of secrets from Vault alone
+    #[arg(long, conflicts_with_all = ["providers", "magnum", "openstack", "fleet"])]
+    pub(crate) vault: bool,
 }
 
 /// Options of `controller`.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Controller {
     /// Watch this namespace only; empty: all [default: all]
     #[arg(long, value_name = "NAME")]
@@ -307,6 +399,10 @@ pub(crate) struct Controller {
     /// namespaces of FleetClusters, and in those with the label inventory.windlass.dev/fleet
     #[arg(long, env = "WINDLASS_FLEET")]
     pub(crate) fleet: bool,
+    /// Keep Secrets as they are written in HashiCorp Vault or OpenBao: work on the objects of the definition that
+    /// `windlass crds --vault` prints
+    #[arg(long, env = "WINDLASS_VAULT")]
+    pub(crate) vault: bool,
     /// Helm, 3.14 or later, with which services of OpenStack are installed: its path, or its name
     #[arg(
         long,
@@ -617,9 +713,11 @@ pub(crate) struct Runner {
 /// Options of `apply`.
 #[derive(Args, Debug)]
 pub(crate) struct Apply {
-    /// Files or directories; - for standard input
+    /// Files or directories, encrypted ones among them; - for standard input
     #[arg(short, long, required = true, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
     /// Check the objects against the API, store nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -683,15 +781,61 @@ pub(crate) struct Status {
     pub(crate) output: Output,
 }
 
+/// Options of `describe`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Describe {
+    /// Show the objects of a cluster of Cluster API as a tree, how each stands and what it waits for; what stands in the way comes first
+    Cluster(DescribeCluster),
+}
+
+/// Options of `describe cluster`.
+#[derive(Args, Debug)]
+pub(crate) struct DescribeCluster {
+    /// The Cluster of cluster.x-k8s.io
+    pub(crate) name: String,
+    /// Show conditions below each object
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) show_conditions: Option<ShowConditions>,
+    /// Show the machines of an owner that are ready in one line; with =false each has its own, and what it is made of
+    #[arg(
+        long,
+        action = clap::ArgAction::Set,
+        default_value = "true",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        value_name = "BOOL"
+    )]
+    pub(crate) grouping: bool,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Which conditions are shown.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ShowConditions {
+    /// Every one.
+    All,
+    /// Those that are not as they are to be.
+    Failing,
+}
+
 /// Options of `plan`.
 #[derive(Args, Debug)]
 pub(crate) struct Plan {
     /// Files or directories with the Cluster and its ClusterNodes
     #[arg(short, long, required_unless_present = "live", value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
     /// What would be done next about the Clusters of the API, with the files applied to them, if there are any
     #[arg(long)]
     pub(crate) live: bool,
+    /// Look at the mirror too, where spec.kubespray.mirror.check says that runs do: evaluates templates of the playbooks and of
+    /// extraVars here, which may start programs
+    #[arg(long, conflicts_with = "live")]
+    pub(crate) check_mirror: bool,
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
@@ -758,6 +902,8 @@ pub(crate) struct Adopt {
     /// A file with the password of what is vaulted; may be given several times [default: asked for, where it is needed]
     #[arg(long, value_name = "FILE")]
     pub(crate) vault_password_file: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
     /// Write the objects into a new directory instead: cluster.yaml, nodes.yaml, and secrets.yaml with what was vaulted
     #[arg(short, long, value_name = "NEW")]
     pub(crate) output: Option<PathBuf>,
@@ -815,6 +961,8 @@ pub(crate) struct PlanInventory {
     /// Files or directories with objects that would be applied; of a directory also those below it
     #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
@@ -858,6 +1006,8 @@ pub(crate) struct Explain {
     /// Files or directories with the inventory; of a directory also those below it
     #[arg(short, long, required = true, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
@@ -870,6 +1020,8 @@ pub(crate) struct DiffInventories {
     pub(crate) base: PathBuf,
     /// A file or directory with the inventory after
     pub(crate) head: PathBuf,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
     /// The format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Output,
@@ -881,6 +1033,8 @@ pub(crate) struct CheckInventory {
     /// Files or directories with the inventory; of a directory also those below it
     #[arg(short, long, required = true, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
 }
 
 /// Options of `providers`.
@@ -1247,6 +1401,9 @@ pub(crate) struct Recover {
     /// list)
     #[arg(long, value_name = "FILE")]
     pub(crate) from_snapshot: Option<String>,
+    /// Take a cluster that works back to the snapshot: all members of etcd, and no host is given up
+    #[arg(long, requires = "from_snapshot", conflicts_with_all = ["give_up", "rejoin"])]
+    pub(crate) roll_back: bool,
     /// The name of the cluster once more, if what is given up may be lost; without it that is said, and nothing is done
     #[arg(long, value_name = "CLUSTER")]
     pub(crate) confirm: Option<String>,
@@ -1362,6 +1519,8 @@ pub(crate) struct ClusterToken {
     /// When it ends, 10m to 24h
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     pub(crate) expires: api::Duration,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 /// Options of `cluster certificates`.
@@ -1372,6 +1531,8 @@ pub(crate) struct Certificates {
     /// Of these hosts only, with commas between them
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub(crate) node: Vec<HostName>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 /// Options of `node remove`.
@@ -1479,6 +1640,120 @@ pub(crate) struct Kubeconfig {
     /// A group that the user is in
     #[arg(long, value_name = "NAME", requires = "user")]
     pub(crate) group: Option<String>,
+}
+
+/// What `mirror` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mirror {
+    /// List the files and images that kubespray will ask for, and the variables that lead hosts to a mirror; no host is touched
+    Plan(MirrorPlan),
+    /// Fetch them into a directory: what is there and right is kept, what came in part goes on, all is verified
+    Fetch(MirrorFetch),
+    /// Serve such a directory: its files, and its images as a registry that can only be read. By HTTP, to whoever reaches the address
+    Serve(MirrorServe),
+    /// Push the images of such a directory into a registry
+    Push(MirrorPush),
+    /// Say all that is missing: in a directory, or where the variables tell hosts to ask
+    Check(MirrorCheck),
+}
+
+/// Whose files and images are meant.
+#[derive(Args, Debug)]
+pub(crate) struct MirrorOf {
+    /// The cluster [default: the only one]
+    pub(crate) cluster: Option<String>,
+    /// Files or directories with the Cluster and its ClusterNodes, instead of those of the API
+    #[arg(short, long, value_name = "PATH", conflicts_with = "release")]
+    pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
+    /// A kubespray checkout, for one host that is everything, instead of a Cluster
+    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    pub(crate) release: Option<PathBuf>,
+    /// A variable of kubespray with --release, as it is written in YAML; again for more
+    #[arg(long = "var", value_name = "NAME=VALUE", requires = "release", value_parser = crate::mirror::variable)]
+    pub(crate) variables: Vec<(String, serde_json::Value)>,
+    /// What processors the hosts have: amd64, arm64, ppc64le; with commas between them [default: as their facts say, else amd64]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = crate::mirror::architecture)]
+    pub(crate) architecture: Vec<ansible::downloads::Architecture>,
+}
+
+/// Options of `mirror plan`.
+#[derive(Args, Debug)]
+pub(crate) struct MirrorPlan {
+    #[command(flatten)]
+    pub(crate) of: MirrorOf,
+    /// The directory of a mirror: say what is there already
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+    /// Where hosts will reach the mirror, for the variables that lead there
+    #[arg(long, default_value = "http://MIRROR:8080", value_name = "URL")]
+    pub(crate) at: String,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Options of `mirror fetch`.
+#[derive(Args, Debug)]
+pub(crate) struct MirrorFetch {
+    #[command(flatten)]
+    pub(crate) of: MirrorOf,
+    /// The directory, which is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
+    /// The address of another mirror that everything comes from [default: the sites and registries themselves]
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: Option<String>,
+    /// How many come side by side, 1 to 32
+    #[arg(long, default_value = "4", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub(crate) parallel: u8,
+}
+
+/// Options of `mirror serve`.
+#[derive(Args, Debug)]
+pub(crate) struct MirrorServe {
+    /// The directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Where it listens
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
+    pub(crate) address: SocketAddr,
+    /// A file with USER:PASSWORD: nobody else gets anything
+    #[arg(long, value_name = "FILE")]
+    pub(crate) login: Option<PathBuf>,
+}
+
+/// Options of `mirror push`.
+#[derive(Args, Debug)]
+pub(crate) struct MirrorPush {
+    #[command(flatten)]
+    pub(crate) of: MirrorOf,
+    /// The directory of the mirror
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
+    /// The registry, and what comes before the names of images there
+    #[arg(long, value_name = "HOST[/PREFIX]")]
+    pub(crate) registry: String,
+    /// Speak http with it
+    #[arg(long)]
+    pub(crate) plain_http: bool,
+    /// A file with USER:PASSWORD
+    #[arg(long, value_name = "FILE")]
+    pub(crate) login: Option<PathBuf>,
+}
+
+/// Options of `mirror check`.
+#[derive(Args, Debug)]
+pub(crate) struct MirrorCheck {
+    #[command(flatten)]
+    pub(crate) of: MirrorOf,
+    /// The directory of a mirror, all of which is read [default: where the variables tell hosts to ask, by the network]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+    /// The format
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
 }
 
 /// Options of `sandbox`.

@@ -31,7 +31,7 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         let certificate = options.metrics_certificate.as_ref();
         let certificate = certificate.filter(|directory| !directory.is_empty());
         let certificate = certificate.map(PathBuf::from);
-        let serving = serve::metrics(address, certificate, &client, &standing).await?;
+        let (_, serving) = serve::metrics(address, certificate, &client, &standing).await?;
         tokio::spawn(serving);
     }
     let settings = Settings {
@@ -95,6 +95,11 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     if options.fleet {
         fleet::operate(&mut operator);
     }
+    if options.vault {
+        // A shared operator: what listens on its machine for itself alone is not its users' to ask.
+        let loopback = false;
+        secrets::operate(&mut operator, secrets::Options { loopback });
+    }
     let operating = Box::pin(operator.run());
     let Some(mut leadership) = leadership else {
         return operating.await.context("the operator ended");
@@ -109,8 +114,7 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
 }
 
 fn jobs(options: &Controller) -> anyhow::Result<Option<Template>> {
-    let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    let runners = options.runners.unwrap_or(if in_pod {
+    let runners = options.runners.unwrap_or(if in_pod() {
         Runners::Job
     } else {
         Runners::Process
@@ -137,6 +141,11 @@ fn jobs(options: &Controller) -> anyhow::Result<Option<Template>> {
         bounds: bounds(&options.allowed),
         egress_ports: ports.collect::<anyhow::Result<_>>()?,
     }))
+}
+
+/// Whether this is a container of a pod.
+fn in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
 fn bounds(allowed: &Allowed) -> Bounds {

@@ -15,6 +15,8 @@ pub(crate) fn crds(options: &Crds) -> anyhow::Result<()> {
         Set::Openstack
     } else if options.fleet {
         Set::Fleet
+    } else if options.vault {
+        Set::Vault
     } else {
         Set::Clusters
     };

@@ -1,11 +1,6 @@
 //! `windlass explain`: what a failure means, whose it is, what to do, and what led to it.
 
-use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Read as _},
-    path::Path,
-};
-
+use ansible::failure::{Proof, proof};
 use anyhow::{Context, bail};
 use api::{
     Run,
@@ -16,9 +11,8 @@ use kube::{Api, ResourceExt};
 use kubespray::{
     Layout,
     bundle::Bundle,
-    explain::{Explanation, explain, log_of},
-    failures,
-    runner::{EVENTS, FORMER_EVENTS},
+    explain::{Directory, Explanation, First, Kept, explain},
+    failures, remedies,
 };
 use runs::phase;
 use serde_json::{Value, json};
@@ -45,7 +39,16 @@ async fn failure(global: &Global, options: &ExplainFailure) -> anyhow::Result<()
     let runs: Api<Run> = Api::namespaced(global.client().await?, &global.namespace);
     let run = control::pick(&runs, named).await?;
     let directory = Layout::new(global.data_directory()?).run(&global.namespace, &run.name_any());
-    let told = of_run(&run, &directory)?;
+    let Some(told) = told(&run, &Directory(&directory))? else {
+        let name = run.name_any();
+        let stands = phase(&run);
+        let next = match stands {
+            RunPhase::Succeeded => "there is nothing to explain",
+            _ => "follow it with: windlass status --watch",
+        };
+        bail!("run {name} has not failed, it is {stands:?}: {next}");
+    };
+    let told = text(&run, &told) + &more(&run, &told);
     let told = hint::placed(&told, &global.namespace);
     print!("{}", terminal::text(&told));
     Ok(())
@@ -63,78 +66,51 @@ fn of_code(code: &str) -> anyhow::Result<()> {
     println!("{}: {}", kind.code, kind.meaning);
     println!("  class: {:?}: {}", kind.class, failures::told(kind.class));
     println!("  what to do: {}", kind.remedy);
+    let may: Vec<_> = remedies::of_code(kind.code)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if !may.is_empty() {
+        println!(
+            "  by itself, where spec.remedies of the Cluster allows it: {}",
+            may.join(", ")
+        );
+    }
     Ok(())
 }
 
-/// Why a run failed, in lines, from what its directory has of it.
-fn of_run(run: &Run, directory: &Path) -> anyhow::Result<String> {
-    let step = failed_step(run);
-    let log = step.map(|step| log_of(directory, &step));
-    let told = explain(run, events(directory)?, &log.unwrap_or_default());
-    let Some(told) = told else {
-        let name = run.name_any();
-        let stands = phase(run);
-        let next = match stands {
-            RunPhase::Succeeded => "there is nothing to explain",
-            _ => "follow it with: windlass status --watch",
-        };
-        bail!("run {name} has not failed, it is {stands:?}: {next}");
-    };
-    Ok(text(run, &told))
+fn told(run: &Run, kept: &impl Kept) -> anyhow::Result<Option<Explanation>> {
+    explain(run, kept).context("failed to read the run's events")
 }
 
 /// Why a run failed, in lines, from a bundle of it; nothing: it has not.
-pub(crate) fn of_bundle(run: &Run, bundle: &Bundle) -> Option<String> {
-    let log = failed_step(run).map(|step| bundle.log(&step));
-    let told = explain(run, bundle.events(), &log.unwrap_or_default())?;
-    Some(text(run, &told))
+pub(crate) fn of_bundle(run: &Run, bundle: &Bundle) -> anyhow::Result<Option<String>> {
+    Ok(told(run, bundle)?.map(|told| text(run, &told)))
 }
 
-fn failed_step(run: &Run) -> Option<String> {
-    let history = &run.status.as_ref()?.history;
-    let mut failed = history.iter().rev();
-    let failed = failed.find(|record| record.event == api::run::RecordEvent::StepFailed)?;
-    failed.step.clone()
-}
-
-/// What the tasks of the run did, oldest first; nothing where that lies elsewhere.
-fn events(directory: &Path) -> anyhow::Result<Box<dyn BufRead>> {
-    let mut all: Box<dyn BufRead> = Box::new(io::empty());
-    for name in [FORMER_EVENTS, EVENTS] {
-        match File::open(directory.join(name)) {
-            Ok(file) => all = Box::new(all.chain(BufReader::new(file))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).context("failed to read the run's events"),
-        }
-    }
-    Ok(all)
-}
-
+/// What failed and when; why, and what to do, beginning with what led to it; the log there.
 fn text(run: &Run, told: &Explanation) -> String {
     let name = run.name_any();
     let attempt = told.attempt.filter(|attempt| *attempt > 1);
     let attempt = attempt.map(|number| format!(", attempt {number}"));
     let mut text = format!(
-        "run {name} failed in step {}{}\n",
+        "run {name} ({} of {}) failed in step {}{}, at {:.0}\n",
+        run.spec.operation,
+        run.spec.subject.name,
         told.step,
-        attempt.unwrap_or_default()
+        attempt.unwrap_or_default(),
+        told.at
     );
-    text += &of_failure(&told.failure);
     if let Some(first) = &told.first {
         text += "\nwhat led to it\n";
-        let at = first.at.map(|at| format!("{at} "));
-        text += &format!("  {}{}\n", at.unwrap_or_default(), first.place);
-        text += &format!("  code: {}\n  said: {}\n", first.code, first.message);
-        if let Some(remedy) = &first.remedy {
-            text += &format!("  what to do: {remedy}\n");
-        }
+        text += &of_first(first);
+        text += "\nwhat came of that\n";
     }
-    if told.log.is_empty() {
-        text += &format!(
-            "\nthe log is not on this machine: windlass logs {name} --step {}\n",
-            told.step
-        );
-    } else {
+    text += &of_failure(&told.failure);
+    for applied in remedies::applied(run, &told.step) {
+        text += &format!("  done by itself: {applied}\n");
+    }
+    if !told.log.is_empty() {
         text += "\nthe log where it failed\n";
         for line in &told.log {
             text += &format!("  {line}\n");
@@ -143,36 +119,61 @@ fn text(run: &Run, told: &Explanation) -> String {
     text
 }
 
+/// Where more is, and what comes next.
+fn more(run: &Run, told: &Explanation) -> String {
+    let name = run.name_any();
+    let log = if told.log.is_empty() {
+        "the log, which is not on this machine"
+    } else {
+        "the whole log"
+    };
+    let mut text = format!("\n{log}: windlass logs {name} --step {}\n", told.step);
+    if phase(run) == RunPhase::Failed {
+        text += &format!("when it is mended: windlass retry {name}\n");
+    }
+    text
+}
+
+fn of_first(first: &First) -> String {
+    let at = first.at.map(|at| format!(", at {at:.0}"));
+    let mut text = coded(&first.code);
+    text += &format!("  where: {}{}\n", first.place, at.unwrap_or_default());
+    text += &said(&first.message, first.remedy.as_deref());
+    text
+}
+
 fn of_failure(failure: &Failure) -> String {
-    let meaning = failures::named(&failure.code).map(|kind| format!(": {}", kind.meaning));
-    let mut text = format!(
-        "  code: {}{}\n  class: {:?}: {}\n",
-        failure.code,
-        meaning.unwrap_or_default(),
+    let mut text = coded(&failure.code);
+    if !failure.targets.is_empty() {
+        let targets = failure.targets.iter().map(api::Target::as_str);
+        let shown: Vec<_> = targets.take(10).collect();
+        let more = match failure.targets.len().saturating_sub(shown.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text += &format!("  where: {}{more}\n", shown.join(", "));
+    }
+    text += &said(&failure.message, failure.remedy.as_deref());
+    text += &format!(
+        "  class: {:?}: {}\n",
         failure.class,
         failures::told(failure.class)
     );
-    if !failure.targets.is_empty() {
-        let hosts: Vec<_> = failure.targets.iter().map(api::Target::as_str).collect();
-        let more = hosts.len().saturating_sub(10);
-        let shown = hosts
-            .iter()
-            .take(10)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ");
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        text += &format!("  on: {shown}{more}\n");
-    }
-    text += &format!("  said: {}\n", failure.message.replace('\n', "\n    "));
-    if let Some(remedy) = &failure.remedy {
-        text += &format!("  what to do: {remedy}\n");
-    }
     text
+}
+
+fn coded(code: &str) -> String {
+    let meaning = failures::named(code).map(|kind| format!(": {}", kind.meaning));
+    format!("  code: {code}{}\n", meaning.unwrap_or_default())
+}
+
+fn said(message: &str, remedy: Option<&str>) -> String {
+    let remedy = remedy.map(|remedy| format!("  what to do: {remedy}\n"));
+    format!(
+        "  said: {}\n{}",
+        message.replace('\n', "\n    "),
+        remedy.unwrap_or_default()
+    )
 }
 
 fn codes(output: Output) -> anyhow::Result<()> {
@@ -180,9 +181,13 @@ fn codes(output: Output) -> anyhow::Result<()> {
     let rows: Vec<Value> = kinds
         .iter()
         .map(|kind| {
+            let proof = proof(kind.code).map(|proof| match proof {
+                Proof::Made(suite, fault) => json!({"fault": fault, "by": suite.file()}),
+                Proof::Not(why) => json!({"not": why}),
+            });
             json!({
                 "code": kind.code, "class": format!("{:?}", kind.class), "meaning": kind.meaning,
-                "remedy": kind.remedy, "recognised": kind.pattern,
+                "remedy": kind.remedy, "recognised": kind.pattern, "made": proof,
             })
         })
         .collect();
@@ -197,8 +202,8 @@ fn codes(output: Output) -> anyhow::Result<()> {
             });
             println!("{}", terminal::table(["CODE", "CLASS", "MEANING"], rows));
         }
-        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&rows)?),
+        Output::Json => println!("{}", terminal::json(&rows)?),
+        Output::Yaml => println!("{}", terminal::yaml(&rows)?),
     }
     Ok(())
 }

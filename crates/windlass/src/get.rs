@@ -58,8 +58,8 @@ async fn print(
     match options.output {
         GetOutput::Table => println!("{}", table(&body, 0, options.all_namespaces)),
         GetOutput::Wide => println!("{}", table(&body, 1, options.all_namespaces)),
-        GetOutput::Json => println!("{}", serde_json::to_string_pretty(&body)?),
-        GetOutput::Yaml => println!("{}", serde_saphyr::to_string(&body)?),
+        GetOutput::Json => println!("{}", terminal::json(&body)?),
+        GetOutput::Yaml => println!("{}", terminal::yaml(&body)?),
         GetOutput::Name => {
             let single = std::slice::from_ref(&body);
             let items = body["items"].as_array().map_or(single, Vec::as_slice);

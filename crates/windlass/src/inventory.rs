@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::{
     cli::{CheckInventory, DiffInventories, Explain, Global, Inventory, Output, Render},
-    manifest,
-    terminal::text,
+    manifest::{self, Opener, sealed::is_manifest},
+    terminal::{self, text},
 };
 
 pub(crate) mod import;
@@ -47,7 +47,8 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
 }
 
 fn render(global: &Global, options: &Render) -> anyhow::Result<ExitCode> {
-    let fleet = read(&options.filename, global)?;
+    let opener = Opener::refusing("what is rendered would hold it in the open");
+    let fleet = read(&opener, &options.filename, global)?;
     let mut documents = Vec::new();
     let mut add = |rendered: Rendered| {
         documents.extend(
@@ -73,7 +74,7 @@ fn render(global: &Global, options: &Render) -> anyhow::Result<ExitCode> {
 
 fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode> {
     let question: Question = options.path.as_deref().unwrap_or_default().parse()?;
-    let fleet = read(&options.filename, global)?;
+    let fleet = read(&Opener::new(&options.age_keys), &options.filename, global)?;
     let rendered = fleet.render(&cluster(&options.cluster, global))?;
     let explanations = rendered
         .explain(&question)
@@ -88,15 +89,16 @@ fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode> {
     );
     match options.output {
         Output::Text => explanations.iter().for_each(print_explanation),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&explanations)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&explanations)?),
+        Output::Json => println!("{}", terminal::json(&explanations)?),
+        Output::Yaml => println!("{}", terminal::yaml(&explanations)?),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn diff(global: &Global, options: &DiffInventories) -> anyhow::Result<ExitCode> {
     let read = |place: &Path| {
-        read(&[place.to_owned()], global).with_context(|| format!("in {}", place.display()))
+        read(&Opener::new(&options.age_keys), &[place.to_owned()], global)
+            .with_context(|| format!("in {}", place.display()))
     };
     let (base, head) = (read(&options.base)?, read(&options.head)?);
     let changes = diff::diff(&base, &head)?;
@@ -111,14 +113,14 @@ fn diff(global: &Global, options: &DiffInventories) -> anyhow::Result<ExitCode> 
 fn print_changes(changes: &[ClusterChange], output: Output) -> anyhow::Result<()> {
     match output {
         Output::Text => changes.iter().for_each(print_change),
-        Output::Json => println!("{}", serde_json::to_string_pretty(changes)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&changes)?),
+        Output::Json => println!("{}", terminal::json(&changes)?),
+        Output::Yaml => println!("{}", terminal::yaml(&changes)?),
     }
     Ok(())
 }
 
 fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> {
-    let fleet = read(&options.filename, global)?;
+    let fleet = read(&Opener::new(&options.age_keys), &options.filename, global)?;
     let (mut clusters, mut objects) = (0, 0);
     fleet.render_all(|rendered| {
         clusters += 1;
@@ -128,18 +130,18 @@ fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(paths: &[PathBuf], global: &Global) -> anyhow::Result<Fleet> {
-    Ok(Fleet::read(values(paths)?, &global.namespace)?)
+fn read(opener: &Opener, paths: &[PathBuf], global: &Global) -> anyhow::Result<Fleet> {
+    Ok(Fleet::read(values(opener, paths)?, &global.namespace)?)
 }
 
 /// The objects of files.
-fn values(paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
+fn values(opener: &Opener, paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let mut files = Vec::new();
     for path in paths {
         find(path, &mut files)?;
     }
     anyhow::ensure!(!files.is_empty(), "there is no .yaml, .yml or .json file");
-    let objects: Result<Vec<Value>, _> = manifest::read(&files)?
+    let objects: Result<Vec<Value>, _> = manifest::read(opener, &files)?
         .into_iter()
         .map(serde_json::to_value)
         .collect();
@@ -162,16 +164,12 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     }
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     for (entry, kind, name) in entries {
-        let is_manifest = matches!(
-            entry.extension().and_then(|extension| extension.to_str()),
-            Some("yaml" | "yml" | "json")
-        );
         if name.to_string_lossy().starts_with('.') {
             continue;
         }
         if kind.is_dir() {
             find(&entry, files)?;
-        } else if is_manifest && kind.is_file() {
+        } else if is_manifest(&entry) && kind.is_file() {
             files.push(entry);
         }
     }

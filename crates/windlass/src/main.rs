@@ -12,6 +12,7 @@ mod control;
 mod controller;
 mod converge;
 mod crds;
+mod describe;
 mod explain;
 mod get;
 mod init;
@@ -23,6 +24,7 @@ mod logs;
 mod magnum;
 mod maintain;
 mod manifest;
+mod mirror;
 mod node;
 mod objects;
 mod openstack;
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
             | Command::Runner(_)
             | Command::Apply(_)
             | Command::Adopt(_)
+            // A host that breaks off a download must not end the mirror of all others.
+            | Command::Mirror(cli::Mirror::Serve(_) | cli::Mirror::Push(_))
     ) {
         // `windlass steps | head` ends quietly. What works for long must outlive the one who reads it, an API that
         // refuses a large object closes the connection while it is still being sent, and what holds secrets tidies up.
@@ -108,6 +112,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Init(options) => init::init(global, &options)?,
         Command::Inventory(command) => return Ok(inventory::inventory(global, &command).await),
         Command::Providers(command) => providers::providers(global, &command).await?,
+        Command::Mirror(command) => mirror::command(global, command).await?,
+        Command::Describe(command) => describe::describe(global, &command).await?,
         Command::Steps(options) => steps::steps(global, &options).await?,
         Command::Logs(options) => logs::logs(global, &options).await?,
         Command::Explain(command) => explain::command(global, &command).await?,

@@ -1,4 +1,4 @@
-//! Objects read from files.
+//! Objects read from files, encrypted ones among them.
 
 use std::{
     collections::HashSet,
@@ -8,17 +8,27 @@ use std::{
 
 use anyhow::Context;
 use kube::api::DynamicObject;
+use serde_json::Value;
 
+pub(crate) mod sealed;
 pub(crate) mod valid;
 
+pub(crate) use sealed::Opener;
+
 /// Reads every object of the files and directories, in order; `-` is standard input. A directory gives its `.yaml`,
-/// `.yml` and `.json` files by name, without its sub-directories.
-pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<DynamicObject>> {
+/// `.yml` and `.json` files by name, those with a further `.age` too, without its sub-directories. What is encrypted is opened.
+pub(crate) fn read(opener: &Opener, paths: &[PathBuf]) -> anyhow::Result<Vec<DynamicObject>> {
     let mut objects = Vec::new();
     for path in paths {
         for file in files(path)? {
-            let text = text(&file)?;
-            objects.extend(parse(&text).with_context(|| format!("in {}", file.display()))?);
+            let failed = || format!("in {}", file.display());
+            let bytes = bytes(&file)?;
+            let read = match opener.documents(&bytes).with_context(failed)? {
+                // What is wrong with an object may show what is in it.
+                Some(opened) => items(opened).map_err(|wrong| anyhow::anyhow!("{wrong}")),
+                None => parse(&bytes).and_then(items),
+            };
+            objects.extend(read.with_context(failed)?);
         }
     }
     anyhow::ensure!(!objects.is_empty(), "no object in {}", list(paths));
@@ -56,11 +66,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let file = entry
             .with_context(|| format!("failed to read {}", path.display()))?
             .path();
-        let manifest = matches!(
-            file.extension().and_then(|e| e.to_str()),
-            Some("yaml" | "yml" | "json")
-        );
-        if manifest && file.is_file() {
+        if sealed::is_manifest(&file) && file.is_file() {
             files.push(file);
         }
     }
@@ -68,26 +74,40 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn text(file: &Path) -> anyhow::Result<String> {
+fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {
     if file == Path::new("-") {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         std::io::stdin()
-            .read_to_string(&mut text)
+            .read_to_end(&mut bytes)
             .context("failed to read standard input")?;
-        return Ok(text);
+        return Ok(bytes);
     }
-    std::fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))
+    std::fs::read(file).with_context(|| format!("failed to read {}", file.display()))
 }
 
-/// Parses the documents of one file. Lists (`kind: List`) are taken apart.
-fn parse(text: &str) -> anyhow::Result<Vec<DynamicObject>> {
+/// The documents of a file that is not encrypted.
+fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Value>> {
+    let text = str::from_utf8(bytes).context("it is no text in UTF-8")?;
+    let documents = documents(text).map_err(|error| anyhow::anyhow!("{error}"))?;
+    anyhow::ensure!(
+        !documents.iter().any(sops::is_left_sealed),
+        "it has values that SOPS encrypted (ENC[AES256_GCM,...]), and not the field sops without which nobody can open them: take the \
+         file as SOPS wrote it"
+    );
+    Ok(documents)
+}
+
+fn documents(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
-    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
+    serde_saphyr::from_multiple_with_options(text, options)
+}
+
+/// The objects of documents. Lists (`kind: List`) are taken apart.
+fn items(documents: Vec<Value>) -> anyhow::Result<Vec<DynamicObject>> {
     let mut objects = Vec::new();
     for document in documents.into_iter().filter(|document| !document.is_null()) {
         let items = match document.get("items") {
-            Some(serde_json::Value::Array(items)) if document["kind"] == "List" => items.clone(),
+            Some(Value::Array(items)) if document["kind"] == "List" => items.clone(),
             _ => vec![document],
         };
         for item in items {
@@ -97,7 +117,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<DynamicObject>> {
     Ok(objects)
 }
 
-fn object(value: serde_json::Value) -> anyhow::Result<DynamicObject> {
+fn object(value: Value) -> anyhow::Result<DynamicObject> {
     let kind = value["kind"].as_str().unwrap_or_default().to_owned();
     let name = value["metadata"]["name"]
         .as_str()
@@ -128,7 +148,7 @@ mod tests {
     fn documents_and_lists_are_read_in_order() {
         let text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: List\nitems:\n\
                     - {apiVersion: v1, kind: Secret, metadata: {name: b}}\n- {apiVersion: v1, kind: Secret, metadata: {name: c}}\n";
-        let names: Vec<_> = parse(text)
+        let names: Vec<_> = items(parse(text.as_bytes()).unwrap())
             .unwrap()
             .into_iter()
             .filter_map(|o| o.metadata.name)
@@ -146,7 +166,7 @@ mod tests {
             ),
             ("a: [1", "line"),
         ] {
-            let error = format!("{:#}", parse(text).unwrap_err());
+            let error = format!("{:#}", parse(text.as_bytes()).and_then(items).unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
     }
@@ -154,7 +174,8 @@ mod tests {
     #[test]
     fn an_empty_place_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
-        let error = read(&[directory.path().to_owned()]).unwrap_err();
+        let opener = Opener::refusing("");
+        let error = read(&opener, &[directory.path().to_owned()]).unwrap_err();
         assert!(error.to_string().contains("no object"), "{error}");
     }
 }

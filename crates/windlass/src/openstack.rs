@@ -23,18 +23,25 @@ use runs::object;
 use serde_json::Value;
 
 use crate::{
-    cli::{ExplainSetting, Global, Openstack, RunStep},
+    cli::{ExplainSetting, Global, Openstack, OpenstackFile, RunStep},
     client::answered,
-    manifest, terminal,
+    manifest::{self, Opener},
+    terminal,
 };
+
+mod backups;
 
 /// Runs one of the commands.
 pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::Result<()> {
     match command {
-        Openstack::Plan(of) => plan(&of.filename),
+        Openstack::Plan(of) => plan(of),
         Openstack::Explain(options) => explain(options),
         Openstack::Status => status(global).await,
         Openstack::Run(options) => run(global, options).await,
+        Openstack::Backup(options) => backups::backup(global, options).await,
+        Openstack::Backups(options) => backups::list(global, options).await,
+        Openstack::Drill(options) => backups::drill(global, options).await,
+        Openstack::Restore(options) => backups::restore(global, options).await,
         Openstack::Charts { directory } => charts(directory),
     }
 }
@@ -45,12 +52,15 @@ struct Read {
     services: Vec<OpenStackService>,
 }
 
-fn read(file: &Path) -> anyhow::Result<Read> {
+fn read(of: &OpenstackFile) -> anyhow::Result<Read> {
     let mut read = Read {
         clouds: Vec::new(),
         services: Vec::new(),
     };
-    for object in manifest::read(&[file.to_owned()])? {
+    for object in manifest::read(
+        &Opener::new(&of.age_keys),
+        std::slice::from_ref(&of.filename),
+    )? {
         let kind = object.types.as_ref().map(|types| types.kind.clone());
         let value = serde_json::to_value(object).context("failed to read an object")?;
         match kind.as_deref() {
@@ -62,7 +72,7 @@ fn read(file: &Path) -> anyhow::Result<Read> {
     if read.clouds.is_empty() && read.services.is_empty() {
         bail!(
             "{} holds no OpenStack and no OpenStackService",
-            file.display()
+            of.filename.display()
         );
     }
     for cloud in &read.clouds {
@@ -92,14 +102,14 @@ fn wanted<K: Wish>(object: &K) -> anyhow::Result<Wanted> {
         .map_err(|problems| anyhow::anyhow!("{}", controller::problem::text(&problems)))
 }
 
-fn plan(file: &Path) -> anyhow::Result<()> {
-    let read = read(file)?;
+fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
+    let read = read(of)?;
     for cloud in &read.clouds {
-        println!("OpenStack {}", cloud.name_any());
+        say(&format!("OpenStack {}", cloud.name_any()));
         show(&cloud.name_any(), &wanted(cloud)?.install, None);
     }
     for service in &read.services {
-        println!("OpenStackService {}", service.name_any());
+        say(&format!("OpenStackService {}", service.name_any()));
         let wanted = wanted(service)?;
         let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
         show(&service.name_any(), &wanted.install, Some(&inputs));
@@ -112,56 +122,51 @@ fn show(object: &str, steps: &[Step], inputs: Option<&service::Inputs>) {
     let database = definition.as_ref().map(|definition| &definition.database);
     let identity = inputs.and_then(|inputs| inputs.identity.as_ref());
     for step in steps {
-        println!("  {:20} {}", step.id, step.title);
-        let release = || format!("{object}-{}", step.id.replace('/', "-"));
+        say(&format!("  {:20} {}", step.id, step.title));
+        let does = |what: &str, how: &str| say(&format!("  {:20}   {what:5} {how}", ""));
         match (Action::of(step), database) {
             (Some(Action::CreateDatabase), Some(database)) => {
                 let owner = format!("windlass NAMESPACE/{object} of cluster UID");
                 for statement in sql::create(database, &owner, "...") {
-                    println!("  {:20}   SQL   {statement}", "");
+                    does("SQL", &statement);
                 }
             }
             (Some(Action::Job(job)), _) => {
-                println!("  {:20}   Helm  release {} of chart job", "", release());
-                println!(
-                    "  {:20}   Job   {}",
-                    "",
-                    terminal::text(&job.command.join(" "))
-                );
+                let release = format!("{object}-{}", step.id.replace('/', "-"));
+                does("Helm", &format!("release {release} of chart job"));
+                does("Job", &job.command.join(" "));
             }
             (Some(Action::Deploy), _) => {
-                println!(
-                    "  {:20}   Helm  release {} of chart api",
-                    "",
-                    names::api(object)
-                );
+                let release = names::api(object);
+                does("Helm", &format!("release {release} of chart api"));
             }
             (Some(Action::DeployServer), _) => {
-                let name = ::openstack::cloud::database_server(object);
-                println!("  {:20}   Helm  release {name} of chart database", "");
+                let release = ::openstack::cloud::database_server(object);
+                does("Helm", &format!("release {release} of chart database"));
             }
             (Some(Action::IssueToken), _) => {
-                println!(
-                    "  {:20}   HTTP  POST /v3/auth/tokens, GET /v3/auth/tokens",
-                    ""
-                );
+                does("HTTP", "POST /v3/auth/tokens, GET /v3/auth/tokens");
             }
             (Some(Action::SeedIdentity), _) => {
                 for call in identity
                     .iter()
                     .flat_map(|known| identity::calls(&known.account))
                 {
-                    println!("  {:20}   Keystone  {call}", "");
+                    does("Keystone ", &call);
                 }
             }
-            (Some(Action::Ask(ask)), _) => println!("  {:20}   HTTP  GET {}", "", ask.path),
+            (Some(Action::Ask(ask)), _) => does("HTTP", &format!("GET {}", ask.path)),
             _ => {}
         }
     }
 }
 
+fn say(line: &str) {
+    println!("{}", terminal::text(line));
+}
+
 fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
-    let read = read(&options.of.filename)?;
+    let read = read(&options.of)?;
     let mut is_known = false;
     for object in &read.services {
         let definition = definition::find(&object.spec.service)

@@ -1,7 +1,7 @@
 //! `windlass plan` and `windlass converge --dry-run`: what would be done, in which order, on which hosts and why. Nothing is
 //! touched.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::collections::BTreeSet;
 
 use anyhow::Context;
 use api::{
@@ -19,6 +19,7 @@ use kubespray::{
     Layout,
     cluster::pending::named,
     preview::{self, Objects, Preview, PreviewOutcome},
+    remedies,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,16 +27,17 @@ use serde_json::{Value, json};
 use crate::{
     apply,
     cli::{Global, Output, Plan},
-    manifest,
-    terminal::{table, text},
+    manifest::{self, Opener},
+    mirror,
+    terminal::{self, table, text},
 };
 
 /// Shows the plan of every Cluster in the files, or of the API. A plan that cannot be made is an error that says what to mend.
 pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
     if options.live {
-        return show(&live(global, &options.filename).await?, options.output);
+        return show(&live(global, &options).await?, options.output);
     }
-    let read = manifest::read(&options.filename)?;
+    let read = manifest::read(&Opener::new(&options.age_keys), &options.filename)?;
     for other in manifest::valid::check(&read)? {
         eprintln!("left aside: {}", text(&other));
     }
@@ -44,18 +46,36 @@ pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
         !objects.clusters.is_empty(),
         "there is no Cluster in the files"
     );
-    let previews = preview::preview(&objects, &Layout::new(global.private_data_directory()?)).await;
+    let mut previews =
+        preview::preview(&objects, &Layout::new(global.private_data_directory()?)).await;
+    for preview in previews.iter_mut().filter(|_| options.check_mirror) {
+        let mut clusters = objects.clusters.iter();
+        let cluster = clusters.find(|cluster| is_of(cluster, preview));
+        if let (PreviewOutcome::Plan(_), Some(cluster)) = (&preview.outcome, cluster) {
+            match mirror::missing(global, cluster, &objects).await {
+                Ok(None) => {}
+                Ok(Some(missing)) => preview.outcome = PreviewOutcome::Refused(missing),
+                Err(error) => preview.outcome = PreviewOutcome::Refused(format!("{error:#}")),
+            }
+        }
+    }
     show(&previews, options.output)
 }
 
+fn is_of(cluster: &Cluster, preview: &Preview) -> bool {
+    let namespace = cluster.namespace().unwrap_or_else(|| "default".to_owned());
+    cluster.name_any() == preview.cluster && namespace == preview.namespace
+}
+
 /// What would be done next about the Clusters of the API, or about those of the namespaces that the files speak of.
-async fn live(global: &Global, files: &[PathBuf]) -> anyhow::Result<Vec<Preview>> {
+async fn live(global: &Global, options: &Plan) -> anyhow::Result<Vec<Preview>> {
+    let files = &options.filename;
     let client = global.client().await?;
     let layout = Layout::new(global.private_data_directory()?);
     let mut applied = Objects::default();
     if !files.is_empty() {
         let mut merged = Vec::new();
-        for object in manifest::read(files)? {
+        for object in manifest::read(&Opener::new(&options.age_keys), files)? {
             // As the API would hold it, which also refuses what it would refuse.
             if object.types.as_ref().is_some_and(is_planned) {
                 merged.push(apply::merged(&client, global, &object).await?);
@@ -98,8 +118,8 @@ fn is_planned(types: &TypeMeta) -> bool {
 pub(crate) fn show(previews: &[Preview], output: Output) -> anyhow::Result<()> {
     match output {
         Output::Text => previews.iter().for_each(print),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&documents(previews))?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&documents(previews))?),
+        Output::Json => println!("{}", terminal::json(&documents(previews))?),
+        Output::Yaml => println!("{}", terminal::yaml(&documents(previews))?),
     }
     let unready = previews
         .iter()
@@ -118,7 +138,7 @@ pub(crate) fn show(previews: &[Preview], output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn objects(global: &Global, read: Vec<DynamicObject>) -> anyhow::Result<Objects> {
+pub(crate) fn objects(global: &Global, read: Vec<DynamicObject>) -> anyhow::Result<Objects> {
     let mut objects = Objects::default();
     for mut object in read {
         let Some(types) = object.types.clone() else {
@@ -155,7 +175,8 @@ fn typed<K: DeserializeOwned>(object: DynamicObject) -> anyhow::Result<K> {
 
 fn print(preview: &Preview) {
     let text = |line: &str| text(&placed(line, &preview.namespace));
-    println!("cluster {}/{}", preview.namespace, preview.cluster);
+    let cluster = format!("cluster {}/{}", preview.namespace, preview.cluster);
+    println!("{}", terminal::text(&cluster));
     for change in &preview.changes {
         println!("  changed since it was built: {}", text(change));
     }
@@ -166,7 +187,9 @@ fn print(preview: &Preview) {
                 println!("  {}", text(&problem.to_string()));
             }
         }
-        PreviewOutcome::Waiting(missing) => println!("  waiting for {}", missing.join(", ")),
+        PreviewOutcome::Waiting(missing) => {
+            println!("  waiting for {}", text(&missing.join(", ")));
+        }
         PreviewOutcome::NoPlaybooks(why) => {
             println!("  the playbooks cannot be had: {}", text(why));
         }
@@ -229,6 +252,9 @@ fn print_plan(plan: &Steps) {
     println!("{}", table(header, rows));
     if let Some(many) = beside {
         println!("  up to {many} steps run side by side, each after those that it names");
+    }
+    if let Some(allowed) = remedies::allowed(plan) {
+        println!("  may run by itself where a step fails: {}", text(&allowed));
     }
     println!("  digest {}", plan.digest);
 }

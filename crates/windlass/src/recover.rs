@@ -1,4 +1,4 @@
-//! `windlass recover`: asks for a cluster to be brought back whose etcd lost its quorum.
+//! `windlass recover`: asks for a cluster to be brought back whose etcd lost its quorum, or to be taken back to a snapshot.
 
 use anyhow::Context;
 use api::{Cluster, ClusterNode};
@@ -34,6 +34,7 @@ pub(crate) async fn recover(global: &Global, options: Recover) -> anyhow::Result
         confirm: options.confirm.unwrap_or_default(),
         give_up: given_up.cloned().collect(),
         snapshot: options.from_snapshot,
+        roll_back: options.roll_back,
     };
     if options.dry_run {
         request.confirm.clone_from(&name);

@@ -6,7 +6,10 @@ use anyhow::Context;
 use kubespray::Layout;
 use relocation::{Domain, Outcome, Patience, Side, Summary, take_back};
 
-use crate::cli::{Global, Move, Output};
+use crate::{
+    cli::{Global, Move, Output},
+    terminal,
+};
 
 /// The operators whose objects move. `data` is the data directory of the API that they leave, if it is on this machine.
 fn domains(data: Option<Layout>) -> Vec<Domain> {
@@ -56,11 +59,8 @@ pub(crate) async fn relocate(global: &Global, options: &Move) -> anyhow::Result<
 
 fn show(summary: &Summary, output: Output) -> anyhow::Result<()> {
     let text = match output {
-        Output::Json => serde_json::to_string_pretty(summary).context("failed to print")?,
-        Output::Yaml => serde_saphyr::to_string(summary)
-            .context("failed to print")?
-            .trim_end()
-            .to_owned(),
+        Output::Json => terminal::json(summary)?,
+        Output::Yaml => terminal::yaml(summary)?.trim_end().to_owned(),
         Output::Text => text(summary),
     };
     println!("{text}");

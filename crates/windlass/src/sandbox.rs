@@ -27,8 +27,8 @@ pub(crate) async fn sandbox(global: &Global, options: Sandbox) -> anyhow::Result
         json!({"path": made.path, "digest": made.digest, "ansibleCore": made.core.to_string()});
     match options.output {
         Output::Text => println!("ansible-core {} in {}", made.core, made.path.display()),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&document)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&document)?),
+        Output::Json => println!("{}", terminal::json(&document)?),
+        Output::Yaml => println!("{}", terminal::yaml(&document)?),
     }
     Ok(())
 }
@@ -39,6 +39,18 @@ pub(crate) async fn ensure(global: &Global, checkout: &Path) -> anyhow::Result<M
     made(global, release, checkout)
         .await
         .with_context(|| format!("failed to make the environment of {}", checkout.display()))
+}
+
+/// Makes the environment of a release and its checkout, unless it is there.
+pub(crate) async fn of_release(
+    global: &Global,
+    version: KubesprayVersion,
+    checkout: &Path,
+) -> anyhow::Result<Made> {
+    let release = catalogue::release(version)?;
+    made(global, release, checkout)
+        .await
+        .with_context(|| format!("failed to make the environment of kubespray {version}"))
 }
 
 /// Makes an environment with the ansible-core of a release and nothing more, unless it is there.
@@ -127,8 +139,8 @@ fn releases(output: Output) -> anyhow::Result<()> {
         })
         .collect();
     match output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&all)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&all)?),
+        Output::Json => println!("{}", terminal::json(&all)?),
+        Output::Yaml => println!("{}", terminal::yaml(&all)?),
         Output::Text => {
             let header = [
                 "KUBESPRAY",

@@ -1,4 +1,4 @@
-//! What a cluster asks of an operator that is a pod: whether it lives, whether it is ready, and how much there is.
+//! What is asked of an operator: whether it lives and whether it is ready, by the cluster that it is a pod of, and how much there is.
 
 use std::{
     net::SocketAddr,
@@ -62,7 +62,7 @@ pub(crate) async fn probes(
     Ok(plain(listener, router))
 }
 
-/// Listens for whoever gathers metrics; what is returned serves for as long as it is polled.
+/// Listens for whoever gathers metrics; what is returned, beside the address, serves for as long as it is polled.
 ///
 /// The names and numbers that metrics tell are for everybody on the same machine, a pod, and for nobody else: another address
 /// is served over TLS, to those whom the API server lets.
@@ -71,21 +71,19 @@ pub(crate) async fn metrics(
     certificate: Option<PathBuf>,
     client: &Client,
     standing: &Standing,
-) -> anyhow::Result<impl Future<Output = ()> + Send + use<>> {
+) -> anyhow::Result<(SocketAddr, impl Future<Output = ()> + Send + use<>)> {
     let listener = bind(address).await?;
+    let address = listener.local_addr().context("failed to listen")?;
     let router = Router::new()
         .route("/metrics", get(told))
         .with_state(standing.clone());
     if address.ip().is_loopback() {
-        return Ok(Either::Left(plain(listener, router)));
+        return Ok((address, Either::Left(plain(listener, router))));
     }
     let reviewed = middleware::from_fn_with_state(client.clone(), access::review);
     let certificate = tls::Certificate::new(certificate, address)?;
-    Ok(Either::Right(tls::serve(
-        listener,
-        certificate,
-        router.layer(reviewed),
-    )))
+    let serving = tls::serve(listener, certificate, router.layer(reviewed));
+    Ok((address, Either::Right(serving)))
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -98,7 +96,7 @@ async fn plain(listener: TcpListener, router: Router) {
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(
             error = &error as &dyn std::error::Error,
-            "probes are not served"
+            "probes and metrics are not served"
         );
     }
 }

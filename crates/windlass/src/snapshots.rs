@@ -35,8 +35,8 @@ async fn list(global: &Global, options: &ListSnapshots) -> anyhow::Result<()> {
     };
     match options.output {
         Output::Text => print!("{}", text(&seen, Timestamp::now())),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&seen)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&seen)?),
+        Output::Json => println!("{}", terminal::json(&seen)?),
+        Output::Yaml => println!("{}", terminal::yaml(&seen)?),
     }
     Ok(())
 }
@@ -106,12 +106,12 @@ fn row(kept: &SnapshotStatus, now: Timestamp) -> Vec<String> {
     ]
 }
 
-fn unknown() -> String {
+pub(crate) fn unknown() -> String {
     "-".to_owned()
 }
 
 /// As kubectl tells ages: the largest unit of which there are two.
-fn aged(age: SignedDuration) -> String {
+pub(crate) fn aged(age: SignedDuration) -> String {
     let seconds = age.as_secs().max(0);
     for (unit, length) in [("d", 86_400), ("h", 3_600), ("m", 60)] {
         if seconds >= 2 * length {
@@ -121,7 +121,7 @@ fn aged(age: SignedDuration) -> String {
     format!("{seconds}s")
 }
 
-fn size(bytes: i64) -> String {
+pub(crate) fn size(bytes: i64) -> String {
     const UNITS: [(&str, i64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.into_iter().find(|(_, unit)| bytes >= *unit);
     match unit {

@@ -26,7 +26,7 @@ pub(crate) use steps::Steps;
 use crate::{
     cli::{Global, Output, Status},
     client::{is_of, named_or_only},
-    terminal::shown,
+    terminal::{self, shown},
 };
 
 /// Everything that is shown.
@@ -68,8 +68,8 @@ pub(crate) async fn status(global: &Global, options: &Status) -> anyhow::Result<
         Output::Text => tree::render(&shown_view(view), width())
             .iter()
             .for_each(|line| println!("{line}")),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&document(&view))?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&document(&view))?),
+        Output::Json => println!("{}", terminal::json(&document(&view))?),
+        Output::Yaml => println!("{}", terminal::yaml(&document(&view))?),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -267,7 +267,7 @@ impl Screen {
 }
 
 /// As wide as the terminal; a file or a pipe takes lines of any length.
-fn width() -> usize {
+pub(crate) fn width() -> usize {
     let terminal = console::Term::stdout();
     if terminal.is_term() {
         usize::from(terminal.size().1).max(80)

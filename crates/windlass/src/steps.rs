@@ -52,8 +52,8 @@ pub(crate) async fn steps(global: &Global, options: &Steps) -> anyhow::Result<()
         .collect();
     match options.output {
         Output::Text => println!("{}", table(&lines)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&lines)?),
-        Output::Yaml => println!("{}", serde_saphyr::to_string(&lines)?),
+        Output::Json => println!("{}", terminal::json(&lines)?),
+        Output::Yaml => println!("{}", terminal::yaml(&lines)?),
     }
     Ok(())
 }

@@ -4,6 +4,10 @@
 //! namespace writes names, reasons and whole statuses too, and an answer of a server is theirs: on the terminal of the person
 //! who looks, none of it may hide what stands beside it or steer the terminal. JSON and YAML are for programs and stay whole.
 
+use std::{borrow::Cow, sync::RwLock};
+
+use ansible::mask::{MASK, Mask};
+use anyhow::Context;
 use api::text::{lines, plain};
 use comfy_table::{Row, Table, presets};
 use controller::hint::placed;
@@ -21,10 +25,74 @@ pub(crate) fn shown<K: Serialize + DeserializeOwned>(object: K) -> K {
     cleaned.unwrap_or(object)
 }
 
-/// A text of several lines.
+/// A text of several lines, without what is hidden.
 pub(crate) fn text(text: &str) -> String {
-    lines(text, usize::MAX)
+    lines(&masked(text), usize::MAX)
 }
+
+/// A text without what is hidden.
+pub(crate) fn masked(text: &str) -> Cow<'_, str> {
+    match HIDDEN.read() {
+        Ok(hidden) => match hidden.as_ref() {
+            Some(mask) => Cow::Owned(mask.apply(text).into_owned()),
+            None => Cow::Borrowed(text),
+        },
+        // Who held it has died, and nothing is known of what is in it.
+        Err(_) => Cow::Borrowed(MASK),
+    }
+}
+
+/// A document as JSON, for programs, without what is hidden.
+pub(crate) fn json(document: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_json::to_string_pretty(&veiled(document)?).context("failed to print")?;
+    Ok(masked(&text).into_owned())
+}
+
+/// A document as YAML, for programs, without what is hidden.
+pub(crate) fn yaml(document: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_saphyr::to_string(&veiled(document)?).context("failed to print")?;
+    Ok(masked(&text).into_owned())
+}
+
+/// A document whose values are without what is hidden. In its text they are quoted and folded, and no longer found.
+fn veiled(document: &impl Serialize) -> anyhow::Result<Value> {
+    let mut document = serde_json::to_value(document).context("failed to print")?;
+    veil(&mut document);
+    Ok(document)
+}
+
+fn veil(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = masked(text).into_owned(),
+        Value::Array(items) => items.iter_mut().for_each(veil),
+        Value::Object(fields) => {
+            for (name, mut value) in std::mem::take(fields) {
+                veil(&mut value);
+                fields.insert(masked(&name).into_owned(), value);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            let text = value.to_string();
+            if masked(&text) != text {
+                *value = MASK.into();
+            }
+        }
+    }
+}
+
+/// Has texts hidden from here on: what was encrypted in files.
+pub(crate) fn hide(texts: impl IntoIterator<Item = String>) {
+    let texts: Vec<String> = texts.into_iter().collect();
+    let mask = Mask::of(texts.iter().map(String::as_str));
+    if let Ok(mut hidden) = HIDDEN.write() {
+        let before = hidden.take().unwrap_or_default();
+        *hidden = Some(before.and(mask));
+    }
+}
+
+/// What this process must not show. Of whole errors and answers of an API nobody knows what they repeat, so it is known here, where all
+/// is shown.
+static HIDDEN: RwLock<Option<Mask>> = RwLock::new(None);
 
 /// A table as kubectl prints one: the first column where the line begins, and nothing after the last.
 pub(crate) fn table<R: Into<Row>>(
@@ -65,6 +133,26 @@ mod tests {
     fn a_table_begins_where_its_lines_begin() {
         let shown = table(["NAME", "READY"], [["first", "True"], ["second-one", ""]]);
         assert_eq!(shown, "NAME         READY\nfirst        True\nsecond-one");
+    }
+
+    #[test]
+    fn what_is_hidden_stands_in_no_document_however_it_would_be_written() {
+        let long = "wheel barrow ".repeat(10);
+        let long = long.get(..120).unwrap();
+        let quoted = "# veil's \"inner\": side";
+        hide([long, quoted, "918273645"].map(str::to_owned));
+        let document = json!({
+            "long": long, "among": format!("before {long} behind"), "quoted": quoted,
+            "number": 918_273_645, "list": [{quoted: true}, null, 1.5], "other": "it's in the open",
+        });
+        let expected = json!({
+            "long": MASK, "among": format!("before {MASK} behind"), "quoted": MASK,
+            "number": MASK, "list": [{MASK: true}, null, 1.5], "other": "it's in the open",
+        });
+        let from_json: Value = serde_json::from_str(&super::json(&document).unwrap()).unwrap();
+        assert_eq!(from_json, expected);
+        let from_yaml: Value = serde_saphyr::from_str(&yaml(&document).unwrap()).unwrap();
+        assert_eq!(from_yaml, expected);
     }
 
     #[test]

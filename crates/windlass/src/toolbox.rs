@@ -24,8 +24,8 @@ use serde::Deserialize;
 
 use crate::{
     cli::{
-        Certificates, ClusterCommand, ClusterToken, DrainNodes, Global, Node, OnNodes, PartName,
-        RestartNodes, Shown,
+        Certificates, ClusterCommand, ClusterToken, DrainNodes, Global, Node, OnNodes, Output,
+        PartName, RestartNodes, Shown,
     },
     client::{answered, is_of, named_or_only},
     converge::{answer_of, possible, request_of},
@@ -63,13 +63,15 @@ pub(crate) async fn cluster_command(
 ) -> anyhow::Result<()> {
     match command {
         ClusterCommand::Token(options) => {
-            let (token, _) = made(global, options).await?;
-            println!("{token}");
+            if let Some((token, _)) = made(global, options).await? {
+                println!("{token}");
+            }
             Ok(())
         }
         ClusterCommand::JoinCommand(options) => {
-            let (token, kubeconfig) = made(global, options).await?;
-            println!("{}", joining(&kubeconfig, &token).await?);
+            if let Some((token, kubeconfig)) = made(global, options).await? {
+                println!("{}", joining(&kubeconfig, &token).await?);
+            }
             Ok(())
         }
         ClusterCommand::Certificates(options) => certificates(global, options).await,
@@ -103,15 +105,33 @@ async fn ask(
     request: &Request,
     shown: &Shown,
 ) -> anyhow::Result<()> {
-    let text = written(request)?;
     if shown.dry_run {
-        let layout = Layout::new(global.private_data_directory()?);
-        let asked = (ASKED.annotation, text.as_str());
-        let preview = preview::asked(&client, cluster, asked, &layout).await?;
-        return plan::show(&[preview], shown.output);
+        return show(global, &client, cluster, request, shown.output).await;
     }
     let clusters = Api::namespaced(client, &global.namespace);
-    request_of(global, clusters, &cluster.name_any(), &ASKED, text).await
+    request_of(
+        global,
+        clusters,
+        &cluster.name_any(),
+        &ASKED,
+        written(request)?,
+    )
+    .await
+}
+
+/// Shows what would be done.
+async fn show(
+    global: &Global,
+    client: &Client,
+    cluster: &Cluster,
+    request: &Request,
+    output: Output,
+) -> anyhow::Result<()> {
+    let text = written(request)?;
+    let layout = Layout::new(global.private_data_directory()?);
+    let asked = (ASKED.annotation, text.as_str());
+    let preview = preview::asked(client, cluster, asked, &layout).await?;
+    plan::show(&[preview], output)
 }
 
 /// The request as an annotation; what the operator would refuse of it is said at once.
@@ -155,8 +175,12 @@ async fn done(
     Ok(ended)
 }
 
-/// A token that a run makes, read where the cluster keeps it, and the kubeconfig that leads there.
-async fn made(global: &Global, options: &ClusterToken) -> anyhow::Result<(String, Foreign)> {
+/// A token that a run makes, read where the cluster keeps it, and the kubeconfig that leads there; nothing where it is only shown what
+/// would be done.
+async fn made(
+    global: &Global,
+    options: &ClusterToken,
+) -> anyhow::Result<Option<(String, Foreign)>> {
     let client = global.client().await?;
     let cluster = cluster(global, &client, options.cluster.as_deref()).await?;
     let request = Request {
@@ -165,6 +189,10 @@ async fn made(global: &Global, options: &ClusterToken) -> anyhow::Result<(String
         },
         hosts: Vec::new(),
     };
+    if options.shown.dry_run {
+        show(global, &client, &cluster, &request, options.shown.output).await?;
+        return Ok(None);
+    }
     let run = done(global, &client, &cluster, &request).await?;
     let name = cluster.name_any();
     let kubeconfig = secret::read_kubeconfig(&client, &global.namespace, &name)
@@ -179,7 +207,7 @@ async fn made(global: &Global, options: &ClusterToken) -> anyhow::Result<(String
         .as_ref()
         .and_then(token::whole)
         .with_context(|| format!("the cluster has no token {id} any more: ask for another one"))?;
-    Ok((token, kubeconfig))
+    Ok(Some((token, kubeconfig)))
 }
 
 /// The part of a kubeconfig that says where a cluster is, and by what it is known.
@@ -246,6 +274,9 @@ async fn certificates(global: &Global, options: &Certificates) -> anyhow::Result
         verb: Verb::Certificates,
         hosts,
     };
+    if options.shown.dry_run {
+        return show(global, &client, &cluster, &request, options.shown.output).await;
+    }
     let run = done(global, &client, &cluster, &request).await?;
     let history = run.status.iter().flat_map(|status| &status.history);
     let mut said = history

@@ -15,6 +15,7 @@ use crate::{
     apply,
     cli::{Global, Up},
     magnum,
+    serve::{self, Standing},
 };
 
 /// How many objects of a kind are worked on at once.
@@ -34,6 +35,7 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
         Set::Magnum => options.magnum.is_some(),
         Set::Openstack => false,
         Set::Providers => options.providers,
+        Set::Vault => options.vault,
     };
     let sets = SETS.into_iter().filter(served);
     let server = Server::open(kapi::Options {
@@ -44,12 +46,23 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     .await
     .with_context(|| format!("failed to open {}", data.display()))?;
     let client = Client::new(server.router(), "default");
-    greet(&server, &data);
+    let metrics = Metrics::default();
+    let standing = Standing::new(metrics.clone());
+    standing.lead();
+    let telling = match options.metrics {
+        Some(address) => Some(serve::metrics(address, None, &client, &standing).await?),
+        None => None,
+    };
+    greet(
+        &server,
+        &data,
+        telling.as_ref().map(|(address, _)| *address),
+    );
     let kubeconfig = global.own_kubeconfig()?;
     let settings = Settings {
         namespace: None,
         concurrency: CONCURRENCY,
-        metrics: Metrics::default(),
+        metrics,
         shutdown: shutdown.clone(),
     };
     let sources = Policy::person();
@@ -67,6 +80,9 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     if options.fleet {
         fleet::operate(&mut operator);
     }
+    if options.vault {
+        secrets::operate(&mut operator, secrets::Options { loopback: true });
+    }
     let answering = match &options.magnum {
         None => None,
         Some(keystone) => {
@@ -79,6 +95,10 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
             Some(service.serve(client, shutdown.clone()).await?)
         }
     };
+    // Who asks before everything is counted waits.
+    if let Some((_, telling)) = telling {
+        tokio::spawn(telling);
+    }
     let operator = operator.run();
     let serving = server.serve(shutdown.wait());
     let operating = async {
@@ -89,7 +109,7 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     };
     let applying = async {
         if !options.filename.is_empty() {
-            apply::apply_files(global, &options.filename).await?;
+            apply::apply_files(global, &options.filename, &options.age_keys).await?;
         }
         anyhow::Ok(())
     };
@@ -146,7 +166,7 @@ pub(crate) fn processes(
     ))
 }
 
-fn greet(server: &Server, data: &Path) {
+fn greet(server: &Server, data: &Path, metrics: Option<SocketAddr>) {
     let address = server
         .address()
         .map(|address| address.to_string())
@@ -159,6 +179,9 @@ fn greet(server: &Server, data: &Path) {
     println!("  API         https://{address}");
     println!("  data        {}", data.display());
     println!("  kubeconfig  {kubeconfig}");
+    if let Some(address) = metrics {
+        println!("  metrics     http://{address}/metrics");
+    }
     println!("\nIn another terminal:");
     println!(
         "  windlass -n my-cluster init first           # writes objects of your hosts, and says what to type next"

@@ -341,3 +341,111 @@ fn a_link_out_of_the_inventory_and_a_cluster_that_is_away_are_refused() {
     let told = said(&output);
     assert!(told.contains("leads out of the inventory"), "{told}");
 }
+
+#[test]
+fn variables_of_sops_are_opened_as_its_plugin_does() {
+    let programs = lab::sops_programs(&lab::progress::Silent).unwrap();
+    let place = Place::new();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(programs.join(program))
+            .args(arguments)
+            .current_dir(place.0.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    run("age-keygen", &["-o", "key"]);
+    let public = run("age-keygen", &["-y", "key"]);
+    for (file, text) in [
+        (
+            "group_vars/all/secret.sops.yaml",
+            "all_word: hidden-four\nregistry: 192.0.2.9\n",
+        ),
+        (
+            "group_vars/k8s_cluster.sops.yml",
+            "cluster_words:\n- inner_word: hidden-five\n  port: 5\non_word: true\n",
+        ),
+        (
+            "host_vars/node-1.sops.json",
+            "{\"node_word\": \"hidden-six\"}",
+        ),
+    ] {
+        place.write(&format!("mycluster/{file}"), text);
+        run(
+            "sops",
+            &[
+                "encrypt",
+                "--in-place",
+                "--age",
+                &public,
+                "--encrypted-regex",
+                "word$",
+                &format!("mycluster/{file}"),
+            ],
+        );
+    }
+    let (key, password, out) = (
+        place.at("key").display().to_string(),
+        place.password(),
+        place.at("objects").display().to_string(),
+    );
+    let options = [
+        "--vault-password-file",
+        &password,
+        "--check",
+        "--output",
+        &out,
+    ];
+    let output = place.adopt(&[&options[..], &["--age-key-file", &key]].concat());
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("Every host gets what the inventory gave it."),
+        "{told}"
+    );
+    assert!(!told.contains("Ansible reads it for no host"), "{told}");
+    let read = |name: &str| fs::read_to_string(place.at("objects").join(name)).unwrap();
+    let secrets = read("secrets.yaml");
+    for word in ["one", "two", "four", "five", "six"] {
+        assert!(secrets.contains(&format!("hidden-{word}")), "{word}");
+    }
+    assert!(
+        secrets.contains("\"on_word\": true"),
+        "what is true or false too"
+    );
+    let open = [read("cluster.yaml"), read("nodes.yaml"), told].concat();
+    for word in ["hidden-", "ENC[", "on_word"] {
+        assert!(!open.contains(word), "{word}: {open}");
+    }
+    // What was encrypted wins over the plain file beside it.
+    assert!(
+        open.contains("192.0.2.9") && !open.contains("192.0.2.1\n"),
+        "{open}"
+    );
+
+    fs::remove_dir_all(place.at("objects")).unwrap();
+    place.write("mycluster/host_vars/node-1.sops.json", "{\"sops\": {}}");
+    for (options, word) in [
+        (&[][..], public.as_str()),
+        (&["--age-key-file", "/nowhere"], "/nowhere"),
+        (&["--age-key-file", &key], "node-1.sops.json"),
+    ] {
+        let output = place.adopt(
+            &["--vault-password-file", &password, "--output", &out]
+                .iter()
+                .chain(options)
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+        let told = said(&output);
+        assert!(
+            !output.status.success() && told.contains(word),
+            "{word}: {told}"
+        );
+        assert!(
+            !place.at("objects").exists() && !told.contains("hidden-"),
+            "{told}"
+        );
+    }
+}

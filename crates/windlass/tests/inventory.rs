@@ -171,6 +171,69 @@ fn what_is_rendered_is_planned_like_any_other_objects() {
 }
 
 #[test]
+fn a_value_in_vault_is_shown_as_a_reference_and_planned() {
+    let place = edited(
+        "customer.yaml",
+        "{secretKeyRef: {name: registry, key: authorization}}",
+        "{vault: {path: acme/registry, key: authorization}}",
+    );
+    let directory = place.path().to_str().unwrap();
+    let refused = windlass(&["check", "-f", directory]);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused
+            .err
+            .contains("ClusterTemplate/kubespray spec.vaultSecrets: is not set")
+            && refused
+                .err
+                .contains("Customer/acme (level customer) spec.values.registry.login"),
+        "{}",
+        refused.err
+    );
+    let template = place.path().join("a/b/template.yaml");
+    let text = fs::read_to_string(&template).unwrap();
+    let told = "  backEnd: Kubespray\n  vaultSecrets:\n    vault: {address: \"https://vault.{{ domain }}:8200\", \
+                auth: {kubernetes: {role: windlass}}}\n";
+    fs::write(&template, text.replace("  backEnd: Kubespray\n", told)).unwrap();
+
+    let rendered = windlass(&["render", "shop", "-f", directory]);
+    assert_eq!((rendered.code, rendered.err.as_str()), (0, ""));
+    assert!(!rendered.out.contains("vault: {path"), "{}", rendered.out);
+    assert!(rendered.out.contains("kind: VaultSecret"));
+    assert!(
+        rendered
+            .out
+            .contains("address: https://vault.acme.example:8200")
+    );
+    let name = inventory::vault_secret_name("shop", "secret", "acme/registry");
+    assert_eq!(rendered.out.matches(&format!("name: {name}")).count(), 2);
+
+    let path = "Cluster/shop:spec.nodes.all.deploy.extraVars.containerd_registries_mirrors[0].mirrors[0].header.Authorization";
+    let explained = windlass(&["explain", "shop", path, "-f", directory]);
+    assert_eq!(explained.code, 0, "{}", explained.err);
+    for part in [
+        name.as_str(),
+        "acme/registry",
+        "Customer/acme spec.values.registry.login (level customer",
+    ] {
+        assert!(explained.out.contains(part), "{part}: {}", explained.out);
+    }
+
+    let file = place.path().join("shop.yaml");
+    fs::write(&file, rendered.out).unwrap();
+    let plan = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .arg("--data-dir")
+        .arg(place.path().join("data"))
+        .args(["plan", "-o", "json", "-f"])
+        .arg(&file)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&plan.stderr);
+    assert!(plan.status.success(), "{said}");
+}
+
+#[test]
 fn existing_clusters_become_an_inventory_that_renders_to_them() {
     let example = example();
     let place = tempfile::tempdir().unwrap();

@@ -156,6 +156,7 @@ pub(crate) fn record(event: RecordEvent) -> Record {
         excluded: Vec::new(),
         results: None,
         failure: None,
+        remedies: Vec::new(),
         checkpoint: None,
     }
 }

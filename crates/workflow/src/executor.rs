@@ -1,6 +1,6 @@
 //! What an engine implements: executing steps, and reporting how they stand.
 
-use api::run::{Exclusion, Failure, Progress, Results, Step};
+use api::run::{Applied, Exclusion, Failure, Progress, Results, Step};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// An engine that executes steps.
@@ -28,6 +28,8 @@ pub struct StepContext {
     pub attempt: u32,
     /// Whether a person approved the first step.
     pub approved: bool,
+    /// What was done about earlier failures of the first step. No other has failed.
+    pub remedied: Vec<Applied>,
     /// Whether the first step was started before and did not end: remote work may still go on.
     pub interrupted: bool,
     /// What people want at the moment.
@@ -82,6 +84,8 @@ pub enum StepOutcome {
         results: Results,
         /// Targets that did not answer.
         unreachable: Vec<Exclusion>,
+        /// What was done about it by itself.
+        remedies: Vec<Applied>,
     },
     /// It was stopped at a boundary, as the signal asked.
     Interrupted {

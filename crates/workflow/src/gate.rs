@@ -7,6 +7,8 @@
 //!   leaves out at least one more target. It does not use up a retry.
 //! - `Transient` and `External` failures are tried again as often as the step's `retry` says: a target or a registry that is
 //!   away may be back. `Permanent` and `Config` fail at once.
+//! - A step that failed and against whose failure a remedy helped is tried again at once too. That ends, because a target gets a
+//!   remedy once, and it does not use up a retry.
 //! - A step that failed for good and says so (`onFailure: Pause`) pauses the run instead of failing it.
 //! - A step without a gate leaves out what an attempt that *succeeded* did without; one that failed, fails.
 
@@ -108,10 +110,12 @@ pub(crate) fn judge(
             failure,
             results,
             unreachable,
+            remedies,
         } => {
             let fresh = fresh(state, unreachable);
             let base = Record {
                 results: Some(results),
+                remedies,
                 ..record(RecordEvent::StepFailed)
             };
             let passing = step.gate.is_some() && may_pass(&failure);

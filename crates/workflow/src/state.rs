@@ -29,7 +29,7 @@ pub mod checkpoint;
 
 use std::collections::VecDeque;
 
-use api::run::{Exclusion, Failure, Record, RecordEvent, Results, RunPhase, StepPhase};
+use api::run::{Applied, Exclusion, Failure, Record, RecordEvent, Results, RunPhase, StepPhase};
 use jiff::Timestamp;
 
 use crate::plan::CheckedPlan;
@@ -57,12 +57,14 @@ pub struct StepState {
     pub phase: StepPhase,
     /// How often it was started.
     pub attempt: u32,
-    /// How often it failed since a person last had it tried again; exclusions that let it go on do not count.
+    /// How often it failed since a person last had it tried again; exclusions and remedies that let it go on do not count.
     pub failures: u32,
     /// Whether a person approved it.
     pub approved: bool,
-    /// Whether its last failure left targets out, so that it can be tried again without them.
+    /// Whether its last failure left targets out or a remedy helped, so that it can be tried again at once.
     pub narrowed: bool,
+    /// What was done about its failures since a person last had it tried again.
+    pub remedied: Vec<Applied>,
     /// When the last attempt started.
     pub started_at: Option<Timestamp>,
     /// When it ended.
@@ -442,17 +444,27 @@ impl StepState {
                 self.failure = None;
             }
             RecordEvent::StepApproved => (self.phase, self.approved) = (StepPhase::Pending, true),
-            RecordEvent::StepRetried => (self.phase, self.failures) = (StepPhase::Pending, 0),
+            RecordEvent::StepRetried => {
+                (self.phase, self.failures) = (StepPhase::Pending, 0);
+                self.remedied.clear();
+            }
             event => {
                 self.phase = ended(event);
                 self.finished_at = Some(record.time.0);
                 self.results.clone_from(&record.results);
                 self.failure.clone_from(&record.failure);
-                self.narrowed = event == RecordEvent::StepFailed && !record.excluded.is_empty();
+                self.narrowed = event == RecordEvent::StepFailed
+                    && (!record.excluded.is_empty() || helped(record));
+                self.remedied.extend(record.remedies.iter().cloned());
                 self.failures += u32::from(event == RecordEvent::StepFailed && !self.narrowed);
             }
         }
     }
+}
+
+/// Whether a remedy let the step go on.
+fn helped(record: &Record) -> bool {
+    record.remedies.iter().any(|applied| applied.helped)
 }
 
 fn ended(event: RecordEvent) -> StepPhase {

@@ -77,6 +77,24 @@ impl Stage {
         Self::build(options, &wanted, progress)
     }
 
+    /// [`Stage::set`] on hosts that have the images, and none of the programs: they are to fetch them.
+    ///
+    /// # Errors
+    ///
+    /// What the hosts need cannot be made, or they do not boot.
+    pub fn set_without_programs(options: Options, progress: &dyn Progress) -> anyhow::Result<Self> {
+        let wanted = LabOptions {
+            hosts: options.hosts,
+            dead: options.dead,
+            ..LabOptions::default()
+        };
+        let wanted = LabOptions {
+            programs: None,
+            ..wanted.with_kubernetes(progress)?
+        };
+        Self::build(options, &wanted, progress)
+    }
+
     /// [`Stage::set_with`] on hosts that can have an older version of Kubernetes too, which clusters begin with.
     ///
     /// # Errors

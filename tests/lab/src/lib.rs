@@ -35,6 +35,8 @@ pub use programs::foreign::foreign;
 pub use programs::helm::helm;
 pub use programs::magnum::{Magnum, MagnumRelease};
 pub use programs::module::module;
+pub use programs::openbao::{OpenBao, openbao};
 pub use programs::openstack::{OpenStack, kolla_ansible};
 pub use programs::snapshots::snapshot_programs;
+pub use programs::sops::sops_programs;
 pub use progress::Progress;

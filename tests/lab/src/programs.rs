@@ -17,8 +17,10 @@ pub mod kubernetes;
 pub mod magnum;
 pub mod managers;
 pub mod module;
+pub mod openbao;
 pub mod openstack;
 pub mod snapshots;
+pub mod sops;
 
 pub use kubernetes::Kubernetes;
 

@@ -263,6 +263,7 @@ fn failed(code: &str, message: &str) -> StepOutcome {
         },
         results: Results::default(),
         unreachable: Vec::new(),
+        remedies: Vec::new(),
     }
 }
 

@@ -137,7 +137,8 @@ fn created(program: &Path, hosts: u32) -> anyhow::Result<Seen> {
     })
 }
 
-fn serve(program: &Path, directory: &Path) -> anyhow::Result<(Guard, PathBuf)> {
+/// An API of a process of its own, until the value goes, and its kubeconfig.
+pub(super) fn serve(program: &Path, directory: &Path) -> anyhow::Result<(Guard, PathBuf)> {
     let mut command = Command::new(program);
     let child: Child = command
         .arg("serve")

@@ -71,20 +71,7 @@ pub(crate) fn through_windlass(
     stage: &Stage,
     ask: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Ran> {
-    let runs = stage.data().join("runs").join(NAMESPACE);
-    let known = entries(&runs);
-    let before = SystemTime::now();
-    ask()?;
-    let directory = wait_until("a run", Duration::from_mins(1), || {
-        // A run of the same name takes the directory of the one before.
-        let fresh = entries(&runs).into_iter().find(|directory| {
-            let journal = directory.join("journal.jsonl");
-            let written = fs::metadata(journal).and_then(|data| data.modified());
-            written.is_ok_and(|at| at >= before) || !known.contains(directory)
-        });
-        Ok(fresh)
-    })?;
-    let records = follow(stage, &directory.join("journal.jsonl"))?;
+    let (directory, records) = followed(stage, ask)?;
     let plays = plays(&stage.run()?);
     let of_plays = |event: &str| -> Vec<f64> {
         let is_of_play = |record: &Value| {
@@ -103,6 +90,29 @@ pub(crate) fn through_windlass(
         records,
         began,
     })
+}
+
+/// Asks for something and follows the journal of the run that comes of it: the directory of the run, and its records with the moments at
+/// which they were seen.
+pub(crate) fn followed(
+    stage: &Stage,
+    ask: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<(PathBuf, Vec<(f64, Value)>)> {
+    let runs = stage.data().join("runs").join(NAMESPACE);
+    let known = entries(&runs);
+    let before = SystemTime::now();
+    ask()?;
+    let directory = wait_until("a run", Duration::from_mins(1), || {
+        // A run of the same name takes the directory of the one before.
+        let fresh = entries(&runs).into_iter().find(|directory| {
+            let journal = directory.join("journal.jsonl");
+            let written = fs::metadata(journal).and_then(|data| data.modified());
+            written.is_ok_and(|at| at >= before) || !known.contains(directory)
+        });
+        Ok(fresh)
+    })?;
+    let records = follow(stage, &directory.join("journal.jsonl"))?;
+    Ok((directory, records))
 }
 
 /// The steps that are plays of a playbook.

@@ -21,25 +21,10 @@ pub(crate) fn measure() -> anyhow::Result<Vec<Row>> {
         ..LabOptions::default()
     };
     let lab = Lab::start(&options, &Terminal::default())?;
-    let last = FIRST + ANSWERING - 1;
-    // sshd refuses new connections at random when 10 are not logged in; 180 machines would not share that limit. Nor would
-    // they share two processors with the probe: PAM is a third of what a login costs a host.
-    let prepare = format!(
-        "for i in $(seq {FIRST} {last}); do ip address add 10.77.0.$i/32 dev eth0; done
-         echo 'MaxStartups 1000' >> /etc/ssh/sshd_config
-         sed -i 's/^UsePAM .*/UsePAM no/' /etc/ssh/sshd_config
-         systemctl restart ssh"
-    );
-    let prepared = lab.ssh("host-1", &prepare)?;
-    ensure!(
-        prepared.status.success(),
-        "the host has no further addresses: {}",
-        String::from_utf8_lossy(&prepared.stderr)
-    );
     let dead = lab.hosts().iter();
     let dead = dead.filter(|host| host.presence == Presence::Dead);
-    let addresses = (FIRST..=last)
-        .map(|last| format!("10.77.0.{last}"))
+    let addresses = further_addresses(&lab, ANSWERING)?
+        .into_iter()
         .chain(dead.map(|host| host.address.to_string()));
     let mut command = std::process::Command::new(program);
     command
@@ -76,9 +61,30 @@ pub(crate) fn measure() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
+/// Has the first host play so many, each with an address of its own.
+pub(crate) fn further_addresses(lab: &Lab, count: u8) -> anyhow::Result<Vec<String>> {
+    let last = FIRST + count - 1;
+    // sshd refuses new connections at random when 10 are not logged in; 180 machines would not share that limit. Nor would
+    // they share two processors with the probe: PAM is a third of what a login costs a host.
+    let prepare = format!(
+        "for i in $(seq {FIRST} {last}); do ip address add 10.77.0.$i/32 dev eth0; done
+         echo 'MaxStartups 1000' >> /etc/ssh/sshd_config
+         sed -i 's/^UsePAM .*/UsePAM no/' /etc/ssh/sshd_config
+         systemctl restart ssh"
+    );
+    let prepared = lab.ssh("host-1", &prepare)?;
+    ensure!(
+        prepared.status.success(),
+        "the host has no further addresses: {}",
+        String::from_utf8_lossy(&prepared.stderr)
+    );
+    let addresses = FIRST..=last;
+    Ok(addresses.map(|last| format!("10.77.0.{last}")).collect())
+}
+
 /// What sshd's sessions have used so far: the kernel adds a process to its parent's figure when it has ended. The banners of
 /// the probe and the login that asks are in it, and cost little beside 180 logins.
-fn processor_seconds(lab: &Lab) -> anyhow::Result<f64> {
+pub(crate) fn processor_seconds(lab: &Lab) -> anyhow::Result<f64> {
     let asked = lab.ssh(
         "host-1",
         "cut -d ' ' -f 16,17 /proc/$(systemctl show --property MainPID --value ssh)/stat",

@@ -56,16 +56,26 @@ pub(crate) fn resident(pid: u32) -> anyhow::Result<f64> {
 
 /// The processor time that it has used, its ended children's not.
 pub(crate) fn cpu(pid: u32) -> anyhow::Result<Duration> {
+    // utime and stime are fields 14 and 15.
+    times(&pid.to_string(), 11)
+}
+
+/// The processor time that the ended children of this process have used.
+pub(crate) fn cpu_of_children() -> anyhow::Result<Duration> {
+    times("self", 13)
+}
+
+fn times(pid: &str, first: usize) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
         .with_context(|| format!("process {pid} has ended"))?;
-    // The name may hold blanks; it ends with the last parenthesis. utime and stime are fields 14 and 15.
+    // The name may hold blanks; it ends with the last parenthesis.
     let after = stat
         .rsplit_once(')')
         .map(|(_, rest)| rest)
         .unwrap_or_default();
     let ticks: u64 = after
         .split_whitespace()
-        .skip(11)
+        .skip(first)
         .take(2)
         .filter_map(|field| field.parse::<u64>().ok())
         .sum();

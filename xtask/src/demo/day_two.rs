@@ -1,6 +1,7 @@
 //! `cargo xtask demo --day-two`: what comes after a cluster is raised, on throw-away hosts. A worker joins, Kubernetes is
 //! upgraded while somebody uses what runs in it, certificates are renewed, and a worker leaves that was switched off. etcd is saved and the
-//! snapshot drilled, a file is edited by hand, which is named and brought back, and a run is replayed from its bundle.
+//! snapshot drilled, a file is edited by hand, which is named; what brings it back meets a broken disk, which is explained and mended, and
+//! the run is replayed from its bundle.
 
 use std::{
     collections::BTreeSet,
@@ -10,14 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use e2e::{NAMESPACE, Prober, Requests, Stage, Versions, WORKLOAD, node, wait_until};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
     HEALTH, first_lines, follow, go_on, heading, healthy, keep, named, needed, next, on_hosts,
-    raise, show, up,
+    raise, show, up, watch,
 };
 use crate::tools;
 
@@ -32,6 +33,10 @@ const DEAD: (&str, &str) = ("worker-2", "host-3");
 
 /// The file that somebody edits: both the bundle and kubespray write it.
 const EDITED: &str = "/etc/kubernetes/kubeadm-config.yaml";
+/// The fault: what is edited can only be read, as Linux leaves a file system whose disk has failed.
+const BROKEN: &str =
+    "mount --bind /etc/kubernetes /etc/kubernetes && mount -o remount,bind,ro /etc/kubernetes";
+const MENDED: &str = "umount /etc/kubernetes";
 
 /// Plays it; whatever it made is gone when it ends.
 pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()> {
@@ -259,17 +264,52 @@ impl Day<'_> {
             "the radar names something else: {told}"
         );
         show(&mut self.stage.windlass(&["status"]))?;
-        self.operate(&Operation {
-            title: "It is brought back",
-            kind: "Converge",
-            plan: &["converge", "--dry-run"],
-            ask: &["converge"],
-        })?;
+        self.what_brings_it_back_fails_and_is_explained(host)?;
         let told = self.until("the hosts to be as they were left", |status| {
             drifted(status, "False")
         })?;
         println!("{told}");
         Ok(())
+    }
+
+    fn what_brings_it_back_fails_and_is_explained(&mut self, host: &str) -> anyhow::Result<()> {
+        heading("It is brought back, but the disk has failed: windlass converge");
+        let at = self.began.elapsed();
+        println!("on master-1: {BROKEN}");
+        self.stage.lab.ssh(host, BROKEN)?;
+        let before = self.last_run()?;
+        show(&mut self.stage.windlass(&["converge"]))?;
+        self.until_begun("Converge", &before)?;
+        // It ends as the run does, which is to fail.
+        if watch(
+            &mut self.stage.windlass(&["status", "--watch"]),
+            self.interrupted,
+        )
+        .is_ok()
+        {
+            bail!("the run does not meet the fault");
+        }
+        go_on(self.interrupted)?;
+        self.events()?;
+        heading("Why? windlass explain failure");
+        let why = output(&mut self.stage.windlass(&["explain", "failure"]))?;
+        println!("{why}");
+        ensure!(
+            why.contains("ReadOnlyFileSystem"),
+            "the fault is taken for another"
+        );
+        heading("It is mended, and the run goes on: windlass retry");
+        println!("on master-1: {MENDED}");
+        self.stage.lab.ssh(host, MENDED)?;
+        show(&mut self.stage.windlass(&["retry"]))?;
+        self.until("the run to go on", |status| {
+            let state = status["lastOperation"]["state"].as_str();
+            state.filter(|state| *state != "Failed").map(str::to_owned)
+        })?;
+        follow(self.stage, self.interrupted)?;
+        healthy(self.stage, &HEALTH[..1])?;
+        self.events()?;
+        self.enter(at, "It is brought back, past a disk that had failed")
     }
 
     fn a_bundle_is_replayed(&self) -> anyhow::Result<()> {
@@ -391,7 +431,7 @@ impl Day<'_> {
             at,
             took: self.began.elapsed().saturating_sub(at),
             asked: asked.to_owned(),
-            run: self.last_run()?,
+            run: self.newest_run()?,
             outcome: format!(
                 "{}, {}",
                 status["state"].as_str().unwrap_or_default(),
@@ -411,6 +451,16 @@ impl Day<'_> {
         let status = self.status()?;
         let run = status["lastOperation"]["run"].as_str();
         Ok(run.unwrap_or_default().to_owned())
+    }
+
+    /// Of all there are: a snapshot is none of the operations that a Cluster is at.
+    fn newest_run(&self) -> anyhow::Result<String> {
+        let runs = self.stage.objects("runs")?;
+        let newest = runs
+            .iter()
+            .max_by_key(|run| run["metadata"]["creationTimestamp"].to_string());
+        let name = newest.and_then(|run| run["metadata"]["name"].as_str());
+        Ok(name.unwrap_or_default().to_owned())
     }
 
     fn versions(&self) -> anyhow::Result<Versions> {

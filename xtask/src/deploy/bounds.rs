@@ -60,7 +60,7 @@ pub(super) fn image(flavour: Flavour) -> Value {
     )
 }
 
-fn runner_image(flavour: Flavour) -> Value {
+pub(super) fn runner_image(flavour: Flavour) -> Value {
     flavour.value(
         format!("windlass-runner:v{VERSION}"),
         ".Values.runner.image | default (printf `windlass-runner:v%s` .Chart.AppVersion) | quote",

@@ -50,6 +50,8 @@ pub(super) fn service_monitor(flavour: Flavour) -> Vec<Value> {
             "selector": {"matchLabels": labels()},
             "endpoints": [{
                 "port": "metrics", "interval": "30s", "scheme": "https",
+                // The namespace of a cluster, not the operator's.
+                "honorLabels": true,
                 // Prometheus's own account, bound to windlass-metrics-reader.
                 "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
                 "tlsConfig": tls,
@@ -60,10 +62,19 @@ pub(super) fn service_monitor(flavour: Flavour) -> Vec<Value> {
 
 pub(super) fn rules(flavour: Flavour) -> Vec<Value> {
     let alert = |name: &str, expression: &str, wait: &str, severity: &str, summary: &str| {
+        let summary = match flavour {
+            // Prometheus has its own braces; the chart passes them on as they are.
+            Flavour::Chart => summary.replace("{{", "{{`{{`}}"),
+            Flavour::Cluster | Flavour::Namespaced => summary.to_owned(),
+        };
         json!({
             "alert": name, "expr": expression, "for": wait,
             "labels": {"severity": severity}, "annotations": {"summary": summary},
         })
+    };
+    // Of which cluster, whichever replica tells it.
+    let amiss = |is: &str| {
+        format!("max by (namespace, cluster, condition) (windlass_cluster_amiss{{{is}}}) > 0")
     };
     let rules = [
         alert(
@@ -78,35 +89,81 @@ pub(super) fn rules(flavour: Flavour) -> Vec<Value> {
             "sum by (kind) (rate(windlass_reconcile_total{outcome=\"error\"}[10m])) > 0.1",
             "15m",
             "warning",
-            "Passes of a reconciler keep failing; the operator's log says why.",
+            "Passes of the reconciler of {{ $labels.kind }} keep failing; the operator's log says why.",
         ),
         alert(
             "WindlassClusterUnhealthy",
-            "sum(windlass_cluster_health{health=\"HEALTH_ERR\"}) > 0",
+            &amiss("condition=~\"APIServerAvailable|EtcdHealthy\",reason=~\"Unhealthy|NotProbed\""),
             "5m",
             "critical",
-            "A cluster does not work: kubectl get clusters -A shows which.",
+            "Cluster {{ $labels.namespace }}/{{ $labels.cluster }} does not work: its condition {{ $labels.condition }} says why.",
+        ),
+        alert(
+            "WindlassHostsUnhealthy",
+            &amiss("condition=\"NodesReady\",reason=\"Unhealthy\""),
+            "5m",
+            "warning",
+            "Hosts of cluster {{ $labels.namespace }}/{{ $labels.cluster }} do not work: its condition NodesReady says which.",
+        ),
+        alert(
+            "WindlassCertificatesInvalid",
+            &amiss("condition=\"CertificatesValid\",reason=\"Unhealthy\""),
+            "5m",
+            "critical",
+            "Certificates of cluster {{ $labels.namespace }}/{{ $labels.cluster }} are not good: its condition CertificatesValid says which.",
+        ),
+        alert(
+            "WindlassClusterNeedsAttention",
+            &amiss("reason=\"NeedsAttention\""),
+            "15m",
+            "warning",
+            "Cluster {{ $labels.namespace }}/{{ $labels.cluster }} wants a look soon: its condition {{ $labels.condition }} says why.",
+        ),
+        alert(
+            "WindlassRunnerMissing",
+            "max by (namespace, subject, run, reason) (windlass_runs_without_runner) > 0",
+            "5m",
+            "critical",
+            "The runner of run {{ $labels.namespace }}/{{ $labels.run }} of {{ $labels.subject }} does not come: {{ $labels.reason }}; its \
+             condition Ready says more.",
+        ),
+        alert(
+            "WindlassNotBackedUp",
+            &amiss("condition=\"BackedUp\",status=\"False\""),
+            "15m",
+            "critical",
+            "The last good snapshot of the etcd of cluster {{ $labels.namespace }}/{{ $labels.cluster }} is too old, or there is none: its \
+             condition BackedUp says why.",
         ),
         alert(
             "WindlassCertificateEnds",
-            "windlass_cluster_certificate_end_timestamp_seconds - time() < 14 * 86400",
+            "min by (namespace, cluster) (windlass_cluster_certificate_end_timestamp_seconds) - time() < 14 * 86400",
             "1h",
             "warning",
-            "A certificate of a cluster ends within two weeks: windlass renew makes it anew.",
+            "A certificate of cluster {{ $labels.namespace }}/{{ $labels.cluster }} ends within two weeks: windlass renew makes it anew.",
         ),
         alert(
             "WindlassHostsDrifted",
-            "sum(windlass_nodes_drift{state=\"Drifted\"}) > 0",
+            &amiss("condition=\"Drifted\",status=\"True\""),
             "15m",
             "warning",
-            "Hosts are not as the last run left them: the condition Drifted of their Cluster says what.",
+            "Hosts of cluster {{ $labels.namespace }}/{{ $labels.cluster }} are not, or were not, as a run left them: its condition Drifted \
+             says what.",
         ),
         alert(
-            "WindlassClusterFailed",
-            "sum(windlass_clusters{state=\"Failed\"}) > 0",
+            "WindlassHostsNotLookedAt",
+            &amiss("condition=\"Drifted\",reason=\"NotLookedAt\""),
+            "1h",
+            "warning",
+            "The radar sees no host of cluster {{ $labels.namespace }}/{{ $labels.cluster }}: its condition Drifted says why.",
+        ),
+        alert(
+            "WindlassClusterStalled",
+            &amiss("condition=\"Stalled\""),
             "1m",
             "warning",
-            "An operation failed and waits for a person: windlass status says what to do.",
+            "Cluster {{ $labels.namespace }}/{{ $labels.cluster }} waits for a person: its condition Stalled, and windlass status, say what to \
+             do.",
         ),
     ];
     vec![json!({

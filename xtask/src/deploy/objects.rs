@@ -193,6 +193,12 @@ fn fleet_rules() -> Vec<Value> {
             &["clusters", "clusternodes"],
             &["get", "create", "patch", "delete"],
         ),
+        // What values in Vault are rendered to. The Secrets themselves are for the operator of VaultSecrets.
+        rule(
+            api::secrets::GROUP,
+            &["vaultsecrets"],
+            &["get", "create", "patch", "delete"],
+        ),
     ]
 }
 
@@ -201,33 +207,121 @@ pub(super) fn cluster_fleet(flavour: Flavour) -> Vec<Value> {
     let mut rules = fleet_rules();
     // Whether a namespace lets FleetClusters of another one in. None is changed or deleted.
     rules.push(rule("", &["namespaces"], &["get", "create"]));
-    vec![
-        role("ClusterRole", &global("windlass-fleet"), &rules),
-        binding(
-            "ClusterRoleBinding",
-            &global("windlass-fleet"),
-            ("ClusterRole", "windlass-fleet"),
-            &account(flavour, "windlass"),
-        ),
-    ]
+    bound_to_cluster(flavour, "windlass-fleet", &rules)
 }
 
 /// Rights on fleets of an operator for its own namespace.
 pub(super) fn namespaced_fleet(flavour: Flavour) -> Vec<Value> {
-    let fleet = metadata(flavour, "windlass-fleet");
+    bound_to_namespace(flavour, "windlass-fleet", &fleet_rules())
+}
+
+/// Further rights of an operator for the whole cluster, under a name of their own.
+fn bound_to_cluster(flavour: Flavour, name: &str, rules: &[Value]) -> Vec<Value> {
+    let metadata = global(name);
+    let account = account(flavour, "windlass");
     vec![
-        role("Role", &fleet, &fleet_rules()),
+        role("ClusterRole", &metadata, rules),
         binding(
-            "RoleBinding",
-            &fleet,
-            ("Role", "windlass-fleet"),
-            &account(flavour, "windlass"),
+            "ClusterRoleBinding",
+            &metadata,
+            ("ClusterRole", name),
+            &account,
         ),
     ]
 }
 
+/// The same of an operator for its own namespace.
+fn bound_to_namespace(flavour: Flavour, name: &str, rules: &[Value]) -> Vec<Value> {
+    let metadata = metadata(flavour, name);
+    let account = account(flavour, "windlass");
+    vec![
+        role("Role", &metadata, rules),
+        binding("RoleBinding", &metadata, ("Role", name), &account),
+    ]
+}
+
+/// What the operator does with secrets from Vault, where it is told to.
+fn vault_rules() -> Vec<Value> {
+    let kinds = "secrets.windlass.dev";
+    let mut tokens = rule("", &["serviceaccounts/token"], &["create"]);
+    // Tokens of no other account, whatever namespace it is in.
+    tokens["resourceNames"] = json!([api::secrets::SERVICE_ACCOUNT]);
+    let mut account = rule("", &["serviceaccounts"], &["get"]);
+    account["resourceNames"] = tokens["resourceNames"].clone();
+    vec![
+        account,
+        rule(kinds, &["vaultsecrets"], &["list", "watch"]),
+        rule(kinds, &["vaultsecrets/status"], &["patch"]),
+        // Secrets are read, made and changed anyway.
+        rule("", &["secrets"], &["get", "create", "patch"]),
+        rule("", &["configmaps"], &["get"]),
+        tokens,
+    ]
+}
+
+/// Rights on secrets from Vault of an operator for the whole cluster.
+pub(super) fn cluster_vault(flavour: Flavour) -> Vec<Value> {
+    bound_to_cluster(flavour, "windlass-vault", &vault_rules())
+}
+
+/// Rights on secrets from Vault of an operator for its own namespace.
+pub(super) fn namespaced_vault(flavour: Flavour) -> Vec<Value> {
+    bound_to_namespace(flavour, "windlass-vault", &vault_rules())
+}
+
 /// The operator.
 pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
+    vec![operator(flavour)]
+}
+
+/// The operator with ssh beside it, by which the radar looks at hosts: the program in the image of runners, as in their pods.
+pub(super) fn deployment_with_radar(flavour: Flavour) -> Vec<Value> {
+    const PROGRAM: &str = "/run/windlass";
+    let mut deployment = operator(flavour);
+    let pod = &mut deployment["spec"]["template"]["spec"];
+    let operator = &mut pod["containers"][0];
+    let (image, policy) = (
+        operator["image"].take(),
+        operator["imagePullPolicy"].clone(),
+    );
+    let confined = operator["securityContext"].clone();
+    operator["image"] = bounds::runner_image(flavour);
+    operator["command"] = json!([format!("{PROGRAM}/windlass")]);
+    push(
+        &mut operator["env"],
+        json!({"name": "WINDLASS_DATA_DIR", "value": "/data"}),
+    );
+    let mounts = &mut operator["volumeMounts"];
+    push(
+        mounts,
+        json!({"name": "program", "mountPath": PROGRAM, "readOnly": true}),
+    );
+    push(mounts, json!({"name": "memory", "mountPath": "/dev/shm"}));
+    pod["initContainers"] = json!([{
+        "name": "windlass", "image": image, "imagePullPolicy": policy, "args": ["install", PROGRAM],
+        "securityContext": confined,
+        "volumeMounts": [{"name": "program", "mountPath": PROGRAM}],
+    }]);
+    let volumes = &mut pod["volumes"];
+    push(
+        volumes,
+        json!({"name": "program", "emptyDir": {"sizeLimit": "1Gi"}}),
+    );
+    // For the keys that hosts are looked at with.
+    push(
+        volumes,
+        json!({"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}),
+    );
+    vec![deployment]
+}
+
+fn push(list: &mut Value, value: Value) {
+    if let Value::Array(list) = list {
+        list.push(value);
+    }
+}
+
+fn operator(flavour: Flavour) -> Value {
     let mut arguments = vec![
         json!("controller"),
         json!("--log-format=json"),
@@ -270,6 +364,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
             json!({"name": "WINDLASS_SOURCE_CACHE", "value": cache}),
             json!({"name": "WINDLASS_RUNNER_EGRESS_PORTS", "value": flavour.value("22,80,443,6443", ports)}),
             json!({"name": "WINDLASS_FLEET", "value": flavour.value("false", ".Values.fleet.enabled | quote")}),
+            json!({"name": "WINDLASS_VAULT", "value": flavour.value("false", ".Values.vault.enabled | quote")}),
             json!({"name": "WINDLASS_METRICS", "value": metrics}),
             json!({"name": "WINDLASS_METRICS_CERTIFICATE", "value": certificate}),
         ])
@@ -330,7 +425,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
             "include (print $.Template.BasePath `/bounds.yaml`) . | sha256sum | quote",
         );
     }
-    let deployment = json!({
+    json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(flavour, "windlass"),
         "spec": {
             "replicas": flavour.value(2, ".Values.replicas"),
@@ -340,8 +435,7 @@ pub(super) fn deployment(flavour: Flavour) -> Vec<Value> {
                 "spec": pod,
             },
         },
-    });
-    vec![deployment]
+    })
 }
 
 pub(super) fn disruption_budget(flavour: Flavour) -> Vec<Value> {

@@ -11,11 +11,12 @@ debootstrap --variant=minbase --include="$PACKAGES" bookworm "$ROOT" "$MIRROR"
 echo 'windlass:x:65532:65532:windlass:/data:/usr/sbin/nologin' >> "$ROOT/etc/passwd"
 echo 'windlass:x:65532:' >> "$ROOT/etc/group"
 mkdir -p "$ROOT/data" "$ROOT/opt/windlass/sandboxes" "$ROOT/run/windlass"
-cp -a "$BUNDLE" "$ROOT/opt/windlass/bundle"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 install -m 755 "$WINDLASS" "$work/windlass"
+# The playbooks are a layer of their own: they change more often than what they require.
+cp -a "$BUNDLE" "$work/bundle"
 mount -t proc proc "$ROOT/proc"
 mount --rbind /dev "$ROOT/dev"
 mount -t tmpfs tmpfs "$ROOT/tmp"
@@ -29,7 +30,9 @@ mount --bind "$ROOT/tmp/resolv.conf" "$ROOT/etc/resolv.conf" 2> /dev/null || cp 
 export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt HOME=/tmp XDG_CACHE_HOME=/tmp/cache PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mkdir -p "$ROOT/tmp/data"
 mount --bind "$ROOT/opt/windlass" "$ROOT/opt/windlass"
-chroot "$ROOT" /tmp/build/windlass --data-dir /opt/windlass sandbox /opt/windlass/bundle
+chroot "$ROOT" /tmp/build/windlass --data-dir /opt/windlass sandbox /tmp/build/bundle
+# It is made as in anybody's data directory, for its owner alone; in an image it is everybody's to read.
+chmod -R u=rwX,go=rX "$ROOT/opt/windlass"
 # Byte code that is valid whatever the times of the sources are: an image has no times, and nobody can write it anew.
 find "$ROOT/usr/lib/python3" "$ROOT"/usr/lib/python3.* "$ROOT/opt/windlass" -depth -name __pycache__ -exec rm -rf {} +
 rm -rf "$ROOT"/opt/windlass/sandboxes/uv-* "$ROOT"/opt/windlass/sandboxes/*.lock
@@ -46,7 +49,5 @@ umount "$ROOT/proc"
 # What tells when, where or how often something was made, and what no runner reads.
 rm -rf "$ROOT"/var/cache/* "$ROOT"/var/lib/apt/lists/* "$ROOT"/var/log/* "$ROOT"/var/lib/dpkg/*-old "$ROOT"/usr/share/doc/* \
   "$ROOT"/usr/share/man/* "$ROOT"/usr/share/locale/* "$ROOT"/debootstrap "$ROOT"/etc/ld.so.cache.d "$ROOT"/root/.[a-z]*
-# The playbooks are a layer of their own: they change more often than what they require.
-rm -rf "$ROOT/opt/windlass/bundle"
 rm -f "$ROOT/etc/machine-id" "$ROOT/etc/resolv.conf" "$ROOT/etc/hostname"
 : > "$ROOT/etc/resolv.conf"

@@ -59,6 +59,8 @@ fn gather(extent: Extent) -> Result<Ready> {
         lab::CloudImages::ensure(&progress).map(drop)
     })?;
     timed("kolla-ansible", &|| lab::kolla_ansible(&progress).map(drop))?;
+    timed("SOPS and age", &|| lab::sops_programs(&progress).map(drop))?;
+    timed("OpenBao", &|| lab::openbao(&progress).map(drop))?;
     timed("Helm", &|| lab::helm(&progress).map(drop))?;
     timed("Keystone and OpenStack's clients", &|| {
         OpenStack::ensure(&progress).map(drop)

@@ -444,7 +444,7 @@ pub static KINDS: [Kind; 53] = [
     by_words(
         "PermissionDenied",
         (External, Symptom),
-        r"(?i)permission denied|operation not permitted",
+        r"(?i)permission denied|operation not permitted|destination \S+ not writable",
         "A file or an operation is not allowed to the user of the task.",
         "Give the ssh user, or the files that the message names, the rights that the task needs.",
     ),

@@ -1,7 +1,9 @@
 //! A look at a host after a failure whose words leave open what it was.
 //!
-//! The kernel says "No space left on device" of bytes and of inodes, and a certificate is expired to a clock that runs ahead.
-//! One short script tells them apart. It changes nothing, and what it prints is data of the host's.
+//! The kernel says "No space left on device" of bytes and of inodes, a certificate is expired to a clock that runs ahead, and Ansible finds
+//! no right to write where the file system takes no writes. One short script tells them apart. It changes nothing, and what it prints is data of the host's.
+
+use std::path::Path;
 
 use api::run::Failure;
 
@@ -14,6 +16,8 @@ pub enum Look {
     Disks,
     /// What time it is.
     Clock,
+    /// Which file systems can only be read.
+    Mounts,
 }
 
 /// A clock that is so far off is told: certificates and package lists are made with less than that to spare.
@@ -24,6 +28,7 @@ pub fn look(code: &str) -> Option<Look> {
     match code {
         "DiskFull" => Some(Look::Disks),
         "CertificateExpired" | "TimeSkew" => Some(Look::Clock),
+        "PermissionDenied" => Some(Look::Mounts),
         _ => None,
     }
 }
@@ -35,6 +40,7 @@ impl Look {
             // Images of read-only file systems are always full.
             Self::Disks => "df -Pk -x squashfs -x iso9660; echo inodes; df -Pi",
             Self::Clock => "date +%s",
+            Self::Mounts => "cat /proc/mounts",
         }
     }
 
@@ -43,6 +49,7 @@ impl Look {
         match self {
             Self::Disks => of_disks(failure, said),
             Self::Clock => of_clock(failure, said, now),
+            Self::Mounts => of_mounts(failure, said),
         }
     }
 }
@@ -86,6 +93,39 @@ fn of_clock(failure: Failure, said: &str, now: i64) -> Failure {
         ahead.unsigned_abs()
     );
     told_as(failure, "TimeSkew", &told)
+}
+
+/// From what proc(5) has of mounts: device, place, type, options. The last one at a place is the one that is seen.
+fn of_mounts(failure: Failure, said: &str) -> Failure {
+    let Some(path) = destination(&failure.message) else {
+        return failure;
+    };
+    let path = Path::new(path);
+    let mut seen: Option<(&str, bool)> = None;
+    for line in said.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (Some(place), Some(options)) = (fields.nth(1), fields.nth(1)) else {
+            continue;
+        };
+        let is_nearer = seen.is_none_or(|(nearest, _)| place.len() >= nearest.len());
+        if path.starts_with(place) && is_nearer {
+            seen = Some((place, options.split(',').any(|option| option == "ro")));
+        }
+    }
+    match seen {
+        Some((place, true)) => {
+            let told = format!("mounted to be read only: {place}");
+            told_as(failure, "ReadOnlyFileSystem", &told)
+        }
+        _ => failure,
+    }
+}
+
+/// What Ansible may not write. Where it names more paths, nobody knows which of them it is.
+fn destination(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once("Destination ")?;
+    let (path, _) = rest.split_once(" not writable")?;
+    path.starts_with('/').then_some(path)
 }
 
 fn told_as(failure: Failure, code: &str, more: &str) -> Failure {

@@ -86,6 +86,10 @@ const SAID: &[(&str, &str)] = &[
         "touch: cannot touch '/x': Read-only file system",
         "ReadOnlyFileSystem",
     ),
+    (
+        "Destination /etc/kubernetes not writable",
+        "PermissionDenied",
+    ),
     ("cat: /x: Input/output error", "DiskBroken"),
     ("OSError: [Errno 12] Cannot allocate memory", "OutOfMemory"),
     (
@@ -387,6 +391,23 @@ fn every_kind_has_a_code_of_its_own_and_words_for_people() {
     // Of inodes it is a look that tells.
     for kind in KINDS.iter().filter(|kind| kind.code != "InodesFull") {
         assert!(said.contains(kind.code), "no text is told as {}", kind.code);
+    }
+}
+
+/// A kind that is claimed to be known, and that nobody shows, says so itself.
+#[test]
+fn every_kind_is_made_for_real_or_says_why_not() {
+    let known: BTreeSet<&str> = kinds().map(|kind| kind.code).collect();
+    let told: BTreeSet<&str> = PROOFS.iter().map(|(code, _)| *code).collect();
+    assert_eq!(told, known);
+    assert_eq!(told.len(), PROOFS.len(), "a code is there twice");
+    let made = Suite::Hosts.codes().chain(Suite::Cluster.codes()).count();
+    assert!(made >= 25, "only {made} are made for real");
+    for suite in [Suite::Hosts, Suite::Cluster] {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(suite.file());
+        assert!(file.exists(), "{}", file.display());
     }
 }
 

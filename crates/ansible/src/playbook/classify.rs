@@ -81,7 +81,10 @@ fn of_hosts(failures: &[HostFailure]) -> Failure {
     };
     let told = format!("{}: {}: {}", first.host, first.task, first.message);
     failure.message = lines(&told, 4000) + &more;
-    failure.targets = names(failures.iter().map(|failure| &failure.host));
+    // Whose failure it is comes first: what else failed may have failed otherwise.
+    let others = failures.iter().filter(|failure| failure.host != first.host);
+    let hosts = std::iter::once(first).chain(others);
+    failure.targets = names(hosts.map(|failure| &failure.host));
     failure
 }
 
@@ -171,6 +174,25 @@ fn list<S: AsRef<str>>(hosts: impl IntoIterator<Item = S>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_host_whose_failure_it_is_comes_first() {
+        let failed = |host: &str, message: &str| HostFailure {
+            host: host.to_owned(),
+            message: message.to_owned(),
+            ..HostFailure::default()
+        };
+        let told = of_hosts(&[
+            failed("a", "non-zero return code"),
+            failed("b", "cp: No space left on device"),
+            failed("c", "non-zero return code"),
+        ]);
+        let targets: Vec<_> = told.targets.iter().map(Target::as_str).collect();
+        assert_eq!(
+            (told.code.as_str(), targets.join(" ")),
+            ("DiskFull", "b a c".to_owned())
+        );
+    }
 
     #[test]
     fn a_kill_is_told_from_a_crash() {

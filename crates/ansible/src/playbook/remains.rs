@@ -5,7 +5,7 @@
 //! and since ansible-core 2.18 each worker is a session of its own. Connections that ssh keeps open are left: they do
 //! nothing.
 
-use std::{collections::BTreeSet, fs, thread, time::Duration};
+use std::{collections::BTreeSet, thread};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -13,6 +13,7 @@ use nix::{
 };
 
 use super::{Error, PlaybookRun};
+use crate::program::{LOOK, ROUNDS, marked, words};
 
 /// Kills the workers and local modules of the run; to be called when its ansible-playbook is gone. Looks again until nothing is
 /// left: a worker may have started a module while the others were killed, and only the worker tells whose that is.
@@ -45,29 +46,12 @@ fn end_one(pid: Pid) -> Result<(), Error> {
     }
 }
 
-/// How often is looked, and how long a killed process may take to be gone in between: a second in all.
-const ROUNDS: u32 = 50;
-const LOOK: Duration = Duration::from_millis(20);
-
 /// The processes with the run's control directory in their environment.
 fn ours(run: &PlaybookRun) -> Vec<Pid> {
-    let variable = format!("WINDLASS_CONTROL={}", run.control().display());
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| words(*pid, "environ").any(|word| word == variable.as_bytes()))
-        .map(Pid::from_raw)
-        .collect()
+    marked(&format!("WINDLASS_CONTROL={}", run.control().display()))
 }
 
 /// A worker is a copy of ansible-playbook, command line and all; modules and ssh are given no inventory.
 fn is_playbook(pid: Pid) -> bool {
     words(pid.as_raw(), "cmdline").any(|word| word == b"--inventory")
-}
-
-/// What the kernel keeps as words that end in a zero byte. A process that is gone, or another user's, has none.
-fn words(pid: i32, file: &str) -> impl Iterator<Item = Vec<u8>> {
-    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let words: Vec<Vec<u8>> = bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
-    words.into_iter()
 }

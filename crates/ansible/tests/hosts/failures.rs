@@ -2,7 +2,7 @@
 //! wrong, and each must be told by its code.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{BufRead as _, BufReader},
     net::TcpListener,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use ansible::{
-    failure::{Look, look},
+    failure::{Look, Suite, look},
     playbook::{Outcome, PlaybookRun, Verdict, failure},
     probe,
 };
@@ -19,6 +19,7 @@ use api::run::Failure;
 
 use crate::{
     environment,
+    probe::Dead,
     sshd::{LONG, Setup, Sshd, need_root},
 };
 
@@ -46,10 +47,12 @@ const fn on_the_way(code: &'static str, host: &'static str) -> Fault {
 }
 
 /// `$D` is the host's directory, `$P` the port of the server, `$X`, `$F` and `$U` those behind a certificate that is expired, not valid
-/// yet, and unknown; `$S` is a port that takes connections and says nothing. Where ssh ends before all of a module is sent to it,
+/// yet, and unknown; `$S` is a port that takes connections and says nothing,
+/// `$T` one that takes none. Where ssh ends before all of a module is sent to it,
 /// Ansible tells of a broken pipe, and of ssh's words only by chance: on the way nothing is sent.
-const FAULTS: [Fault; 29] = [
+const FAULTS: [Fault; 30] = [
     on_the_way("HostRefused", "ansible_pipelining=false ansible_port=1"),
+    on_the_way("HostTimedOut", "ansible_pipelining=false ansible_port=$T"),
     on_the_way(
         "HostLoginTimedOut",
         "ansible_pipelining=false ansible_port=$S",
@@ -315,6 +318,8 @@ async fn faults_that_are_made_for_real_are_told_by_their_codes() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (_server, mut words) = serve(sshd.directory.path());
     words.push(("$S", silent.local_addr().expect("it").port().to_string()));
+    let dead = Dead::new();
+    words.push(("$T", dead.port.to_string()));
     let outcome = meet(&sshd, &FAULTS, &words).await;
     let mut wrong = Vec::new();
     for (number, fault) in FAULTS.iter().enumerate() {
@@ -340,28 +345,56 @@ async fn faults_that_are_made_for_real_are_told_by_their_codes() {
     assert!(message.ends_with(&place), "{message}");
 }
 
+/// What the table says that is made here.
+#[test]
+fn what_is_claimed_to_be_made_here_is_made() {
+    let by_words = FAULTS.iter().map(|fault| fault.code);
+    let made: BTreeSet<&str> = by_words.chain([NO_INODES, READ_ONLY]).collect();
+    assert_eq!(made, Suite::Hosts.codes().collect());
+}
+
+const NO_INODES: &str = "InodesFull";
+const READ_ONLY: &str = "ReadOnlyFileSystem";
+
 /// Ansible says the same words of both; only a look tells.
 #[tokio::test]
 async fn a_file_system_without_inodes_is_told_from_one_without_room() {
-    need_root();
     let prepare = "mkdir $1/few; mount -t tmpfs -o nr_inodes=2 tmpfs $1/few; touch $1/few/last";
+    let met = fault("DiskFull", "command: touch $D/few/file");
+    looked_at(prepare, met, Look::Disks, NO_INODES, "/few").await;
+}
+
+/// Ansible asks for the right to write before it writes, and root has it everywhere else.
+#[tokio::test]
+async fn a_file_system_that_takes_no_writes_is_told_from_a_right_that_is_missing() {
+    let prepare = "mkdir $1/fixed; echo old > $1/fixed/file; mount --bind $1/fixed $1/fixed; mount -o remount,bind,ro $1/fixed";
+    let met = fault(
+        "PermissionDenied",
+        "copy: {content: new, dest: $D/fixed/file}",
+    );
+    looked_at(prepare, met, Look::Mounts, READ_ONLY, "/fixed").await;
+}
+
+/// A fault whose words leave open what it is, and what a look at the host tells.
+async fn looked_at(prepare: &str, met: Fault, wanted: Look, code: &str, words: &str) {
+    need_root();
     let sshd = Sshd::with(Setup {
         configuration: "Subsystem sftp internal-sftp".to_owned(),
         namespaces: &["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"],
         prepare: prepare.to_owned(),
     })
     .await;
-    let faults = [fault("DiskFull", "command: touch $D/few/file")];
-    let outcome = meet(&sshd, &faults, &[]).await;
+    let by_words = met.code;
+    let outcome = meet(&sshd, &[met], &[]).await;
     let failure = told(&outcome, "case-0").expect("a failure");
-    assert_eq!(failure.code, "DiskFull");
-    assert_eq!(look(&failure.code), Some(Look::Disks));
+    assert_eq!(failure.code, by_words);
+    assert_eq!(look(&failure.code), Some(wanted));
     let mut target = sshd.target();
     target.user = "root".into();
-    let said = probe::run(&target, &sshd.options(), Look::Disks.script(), LONG)
+    let said = probe::run(&target, &sshd.options(), wanted.script(), LONG)
         .await
         .expect("an answer");
-    let told = Look::Disks.refined(failure, &said, 0);
-    assert_eq!(told.code, "InodesFull", "{said}");
-    assert!(told.message.contains("/few"), "{told:?}");
+    let told = wanted.refined(failure, &said, 0);
+    assert_eq!(told.code, code, "{said}");
+    assert!(told.message.contains(words), "{told:?}");
 }

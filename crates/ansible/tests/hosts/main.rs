@@ -11,4 +11,5 @@ mod environment;
 mod failures;
 mod leftover;
 mod probe;
+mod remedies;
 mod sshd;

@@ -235,14 +235,14 @@ fn answering(words: &'static [u8]) -> u16 {
 }
 
 /// A port that swallows every packet, as a dead host's address does: its queue is full.
-struct Dead {
-    port: u16,
+pub struct Dead {
+    pub port: u16,
     _listener: tokio::net::TcpListener,
     _queue: Vec<TcpStream>,
 }
 
 impl Dead {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
         socket.bind(([127, 0, 0, 1], 0).into()).expect("a port");
         let listener = socket.listen(0).expect("a queue");

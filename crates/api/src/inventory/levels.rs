@@ -48,8 +48,8 @@ macro_rules! level {
             #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
             #[schemars(schema_with = "parents_schema")]
             pub parents: BTreeMap<String, String>,
-            /// Values: any YAML. `{secretKeyRef: {name, key}}` and `{vault: {path, key}}` are references that stay as they are,
-            /// `{$template: TEXT}` a text that is rendered; all else is data, whatever it looks like.
+            /// Values: any YAML. `{secretKeyRef: {name, key}}` and `{vault: {path, key}}` are references, never what they refer to;
+            /// `{$template: TEXT}` is a text that is rendered; all else is data, whatever it looks like.
             #[serde(default, skip_serializing_if = "Map::is_empty")]
             #[schemars(schema_with = "crate::schema::variables")]
             pub values: Map<String, Value>,

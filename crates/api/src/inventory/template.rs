@@ -31,6 +31,12 @@ pub struct ClusterTemplateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::open_schema")]
     pub schema: Option<Map<String, Value>>,
+    /// How the VaultSecrets of a cluster read Vault, in the words of their spec: `vault`, and where they differ from the usual `mount`,
+    /// `engine` and `refreshEvery`. Its texts are templates. Each secret that `{vault: {path, key}}` names in the values that are used is
+    /// one VaultSecret, and a reference to its Secret stands where the value would. Default: such values are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::open_schema")]
+    pub vault_secrets: Option<Map<String, Value>>,
     /// The objects, in the order in which they are printed.
     #[schemars(length(min = 1, max = 64))]
     pub documents: Vec<TemplateDocument>,

@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Existing, Identity, OnDelete, Standing, Storage};
+use super::{Backup, Existing, Identity, OnDelete, Standing, Storage};
 use crate::cluster::SecretRef;
 
 /// A cloud of OpenStack.
@@ -57,6 +57,8 @@ pub struct OpenStackSpec {
     pub existing: Option<Existing>,
     /// What becomes of databases and Secrets when it is deleted. Default: Retain.
     pub on_delete: Option<OnDelete>,
+    /// Backups of the databases of its services and of their keys. Default: none are taken.
+    pub backup: Option<Backup>,
 }
 
 /// The database server of a cloud: one of the two.

@@ -4,6 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::BackupsStatus;
+use crate::cluster::ConvergeRequest;
+
 /// How a cloud or a service stands.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -25,7 +28,15 @@ pub struct Standing {
     /// The run.
     #[schemars(length(max = 253))]
     pub run: Option<String>,
-    /// Ready, Reconciling, Stalled.
+    /// The last request for a backup, by the annotation `openstack.windlass.dev/backup` of a cloud, and what became of it.
+    pub backup: Option<ConvergeRequest>,
+    /// The last request to drill a backup, by the annotation `openstack.windlass.dev/drill-backup` of a cloud, and what became of it.
+    pub drill: Option<ConvergeRequest>,
+    /// The last request to restore a backup, by the annotation `openstack.windlass.dev/restore-backup` of a cloud, and what became of it.
+    pub restore: Option<ConvergeRequest>,
+    /// The backups of a cloud that lie in its store.
+    pub backups: Option<BackupsStatus>,
+    /// Ready, Reconciling, Stalled, and BackedUp of a cloud with backups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,

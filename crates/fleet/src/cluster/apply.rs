@@ -13,9 +13,11 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    Context, Error, Pass, health, live, own,
+    Context, Error, Pass,
+    health::{self, Rolling},
+    live, own,
     part::{Part, Parts},
-    records, refuse, report,
+    records, refuse, report, vault,
 };
 use crate::names::MANAGER;
 
@@ -33,7 +35,14 @@ pub(super) async fn bring(
         pass.target = Some(revision.to_owned());
     }
     for part in &parts.objects {
-        if !live::is_namespaced(part, context).await? {
+        let is_namespaced = match live::is_namespaced(part, context).await {
+            Err(Error::Api(_, error)) if part.is_vault_secret() && is_unknown(&error) => {
+                refuse(pass, revision, vec![no_vault_secrets(part)]);
+                return Ok(());
+            }
+            found => found?,
+        };
+        if !is_namespaced {
             let problem = FleetProblem {
                 object: part.title(),
                 path: Some("kind".to_owned()),
@@ -108,11 +117,28 @@ pub(super) async fn bring(
             return Ok(());
         }
     }
-    if is_new && begun.is_none() && pass.applied.is_some() {
+    let (secrets, writes): (Vec<_>, Vec<_>) =
+        writes.into_iter().partition(|part| part.is_vault_secret());
+    let has_secrets = parts.objects.iter().any(Part::is_vault_secret);
+    // A birth that waits for Secrets may be another one before it is through.
+    if is_new && begun.is_none() && (pass.applied.is_some() || has_secrets) {
         report::begin(cluster, revision, context).await?;
         pass.begun = Some(revision.to_owned());
     }
-    let has_written = !writes.is_empty();
+    let has_written = !writes.is_empty() || !secrets.is_empty();
+    for part in &secrets {
+        if let Err(problem) = write(part, Trial::Real, context).await? {
+            refuse(pass, revision, vec![problem]);
+            return Ok(());
+        }
+    }
+    if is_new && let Some((health, message)) = awaited(&secrets, context).await? {
+        pass.standing = health::standing(parts, &there, Rolling::of(pass.is_granted));
+        pass.standing.health = health;
+        pass.standing.message = Some(api::text::lines(&message, 1000));
+        pass.awaits_secrets = true;
+        return Ok(());
+    }
     for part in writes {
         if let Err(problem) = write(part, Trial::Real, context).await? {
             refuse(pass, revision, vec![problem]);
@@ -128,7 +154,7 @@ pub(super) async fn bring(
         pass.target = None;
         pass.begun = None;
     }
-    pass.standing = health::standing(parts, &there);
+    pass.standing = health::standing(parts, &there, Rolling::of(pass.is_granted));
     if has_written || !leaving.is_empty() {
         // What was read above was read before it.
         let is_failed = pass.standing.health == FleetHealth::Failed && !has_written;
@@ -143,6 +169,38 @@ pub(super) async fn bring(
         }
     }
     Ok(())
+}
+
+/// Why the objects that refer to VaultSecrets cannot be written yet.
+async fn awaited(
+    changed: &[&Part],
+    context: &Context,
+) -> Result<Option<(FleetHealth, String)>, Error> {
+    let mut secrets = Vec::new();
+    for part in changed {
+        secrets.push((*part, live::read(part, context).await?));
+    }
+    Ok(vault::awaited(&secrets))
+}
+
+/// Whether the API has no such kind.
+fn is_unknown(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Discovery(_) => true,
+        kube::Error::Api(status) => status.is_not_found(),
+        _ => false,
+    }
+}
+
+fn no_vault_secrets(part: &Part) -> FleetProblem {
+    FleetProblem {
+        object: part.title(),
+        path: Some("kind".to_owned()),
+        rule: "NoVaultSecrets".to_owned(),
+        message: "the API has no VaultSecrets, and a value of this cluster is in Vault".to_owned(),
+        remedy: "start Windlass with --vault; in a cluster: apply vault-crds.yaml and set vault.enabled of the chart".to_owned(),
+        level: None,
+    }
 }
 
 /// Makes the namespaces that the template makes, and says which may not be written into.
@@ -222,7 +280,7 @@ fn foreign(cluster: &FleetCluster, part: &Part, there: &Value) -> Option<FleetPr
         remedy: format!(
             "give the cluster another name; or hand it over: kubectl annotate -n {} {} {} {FLEET_CLUSTER_ANNOTATION}={own}",
             part.namespace,
-            part.kind.to_lowercase(),
+            part.kubectl_kind(),
             part.name
         ),
         level: None,

@@ -18,13 +18,29 @@ pub struct Standing {
     pub gates: BTreeMap<String, String>,
 }
 
+/// Whether a roll-out is at a cluster.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rolling {
+    /// One has begun it, and asks for what is carried out only when somebody asks.
+    Begun,
+    /// None has: what waits for a request waits for a person, and the cluster is as well as before.
+    No,
+}
+
+impl Rolling {
+    /// By whether a roll-out has begun it.
+    pub fn of(is_granted: bool) -> Self {
+        if is_granted { Self::Begun } else { Self::No }
+    }
+}
+
 /// How a cluster stands whose objects are these, in the order of the parts.
-pub fn standing(parts: &Parts, live: &[Option<Value>]) -> Standing {
+pub fn standing(parts: &Parts, live: &[Option<Value>], rolling: Rolling) -> Standing {
     let Some((main, own)) = parts.main().zip(live.last()) else {
         return Standing::default();
     };
     let gates = own.as_ref().map(gates).unwrap_or_default();
-    let (health, message) = of_main(main, own.as_ref());
+    let (health, message) = of_main(main, own.as_ref(), rolling);
     let all = parts.objects.iter().zip(live);
     let mut others = all.filter_map(|(part, live)| {
         of_node(part, live.as_ref()).or_else(|| of_part(part, live.as_ref()?))
@@ -54,7 +70,7 @@ fn gates(object: &Value) -> BTreeMap<String, String> {
 }
 
 /// By what the cluster's own object says.
-fn of_main(main: &Part, live: Option<&Value>) -> (FleetHealth, Option<String>) {
+fn of_main(main: &Part, live: Option<&Value>, rolling: Rolling) -> (FleetHealth, Option<String>) {
     let title = main.title();
     let Some(live) = live else {
         return (
@@ -106,21 +122,32 @@ fn of_main(main: &Part, live: Option<&Value>) -> (FleetHealth, Option<String>) {
         };
         return (health, Some(said(ready)));
     }
-    let pending = live["status"]["pending"].as_array();
-    if let Some(pending) = pending.and_then(|pending| pending.first()) {
+    let waits = |pending: &Value| {
         let text = |key: &str| pending[key].as_str().unwrap_or_default();
-        let message = format!(
+        format!(
             "{title}: {} waits ({}): {}",
             text("operation"),
             text("reason"),
             text("message")
-        );
-        return (FleetHealth::AtWork, Some(message));
+        )
+    };
+    let pending = live["status"]["pending"].as_array();
+    // Somebody wrote another value into a Secret, or changed variables by hand: that is no reason to keep roll-outs away.
+    let (asked, others): (Vec<_>, Vec<_>) = pending.into_iter().flatten().partition(|pending| {
+        rolling == Rolling::No
+            && pending["operation"] == "Converge"
+            && pending["reason"] == "NotRequested"
+    });
+    if let Some(pending) = others.first() {
+        return (FleetHealth::AtWork, Some(waits(pending)));
     }
     if is_true("Reconciling") {
         return (FleetHealth::AtWork, Some(said(condition("Reconciling"))));
     }
-    (FleetHealth::Well, None)
+    (
+        FleetHealth::Well,
+        asked.first().map(|pending| waits(pending)),
+    )
 }
 
 /// By what a host of kubespray says. None: nothing that matters.
@@ -202,7 +229,29 @@ mod tests {
     fn health(main: Value, node: Value) -> FleetHealth {
         let of = |kind: &str| json!({"apiVersion": "kubespray.k8s.io/v1", "kind": kind, "metadata": {"name": "x"}});
         let parts = parts("ns", "x", "r", &[of("Cluster"), of("ClusterNode")]).unwrap();
-        standing(&parts, &[Some(node), Some(main)]).health
+        standing(&parts, &[Some(node), Some(main)], Rolling::Begun).health
+    }
+
+    #[test]
+    fn another_value_in_a_secret_keeps_no_rollout_away() {
+        use FleetHealth::{AtWork, Well};
+        let of = json!({"apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "x"}});
+        let parts = parts("ns", "x", "r", &[of]).unwrap();
+        let with = |operation: &str, reason: &str| {
+            let pending = json!([{"operation": operation, "reason": reason, "message": "a changed Secret y"}]);
+            let status = json!({"observedGeneration": 1, "conditions": [condition("Ready", "True")], "pending": pending});
+            Some(cluster(1, status))
+        };
+        for (operation, reason, rolling, expected) in [
+            ("Converge", "NotRequested", Rolling::No, Well),
+            ("Converge", "NotRequested", Rolling::Begun, AtWork),
+            ("Converge", "WaitingForWindow", Rolling::No, AtWork),
+            ("Upgrade", "NotRequested", Rolling::No, AtWork),
+        ] {
+            let standing = standing(&parts, &[with(operation, reason)], rolling);
+            assert_eq!(standing.health, expected, "{operation} {reason}");
+            assert!(standing.message.unwrap().contains("a changed Secret y"));
+        }
     }
 
     #[test]
@@ -256,7 +305,11 @@ mod tests {
             (json!({}), available(), with("Remediating", "True"), AtWork),
         ] {
             let live = [infrastructure, machines, own].map(|status| Some(cluster(1, status)));
-            assert_eq!(standing(&parts, &live).health, expected, "{live:?}");
+            assert_eq!(
+                standing(&parts, &live, Rolling::Begun).health,
+                expected,
+                "{live:?}"
+            );
         }
     }
 

@@ -50,6 +50,20 @@ impl Part {
         )
     }
 
+    /// Its kind as kubectl takes it: three kinds are called Cluster.
+    pub fn kubectl_kind(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        match self.api_version.split_once('/') {
+            Some((group, _)) => format!("{kind}.{group}"),
+            None => kind,
+        }
+    }
+
+    /// Whether it keeps a Secret as it is in Vault.
+    pub fn is_vault_secret(&self) -> bool {
+        self.api_version == VAULT_SECRETS && self.kind == "VaultSecret"
+    }
+
     /// Whether it is of kubespray.
     pub fn is_kubespray(&self) -> bool {
         self.api_version == KUBESPRAY
@@ -95,7 +109,19 @@ pub fn parts(
             parts.namespaces.push(part.name);
             continue;
         }
-        if !may_apply(&part.api_version, &part.kind) {
+        if part.is_vault_secret() && !is_of_a_reference(&part, cluster) {
+            problems.push(FleetProblem {
+                object: format!("{} {}", part.kind, part.name),
+                path: Some("metadata.name".to_owned()),
+                rule: "NotApplied".to_owned(),
+                message: "a VaultSecret that no reference was rendered to is not applied for a fleet".to_owned(),
+                remedy: "take it out of the ClusterTemplate, and write {vault: {path: PATH, key: KEY}} as the value that is secret"
+                    .to_owned(),
+                level: None,
+            });
+            continue;
+        }
+        if !part.is_vault_secret() && !may_apply(&part.api_version, &part.kind) {
             problems.push(FleetProblem {
                 object: format!("{} {}", part.kind, part.name),
                 path: Some("apiVersion".to_owned()),
@@ -127,6 +153,8 @@ pub fn parts(
             parts.objects.push(part);
         }
     }
+    // What the others refer to comes first.
+    parts.objects.sort_by_key(|part| !part.is_vault_secret());
     if let Some(mut main) = main.or_else(|| parts.objects.pop()) {
         main.value["metadata"]["annotations"][REVISION_ANNOTATION] = json!(revision);
         parts.objects.push(main);
@@ -154,6 +182,16 @@ fn may_apply(api_version: &str, kind: &str) -> bool {
     // The version becomes part of a path.
     let is_word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
     CLUSTER_API.contains(&group) && is_word(version) && is_word(kind)
+}
+
+/// Whether a VaultSecret is one that a reference was rendered to. Its name says so, which is that of its Secret as well: who writes a
+/// template cannot choose one that somebody waits for.
+fn is_of_a_reference(part: &Part, cluster: &str) -> bool {
+    let spec = &part.value["spec"];
+    let mount = spec["mount"].as_str().unwrap_or("secret");
+    let path = spec["path"].as_str();
+    spec["secret"].is_null()
+        && path.is_some_and(|path| part.name == inventory::vault_secret_name(cluster, mount, path))
 }
 
 /// What is wrong with how an object names itself: what it says becomes part of paths, and is written to.
@@ -193,6 +231,8 @@ fn ill_formed(part: &Part) -> Option<FleetProblem> {
 
 /// Kubespray's objects.
 const KUBESPRAY: &str = "kubespray.k8s.io/v1";
+/// The kinds that make Secrets.
+const VAULT_SECRETS: &str = "secrets.windlass.dev/v1alpha1";
 /// The groups of Cluster API of which objects are applied. Those that end like it are no fewer: what installs providers, or applies other
 /// objects in clusters, gives rights.
 const CLUSTER_API: [&str; 5] = [
@@ -259,6 +299,38 @@ mod tests {
         }
         let machine = object("infrastructure.cluster.x-k8s.io/v1beta1", "Machine", "m");
         parts("fleet", "shop", "r1", &[machine]).unwrap();
+    }
+
+    #[test]
+    fn a_vault_secret_is_applied_for_a_reference_alone_and_before_what_refers_to_it() {
+        let vault = |name: &str, more: Value| {
+            let mut spec = json!({"path": "infra/a", "vault": {}});
+            for (key, value) in more.as_object().into_iter().flatten() {
+                spec[key] = value.clone();
+            }
+            json!({"apiVersion": VAULT_SECRETS, "kind": "VaultSecret", "metadata": {"name": name}, "spec": spec})
+        };
+        let name = inventory::vault_secret_name("shop", "secret", "infra/a");
+        let objects = [
+            object(KUBESPRAY, "ClusterNode", "a"),
+            vault(&name, json!({})),
+            object(KUBESPRAY, "Cluster", "shop"),
+        ];
+        let made = parts("fleet", "shop", "r1", &objects).unwrap();
+        let kinds: Vec<_> = made.objects.iter().map(|part| &part.kind).collect();
+        assert_eq!(kinds, ["VaultSecret", "ClusterNode", "Cluster"]);
+        let owner = &made.objects[0].value["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION];
+        assert_eq!(owner, "fleet/shop");
+        for other in [
+            vault("argocd-secret", json!({})),
+            vault(&name, json!({"secret": {"name": "argocd-secret"}})),
+            vault(&name, json!({"mount": "kv"})),
+            vault(&name, json!({"path": "infra/b"})),
+        ] {
+            let objects = [object(KUBESPRAY, "Cluster", "shop"), other];
+            let problems = parts("fleet", "shop", "r1", &objects).unwrap_err();
+            assert_eq!(problems[0].rule, "NotApplied");
+        }
     }
 
     #[test]

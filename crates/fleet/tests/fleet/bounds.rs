@@ -151,7 +151,9 @@ async fn a_cluster_that_is_there_is_taken_over_when_it_is_handed_over_and_change
     };
     let remedy = refused(&world, "shop", "ForeignObject").await;
     assert!(
-        remedy.contains("inventory.windlass.dev/fleet-cluster=fleet/shop"),
+        remedy.contains(
+            "annotate -n fleet cluster.kubespray.k8s.io shop inventory.windlass.dev/fleet-cluster=fleet/shop"
+        ),
         "{remedy}"
     );
     let hand_over =

@@ -9,4 +9,5 @@
 mod bounds;
 mod cluster_api;
 mod story;
+mod vault;
 mod world;

@@ -98,4 +98,4 @@ fn follow(made: &mut Made, kind: &str, old: &str, new: &str, uses: &BTreeSet<Use
 }
 
 /// Ten digits of sixteen: two templates of one name meet by chance once in a million million.
-const DIGITS: usize = 10;
+pub(super) const DIGITS: usize = 10;

@@ -15,6 +15,7 @@ mod levels;
 mod provenance;
 mod semantics;
 mod templates;
+mod vault;
 
 use inventory::{Fleet, Object, Problems, Rendered};
 use serde_json::Value;

@@ -9,7 +9,10 @@ use api::{Run, run::Record};
 use flate2::read::GzDecoder;
 
 use super::{END, FORMAT, JOURNAL, MANIFEST, Manifest, RUN, digest};
-use crate::runner::{EVENTS, FORMER_EVENTS};
+use crate::{
+    explain::Kept,
+    runner::{EVENTS, FORMER_EVENTS},
+};
 
 /// What all entries may take together, in bytes.
 const MOST: u64 = 512 * 1024 * 1024;
@@ -153,13 +156,18 @@ impl Bundle {
     }
 
     /// What the tasks did, one event a line.
-    pub fn events(&self) -> impl io::BufRead + '_ {
+    pub(super) fn events(&self) -> impl io::BufRead + '_ {
         let of = |path| self.file(path).unwrap_or_default();
         of(FORMER_EVENTS).chain(of(EVENTS))
     }
+}
 
-    /// The log of a step.
-    pub fn log(&self, step: &str) -> String {
+impl Kept for Bundle {
+    fn events_since(&self, _since: f64) -> io::Result<impl io::BufRead> {
+        Ok(self.events())
+    }
+
+    fn log(&self, step: &str) -> String {
         let path = format!("logs/{}.log", step.replace('/', "__"));
         String::from_utf8_lossy(self.file(&path).unwrap_or_default()).into_owned()
     }

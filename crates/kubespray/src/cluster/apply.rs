@@ -177,13 +177,18 @@ fn look(
             let nodes = controller::stream::in_namespace(&context.stores.nodes, &namespace);
             let nodes = nodes.iter().filter_map(|node| node.0.as_ref().ok());
             let before = || radar::book::told(nodes);
+            context.radar.awaits(cluster, built.looks_before.is_some());
             context.radar.refresh(cluster, (**watch).clone(), before);
         }
         None => context
             .radar
             .forget(&(cluster.namespace().unwrap_or_default(), cluster.name_any())),
     }
-    let radar = context.radar.interval(cluster);
+    let radar = match built.looks_before {
+        // It begins without one that does not end.
+        Some(_) => Some(radar::book::PATIENCE),
+        None => context.radar.interval(cluster),
+    };
     radar.map_or(next, |radar| radar.min(next))
 }
 

@@ -10,7 +10,7 @@ use runs::phase;
 
 use crate::{
     certificates,
-    cluster::{maintain::Waiting, observe::Observed, resolve::Resolved},
+    cluster::{decision::NewRun, maintain::Waiting, observe::Observed, resolve::Resolved},
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
@@ -49,6 +49,8 @@ pub struct Built {
     pub snapshots: Option<Box<Standing>>,
     /// What of its hosts is looked at between runs, if anything is.
     pub watch: Option<Box<Watch>>,
+    /// The run that begins when that was looked at once more.
+    pub looks_before: Option<Box<NewRun>>,
     /// What its last converge changed on hosts, if there was one.
     pub converged: Option<Box<Converged>>,
     /// Whether it converges on a schedule.
@@ -134,6 +136,7 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
                 mark: Mark::of(&observed.runs),
             })
         }),
+        looks_before: None,
         converged: converge::converged(&observed.runs).map(Box::new),
         converges: resolved.converges.is_some(),
         inputs: before,

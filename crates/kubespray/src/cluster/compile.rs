@@ -27,8 +27,8 @@ pub(crate) use own::{own, snapshot};
 pub(crate) use planes::{
     Endpoints, endpoints, joining_member, leniently, probe_staying, quorum, take_out, unproved,
 };
-pub(crate) use recovering::{Recovering, from_store, recovering};
-pub(crate) use saving::{drilling, saving};
+pub(crate) use recovering::{Recovering, from_store, recovering, rolling_back};
+pub(crate) use saving::{drilling, saving, saving_first};
 pub(crate) use upgrading::{looking, upgrading};
 
 use crate::{

@@ -133,11 +133,14 @@ impl Basis {
             authorities,
             hooks,
             playbooks,
-            // They decide on built clusters only, whose runs are never followed: which member leaves first, and when is renewed.
+            // They decide on built clusters only, whose runs are never followed: which member leaves first, when is renewed, and what is
+            // looked at before a run.
             health: _,
             served: _,
             snapshots: _,
+            unlooked: _,
             pods: _,
+            logs_in: _,
         } = observed;
         let Playbooks::Ready(checkout) = playbooks else {
             return None;

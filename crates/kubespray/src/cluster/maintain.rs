@@ -199,6 +199,7 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<MaintainRequest>
         Decision::Keep(built) if built.run.as_ref().is_some_and(|run| is_for(run, &request)) => {
             run(built.run.as_ref().map(ResourceExt::name_any)?)
         }
+        Decision::Keep(built) if built.looks_before.is_some() => return None,
         // The next pass finds it so.
         Decision::Maintain(_, at_work) if control::rest(at_work).is_some() => return None,
         Decision::Maintain(_, at_work) if is_active(phase(at_work)) => refused(&format!(

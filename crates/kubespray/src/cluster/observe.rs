@@ -63,8 +63,13 @@ pub struct Observed {
     pub served: Arc<Served>,
     /// What lies in the store of snapshots, as the last run that looked saw it.
     pub snapshots: Option<SnapshotsStatus>,
+    /// Whether a radar has not looked at the hosts just now: a run that changes them begins after a look, or what was edited since the last
+    /// one would be told by nobody.
+    pub unlooked: bool,
     /// What runner pods are made after, where runners are pods.
     pub pods: Option<Arc<Template>>,
+    /// Whether the operator can log in to hosts itself.
+    pub logs_in: bool,
 }
 
 impl Observed {
@@ -85,7 +90,9 @@ impl Observed {
             health: None,
             served: Arc::default(),
             snapshots: None,
+            unlooked: false,
             pods: None,
+            logs_in: true,
         }
     }
 
@@ -136,7 +143,9 @@ pub async fn observe(cluster: &Cluster, context: &Context) -> Result<Observed, E
         health,
         served: served.unwrap_or_default(),
         snapshots,
+        unlooked: cluster.spec.radar.is_some() && !context.radar.has_looked(cluster),
         pods: context.pods.clone(),
+        logs_in: context.logs_in,
     })
 }
 

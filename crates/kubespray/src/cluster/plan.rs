@@ -15,8 +15,8 @@ use crate::{
         resolve::Resolved,
     },
     operation::{
-        self, Operation, component, converge, create, drill, recover, remove, renew, replace,
-        reset, reset_host, scale, snapshot, toolbox, upgrade,
+        self, Leaves, Operation, component, converge, create, drill, recover, remove, renew,
+        replace, reset, reset_host, scale, snapshot, toolbox, upgrade,
     },
     problem::Problem,
 };
@@ -64,9 +64,27 @@ pub fn planned(
             pending: pending::pending(situation, &decision),
             rest: maintain::rest(situation, &decision),
             recheck: recheck(situation),
-            decision,
+            decision: looked(situation, decision),
         }
     })
+}
+
+/// The decision, where hosts are looked at once more before a run changes them: until then all stays as it is.
+fn looked(situation: &Situation<'_>, decision: Decision) -> Decision {
+    match (decision, situation.built) {
+        (Decision::Start(new), Some(built))
+            if situation.observed.unlooked
+                && built.watch.is_some()
+                && new.operation.leaves == Leaves::Cluster
+                && situation.cluster.meta().deletion_timestamp.is_none() =>
+        {
+            Decision::Keep(Box::new(Built {
+                looks_before: Some(new),
+                ..built.clone()
+            }))
+        }
+        (decision, _) => decision,
+    }
 }
 
 /// How long until a maintenance window opens or closes, or a snapshot or a converge is due.

@@ -357,7 +357,14 @@ fn summary(view: &View<'_>) -> Summary {
             format!("run {} ends at its next task boundary", run.name_any()),
         ),
         Decision::Forget => (Standing::AtWork, "Deleting", "being forgotten".to_owned()),
-        Decision::Keep(built) => kept(built, view.health),
+        Decision::Keep(built) => match &built.looks_before {
+            Some(new) => (
+                Standing::AtWork,
+                new.operation.reason,
+                format!("hosts are looked at before run {} changes them", new.name),
+            ),
+            None => kept(built, view.health),
+        },
     };
     Summary {
         standing,
@@ -513,7 +520,10 @@ fn state(cluster: &Cluster, view: &View<'_>) -> ClusterState {
         .and_then(|status| status.state)
         .unwrap_or_default();
     match view.decision {
-        Decision::Keep(_) => ClusterState::Created,
+        Decision::Keep(built) => built
+            .looks_before
+            .as_ref()
+            .map_or(ClusterState::Created, |new| new.operation.state),
         Decision::Start(new) => new.operation.state,
         Decision::Supersede(run, _) | Decision::Cancel(run) => at_work(run),
         Decision::Maintain(_, run) if Operation::is_quiet(run) => ClusterState::Created,
@@ -630,24 +640,46 @@ fn drifted(conditions: &mut Conditions, built: &Built, radar: Option<&Hosts>) {
         // Until the first look it is what it was.
         (Some(_), None, _) => {}
         (None, _, Some(converged)) if built.converges => {
-            let Converged {
-                run,
-                changed,
-                message,
-            } = &**converged;
-            let which = message.as_deref().map(|which| format!(": {which}"));
-            let (status, reason) = match changed {
+            let (status, reason) = match converged.changed {
                 0 => (Status::False, "NothingChanged"),
+                _ if converged.again.is_none() => (Status::Unknown, "NothingToCompare"),
+                _ if converged.message.is_none() => (Status::False, "AsBefore"),
                 _ => (Status::True, "ConvergeChanged"),
             };
-            let message = format!(
-                "{changed} tasks of run {run} changed something{}",
-                which.unwrap_or_default()
-            );
-            conditions.set(DRIFTED, status, reason, message);
+            conditions.set(DRIFTED, status, reason, what_changed(converged));
         }
         (None, ..) => conditions.remove(DRIFTED),
     }
+}
+
+/// What a converge changed, and what of that is nothing new.
+fn what_changed(converged: &Converged) -> String {
+    let Converged {
+        run,
+        changed,
+        again,
+        message,
+    } = converged;
+    let tasks = if *changed == 1 { "task" } else { "tasks" };
+    let text = format!("{changed} {tasks} of run {run} changed something");
+    if *changed == 0 {
+        return text;
+    }
+    let known = match again {
+        None => ", and no converge before it with the same spec tells whether they do so each time"
+            .to_owned(),
+        Some(0) => String::new(),
+        Some(again) => format!(
+            "; {again} of these changes the converge before made too: what the playbooks change each time, or what something takes back \
+             each time"
+        ),
+    };
+    let which = match (message, again) {
+        (Some(message), None | Some(0)) => format!(": {message}"),
+        (Some(message), Some(_)) => format!("; new: {message}"),
+        (None, _) => String::new(),
+    };
+    text + &known + &which
 }
 
 fn health_conditions(conditions: &mut Conditions, checked: &Checked) {

@@ -6,7 +6,9 @@ use ansible::{
 };
 use api::{
     Cluster, ClusterNode, Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold,
-    cluster::{Approval, Available, ClusterSpec, DeletionPolicy, InventoryStatus, SecretRef},
+    cluster::{
+        Approval, Available, ClusterSpec, DeletionPolicy, InventoryStatus, MirrorCheck, SecretRef,
+    },
     node::{NodeType, Role},
     run::OnBreach,
 };
@@ -19,14 +21,14 @@ use crate::{
     authorities,
     cluster::observe::{self, Observed},
     hooks, host_keys,
-    inputs::{Host, Inputs, SourceInput, SshInput},
+    inputs::{self, Host, Inputs, SourceInput, SshInput},
     operation::{Operation, Order, upgrade},
     playbooks::{Playbooks, Wish},
     problem::{self, Problem},
     radar,
     request::{REPLACED_BY, START_AGAIN},
     secret,
-    snapshots::{self, Snapshots},
+    snapshots::{self, Snapshots, SnapshotsInput},
     subjects, variables as secret_variables,
 };
 
@@ -92,6 +94,14 @@ pub struct Resolved {
     pub again: Option<String>,
     /// When the newest host was declared.
     pub newest_node: Option<Timestamp>,
+}
+
+impl Resolved {
+    /// The store of snapshots, for an operation that works with it.
+    pub(crate) fn store(&self) -> Option<SnapshotsInput> {
+        let snapshots = self.snapshots.as_ref()?;
+        Some(snapshots.input.clone())
+    }
 }
 
 /// How creation behaves.
@@ -189,6 +199,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         kubespray: release,
         kubernetes,
         source: source_input(&observed.playbooks, &mut problems),
+        mirrored: mirrored(spec),
         inventory: persisted(cluster, observed, &mut problems),
         ssh: ssh(spec, &hosts),
         forks: spec.runner.as_ref().and_then(|runner| runner.max_forks),
@@ -208,6 +219,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         snapshots: None,
         operation_variables: serde_json::Map::new(),
         renew: renew(spec),
+        remedies: spec.remedies.clone().unwrap_or_else(inputs::harmless),
         hooks,
         hosts,
         leaving: Vec::new(),
@@ -228,7 +240,7 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
     let maintenance = maintenance::keeping(spec, &mut problems);
     let in_pods = observed.pods.is_some();
     let snapshots = snapshots::settings::resolve(spec, in_pods, &mut problems);
-    let radar = radar::resolve(spec, in_pods, &mut problems);
+    let radar = radar::resolve(spec, observed.logs_in, &mut problems);
     let converges = maintenance::converges(spec, &mut problems);
     let creation = creation(spec);
     let missing = missing_hosts(&creation, &inputs);
@@ -636,6 +648,13 @@ fn variables(spec: &ClusterSpec) -> serde_json::Map<String, serde_json::Value> {
     deploy(spec)
         .and_then(|deploy| deploy.extra_vars.clone())
         .unwrap_or_default()
+}
+
+/// Whether the mirror is looked at before runs.
+fn mirrored(spec: &ClusterSpec) -> bool {
+    let kubespray = spec.kubespray.as_ref();
+    let mirror = kubespray.and_then(|kubespray| kubespray.mirror.as_ref());
+    mirror.and_then(|mirror| mirror.check) == Some(MirrorCheck::BeforeRuns)
 }
 
 fn renew(spec: &ClusterSpec) -> Duration {

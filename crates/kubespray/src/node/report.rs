@@ -5,10 +5,10 @@ use api::{
     node::{Health, NodeHealth, NodeState},
     run::{Failure, FailureClass, RunPhase, StepPhase},
 };
-use controller::{Conditions, Standing, Summary, conditions, hint};
+use controller::{Conditions, Occurrence, Severity, Standing, Summary, conditions, hint};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use runs::phase;
 
 use super::observe::Observed;
@@ -36,6 +36,13 @@ pub async fn publish(
     context: &Context,
 ) -> Result<(), Error> {
     let status = status(node, observed, Timestamp::now());
+    if let Some(occurrence) = occurrence(node.status.as_ref(), &status) {
+        context
+            .events
+            .publish(&node.object_ref(&()), &occurrence)
+            .await
+            .map_err(|source| Error::api("publish an Event", source))?;
+    }
     controller::apply::write_status(
         &context.client,
         &context.stores.nodes,
@@ -45,6 +52,46 @@ pub async fn publish(
     )
     .await
     .map_err(Error::Apply)
+}
+
+/// That its health is another one than it was. Pure.
+fn occurrence(
+    before: Option<&ClusterNodeStatus>,
+    status: &ClusterNodeStatus,
+) -> Option<Occurrence> {
+    let (was, is) = (before?.node.as_ref()?, status.node.as_ref()?);
+    if was.health == is.health {
+        return None;
+    }
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|condition| condition.type_ == conditions::READY);
+    let why = ready.map(|ready| format!(": {}", ready.message));
+    Some(Occurrence {
+        severity: match is.health {
+            Health::Ok => Severity::Normal,
+            Health::Warn | Health::Err => Severity::Warning,
+        },
+        reason: "HealthChanged".to_owned(),
+        note: format!(
+            "from {} to {}{}",
+            was.health.word(),
+            is.health.word(),
+            why.unwrap_or_default()
+        ),
+        // Of what was: a pass over an object that the watch has not brought up to date yet tells nothing twice.
+        edge: format!("{:?} {:?}", was.health, was.last_changed),
+    })
+}
+
+fn changed(before: Option<&NodeHealth>, health: Health, now: Timestamp) -> NodeHealth {
+    match before {
+        Some(before) if before.health == health => before.clone(),
+        before => NodeHealth {
+            health,
+            last_changed: Some(Time(now)),
+            previous_health: before.map(|before| before.health),
+        },
+    }
 }
 
 /// The status of a host. Pure.
@@ -79,7 +126,7 @@ pub fn status(node: &ClusterNode, observed: &Observed, now: Timestamp) -> Cluste
             node.metadata.generation,
             summary.standing,
         ),
-        node: health.map(|health| NodeHealth { health }),
+        node: health.map(|health| changed(before.node.as_ref(), health, now)),
         state: Some(state),
         conditions: conditions.into_vec(),
         last_seen: last_seen(before.last_seen, seen),

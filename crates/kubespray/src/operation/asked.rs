@@ -99,6 +99,8 @@ impl Asked {
                 "run {run} is under way: ask again when it has ended, or end it: windlass cancel {run}",
                 run = at_work.name_any()
             ))),
+            // The next pass begins a run.
+            Decision::Keep(built) if built.looks_before.is_some() => None,
             Decision::Keep(built) | Decision::Maintain(built, _) => {
                 let last = built.run.as_ref().filter(|run| self.is_for(run, &request));
                 last.map(|last| run(last.name_any()))

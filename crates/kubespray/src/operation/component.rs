@@ -205,7 +205,10 @@ fn compiled(
 ) -> Result<Plan, Problem> {
     let component = Component::of(asked)?;
     let settings = &resolved.component;
-    let (inputs, changed) = with(component, before, resolved);
+    let (mut inputs, changed) = with(component, before, resolved);
+    if component == Component::Etcd {
+        inputs.snapshots = resolved.store();
+    }
     let bringing = Bringing {
         checkout,
         settings,

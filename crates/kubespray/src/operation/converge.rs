@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use api::{
     Cluster, Run,
     cluster::{ConvergeSchedule, Converged},
-    run::{Plan, RunPhase},
+    run::{Plan, RecordEvent, RunPhase, StepStatus},
     text::lines,
 };
 use controller::window::Moment;
@@ -33,6 +33,9 @@ use crate::{
     problem::Problem,
     request, variables,
 };
+use changes::Told;
+
+pub mod changes;
 
 /// How it is asked for.
 pub const ASKED: Asked = Asked {
@@ -135,29 +138,70 @@ pub fn schedule(cluster: &Cluster, now: Timestamp) -> Option<ConvergeSchedule> {
     known(cluster).cloned().or_else(new)
 }
 
-/// How the record of a step begins that says what changed in it.
-pub(crate) const CHANGED: &str = "changed on ";
-
-/// What the last converge that succeeded changed on hosts.
+/// What the last converge that succeeded changed on hosts, held against the one before it that was given the same.
+///
+/// Playbooks change some things each time they run. What both changed is their habit, or what something else takes back each time: from
+/// here the two look alike.
 pub fn converged(runs: &[Run]) -> Option<Converged> {
-    let mut newest = runs.iter().rev();
-    let run = newest
-        .find(|run| run.spec.operation == CONVERGE.name && phase(run) == RunPhase::Succeeded)?;
-    let status = run.status.as_ref()?;
-    let changed = status.steps.iter().filter_map(|step| {
-        let results = step.results.as_ref()?;
-        results.0.get("changed").copied()
-    });
-    let told = status.history.iter().filter_map(|record| {
-        let told = record.detail.as_deref()?.strip_prefix(CHANGED)?;
-        Some(format!("{}: {told}", record.step.as_deref()?))
-    });
-    let told: Vec<_> = told.collect();
+    let succeeded =
+        |run: &&Run| run.spec.operation == CONVERGE.name && phase(run) == RunPhase::Succeeded;
+    let mut newest = runs.iter().rev().filter(succeeded);
+    let run = newest.next()?;
+    let inputs = &run.spec.plan.inputs;
+    let before = newest.next();
+    let before = before.filter(|before| before.spec.plan.inputs == *inputs);
+    let told = told(run);
+    let (beyond, again) = match before {
+        Some(before) => {
+            let beyond = told.beyond(&self::told(before));
+            let again = told.count().saturating_sub(beyond.count());
+            (beyond, u32::try_from(again).ok())
+        }
+        None => (told, None),
+    };
+    let message = beyond.to_string();
     Some(Converged {
         run: run.name_any(),
-        changed: changed.fold(0, u32::saturating_add),
-        message: (!told.is_empty()).then(|| lines(&told.join("; "), 2048)),
+        changed: changed(run),
+        again,
+        message: (!message.is_empty()).then(|| lines(&message, 2048)),
     })
+}
+
+/// How many changes its steps count.
+fn changed(run: &Run) -> u32 {
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    steps.fold(0, |sum, step| sum.saturating_add(changed_in(step)))
+}
+
+fn changed_in(step: &StepStatus) -> u32 {
+    let results = step.results.as_ref();
+    let changed = results.and_then(|results| results.0.get("changed").copied());
+    changed.unwrap_or_default()
+}
+
+/// What its records tell of changes.
+fn told(run: &Run) -> Told {
+    let mut told = Told::default();
+    let Some(status) = &run.status else {
+        return told;
+    };
+    for step in &status.steps {
+        let mut records = status.history.iter().rev();
+        let record = records.find(|record| {
+            let is_of_it = record.step.as_ref() == Some(&step.id);
+            is_of_it && record.event == RecordEvent::StepSucceeded
+        });
+        let detail = record.and_then(|record| record.detail.as_deref());
+        let before = told.count();
+        told.add(&step.id, detail.unwrap_or_default());
+        if told.count() == before {
+            // Their record is gone: a history of many is made shorter.
+            let lost = usize::try_from(changed_in(step)).unwrap_or(usize::MAX);
+            told.more = told.more.saturating_add(lost);
+        }
+    }
+    told
 }
 
 fn start(cluster: &Cluster, resolved: &Resolved, observed: &Observed, why: Why) -> Decision {

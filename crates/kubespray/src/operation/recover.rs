@@ -1,8 +1,10 @@
-//! Recover: brings back a built cluster whose etcd lost its quorum. Pure.
+//! Recover: brings back a built cluster whose etcd lost its quorum, or takes one that works back to a snapshot. Pure.
 //!
 //! It is asked for by the annotation [`request::RECOVER`], each value of which is [answered](super::asked) once. The value says what is
 //! given up: all members of etcd but one, and control planes; and the data of that one, where a snapshot takes its place. Etcd is founded anew on the one that stays; the hosts that are given up leave the cluster, and those that are still declared
 //! join it again as new ones, one a run. That the quorum is lost is asked of etcd, before anything is changed.
+//!
+//! To take a cluster back no member is given up: all of them stop, have their data replaced by the snapshot, and start together.
 //!
 //! A run that was ended in the middle leaves a cluster that is neither what it was nor what it is to be: until it was taken up again,
 //! nothing else is begun.
@@ -13,6 +15,7 @@ use api::{
     node::Role,
     run::{Plan, RunPhase, StepPhase},
 };
+use jiff::Timestamp;
 use kube::ResourceExt;
 use runs::phase;
 use serde::{Deserialize, Serialize};
@@ -71,6 +74,9 @@ pub struct Request {
     /// given up. None: the data of that host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// Whether all members are taken back to the snapshot, though etcd has its quorum.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub roll_back: bool,
 }
 
 /// Has the say about a cluster that somebody wants recovered, or whose recovery was begun.
@@ -92,7 +98,7 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
         Err(decision) => return Some(decision),
     };
     Some(
-        match compiled(cluster, &asked, &wanted, resolved, checkout) {
+        match wanted.compiled(cluster, (&asked, observed.now), resolved, checkout) {
             Ok(plan) => Decision::Start(Box::new(NewRun {
                 request: Some(asked),
                 ..new_run(cluster, observed, &RECOVER, plan)
@@ -135,9 +141,13 @@ pub fn cancelled(runs: &[Run]) -> Option<String> {
 /// A request that can be carried out.
 struct Wanted<'a> {
     before: &'a Inputs,
+    /// The member that etcd is founded on; where it is taken back, the first one.
     founder: MemberChange,
     given_up: Vec<Host>,
     snapshot: Option<Snapshot>,
+    rolls_back: bool,
+    /// When it was asked for, if somebody says it.
+    at: Option<Timestamp>,
 }
 
 /// The snapshot that takes the place of data.
@@ -166,7 +176,11 @@ impl<'a> Wanted<'a> {
         let mut problems = Vec::new();
         problems.extend(confirmed(cluster, &request, before));
         problems.extend(kubeadms_own(before));
-        problems.extend(of_hosts(&request.give_up, before));
+        if request.roll_back {
+            problems.extend(of_roll_back(&request));
+        } else {
+            problems.extend(of_hosts(&request.give_up, before));
+        }
         let snapshot = request.snapshot.as_deref();
         let snapshot = snapshot.map(|written| of_snapshot(cluster, written));
         let snapshot = snapshot
@@ -188,7 +202,31 @@ impl<'a> Wanted<'a> {
             founder,
             given_up: hosts.filter(is_given_up).cloned().collect(),
             snapshot,
+            rolls_back: request.roll_back,
+            at: request.at.and_then(|at| at.parse().ok()),
         })
+    }
+
+    fn compiled(
+        &self,
+        cluster: &Cluster,
+        asked: (&str, Timestamp),
+        resolved: &Resolved,
+        checkout: &Checkout,
+    ) -> Result<Plan, Problem> {
+        if self.rolls_back {
+            rolled_back(cluster, asked, self, resolved)
+        } else {
+            compiled(cluster, asked, self, resolved, checkout)
+        }
+    }
+
+    /// The snapshot, if it lies in the store.
+    fn stored(&self) -> Option<&Name> {
+        match &self.snapshot {
+            Some(Snapshot::Stored(name)) => Some(name),
+            _ => None,
+        }
     }
 }
 
@@ -306,10 +344,34 @@ fn of_hosts(given_up: &[HostName], before: &Inputs) -> Vec<Problem> {
     problems
 }
 
-/// The one that stays of etcd.
+fn of_roll_back(request: &Request) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if request.snapshot.is_none() {
+        problems.push(Problem::new(
+            format!("{FIELD} snapshot"),
+            "",
+            "a cluster is taken back to a snapshot, and none is named",
+            "name one (windlass recover --roll-back --from-snapshot NAME); see which there are: windlass snapshots list",
+        ));
+    }
+    if !request.give_up.is_empty() {
+        problems.push(Problem::new(
+            format!("{FIELD} giveUp"),
+            compile::listed(&request.give_up),
+            "no host is given up where all members of etcd are taken back",
+            "leave it out; a host that is dead is removed first: windlass node remove NAME",
+        ));
+    }
+    problems
+}
+
+/// The one that stays of etcd; where all of them do, the first one.
 fn founder(request: &Request, before: &Inputs) -> Result<MemberChange, Problem> {
     let field = format!("{FIELD} giveUp");
     let members = before.group("etcd");
+    if let Some(first) = members.first().filter(|_| request.roll_back) {
+        return Ok(change(first, before, Turn::Restarted));
+    }
     let stays: Vec<HostName> = members
         .iter()
         .filter(|name| !request.give_up.contains(name))
@@ -350,12 +412,16 @@ fn founder(request: &Request, before: &Inputs) -> Result<MemberChange, Problem> 
             "name a snapshot that takes the place of its data (windlass recover --from-snapshot FILE), or see why etcd does not run there",
         ));
     }
-    let member = before.inventory.etcd_member_names.get(one.as_str());
-    Ok(MemberChange {
-        host: one.clone(),
-        member: member.map_or_else(|| one.to_string(), String::clone),
-        turn: Turn::Founds,
-    })
+    Ok(change(one, before, Turn::Founds))
+}
+
+fn change(host: &HostName, before: &Inputs, turn: Turn) -> MemberChange {
+    let member = before.inventory.etcd_member_names.get(host.as_str());
+    MemberChange {
+        host: host.clone(),
+        member: member.map_or_else(|| host.to_string(), String::clone),
+        turn,
+    }
 }
 
 fn of_snapshot(cluster: &Cluster, written: &str) -> Result<Snapshot, Problem> {
@@ -403,7 +469,7 @@ fn stored(cluster: &Cluster, written: &str) -> Result<Snapshot, Problem> {
 /// The plan that founds etcd anew, and has the rest follow.
 fn compiled(
     cluster: &Cluster,
-    asked: &str,
+    asked: (&str, Timestamp),
     wanted: &Wanted<'_>,
     resolved: &Resolved,
     checkout: &Checkout,
@@ -423,10 +489,7 @@ fn compiled(
         inputs: &inputs,
         founder: &wanted.founder,
         given_up: &wanted.given_up,
-        snapshot: match &wanted.snapshot {
-            Some(Snapshot::Stored(name)) => Some(name),
-            _ => None,
-        },
+        snapshot: wanted.stored(),
     };
     compile::recovering(&recovering, &mut steps)?;
     steps.push(compile::healthy(conduct, &inputs));
@@ -435,11 +498,15 @@ fn compiled(
         steps.insert(0, compile::approval(question));
     }
     let reason = reason(wanted, &left);
-    compile::finish(&RECOVER, Some(asked), &inputs, reason, steps)
+    compile::finish(&RECOVER, Some(asked.0), &inputs, reason, steps)
 }
 
 /// What the cluster was built with, and which hosts are given up. Whoever stays comes first where order is state.
-fn shrunk(asked: &str, wanted: &Wanted<'_>, resolved: &Resolved) -> Result<Inputs, Problem> {
+fn shrunk(
+    asked: (&str, Timestamp),
+    wanted: &Wanted<'_>,
+    resolved: &Resolved,
+) -> Result<Inputs, Problem> {
     let before = wanted.before;
     let names: Vec<HostName> = wanted
         .given_up
@@ -458,24 +525,7 @@ fn shrunk(asked: &str, wanted: &Wanted<'_>, resolved: &Resolved) -> Result<Input
             as_it_leaves(host);
         }
     }
-    let mark = hex::encode(Sha256::digest(asked));
-    let mark: String = mark.chars().take(12).collect();
-    inputs.operation_variables.clear();
-    inputs
-        .operation_variables
-        .extend([("windlass_recover_mark".to_owned(), json!(mark))]);
-    if let Some(snapshot) = &wanted.snapshot {
-        let file = match snapshot {
-            Snapshot::File(file) => file.clone(),
-            Snapshot::Stored(_) => format!("{}/snapshot.db", compile::from_store(&mark)),
-        };
-        let snapshot = (crate::etcd::SNAPSHOT.to_owned(), json!(file));
-        inputs.operation_variables.extend([snapshot]);
-    }
-    inputs.snapshots = match (&wanted.snapshot, &resolved.snapshots) {
-        (Some(Snapshot::Stored(_)), Some(snapshots)) => Some(snapshots.input.clone()),
-        _ => None,
-    };
+    told(asked, wanted, resolved, &mut inputs);
     if let Some(head) = left_head(wanted, &names) {
         let addresses: Vec<_> = head.addresses().collect();
         let old = ("windlass_old_head_addresses".to_owned(), json!(addresses));
@@ -494,6 +544,81 @@ fn shrunk(asked: &str, wanted: &Wanted<'_>, resolved: &Resolved) -> Result<Input
         ]);
     }
     Ok(inputs.on_the_way())
+}
+
+/// What the playbooks and the runner are told of a request: its mark, its snapshot, and by how much revisions go up. That is the time in
+/// microseconds: more than was ever written, also since an earlier one.
+fn told(
+    (asked, now): (&str, Timestamp),
+    wanted: &Wanted<'_>,
+    resolved: &Resolved,
+    inputs: &mut Inputs,
+) {
+    let mark = hex::encode(Sha256::digest(asked));
+    let mark: String = mark.chars().take(12).collect();
+    let file = wanted.snapshot.as_ref().map(|snapshot| match snapshot {
+        Snapshot::File(file) => file.clone(),
+        Snapshot::Stored(_) => format!("{}/snapshot.db", compile::from_store(&mark)),
+    });
+    let variables = &mut inputs.operation_variables;
+    variables.clear();
+    variables.extend([("windlass_recover_mark".to_owned(), json!(mark))]);
+    if let Some(file) = file {
+        let bump = wanted.at.unwrap_or(now).as_microsecond();
+        variables.extend([
+            (crate::etcd::SNAPSHOT.to_owned(), json!(file)),
+            ("windlass_recover_bump".to_owned(), json!(bump)),
+        ]);
+    }
+    inputs.snapshots = wanted.stored().and_then(|_| resolved.store());
+}
+
+/// The plan that takes all members of etcd back to a snapshot.
+fn rolled_back(
+    cluster: &Cluster,
+    (asked, now): (&str, Timestamp),
+    wanted: &Wanted<'_>,
+    resolved: &Resolved,
+) -> Result<Plan, Problem> {
+    let conduct = &resolved.recovery;
+    let mut inputs = wanted.before.reached_as(&resolved.inputs);
+    told((asked, now), wanted, resolved, &mut inputs);
+    let itself = json!({
+        "namespace": cluster.namespace(), "name": cluster.name_any(), "uid": cluster.uid().unwrap_or_default(),
+    });
+    inputs.operation_variables.extend([
+        ("windlass_roll_back".to_owned(), json!(true)),
+        ("windlass_cluster".to_owned(), itself),
+    ]);
+    let members = inputs.group("etcd");
+    let planes = inputs.group("kube_control_plane").iter();
+    let others = planes.filter(|host| !members.contains(host));
+    let needed = members.iter().chain(others).cloned().collect();
+    let mut steps = compile::beginning(conduct, needed);
+    let name = cluster.name_any();
+    compile::rolling_back(
+        (&name, conduct),
+        &inputs,
+        &wanted.founder,
+        wanted.stored(),
+        &mut steps,
+    );
+    steps.push(compile::healthy(conduct, &inputs));
+    let members = compile::listed(inputs.group("etcd"));
+    if conduct.approval == Approval::Manual {
+        let question = format!("take etcd back to a snapshot on {members}");
+        steps.insert(0, compile::approval(question));
+    }
+    let snapshot = match &wanted.snapshot {
+        Some(Snapshot::Stored(name)) => format!("the snapshot {name} of the store"),
+        Some(Snapshot::File(file)) => format!("the snapshot {file} on each of them"),
+        None => String::new(),
+    };
+    let reason = format!(
+        "somebody asked for it: etcd is taken back to {snapshot} on {members}, so that what was written since is lost; the data of each \
+         is kept aside, and the API does not answer meanwhile"
+    );
+    compile::finish(&RECOVER, Some(asked), &inputs, reason, steps)
 }
 
 /// The first control plane, if it is given up.

@@ -141,11 +141,14 @@ fn compiled(
         .filter(|name| removal.forced.contains(name))
         .cloned()
         .collect();
-    let inputs = shrunk(before, leaving, !forced.is_empty(), resolved)?;
+    let mut inputs = shrunk(before, leaving, !forced.is_empty(), resolved)?;
     let inventory = compile::compiled(&inputs)?;
     let member = leaving.first().and_then(|name| before.host(name));
     let member = member.filter(|host| host.is_member());
     let change = member.and_then(|host| leaves(host, before));
+    if change.is_some() {
+        inputs.snapshots = resolved.store();
+    }
     let stay = members_but(before, leaving);
     let first = inputs.group("kube_control_plane").iter().take(1).cloned();
     let mut steps = compile::beginning(conduct, first.collect());
@@ -159,7 +162,9 @@ fn compiled(
     if let Some(change) = &change {
         steps.push(compile::quorum(conduct, QUORUM, change, &stay));
     }
-    steps.extend([budgets, drain]);
+    steps.push(budgets);
+    steps.extend(compile::saving_first(conduct, &inputs, &stay));
+    steps.push(drain);
     let take_out = change.map(|change| compile::take_out(conduct, &change, &stay));
     // The plays do it as well where the host has nothing else: an inventory must have it somewhere.
     let alone = member.is_some_and(|host| host.roles == [Role::Etcd]);

@@ -16,6 +16,7 @@ use runs::phase;
 use super::{
     RENEW,
     asked::{self, Asked},
+    scale::manages_etcd,
 };
 use crate::{
     action::HEALTH,
@@ -202,7 +203,7 @@ fn ending(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Vec<Endi
     if looked.is_none() || renewed.is_some_and(|at| looked <= Some(at)) {
         return Vec::new();
     }
-    let parts = if etcd_is_kubeadms(before) {
+    let parts = if manages_etcd(before) {
         &[Part::ApiServer, Part::Etcd][..]
     } else {
         &[Part::ApiServer]
@@ -232,12 +233,6 @@ fn ending(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Vec<Endi
     };
     let all = shown.chain(own());
     all.filter(|ending| ending.was_soon(observed.now)).collect()
-}
-
-/// Whether kubeadm made etcd, and its certificates with those of the control plane.
-fn etcd_is_kubeadms(inputs: &Inputs) -> bool {
-    let kind = inputs.variables.get("etcd_deployment_type");
-    kind.is_some_and(|kind| kind == "kubeadm")
 }
 
 /// The last run that renewed, and when it ended.
@@ -270,11 +265,17 @@ fn compiled(
     wanted: &Wanted,
 ) -> Result<Plan, Problem> {
     let conduct = &resolved.renewal.conduct;
-    let inputs = before.reached_as(&resolved.inputs);
+    let mut inputs = before.reached_as(&resolved.inputs);
+    // Its members are restarted too.
+    let restarts_etcd = manages_etcd(&inputs);
+    if restarts_etcd {
+        inputs.snapshots = resolved.store();
+    }
     let control_plane = inputs.group(CONTROL_PLANE);
     let mut steps = compile::beginning(conduct, wanted.hosts.clone());
-    if etcd_is_kubeadms(&inputs) {
-        // Its members are restarted too.
+    if restarts_etcd {
+        let members = inputs.group("etcd");
+        steps.extend(compile::saving_first(conduct, &inputs, members));
         steps.push(compile::snapshot(conduct, &inputs));
     }
     for (at, host) in wanted.hosts.iter().enumerate() {

@@ -62,7 +62,10 @@ fn compiled(
     resolved: &Resolved,
 ) -> Result<Plan, Problem> {
     let conduct = &resolved.removal.conduct;
-    let inputs = rotated(before, replacing, resolved);
+    let inputs = Inputs {
+        snapshots: resolved.store(),
+        ..rotated(before, replacing, resolved)
+    };
     let inventory = compile::compiled(&inputs)?;
     let mut heirs: Vec<HostName> = Vec::new();
     for heir in replacing.hands_over.iter().filter_map(|group| group.heir()) {
@@ -73,6 +76,12 @@ fn compiled(
     let mut steps = compile::beginning(conduct, heirs.clone());
     let staying = inventory.hosts().filter(|host| **host != replacing.host);
     steps.push(compile::probe_staying(conduct, staying.cloned().collect()));
+    let members = inputs.group("etcd").iter();
+    let members: Vec<_> = members
+        .filter(|host| **host != replacing.host)
+        .cloned()
+        .collect();
+    steps.extend(compile::saving_first(conduct, &inputs, &members));
     for (number, heir) in (1_usize..).zip(&heirs) {
         let id = format!("{HEAD}-{number}");
         let title = format!("Make {heir} the first host");

@@ -109,7 +109,11 @@ fn member(
     resolved: &Resolved,
     checkout: &Checkout,
 ) -> Result<Plan, Problem> {
-    let inputs = grown(before, &[new], &resolved.inputs)?;
+    let mut inputs = grown(before, &[new], &resolved.inputs)?;
+    let joins = joins(new, &inputs);
+    if joins.is_some() {
+        inputs.snapshots = resolved.store();
+    }
     let inventory = compile::compiled(&inputs)?;
     let conduct = &resolved.scale;
     let change = Endpoints {
@@ -121,14 +125,10 @@ fn member(
         leaves: false,
     };
     let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
-    let joins = joins(new, &inputs);
     if let Some(joins) = &joins {
-        steps.push(compile::quorum(
-            conduct,
-            QUORUM,
-            joins,
-            before.group("etcd"),
-        ));
+        let members = before.group("etcd");
+        steps.push(compile::quorum(conduct, QUORUM, joins, members));
+        steps.extend(compile::saving_first(conduct, &inputs, members));
     }
     compile::joining_member(&change, &inventory, joins.as_ref(), &mut steps)?;
     steps.push(compile::healthy(conduct, &inputs));

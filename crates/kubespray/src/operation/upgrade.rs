@@ -121,7 +121,10 @@ fn compiled(
         .ok_or_else(|| no_playbook(resolved))?;
     let upgrade = &resolved.upgrade;
     let hop = hop(before, resolved, checkout)?;
-    let inputs = moved(before, hop.to, resolved);
+    let inputs = Inputs {
+        snapshots: resolved.store(),
+        ..moved(before, hop.to, resolved)
+    };
     let inventory = compile::compiled(&inputs)?;
     let conduct = &upgrade.conduct;
     let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
@@ -132,6 +135,8 @@ fn compiled(
     let after = after.or(component_left);
     let looking = compile::looking(upgrade, &inputs, drains(&inputs), after);
     steps.extend(looking);
+    let members = inputs.group("etcd");
+    steps.extend(compile::saving_first(conduct, &inputs, members));
     compile::upgrading(playbook, upgrade, &inputs, &inventory, &mut steps)?;
     steps.push(compile::kubeconfig(&cluster.name_any(), conduct, &inputs));
     steps.push(compile::healthy(conduct, &inputs));

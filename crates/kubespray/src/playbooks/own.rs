@@ -29,7 +29,9 @@ pub enum Own {
     RenewCertificates,
     /// Stops the members of etcd that are given up, and keeps their data elsewhere.
     RecoverSetAside,
-    /// Founds etcd anew on one member.
+    /// Proves that members can be founded anew, and touches nothing.
+    RecoverCheck,
+    /// Founds etcd anew on one member, or takes all of them back to a snapshot.
     RecoverEtcd,
     /// Has a host of the control plane serve again, on etcd that was founded anew.
     RecoverServe,
@@ -43,7 +45,7 @@ pub enum Own {
 
 impl Own {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Authorities,
         Self::EtcdSnapshot,
         Self::ContainerEngine,
@@ -52,6 +54,7 @@ impl Own {
         Self::Kubeconfig,
         Self::RenewCertificates,
         Self::RecoverSetAside,
+        Self::RecoverCheck,
         Self::RecoverEtcd,
         Self::RecoverServe,
         Self::Restart,
@@ -75,6 +78,7 @@ impl Own {
             Self::NetworkPlugin => "windlass-network-plugin",
             Self::RenewCertificates => "windlass-renew-certificates",
             Self::RecoverSetAside => "windlass-recover-set-aside",
+            Self::RecoverCheck => "windlass-recover-check",
             Self::RecoverEtcd => "windlass-recover-etcd",
             Self::RecoverServe => "windlass-recover-serve",
             Self::Restart => "windlass-restart",
@@ -97,7 +101,11 @@ impl Own {
             Self::NetworkPlugin => include_str!("../../playbooks/network-plugin.yml"),
             Self::RenewCertificates => include_str!("../../playbooks/renew-certificates.yml"),
             Self::RecoverSetAside => include_str!("../../playbooks/recover-set-aside.yml"),
-            Self::RecoverEtcd => include_str!("../../playbooks/recover-etcd.yml"),
+            Self::RecoverCheck => include_str!("../../playbooks/recover-check.yml"),
+            Self::RecoverEtcd => concat!(
+                include_str!("../../playbooks/recover-check.yml"),
+                include_str!("../../playbooks/recover-found.yml")
+            ),
             Self::RecoverServe => include_str!("../../playbooks/recover-serve.yml"),
             Self::Restart => include_str!("../../playbooks/restart.yml"),
             Self::ReplaceHead => include_str!("../../playbooks/replace-head.yml"),

@@ -35,6 +35,9 @@ const AT_ONCE: usize = 48;
 /// How long a host may take to answer that took the connection.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// How long a run waits for a look, at most.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// How the hosts of a cluster stand, by name.
 pub type Hosts = BTreeMap<String, RadarStatus>;
 
@@ -44,7 +47,12 @@ struct Entry {
     /// What they were held against.
     mark: Option<Mark>,
     next: Option<Instant>,
-    running: bool,
+    /// When the look began that is under way.
+    began: Option<Instant>,
+    /// When the last one began that has ended.
+    looked: Option<Instant>,
+    /// Since when a run waits for one.
+    awaited: Option<Instant>,
     /// Moved when a run begins, so that what was seen before counts no more.
     turn: u64,
 }
@@ -81,7 +89,8 @@ impl RadarBook {
     /// How long until the next look is due. The end of one that is under way is told.
     pub fn interval(&self, cluster: &Cluster) -> Option<Duration> {
         let entries = lock(&self.entries);
-        let entry = entries.get(&key(cluster)).filter(|entry| !entry.running)?;
+        let entry = entries.get(&key(cluster));
+        let entry = entry.filter(|entry| entry.began.is_none())?;
         let left = entry.next?.saturating_duration_since(Instant::now());
         Some(left.max(Duration::from_secs(1)))
     }
@@ -94,10 +103,10 @@ impl RadarBook {
             let mut entries = lock(&self.entries);
             let entry = entries.entry(key.clone()).or_default();
             let due = entry.next.is_none_or(|next| next <= Instant::now());
-            if entry.running || !(due || entry.mark.as_ref() != Some(&watch.mark)) {
+            if entry.began.is_some() || !(due || entry.mark.as_ref() != Some(&watch.mark)) {
                 return;
             }
-            entry.running = true;
+            entry.began = Some(Instant::now());
             turn = entry.turn;
             known = entry.hosts.clone().unwrap_or_else(|| Arc::new(before()));
         }
@@ -107,8 +116,9 @@ impl RadarBook {
         tokio::spawn(async move {
             let found = look((&client, &layout), &key, &watch, &known, &turns).await;
             if let Some(entry) = lock(&entries).get_mut(&key) {
-                entry.running = false;
+                let began = entry.began.take();
                 if entry.turn == turn {
+                    entry.looked = began;
                     entry.next = Some(Instant::now() + jittered(watch.every));
                     entry.mark = Some(watch.mark);
                     let is_new = entry.hosts.as_deref() != Some(&found);
@@ -122,11 +132,36 @@ impl RadarBook {
         });
     }
 
+    /// Whether its hosts were looked at since a run waits for that, or it has waited for so long that it waits no more.
+    pub fn has_looked(&self, cluster: &Cluster) -> bool {
+        let entries = lock(&self.entries);
+        let entry = entries.get(&key(cluster));
+        entry.is_some_and(|entry| {
+            entry.awaited.is_some_and(|awaited| {
+                entry.looked.is_some_and(|began| began >= awaited) || awaited.elapsed() >= PATIENCE
+            })
+        })
+    }
+
+    /// Has the next look be due now where a run waits for it.
+    pub fn awaits(&self, cluster: &Cluster, does_a_run: bool) {
+        let mut entries = lock(&self.entries);
+        let entry = entries.entry(key(cluster)).or_default();
+        if does_a_run {
+            entry.next = None;
+            entry.awaited.get_or_insert_with(Instant::now);
+        } else {
+            entry.awaited = None;
+        }
+    }
+
     /// Lets nothing count that is seen from now on until the next look: a run changes hosts.
     pub fn hold(&self, cluster: &Cluster) {
         if let Some(entry) = lock(&self.entries).get_mut(&key(cluster)) {
             entry.turn = entry.turn.wrapping_add(1);
             entry.next = None;
+            entry.looked = None;
+            entry.awaited = None;
         }
     }
 

@@ -64,6 +64,7 @@ pub(crate) fn failed(failure: api::run::Failure) -> StepOutcome {
         failure,
         results: Results::default(),
         unreachable: Vec::new(),
+        remedies: Vec::new(),
     }
 }
 
@@ -79,5 +80,17 @@ pub(crate) async fn hold(step: &Step, context: &StepContext) -> Option<StepOutco
         if context.reporter.held(&step.id).await.is_err() || signal.changed().await.is_err() {
             return Some(StepOutcome::Interrupted { detail: None });
         }
+    }
+}
+
+/// Returns when a stop is asked for.
+pub(crate) async fn stopped(context: &StepContext) {
+    let mut signal = context.signal.clone();
+    if signal
+        .wait_for(|signal| *signal == Signal::Stop)
+        .await
+        .is_err()
+    {
+        std::future::pending::<()>().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Hooks: a script or a playbook of a person's own, on the hosts of its step.
+//! Hooks: a script or a playbook of a person's own, on the hosts of its step, or an image as a pod of the cluster.
 //!
 //! A script is a value: it lies in a file that Ansible carries to the hosts as it is, and what is told to it stands in its environment.
 //! `timeout` ends it on the host itself, with what it has started. A playbook is a template and runs as those of the checkout do, in the
@@ -25,6 +25,8 @@ use crate::{
     hooks::{self, HookInput, Kind},
 };
 
+mod pod;
+
 /// The code of the failure of a hook.
 const FAILED: &str = "HookFailed";
 /// The code of the failure of a hook that did not end in time.
@@ -47,7 +49,15 @@ pub(super) fn timeout(hook: &HookInput) -> std::time::Duration {
     let own = std::time::Duration::from(hook.timeout);
     match hook.kind {
         Kind::Script => own.saturating_add(BESIDE),
-        Kind::Playbook => own,
+        Kind::Playbook | Kind::Image => own,
+    }
+}
+
+/// The step at which a hook stands.
+fn at(hook: &HookInput, step: &Step) -> String {
+    match action::of(step) {
+        Ok(Some(Action::Hook { step, .. })) => step,
+        _ => hook.step.clone(),
     }
 }
 
@@ -66,8 +76,13 @@ pub(crate) async fn run(
         ));
     };
     let steps = std::slice::from_ref(step);
-    if plays::nobody_left(executor, steps, context) {
+    let anywhere = hook.is_anywhere();
+    if !anywhere && plays::nobody_left(executor, steps, context) {
         return succeeded(Some("nothing was done: its hosts do not answer".to_owned()));
+    }
+    if let Some(image) = &hook.image {
+        let outcome = pod::run(executor, (hook, image), step, context).await;
+        return judged(hook, step, outcome);
     }
     match plays::alone(executor, steps, context).await {
         Ok(()) => succeeded(None),
@@ -81,6 +96,7 @@ fn judged(hook: &HookInput, step: &Step, outcome: StepOutcome) -> StepOutcome {
         failure,
         results,
         unreachable,
+        remedies: _,
     } = outcome
     else {
         return outcome;
@@ -107,6 +123,7 @@ fn judged(hook: &HookInput, step: &Step, outcome: StepOutcome) -> StepOutcome {
         failure,
         results,
         unreachable,
+        remedies: Vec::new(),
     }
 }
 
@@ -117,7 +134,14 @@ fn told(hook: &HookInput, found: Failure) -> Failure {
     let (code, message, remedy) = if late {
         (
             TIMED_OUT,
-            format!("{whose} took longer than {} and was ended", hook.timeout),
+            match hook.kind {
+                // What it waited for: a node, an image, its program.
+                Kind::Image => format!(
+                    "{whose} took longer than {} and was ended: {}",
+                    hook.timeout, found.message
+                ),
+                _ => format!("{whose} took longer than {} and was ended", hook.timeout),
+            },
             "see what it waits for (windlass logs --step), or give it more time (spec.hooks, timeout); then retry the run, or skip the \
              step with a reason",
         )
@@ -159,7 +183,7 @@ pub(super) fn write(
     };
     let playbook = match hook.kind {
         Kind::Playbook => hooks::playbook(hook),
-        Kind::Script => {
+        Kind::Script | Kind::Image => {
             let name = format!("hook-{}", hook.name);
             Playbook::of_text(&name, &script_playbook(work, hook, step))
         }
@@ -192,10 +216,7 @@ fn script_file(hook: &HookInput) -> String {
 /// The playbook that has the hosts run a script. Everything in it is a name of a checked form, a number, or Ansible's own name of the
 /// host; the script is not in it.
 fn script_playbook(work: &ClusterWork, hook: &HookInput, step: &Step) -> String {
-    let at = match action::of(step) {
-        Ok(Some(Action::Hook { step, .. })) => step,
-        _ => hook.step.clone(),
-    };
+    let at = at(hook, step);
     format!(
         r#"- name: "Hook {name}"
   hosts: all
@@ -245,6 +266,7 @@ mod tests {
             hosts: Vec::new(),
             kind: Kind::Script,
             text: "#!/bin/sh\n".into(),
+            image: None,
             timeout: Duration::from_seconds(60),
             on_failure: OnFailure::Fail,
         }

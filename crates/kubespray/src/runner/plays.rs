@@ -16,7 +16,7 @@ use ansible::{
     slice::Playbook,
     write_private,
 };
-use api::run::{Failure, FailureClass, Step};
+use api::run::{Applied, Failure, FailureClass, Step};
 use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{
@@ -37,6 +37,7 @@ use runs::small_log;
 mod earlier;
 mod look;
 mod progress;
+mod remedy;
 
 pub(crate) use earlier::end_now;
 
@@ -371,11 +372,50 @@ async fn follow(
     let mut progress = Progress::new(prepared, steps, context);
     match watch(handle, &mut progress, context).await {
         Ok(outcome) => {
-            let trouble = look::refined(executor, progress.trouble(&outcome)).await;
+            let trouble = progress.trouble(&outcome);
+            let step = progress.step().map(|step| {
+                // Of those that follow in its process none has failed before.
+                let first = steps.first().filter(|first| first.id == step.id);
+                (step, first.map_or(&[][..], |_| &context.remedied))
+            });
+            let trouble = treated(executor, context, trouble, step).await;
             progress.end(trouble).await;
         }
         Err(failure) => progress.fail(failed(failure)).await,
     }
+}
+
+/// A failed outcome, told as what a look at the host says that it is, and with what was done about it for a step that may be helped: the
+/// step, and what was done for it before.
+async fn treated(
+    executor: &KubesprayExecutor,
+    context: &StepContext,
+    outcome: Option<StepOutcome>,
+    step: Option<(&Step, &[Applied])>,
+) -> Option<StepOutcome> {
+    let Some(StepOutcome::Failed {
+        failure,
+        results,
+        unreachable,
+        ..
+    }) = outcome
+    else {
+        return outcome;
+    };
+    let failure = look::refined(executor, failure).await;
+    let remedies = match step {
+        // Who does not answer cannot be helped, and the gate of the step judges it.
+        Some((step, before)) if unreachable.is_empty() => {
+            remedy::applied(executor, step, context, &failure, before).await
+        }
+        _ => Vec::new(),
+    };
+    Some(StepOutcome::Failed {
+        failure,
+        results,
+        unreachable,
+        remedies,
+    })
 }
 
 /// Follows a process to its end.
@@ -481,7 +521,8 @@ pub(super) async fn alone(
     guard.disarm();
     match outcome {
         Ok(outcome) => {
-            let trouble = look::refined(executor, progress.trouble(&outcome)).await;
+            let trouble = progress.trouble(&outcome);
+            let trouble = treated(executor, context, trouble, None).await;
             trouble.map_or(Ok(()), Err)
         }
         Err(failure) => Err(failed(failure)),

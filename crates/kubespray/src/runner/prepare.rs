@@ -11,19 +11,21 @@ use ansible::{
 };
 use api::{
     HostName,
-    run::{Exclusion, Failure, FailureClass, Results, Step},
+    run::{Exclusion, Failure, FailureClass, Plan, Results, Step},
 };
 use tokio::sync::mpsc;
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
     carried,
-    executor::{KubesprayExecutor, failed, succeeded},
+    executor::{KubesprayExecutor, failed, stopped, succeeded},
     source,
     workspace::{disk, failure},
 };
-use crate::action;
+use crate::{action, mirror};
 
+/// How long a look at the mirror may take.
+const LOOKING: Duration = Duration::from_mins(5);
 /// How long a login and a few questions may take on a host that answers.
 const LOGIN: Duration = Duration::from_secs(30);
 
@@ -54,10 +56,48 @@ pub(crate) async fn sandbox(
             }
         }
     };
-    match made {
-        Ok(sandbox) => succeeded(Some(format!("ansible-core {}", sandbox.core))),
-        Err(failure) => failed(failure),
+    let sandbox = match made {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return failed(failure),
+    };
+    let core = format!("ansible-core {}", sandbox.core);
+    if !executor.work.inputs.mirrored || !has_hosts_fetch(executor.work.plan.plan()) {
+        return succeeded(Some(core));
     }
+    let looked = tokio::select! {
+        looked = tokio::time::timeout(LOOKING, look_at_mirror(executor, &sandbox)) => looked,
+        () = stopped(context) => return StepOutcome::Interrupted { detail: None },
+    };
+    match looked {
+        Ok(Ok(there)) => succeeded(Some(format!(
+            "{core}; the mirror has all {there} files and images"
+        ))),
+        Ok(Err(failure)) => failed(failure),
+        Err(_) => failed(mirror::too_slow(LOOKING)),
+    }
+}
+
+/// Whether hosts are to fetch programs and images in a plan: not where they leave, where they are asked alone, and where they are told of
+/// members that left. Nor where a cluster is recovered: that never waits for a mirror.
+fn has_hosts_fetch(plan: &Plan) -> bool {
+    let steps = plan.steps.iter();
+    let mut plays = steps
+        .filter(|step| !step.id.starts_with("endpoints/"))
+        .filter_map(action::play_of);
+    plays.any(|play| ["cluster", "scale", "upgrade-cluster"].contains(&play.playbook.as_str()))
+}
+
+/// That everything is where hosts will ask for it, before one is touched.
+async fn look_at_mirror(executor: &KubesprayExecutor, sandbox: &Sandbox) -> Result<usize, Failure> {
+    let inputs = &executor.work.inputs;
+    let facts = executor.workspace.directories().facts;
+    mirror::look(&mirror::Asking {
+        inputs,
+        checkout: &executor.workspace.checkout(),
+        ansible_playbook: sandbox.ansible_playbook(),
+        processors: mirror::Processors::of_facts(inputs, &facts),
+    })
+    .await
 }
 
 /// The environment, made if it is not there, and verified once by each runner.
@@ -251,6 +291,7 @@ fn judge(reports: &[Report]) -> StepOutcome {
         failure,
         results: Results::default(),
         unreachable,
+        remedies: Vec::new(),
     }
 }
 

@@ -1,20 +1,18 @@
 //! Steps that save snapshots of etcd outside of the cluster, bring them back and drill them.
 //!
 //! What a host saved goes over ssh into a file of this machine, sealed on the way where the spec says so, and from there into the store,
-//! where it is read back before its manifest is written: a runner that is killed leaves a snapshot without one, which is no snapshot. The
-//! file goes with the step, whatever becomes of it; none of it is ever in the journal, in a log, or on a command line.
+//! where it is read back before its manifest is written: a runner that is killed leaves a snapshot without one, which is no snapshot.
+//! Files of this machine have no names, so that nothing is left of a runner that is killed; those of hosts go with the script that made
+//! them, and what even that has left goes with a later snapshot or drill. None of it is ever in the journal, in a log, or on a command line.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs::File, io::Seek, path::Path, time::Duration};
 
 use age::secrecy::SecretString as AgeSecret;
 use ansible::probe::{self, Options, Target};
 use api::{
     HostName,
     cluster::SecretKeyRef,
-    run::{Failure, FailureClass, Step},
+    run::{Failure, FailureClass, OnFailure, Step},
     snapshots::{
         AddressStyle, DrillResult, DrillStatus, SnapshotState, SnapshotStatus, SnapshotsStatus,
     },
@@ -29,6 +27,7 @@ use snapshots::{
     manifest::Here,
     retention,
     seal::{self, Key, OpenError, Seal, Spool, Spooled},
+    settings::{CA, IDENTITY, PASSPHRASE, key_of},
     store::{self, Access, Bucket, Directory, Object, Settings, listing},
 };
 use workflow::{StepContext, StepOutcome, StepProgress};
@@ -41,9 +40,8 @@ use super::{
 use crate::{
     action,
     snapshots::{
-        CATALOGUE_KEY, SnapshotsInput, catalogue_name,
-        host::{self, Saved, Unable},
-        settings::{CA, IDENTITY, PASSPHRASE, key_of},
+        CATALOGUE_KEY, SnapshotsInput, VOLUME, catalogue_name,
+        host::{self, Place, Saved, Unable},
     },
 };
 
@@ -53,6 +51,10 @@ const CLUSTER: &str = "windlass.dev/cluster";
 const WORK: Duration = Duration::from_hours(1);
 /// How long it may take to say something of itself.
 const ANSWER: Duration = Duration::from_mins(1);
+/// How long it may take to remove what was left on it.
+const CLEARING: Duration = Duration::from_secs(20);
+/// How long a look at the store may take where nothing waits for it. Less than the timeout of the step, which would fail it.
+const IGNORED: Duration = Duration::from_mins(20);
 /// How many manifests are read at once.
 const AT_ONCE: usize = 8;
 /// How many snapshots are told of.
@@ -79,7 +81,6 @@ async fn saved(
     let input = input(executor).map_err(failed)?;
     let store = open(executor, input).await.map_err(failed)?;
     let seal = sealing(executor, input).await.map_err(failed)?;
-    let name = name(executor);
     let work = AtWork {
         executor,
         step,
@@ -91,30 +92,27 @@ async fn saved(
         .await
         .map_err(|error| failed(of_store(&error)))?;
     work.tells("asking etcd for a snapshot").await?;
-    let asked = work.first(work.hosts(), (host::save(), WORK), host::read_saved);
+    let place = work.place();
+    let taken_at = Timestamp::now();
+    let asked = work.first(work.hosts(), (host::save(&place), WORK), host::read_saved);
     let (there, saved) = asked.await?;
-    let file = Spare(executor.work.directory.join("snapshot"));
+    let file = unnamed(executor).map_err(failed)?;
     work.tells("bringing the snapshot").await?;
-    let fetched = fetch(&there, &file.0, &seal, saved.size).await;
-    let _ = probe::run(&there.target, &there.options, &host::forget(), ANSWER).await;
-    let spooled = fetched.map_err(failed)?;
-    if (spooled.size, &spooled.digest) != (saved.size, &saved.digest) {
-        return Err(failed(failure(
-            FailureClass::Transient,
-            "SnapshotCut",
-            format!(
-                "{} saved a snapshot of {} bytes, and {} came: another one or not all of it",
-                there.target.name, saved.size, spooled.size
-            ),
-            Some("retry the run"),
-        )));
-    }
-    let of = (executor, &name, &there.target.name);
-    let manifest = manifest(of, &saved, (&spooled, &seal));
+    let fetched = fetch((executor, &there, &place), &file, (&seal, saved.size)).await;
+    let fetched = fetched.and_then(|spooled| whole(spooled, &saved, &there.target.name));
+    let spooled = match fetched {
+        Ok(spooled) => spooled,
+        Err(failure) => {
+            work.clears(&place).await;
+            return Err(failed(failure));
+        }
+    };
+    let from = (executor, &there.target.name, taken_at);
+    let manifest = manifest(from, &saved, (&spooled, &seal));
     work.tells("writing the snapshot into the store, and reading it back")
         .await?;
-    let kept = store.keep(&file.0, &manifest).await;
-    kept.map_err(|error| failed(of_store(&error)))?;
+    let (kept, ()) = tokio::join!(store.keep(&file, manifest), work.clears(&place));
+    let name = kept.map_err(|error| failed(of_store(&error)))?.name;
     Ok(format!(
         "snapshot {name} of {}: {} bytes, revision {}, {} keys, etcd {}, checked by {}, and read back from {}",
         there.target.name,
@@ -127,7 +125,7 @@ async fn saved(
     ))
 }
 
-/// Removes snapshots that are kept no longer, and notes what lies in the store.
+/// Removes snapshots that are kept no longer, and notes what lies in the store; where nothing waits for it, it notes alone.
 pub(crate) async fn keep(
     executor: &KubesprayExecutor,
     step: &Step,
@@ -136,15 +134,20 @@ pub(crate) async fn keep(
     if let Some(outcome) = hold(step, context).await {
         return outcome;
     }
+    let is_ignored = step.on_failure == Some(OnFailure::Ignore);
     let kept = async {
         let input = input(executor)?;
         let store = open(executor, input).await?;
-        let name = name(executor);
-        let own = store.manifest(&name).await;
+        let seen = look(&store).await.map_err(|error| of_store(&error))?;
+        let own = own(&seen, executor.work.run.uid().as_deref());
         let own = own.map_err(|error| of_store(&error))?;
         sealed(&own, input).map_err(|error| of_store(&error))?;
         let former = catalogue(executor).await?;
-        let (seen, removed) = let_go(&store, &own, input, Timestamp::now()).await;
+        let (seen, removed) = if is_ignored {
+            (Ok(seen), Ok(0))
+        } else {
+            let_go((&store, seen), &own, input, Timestamp::now()).await
+        };
         let drill = former.and_then(|former| former.drill);
         let seen = seen.map_err(|error| of_store(&error))?;
         let told = told(&store, &seen, &own, drill);
@@ -155,10 +158,21 @@ pub(crate) async fn keep(
             "{count} snapshots lie in the store; {removed} were removed"
         ))
     };
-    match kept.await {
-        Ok(told) => succeeded(Some(told)),
-        Err(failure) => failed(failure),
+    if !is_ignored {
+        return kept.await.map_or_else(failed, |told| succeeded(Some(told)));
     }
+    let kept = tokio::time::timeout(IGNORED, kept).await;
+    succeeded(Some(match kept {
+        Ok(Ok(told)) => told,
+        Ok(Err(failure)) => {
+            let why = format!(
+                "not done, and nothing waits for it: {}: {}",
+                failure.code, failure.message
+            );
+            api::text::plain(&why, 1024)
+        }
+        Err(_) => "not done, and nothing waits for it: the store took too long".to_owned(),
+    }))
 }
 
 /// Brings a snapshot from the store into a directory of its host, where etcd is founded from it.
@@ -179,7 +193,12 @@ pub(crate) async fn bring(
         let (there, about) = asked.await?;
         fits(&manifest, &about).map_err(failed)?;
         work.tells("bringing the snapshot to the host").await?;
-        let sent = send(&there, &host::take(directory), &file.0).await;
+        let sent = send(
+            (executor, &there),
+            &host::take(directory, manifest.size),
+            &file,
+        )
+        .await;
         sent.map_err(failed)?;
         Ok(format!(
             "snapshot {name} of {} lies in {directory} of {}",
@@ -286,8 +305,26 @@ impl AtWork<'_> {
         Err(failed(of_hosts(&errors)))
     }
 
+    /// Where the hosts work for this attempt.
+    fn place(&self) -> Place {
+        Place::new(self.executor.work.run.uid().as_deref())
+    }
+
+    /// Removes what snapshots and drills have left on the hosts of the step, also what those did whose runner or host died. One that does
+    /// not answer is not waited for: its turn comes with the next.
+    async fn clears(&self, place: &Place) {
+        let Ok(options) = prepare::options(self.executor).await else {
+            return;
+        };
+        let clears = prepare::targets(self.executor, &self.hosts()).into_iter();
+        let clears = clears.map(async |target| {
+            let _ = probe::run(&target, &options, &host::clear(place), CLEARING).await;
+        });
+        futures::future::join_all(clears).await;
+    }
+
     /// A snapshot of the store in a file of this machine, opened.
-    async fn stored(&self, name: &Name) -> Result<(Manifest, Spare), StepOutcome> {
+    async fn stored(&self, name: &Name) -> Result<(Manifest, File), StepOutcome> {
         let executor = self.executor;
         let input = input(executor).map_err(failed)?;
         let store = open(executor, input).await.map_err(failed)?;
@@ -296,17 +333,19 @@ impl AtWork<'_> {
         let manifest = manifest.map_err(|error| of_store(&error))?;
         sealed(&manifest, input).map_err(|error| of_store(&error))?;
         self.tells("bringing the snapshot from the store").await?;
-        let stored = Spare(executor.work.directory.join("snapshot-stored"));
-        let brought = store.bring(&manifest, &stored.0).await;
+        let stored = unnamed(executor).map_err(failed)?;
+        let brought = store.bring(&manifest, &stored).await;
         brought.map_err(|error| of_store(&error))?;
         if !manifest.stored.sealed {
             return Ok((manifest, stored));
         }
         let key = opening(executor, input).await.map_err(failed)?;
-        let opened = Spare(executor.work.directory.join("snapshot"));
-        let (from, to) = (stored.0.clone(), opened.0.clone());
-        let opening = tokio::task::spawn_blocking(move || seal::open(&from, &to, &key));
-        let (size, digest) = match opening.await {
+        let opened = unnamed(executor).map_err(failed)?;
+        let opening = tokio::task::spawn_blocking(move || {
+            let read = seal::open(&stored, &opened, &key)?;
+            Ok((opened, read))
+        });
+        let (opened, (size, digest)) = match opening.await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return Err(failed(unopened(name, &error))),
             Err(_) => return Err(StepOutcome::Interrupted { detail: None }),
@@ -325,7 +364,7 @@ impl AtWork<'_> {
         let mut last = None;
         // A host that lacks a program, or is down, is passed over.
         for host in self.hosts() {
-            match self.drilled_on(&host, &manifest, &file.0).await {
+            match self.drilled_on(&host, &manifest, &file).await {
                 Err(StepOutcome::Failed { failure, .. })
                     if matches!(&*failure.code, "NoSnapshotProgram" | "EtcdUnanswered") =>
                 {
@@ -341,7 +380,7 @@ impl AtWork<'_> {
         &self,
         name: &HostName,
         manifest: &Manifest,
-        file: &Path,
+        file: &File,
     ) -> Result<String, StepOutcome> {
         let alone = || vec![name.clone()];
         let about = self.first(alone(), (host::about(), ANSWER), host::read_about);
@@ -349,16 +388,14 @@ impl AtWork<'_> {
         fits(manifest, &about).map_err(failed)?;
         self.tells(&format!("starting the snapshot on {name}"))
             .await?;
-        send(&there, &host::take_for_drill(), file)
-            .await
-            .map_err(failed)?;
-        let drilled = self.first(alone(), (host::drill(), WORK), host::read_drilled);
+        let place = self.place();
+        let take = host::take_for_drill(&place, manifest.size);
+        let sent = send((self.executor, &there), &take, file);
+        sent.await.map_err(failed)?;
+        let drilled = self.first(alone(), (host::drill(&place), WORK), host::read_drilled);
         let drilled = drilled.await;
-        if drilled.is_err() {
-            // Also what a script left that did not begin.
-            let forget = host::forget_drill();
-            let _ = probe::run(&there.target, &there.options, &forget, ANSWER).await;
-        }
+        // Also what a script left that did not begin.
+        self.clears(&place).await;
         let (_, drilled) = drilled?;
         for (what, found, noted) in [
             ("keys", drilled.keys, manifest.keys),
@@ -388,17 +425,10 @@ impl AtWork<'_> {
     }
 }
 
-/// A file that goes when nobody needs it any more.
-struct Spare(PathBuf);
-
-impl Drop for Spare {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %self.0.display(), error = &error as &dyn std::error::Error, "a snapshot was not removed");
-        }
-    }
+/// A file of this machine without a name, in the directory of the run: what it holds goes with this process.
+fn unnamed(executor: &KubesprayExecutor) -> Result<File, Failure> {
+    let directory = &executor.work.directory;
+    seal::unnamed(directory).map_err(|error| disk(directory, &error))
 }
 
 fn input(executor: &KubesprayExecutor) -> Result<&SnapshotsInput, Failure> {
@@ -409,17 +439,13 @@ fn input(executor: &KubesprayExecutor) -> Result<&SnapshotsInput, Failure> {
     })
 }
 
-/// The name of the snapshot that a run takes: it is the same after a runner was killed.
-fn name(executor: &KubesprayExecutor) -> Name {
-    let created = executor.work.run.metadata.creation_timestamp.as_ref();
-    Name::of(created.map_or_else(Timestamp::now, |time| time.0))
-}
-
 /// The store of the cluster.
 async fn open(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<Store, Failure> {
     let work = &executor.work;
     let below = format!("{}/{}", work.namespace(), work.cluster());
-    if let Some(directory) = &input.store.directory {
+    let volume = input.store.persistent_volume_claim.as_ref();
+    let volume = volume.map(|_| VOLUME);
+    if let Some(directory) = input.store.directory.as_deref().or(volume) {
         let directory = Directory::open(Path::new(directory), &below).await;
         return directory
             .map(Store::Directory)
@@ -550,10 +576,14 @@ fn required((name, key): (&str, &str), value: Option<String>) -> Result<String, 
 }
 
 /// Takes what a host saved into a file, sealed on the way, as far as one byte beyond its size.
-async fn fetch(there: &Answering, file: &Path, seal: &Seal, size: u64) -> Result<Spooled, Failure> {
-    let local = |error: std::io::Error| disk(file, &error);
-    let mut spool = Spool::create(file, seal).map_err(local)?;
-    let fetched = probe::fetch(&there.target, &there.options, &host::print()).await;
+async fn fetch(
+    (executor, there, place): (&KubesprayExecutor, &Answering, &Place),
+    file: &File,
+    (seal, size): (&Seal, u64),
+) -> Result<Spooled, Failure> {
+    let local = |error: std::io::Error| disk(&executor.work.directory, &error);
+    let mut spool = Spool::into(file, seal).map_err(local)?;
+    let fetched = probe::fetch(&there.target, &there.options, &host::print(place)).await;
     let mut output = fetched.map_err(|unusable| silent(there, &unusable))?;
     let mut buffer = vec![0; 256 * 1024];
     let mut left = size.saturating_add(1);
@@ -572,11 +602,32 @@ async fn fetch(there: &Answering, file: &Path, seal: &Seal, size: u64) -> Result
     spool.finish().map_err(local)
 }
 
+/// What came, if it is what the host saved.
+fn whole(spooled: Spooled, saved: &Saved, host: &HostName) -> Result<Spooled, Failure> {
+    if (spooled.size, &spooled.digest) == (saved.size, &saved.digest) {
+        return Ok(spooled);
+    }
+    Err(failure(
+        FailureClass::Transient,
+        "SnapshotCut",
+        format!(
+            "{host} saved a snapshot of {} bytes, and {} came: another one or not all of it",
+            saved.size, spooled.size
+        ),
+        Some("retry the run"),
+    ))
+}
+
 /// Has a host take a file.
-async fn send(there: &Answering, script: &str, file: &Path) -> Result<(), Failure> {
-    let opened = tokio::fs::File::open(file).await;
-    let mut opened = opened.map_err(|error| disk(file, &error))?;
-    let sent = probe::send(&there.target, &there.options, script, &mut opened).await;
+async fn send(
+    (executor, there): (&KubesprayExecutor, &Answering),
+    script: &str,
+    mut file: &File,
+) -> Result<(), Failure> {
+    let begun = file.rewind().and_then(|()| file.try_clone());
+    let begun = begun.map_err(|error| disk(&executor.work.directory, &error))?;
+    let mut begun = tokio::fs::File::from_std(begun);
+    let sent = probe::send(&there.target, &there.options, script, &mut begun).await;
     sent.map_err(|unusable| silent(there, &unusable))
 }
 
@@ -594,22 +645,23 @@ fn silent(there: &Answering, unusable: &probe::Unusable) -> Failure {
     )
 }
 
+/// What is told of a snapshot, under the first name that it may get.
 fn manifest(
-    (executor, name, host): (&KubesprayExecutor, &Name, &HostName),
+    (executor, host, taken_at): (&KubesprayExecutor, &HostName, Timestamp),
     saved: &Saved,
     (spooled, seal): (&Spooled, &Seal),
 ) -> Manifest {
     let work = &executor.work;
-    let created = work.run.metadata.creation_timestamp.as_ref();
     Manifest {
         form: Manifest::FORM,
-        name: name.clone(),
+        name: Name::of(taken_at),
         cluster: format!("{}/{}", work.namespace(), work.cluster()),
         authority: saved.authority.clone(),
         cluster_id: saved.cluster_id.clone(),
         etcd_version: saved.etcd_version.clone(),
         host: host.to_string(),
-        taken_at: created.map_or_else(Timestamp::now, |time| time.0),
+        run: work.run.uid(),
+        taken_at,
         revision: saved.revision,
         keys: saved.keys,
         entries: saved.entries,
@@ -653,18 +705,23 @@ async fn look(store: &Store) -> Result<Seen, store::Error> {
     Ok(Seen { objects, read })
 }
 
+/// The snapshot that a run has taken: the last one, where its runner was killed in between. Pure.
+fn own(seen: &Seen, run: Option<&str>) -> Result<Manifest, store::Error> {
+    let good = seen.read.iter().filter_map(|(_, read)| read.as_ref().ok());
+    let of_run = good.filter(|manifest| run.is_some() && manifest.run.as_deref() == run);
+    let newest = of_run.max_by_key(|manifest| (manifest.name.as_str().len(), &manifest.name));
+    let missing = || store::Error::Missing("snapshot of this run".into());
+    newest.cloned().ok_or_else(missing)
+}
+
 /// Removes what is kept no longer; what lies there then, and how many were removed. What is of another cluster of the name is nobody's
 /// here.
 async fn let_go(
-    store: &Store,
+    (store, seen): (&Store, Seen),
     own: &Manifest,
     input: &SnapshotsInput,
     now: Timestamp,
 ) -> (Result<Seen, store::Error>, Result<usize, store::Error>) {
-    let seen = match look(store).await {
-        Ok(seen) => seen,
-        Err(error) => return (Err(error), Ok(0)),
-    };
     let mut removed = 0;
     for names in going(&seen, own, input.kept(), now) {
         for name in names {
@@ -713,7 +770,7 @@ fn going(seen: &Seen, own: &Manifest, keep: retention::Keep, now: Timestamp) -> 
     let unfinished = unfinished
         // What tells no time, a run has not left.
         .filter(|(name, _)| name.time().is_some_and(|time| Some(time) < before))
-        .map(|(_, object)| vec![object]);
+        .map(|(_, objects)| objects);
     surplus.chain(unfinished).collect()
 }
 
@@ -859,7 +916,9 @@ fn of_store(error: &store::Error) -> Failure {
     let class = match error {
         store::Error::Unreachable(_) => FailureClass::Transient,
         store::Error::Altered(_) | store::Error::Local(_) => FailureClass::Permanent,
-        store::Error::Full(_) | store::Error::Refused(_) => FailureClass::External,
+        store::Error::Full(_) | store::Error::Refused(_) | store::Error::Taken(_) => {
+            FailureClass::External
+        }
         store::Error::Unusable(_) | store::Error::Missing(_) => FailureClass::Config,
     };
     failure(class, code, crate::chain(error), Some(remedy))
@@ -958,6 +1017,7 @@ mod tests {
             cluster_id: "1".into(),
             etcd_version: "3.6.4".into(),
             host: "m1".into(),
+            run: None,
             taken_at: time(at),
             revision: 3,
             keys: 2,
@@ -1011,6 +1071,27 @@ mod tests {
         let names = [&old, &before].map(|of| of.name.manifest());
         assert_eq!(gone(&seen, &own, 2), names);
         assert_eq!(gone(&seen, &own, 3), [""; 0]);
+    }
+
+    #[test]
+    fn a_run_knows_its_own_by_its_id_and_takes_the_last() {
+        let of = |name: &str, run: Option<&str>| Manifest {
+            name: name.parse().unwrap(),
+            run: run.map(str::to_owned),
+            ..snapshot("25T11", false)
+        };
+        let all = [
+            of("2026-11-25T11-00-00Z", Some("other")),
+            of("2026-11-25T11-00-00Z-9", Some("mine")),
+            of("2026-11-25T11-00-00Z-10", Some("mine")),
+            of("2026-11-25T12-00-00Z-11", None),
+        ];
+        let seen = seen(&all, &[]);
+        assert_eq!(own(&seen, Some("mine")).unwrap(), all[2]);
+        for nobody in [None, Some("nobody")] {
+            let error = own(&seen, nobody).unwrap_err();
+            assert_eq!(error.advice().0, "SnapshotMissing");
+        }
     }
 
     #[test]

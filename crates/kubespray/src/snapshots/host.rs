@@ -8,10 +8,15 @@ use snapshots::manifest::{Here, LARGEST_SNAPSHOT, is_digest};
 
 use crate::etcd::ASK;
 
-/// Where a host keeps a snapshot until the runner has it, and where it drills one. One run of a cluster is at work at a time, so what is
-/// there is of one that was killed.
-const SAVED: &str = "/var/backups/windlass-snapshot";
-const DRILLED: &str = "/var/backups/windlass-drill";
+/// Where a host keeps a snapshot until the runner has it, and where it drills one: each attempt in a [place](Place) of its own below. It
+/// goes with the script that made it when its connection is lost, and what is left even so is [cleared](clear) by every snapshot and every
+/// drill.
+const SAVED: &str = "windlass-snapshot";
+const DRILLED: &str = "windlass-drill";
+const BELOW: &str = "/var/backups";
+/// How old what is left of another run must be to be removed, in minutes. That run may be at work, as one of another cluster or operator
+/// on the same hosts is: none is that long.
+const LEFT: u32 = 24 * 60;
 /// The longest complaint that is told, in bytes.
 const COMPLAINT: usize = 512;
 
@@ -36,17 +41,21 @@ echo begin
 "#;
 
 const SAVE: &str = r#"
+trap 'rm -rf "$dir"; exit 1' HUP INT TERM PIPE
 has etcdctl || fail no-etcdctl
 rm -rf "$dir" && mkdir -p "$dir" || fail directory
 "$checker" snapshot status --help >"$dir/said" 2>&1 || fail no-etcdutl
 grep -q 'snapshot status' "$dir/said" || fail no-etcdutl
 say endpoint etcdctl endpoint status --write-out=json
 etcdctl snapshot save "$dir/snapshot.db" >"$dir/said" 2>&1 || fail save
-"$checker" snapshot status "$dir/snapshot.db" --write-out=json >"$dir/status" 2>"$dir/said" || fail status
+"$checker" snapshot status "$dir/snapshot.db" --write-out=json >"$dir/status" 2>"$dir/said" & status=$!
+digest <"$dir/snapshot.db" >"$dir/digest" & digest=$!
+printf 'size '; wc -c <"$dir/snapshot.db"
+wait "$status" || fail status
+wait "$digest" || fail digest
 say status cat "$dir/status"
 echo "checker $checker"
-printf 'digest '; digest <"$dir/snapshot.db"
-printf 'size '; wc -c <"$dir/snapshot.db"
+printf 'digest '; cat "$dir/digest"
 printf 'authority '; digest <"$ETCDCTL_CACERT"
 revision=$(sed -n 's/.*"revision":\([0-9][0-9]*\).*/\1/p' "$dir/status" | head -n 1)
 counted --rev="$revision"
@@ -107,19 +116,58 @@ counted
 echo end
 "#;
 
+/// What the directories of one attempt of a run are called on a host. A script that outlives its runner removes those of its own attempt,
+/// and none that a later one, or another run, works in.
+#[derive(Debug)]
+pub(crate) struct Place {
+    run: String,
+    attempt: u64,
+}
+
+impl Place {
+    /// A place that nobody else has.
+    pub(crate) fn new(run: Option<&str>) -> Self {
+        let attempt = rand::random();
+        // It comes to a shell.
+        let run = run.unwrap_or_default().chars();
+        let run: String = run
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+            .collect();
+        let run = if run.is_empty() {
+            format!("{attempt:016x}")
+        } else {
+            run
+        };
+        Self { run, attempt }
+    }
+
+    fn of(&self, what: &str) -> String {
+        let Self { run, attempt } = self;
+        format!("{BELOW}/{what}.{run}.{attempt:016x}")
+    }
+}
+
 /// The script that saves a snapshot.
-pub(crate) fn save() -> String {
-    script(SAVED, SAVE)
+pub(crate) fn save(place: &Place) -> String {
+    script(&place.of(SAVED), SAVE)
 }
 
-/// The script that prints the snapshot that was saved.
-pub(crate) fn print() -> String {
-    format!("exec cat {SAVED}/snapshot.db\n")
+/// The script that prints the snapshot that was saved, which goes with that, whoever hears it.
+pub(crate) fn print(place: &Place) -> String {
+    let saved = place.of(SAVED);
+    format!(
+        "trap 'rm -rf {saved}' EXIT\ntrap 'exit 1' HUP INT TERM PIPE\ncat {saved}/snapshot.db || exit 1\n"
+    )
 }
 
-/// The script that removes it.
-pub(crate) fn forget() -> String {
-    format!("rm -rf {SAVED}\n")
+/// The script that removes what snapshots and drills have left: all of this run, which one runner at a time is at work on, and of others
+/// what is old.
+pub(crate) fn clear(place: &Place) -> String {
+    let run = &place.run;
+    format!(
+        "rm -rf {BELOW}/{SAVED}.{run}.* {BELOW}/{DRILLED}.{run}.*\n\
+         find {BELOW} -maxdepth 1 -type d \\( -name '{SAVED}.*' -o -name '{DRILLED}.*' \\) -mmin +{LEFT} -exec rm -rf {{}} +\n"
+    )
 }
 
 /// The script that says to what a snapshot would be brought back.
@@ -127,27 +175,24 @@ pub(crate) fn about() -> String {
     script("/nonexistent", ABOUT)
 }
 
-/// The script that takes a snapshot to be drilled.
-pub(crate) fn take_for_drill() -> String {
-    take(DRILLED)
+/// The script that takes a snapshot of a size to be drilled.
+pub(crate) fn take_for_drill(place: &Place, size: u64) -> String {
+    take(&place.of(DRILLED), size)
 }
 
-/// The script that takes a snapshot into a directory, of which it is all.
-pub(crate) fn take(directory: &str) -> String {
+/// The script that takes a snapshot of a size into a directory, of which it is all. Of one that is cut, because the runner died, nothing
+/// is left.
+pub(crate) fn take(directory: &str, size: u64) -> String {
     format!(
-        "umask 077 && rm -rf {directory} && mkdir -p {directory} && cat >{directory}/snapshot.part && sync && mv {directory}/snapshot.part \
-         {directory}/snapshot.db"
+        "umask 077 && rm -rf {directory} && mkdir -p {directory} && cat >{directory}/snapshot.part && sync && \
+         test \"$(wc -c <{directory}/snapshot.part)\" -eq {size} && mv {directory}/snapshot.part {directory}/snapshot.db || \
+         {{ rm -rf {directory}; false; }}"
     )
 }
 
 /// The script that drills it.
-pub(crate) fn drill() -> String {
-    script(DRILLED, DRILL)
-}
-
-/// The script that removes what a drill left that did not begin.
-pub(crate) fn forget_drill() -> String {
-    format!("rm -rf {DRILLED}\n")
+pub(crate) fn drill(place: &Place) -> String {
+    script(&place.of(DRILLED), DRILL)
 }
 
 fn script(directory: &str, what: &str) -> String {
@@ -328,6 +373,11 @@ struct Status {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        process::{Command, Stdio},
+    };
+
     use super::*;
 
     fn said() -> String {
@@ -371,6 +421,135 @@ mod tests {
                 "{to}: {refused:?}"
             );
         }
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_nobody_hears_to_its_end() {
+        let root = tempfile::tempdir().unwrap();
+        let there = root.path().join("windlass");
+        let directory = there.to_str().unwrap();
+        let run = |script: &str, input: &str| {
+            let mut shell = Command::new("sh")
+                .args(["-c", script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            shell
+                .stdin
+                .take()
+                .unwrap()
+                .write_all(input.as_bytes())
+                .unwrap();
+            shell.wait().unwrap().success()
+        };
+        for (input, whole) in [("etcd", true), ("etc", false), ("etcds", false)] {
+            assert_eq!(run(&take(directory, 4), input), whole, "{input}");
+            assert_eq!(there.join("snapshot.db").exists(), whole, "{input}");
+            assert_eq!(there.exists(), whole, "{input}");
+        }
+        // As much as no pipe takes, and nobody who reads it.
+        for heard in [true, false] {
+            assert!(run(&take(directory, 1 << 20), &"x".repeat(1 << 20)));
+            let place = Place::new(None);
+            let script = print(&place).replace(&place.of(SAVED), directory);
+            let mut shell = Command::new("sh")
+                .args(["-c", &script])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut output = shell.stdout.take().unwrap();
+            let mut bytes = vec![0; if heard { 1 << 20 } else { 10 }];
+            output.read_exact(&mut bytes).unwrap();
+            drop(output);
+            assert_eq!(shell.wait().unwrap().success(), heard);
+            assert!(!there.exists());
+        }
+    }
+
+    #[test]
+    fn a_script_that_outlived_its_runner_removes_nothing_of_another() {
+        let root = tempfile::tempdir().unwrap();
+        let below = |script: &str| script.replace(BELOW, root.path().to_str().unwrap());
+        let shell = |script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &below(script)]).stdout(Stdio::piped());
+            shell
+        };
+        let (killed, next) = (Place::new(Some("a-1")), Place::new(Some("a-1")));
+        let there = |place: &Place, what| std::path::PathBuf::from(below(&place.of(what)));
+        // What the killed one is in the middle of.
+        let mut taking = shell(&take_for_drill(&killed, 4));
+        let mut taking = taking.stdin(Stdio::piped()).spawn().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !there(&killed, DRILLED).join("snapshot.part").exists() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        std::fs::create_dir(there(&killed, SAVED)).unwrap();
+        std::fs::write(there(&killed, SAVED).join("snapshot.db"), "old").unwrap();
+        for what in [SAVED, DRILLED] {
+            std::fs::create_dir(there(&next, what)).unwrap();
+            std::fs::write(there(&next, what).join("snapshot.db"), "new").unwrap();
+        }
+        drop(taking.stdin.take());
+        assert!(!taking.wait().unwrap().success());
+        assert!(!there(&killed, DRILLED).exists());
+        let printed = shell(&print(&killed)).output().unwrap();
+        assert_eq!(printed.stdout, b"old");
+        assert!(!there(&killed, SAVED).exists());
+        assert!(there(&next, SAVED).exists() && there(&next, DRILLED).exists());
+    }
+
+    #[test]
+    fn what_is_left_is_cleared_of_the_run_at_once_and_of_others_when_it_is_old() {
+        let root = tempfile::tempdir().unwrap();
+        let below = |script: &str| script.replace(BELOW, root.path().to_str().unwrap());
+        let make = |place: &Place, what| {
+            let there = std::path::PathBuf::from(below(&place.of(what)));
+            std::fs::create_dir(&there).unwrap();
+            std::fs::write(there.join("snapshot.db"), "etcd").unwrap();
+            there
+        };
+        let old = |there: std::path::PathBuf| {
+            let ago = std::time::Duration::from_mins(u64::from(LEFT) + 2);
+            let then = std::time::SystemTime::now() - ago;
+            std::fs::File::open(&there)
+                .unwrap()
+                .set_modified(then)
+                .unwrap();
+            there
+        };
+        let of = |run: &str| Place::new(Some(run));
+        let own = of("a-1");
+        let gone = [
+            make(&own, SAVED),
+            make(&of("a-1"), DRILLED),
+            old(make(&of("b"), SAVED)),
+            old(make(&of("b"), DRILLED)),
+        ];
+        let etcd = root.path().join("etcd-1-from-store");
+        std::fs::create_dir(&etcd).unwrap();
+        let stay = [
+            make(&of("a-11"), SAVED),
+            make(&of("b"), DRILLED),
+            make(&Place::new(None), SAVED),
+            old(etcd),
+        ];
+        let cleared = Command::new("sh")
+            .args(["-c", &below(&clear(&own))])
+            .output()
+            .unwrap();
+        assert!(cleared.status.success() && cleared.stderr.is_empty());
+        assert!(gone.iter().all(|there| !there.exists()), "{gone:?}");
+        assert!(stay.iter().all(|there| there.exists()), "{stay:?}");
+    }
+
+    #[test]
+    fn what_a_run_is_called_is_no_script() {
+        let place = Place::new(Some("a b;$(id)/../*"));
+        assert_eq!(place.run, "abid");
+        assert_ne!(Place::new(None).run, Place::new(None).run);
     }
 
     #[test]

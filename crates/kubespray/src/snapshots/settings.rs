@@ -1,24 +1,19 @@
 //! What a spec says of snapshots. Pure.
 
-use std::{collections::BTreeSet, net::IpAddr, path::Path};
+use std::collections::BTreeSet;
 
 use api::{
-    cluster::{ClusterSpec, SecretKeyRef},
-    snapshots::{Encryption, Keep, S3, Store},
+    cluster::ClusterSpec,
+    snapshots::{Encryption, Keep, Store},
 };
 use controller::window::Recurrence;
-use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use snapshots::{retention, seal};
+use snapshots::{retention, settings};
 
 use crate::problem::Problem;
 
 /// Where the settings stand.
 pub(crate) const FIELD: &str = "Cluster spec.etcd.snapshots";
-/// The key of a Secret with a passphrase, with private keys, and with certificates of authorities, where none is named.
-pub(crate) const PASSPHRASE: &str = "passphrase";
-pub(crate) const IDENTITY: &str = "identity";
-pub(crate) const CA: &str = "ca.crt";
 
 /// What a spec says of snapshots, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,20 +68,8 @@ impl SnapshotsInput {
 
     /// What goes, of what lies in the store.
     pub fn kept(&self) -> retention::Keep {
-        let keep = self.keep.clone().unwrap_or_default();
-        let seconds = |age: api::Duration| i64::try_from(age.seconds()).unwrap_or(i64::MAX);
-        retention::Keep {
-            count: keep.count.map(usize::from),
-            age: keep
-                .max_age
-                .map(|age| SignedDuration::from_secs(seconds(age))),
-        }
+        settings::kept(self.keep.as_ref())
     }
-}
-
-/// The key that a reference names, or the one of its kind.
-pub(crate) fn key_of<'a>(reference: &'a SecretKeyRef, default: &'a str) -> &'a str {
-    reference.key.as_deref().unwrap_or(default)
 }
 
 /// Checks what a spec says; `in_pods` says whether runners are pods.
@@ -102,9 +85,9 @@ pub(crate) fn resolve(
             .map_err(|wrong| problems.extend(wrong))
             .ok()
     });
-    problems.extend(of_store(&written.store, in_pods));
+    problems.extend(settings::of_store(FIELD, &written.store, in_pods));
     if let Some(encryption) = &written.encryption {
-        problems.extend(of_encryption(encryption));
+        problems.extend(settings::of_encryption(FIELD, encryption));
     }
     Some(Snapshots {
         schedule,
@@ -116,110 +99,8 @@ pub(crate) fn resolve(
     })
 }
 
-fn of_store(store: &Store, in_pods: bool) -> Option<Problem> {
-    match (&store.directory, &store.s3) {
-        (Some(directory), None) => of_directory(directory, in_pods),
-        (None, Some(s3)) => of_endpoint(s3),
-        _ => Some(Problem::new(
-            format!("{FIELD}.store"),
-            "",
-            "exactly one of directory and s3 is set",
-            "write where snapshots lie, for example directory: /srv/snapshots",
-        )),
-    }
-}
-
-fn of_directory(directory: &str, in_pods: bool) -> Option<Problem> {
-    let field = format!("{FIELD}.store.directory");
-    if in_pods {
-        return Some(Problem::new(
-            field,
-            directory,
-            "runners are pods here, whose directories go with them",
-            "write spec.etcd.snapshots.store.s3",
-        ));
-    }
-    let path = Path::new(directory);
-    let plain =
-        !directory.chars().any(char::is_control) && !directory.split('/').any(|part| part == "..");
-    (!path.is_absolute() || !plain).then(|| {
-        Problem::new(
-            field,
-            api::text::plain(directory, 256),
-            "it is the absolute path of a directory, without ..",
-            "write for example /srv/snapshots",
-        )
-    })
-}
-
-fn of_endpoint(s3: &S3) -> Option<Problem> {
-    let field = format!("{FIELD}.store.s3.endpoint");
-    let shown = api::text::plain(&s3.endpoint, 256);
-    let remedy = "write for example https://s3.example.org";
-    let problem = |rule: &str| Some(Problem::new(&field, &shown, rule, remedy));
-    let Ok(endpoint) = s3.endpoint.parse::<http::Uri>() else {
-        return problem("it is the URL of a server");
-    };
-    let Some(host) = endpoint.host().filter(|host| !host.is_empty()) else {
-        return problem("it is the URL of a server");
-    };
-    if endpoint
-        .authority()
-        .is_some_and(|authority| authority.as_str().contains('@'))
-    {
-        return Some(Problem::new(
-            &field,
-            "",
-            "it has no user and no password",
-            "write them into the Secret of credentialsSecretRef",
-        ));
-    }
-    if endpoint.query().is_some() {
-        return problem("it has no query");
-    }
-    match endpoint.scheme_str() {
-        Some("https") => None,
-        // Who hears what goes over the network has every Secret of the cluster.
-        Some("http") if is_loopback(host) => None,
-        Some("http") => problem("http is for servers of this machine alone"),
-        _ => problem("it begins with https://"),
-    }
-}
-
 fn is_plain(endpoint: &http::Uri) -> bool {
     endpoint.scheme_str() == Some("http")
-}
-
-fn is_loopback(host: &str) -> bool {
-    let literal = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || literal.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-}
-
-fn of_encryption(encryption: &Encryption) -> Vec<Problem> {
-    let field = format!("{FIELD}.encryption");
-    let with_keys = !encryption.recipients.is_empty();
-    if with_keys == encryption.passphrase_secret_ref.is_some() {
-        return vec![Problem::new(
-            field,
-            "",
-            "exactly one of recipients and passphraseSecretRef is set",
-            "write recipients: [age1...], the public key that age-keygen shows",
-        )];
-    }
-    let keys = encryption.recipients.iter().enumerate();
-    keys.filter_map(|(at, key)| {
-        let why = seal::recipient(key).err()?;
-        let shown = if key.starts_with("age1") {
-            api::text::plain(key, 128)
-        } else {
-            // It may be a private one.
-            String::new()
-        };
-        let field = format!("{field}.recipients[{at}]");
-        let remedy = "write the line that age-keygen calls the public key";
-        Some(Problem::new(field, shown, why, remedy))
-    })
-    .collect()
 }
 
 #[cfg(test)]
@@ -257,6 +138,16 @@ mod tests {
                 json!({"store": {"directory": "/srv/../etc"}}),
                 ".store.directory",
                 "without ..",
+            ),
+            (
+                json!({"store": {"persistentVolumeClaim": {"claimName": "shelf"}}}),
+                ".persistentVolumeClaim.claimName",
+                "a pod alone mounts a claim",
+            ),
+            (
+                json!({"store": {"directory": "/srv", "persistentVolumeClaim": {"claimName": "shelf"}}}),
+                ".store",
+                "exactly one",
             ),
             (
                 json!({"store": s3("http://10.0.0.1")}),
@@ -325,6 +216,8 @@ mod tests {
         }
         let (_, told) = resolved(&json!({"store": directory()}), true);
         assert!(told[0].contains("runners are pods"), "{told:?}");
+        let claim = json!({"store": {"persistentVolumeClaim": {"claimName": "shelf"}}});
+        assert_eq!(resolved(&claim, true).1, [""; 0]);
     }
 
     #[test]

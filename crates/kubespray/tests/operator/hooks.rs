@@ -9,7 +9,7 @@ use kubespray::{
     cluster::{decision::Decision, resolve},
     hooks,
     inputs::Inputs,
-    problem,
+    problem, remedies,
     request::COMPONENT,
 };
 use serde_json::{Value, from_value, json};
@@ -260,6 +260,128 @@ fn texts(cluster: &Cluster, key: &str, text: &str) -> hooks::Texts {
     hooks::judge(cluster, |name| Some((name == "texts").then_some(&map)))
 }
 
+fn image(name: &str, side: &str, step: &str) -> Value {
+    let digest = "0".repeat(64);
+    json!({"name": name, side: step, "image": {"name": format!("registry.example.com/a@sha256:{digest}")}})
+}
+
+#[tokio::test]
+async fn an_image_runs_once_in_the_cluster_or_on_the_hosts_that_it_names() {
+    let mut there = image("there", "after", "kubeconfig/store");
+    there["hosts"] = json!(["worker-2"]);
+    let mut moving = image("moving", "before", "health/check");
+    moving["image"]["name"] = json!("busybox:1");
+    let hooks = json!([
+        image("anywhere", "after", "kubeconfig/store"),
+        there,
+        moving
+    ]);
+    let past = new(hooks, &["master", "worker"]).await;
+    let plan = past.starts().plan;
+    let all = steps(&plan);
+    let at = all
+        .iter()
+        .position(|step| step == "kubeconfig/store: master-1");
+    let at = at.unwrap_or_else(|| panic!("{all:#?}"));
+    assert_eq!(all[at + 1].trim(), "hook/anywhere:");
+    assert_eq!(all[at + 2], "hook/there: worker-2");
+    let step = |id: &str| plan.steps.iter().find(|step| step.id == id).unwrap();
+    assert!(step("hook/anywhere").gate.is_none());
+    let title = &step("hook/anywhere").title;
+    assert!(title.contains("in a pod of the cluster"), "{title}");
+    assert!(!title.contains("a tag"), "{title}");
+    let title = &step("hook/moving").title;
+    assert!(title.contains("busybox:1 (a tag, which may"), "{title}");
+    CheckedPlan::new(plan).unwrap();
+}
+
+#[tokio::test]
+async fn an_image_is_refused_where_the_cluster_has_no_api() {
+    let of = |operation: &str, mut hook: Value| {
+        hook["operations"] = json!([operation]);
+        hook
+    };
+    let named = |name: &str| {
+        let mut hook = image("a", "before", "health/check");
+        hook["image"]["name"] = json!(name);
+        hook
+    };
+    for (hook, words) in [
+        (
+            image("a", "after", "etcd/install"),
+            &[
+                "before is",
+                "a plan of Create has the cluster's API after: kubeconfig/store",
+                "operations without Create",
+            ][1..],
+        ),
+        (
+            of("Create", image("a", "before", "kubeconfig/store")),
+            &["before is \"kubeconfig/store\""],
+        ),
+        (
+            of("Recover", image("a", "after", "etcd/install")),
+            &["a plan of Recover has the cluster's API before or after: health/check alone"],
+        ),
+        (
+            of("Reset", image("a", "after", "reset")),
+            &["a plan of Reset has the cluster's API after: prepare/probe alone"],
+        ),
+        (
+            named("A B"),
+            &["image.name is \"A B\"", "named as REGISTRY/PATH@sha256"],
+        ),
+        (named("a@sha256:12"), &["image.name is"]),
+        (
+            {
+                let mut hook = named("a");
+                hook["image"]["env"] = json!([{"name": "WINDLASS_HOST", "value": "x"}]);
+                hook
+            },
+            &["image.env is \"WINDLASS_HOST\""],
+        ),
+        (
+            {
+                let mut hook = named("a");
+                hook["script"] = json!({"inline": MARK});
+                hook
+            },
+            &["a hook runs a script, a playbook or an image"],
+        ),
+    ] {
+        let mut past = new(json!([]), &["master", "worker"]).await;
+        past.cluster.spec.hooks = from_value(json!([hook])).unwrap();
+        let text = refused(&past);
+        for word in words {
+            assert!(text.contains(word), "{hook}: no {word:?} in {text}");
+        }
+    }
+    // Whose plans all have it.
+    let hooks = json!([of("Upgrade", image("a", "after", "prepare/probe"))]);
+    new(hooks, &["master", "worker"]).await.starts();
+}
+
+#[tokio::test]
+async fn a_plan_says_what_may_be_done_by_itself() {
+    for (spec, expected) in [
+        (
+            json!({}),
+            Some("WaitForPackageLock (after PackageManagerLocked)"),
+        ),
+        (json!({"remedies": []}), None),
+        (
+            json!({"remedies": ["ClearCaches", "PruneImages"]}),
+            Some("ClearCaches (after DiskFull), PruneImages (after DiskFull)"),
+        ),
+    ] {
+        let mut past = Past::new(spec.clone(), &["master"]).await;
+        past.observed.runs.clear();
+        let plan = past.starts().plan;
+        assert_eq!(remedies::allowed(&plan).as_deref(), expected, "{spec}");
+        assert_eq!(plan.inputs.contains_key("remedies"), spec != json!({}));
+    }
+}
+
 #[tokio::test]
 async fn a_plan_has_the_text_of_its_time() {
     let reference = json!({"configMapKeyRef": {"name": "texts", "key": "mark"}});
@@ -293,7 +415,7 @@ async fn a_hook_of_two_minds_is_refused_at_the_door() {
         ),
         (
             with("playbook", json!({"inline": "x"})),
-            "set script or playbook, one of the two",
+            "set script, playbook or image, one of the three",
         ),
         (
             with("script", json!({})),
@@ -306,20 +428,47 @@ async fn a_hook_of_two_minds_is_refused_at_the_door() {
         ),
         (with("onFailure", json!("Explode")), "Explode"),
         (with("operations", json!(["Explode"])), "Explode"),
+        (
+            with("image", json!({"name": "busybox"})),
+            "set script, playbook or image, one of the three",
+        ),
         (with("image", json!("busybox")), "image"),
+        (
+            with("image", json!({"name": ""})),
+            "spec.hooks[0].image.name",
+        ),
+        (
+            with("image", json!({"name": "a b"})),
+            "spec.hooks[0].image.name",
+        ),
+        (
+            with("image", json!({"name": "a", "volumes": []})),
+            "volumes",
+        ),
     ] {
-        let cluster = json!({
-            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
-            "metadata": {"name": "first"}, "spec": {"hooks": [hook]},
-        });
-        let clusters = world.all::<Cluster>();
-        let parameters = PatchParams {
-            field_validation: Some(kube::api::ValidationDirective::Strict),
-            ..PatchParams::apply("test")
-        };
-        let patch = Patch::Apply(&cluster);
-        let answer = clusters.patch("first", &parameters, &patch).await;
-        let answer = answer.unwrap_err().to_string();
-        assert!(answer.contains(words), "{hook}: {answer}");
+        refused_at_the_door(&world, json!({"hooks": [hook]}), words).await;
     }
+    for (remedies, words) in [
+        (json!(["RestartEverything"]), "RestartEverything"),
+        (json!(["ClearCaches", "ClearCaches"]), "spec.remedies"),
+        (json!("ClearCaches"), "spec.remedies"),
+    ] {
+        refused_at_the_door(&world, json!({"remedies": remedies}), words).await;
+    }
+}
+
+async fn refused_at_the_door(world: &World, spec: Value, words: &str) {
+    let cluster = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+        "metadata": {"name": "first"}, "spec": &spec,
+    });
+    let clusters = world.all::<Cluster>();
+    let parameters = PatchParams {
+        field_validation: Some(kube::api::ValidationDirective::Strict),
+        ..PatchParams::apply("test")
+    };
+    let patch = Patch::Apply(&cluster);
+    let answer = clusters.patch("first", &parameters, &patch).await;
+    let answer = answer.unwrap_err().to_string();
+    assert!(answer.contains(words), "{spec}: {answer}");
 }

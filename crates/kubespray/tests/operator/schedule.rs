@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kubespray::{
-    cluster::{decision::Decision, report, resolve},
+    cluster::{decision::Decision, plan, report, resolve},
     operation::converge,
 };
 use serde_json::{Value, from_value, json};
@@ -140,60 +140,115 @@ async fn one_waits_for_its_window_and_begins_in_it() {
     assert_eq!(past.rests(), "");
 }
 
-#[tokio::test]
-async fn what_one_changed_is_told_by_step_and_host() {
-    let mut past = Past::new(json!({}), &["master"]).await;
-    write(&mut past, "0 0 * * *", now() - days(2));
-    let new = past.starts();
-    past.ran(&new, "Succeeded", minutes(1));
-    assert_eq!(converge::converged(&past.observed.runs).unwrap().changed, 0);
-    let told = |past: &Past| {
-        let decision = past.decision();
-        assert!(matches!(decision, Decision::Keep(_)), "{decision:?}");
-        let view = report::View {
-            decision: &decision,
-            pending: &[],
-            run: None,
-            health: None,
-            radar: None,
-            nodes: 1,
-            now: past.observed.now,
-        };
-        let status = report::status(&past.cluster, &view);
-        let mut conditions = status.conditions.iter();
-        let found = conditions.find(|condition| condition.type_ == "Drifted");
-        found.map(|found| (found.reason.clone(), found.message.clone()))
+/// What the condition `Drifted` says, where nobody looks at hosts.
+fn told(past: &Past) -> Option<(String, String, String)> {
+    let decision = past.decision();
+    assert!(matches!(decision, Decision::Keep(_)), "{decision:?}");
+    let view = report::View {
+        decision: &decision,
+        pending: &[],
+        run: None,
+        health: None,
+        radar: None,
+        nodes: 1,
+        now: past.observed.now,
     };
-    past.observed.now = now() + minutes(2);
-    assert_eq!(told(&past).unwrap().0, "NothingChanged");
+    let status = report::status(&past.cluster, &view);
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|condition| condition.type_ == "Drifted");
+    found.map(|is| (is.status.clone(), is.reason.clone(), is.message.clone()))
+}
 
+/// A converge of that day succeeds, and changed that many things in its step, which are recorded so.
+fn converges_and_changes(past: &mut Past, day: i64, changed: u32, recorded: &str) -> String {
+    past.observed.now = now() + days(day);
+    let new = past.starts();
+    let begun = past.observed.now.duration_since(now());
+    past.ran(&new, "Succeeded", begun + minutes(1));
+    past.observed.now += minutes(2);
     let status = past.observed.runs.last_mut().unwrap().status.as_mut();
     let status = status.unwrap();
     status.steps = from_value(json!([
-        {"id": "etcd/install", "phase": "Succeeded", "results": {"ok": 9, "changed": 2}},
-        {"id": "network", "phase": "Succeeded", "results": {"ok": 1, "changed": 1}},
+        {"id": "prepare/sandbox", "phase": "Succeeded"},
+        {"id": "etcd/install", "phase": "Succeeded", "results": {"ok": 9, "changed": changed}},
     ]))
     .unwrap();
     status.history = from_value(json!([
         {"sequence": 1, "time": now().to_string(), "event": "StepSucceeded", "step": "prepare/sandbox", "detail": "ansible-core 2.17"},
-        {
-            "sequence": 2, "time": now().to_string(), "event": "StepSucceeded", "step": "etcd/install",
-            "detail": "changed on master-1: etcd : Write etcd.env, master-1: etcd : Restart",
-        },
+        {"sequence": 2, "time": now().to_string(), "event": "StepSucceeded", "step": "etcd/install", "detail": recorded},
     ]))
     .unwrap();
-    let (reason, message) = told(&past).unwrap();
-    assert_eq!(reason, "ConvergeChanged");
-    assert_eq!(
-        message,
-        format!(
-            "3 tasks of run {} changed something: etcd/install: master-1: etcd : Write etcd.env, master-1: etcd : Restart",
-            new.name
-        )
+    new.name
+}
+
+#[tokio::test]
+async fn what_a_converge_changed_is_held_against_the_one_before() {
+    const HABIT: &str = "changed on master-1: etcd : Restart";
+    let mut past = Past::new(json!({}), &["master"]).await;
+    write(&mut past, "0 0 * * *", now() - days(2));
+    converges_and_changes(&mut past, 0, 0, "");
+    assert_eq!(told(&past).unwrap().1, "NothingChanged");
+
+    // Nobody knows yet whether it is so each time.
+    past.observed.runs.pop();
+    let first = converges_and_changes(&mut past, 0, 1, HABIT);
+    let (status, reason, message) = told(&past).unwrap();
+    assert_eq!((&*status, &*reason), ("Unknown", "NothingToCompare"));
+    let expected = format!(
+        "1 task of run {first} changed something, and no converge before it with the same spec tells whether they do so each time: \
+         etcd/install: master-1: etcd : Restart"
     );
+    assert_eq!(message, expected);
+
+    let second = converges_and_changes(&mut past, 1, 1, HABIT);
+    let (status, reason, message) = told(&past).unwrap();
+    assert_eq!((&*status, &*reason), ("False", "AsBefore"));
+    let expected = format!(
+        "1 task of run {second} changed something; 1 of these changes the converge before made too: what the playbooks change each time, \
+         or what something takes back each time"
+    );
+    assert_eq!(message, expected);
+
+    let both = format!("{HABIT}; master-1, worker-1: etcd : Write etcd.env");
+    converges_and_changes(&mut past, 2, 3, &both);
+    let (status, reason, message) = told(&past).unwrap();
+    assert_eq!((&*status, &*reason), ("True", "ConvergeChanged"));
+    assert!(
+        message.contains("; 1 of these changes the converge before made too"),
+        "{message}"
+    );
+    let new = "; new: etcd/install: master-1, worker-1: etcd : Write etcd.env";
+    assert!(message.ends_with(new), "{message}");
+
+    // What was not recorded cannot be compared.
+    converges_and_changes(&mut past, 3, 4, &format!("{HABIT}; and 3 more"));
+    converges_and_changes(&mut past, 4, 4, "");
+    let (status, _, message) = told(&past).unwrap();
+    assert_eq!(status, "True", "{message}");
+    assert!(
+        message.ends_with(": and 4 more that were not recorded"),
+        "{message}"
+    );
+
     // Without a schedule nobody expects that it changes nothing.
     past.cluster.spec.operations = None;
     assert_eq!(told(&past), None);
+}
+
+#[tokio::test]
+async fn a_converge_with_another_spec_is_no_measure() {
+    const HABIT: &str = "changed on master-1: etcd : Restart";
+    let mut past = Past::new(json!({}), &["master"]).await;
+    write(&mut past, "0 0 * * *", now() - days(2));
+    converges_and_changes(&mut past, 0, 1, HABIT);
+    converges_and_changes(&mut past, 1, 1, HABIT);
+    assert_eq!(told(&past).unwrap().1, "AsBefore");
+    let inputs = &mut past.observed.runs.last_mut().unwrap().spec.plan.inputs;
+    inputs.insert("variables".to_owned(), json!({"kube_log_level": 4}));
+    assert_eq!(
+        converge::converged(&past.observed.runs).unwrap().again,
+        None
+    );
 }
 
 #[tokio::test]
@@ -248,4 +303,48 @@ async fn what_cannot_be_kept_to_is_refused_with_field_value_rule_and_remedy() {
             assert!(told.join("; ").contains(word), "{word}: {told:?}");
         }
     }
+}
+
+/// Hosts are looked at once more before a run writes what is looked at, and not before one that leaves that as it was. Until then nothing is at rest, and
+/// who asked is not answered.
+#[tokio::test]
+async fn hosts_are_looked_at_before_a_run_changes_them() {
+    let mut past = Past::new(json!({}), &["master"]).await;
+    past.cluster.spec.radar = from_value(json!({"every": "5m"})).unwrap();
+    past.observed.unlooked = true;
+    assert_eq!(past.rests(), "");
+    past.ask("kubespray.k8s.io/converge", "once");
+    let planned = |past: &Past| {
+        let wanted = resolve::resolve(&past.cluster, &past.observed).unwrap();
+        plan::planned(&past.cluster, Ok(&wanted), &past.observed).decision
+    };
+    let decision = planned(&past);
+    let Decision::Keep(built) = &decision else {
+        panic!("{decision:?}")
+    };
+    let run = built.looks_before.as_ref().unwrap().name.clone();
+    let view = report::View {
+        decision: &decision,
+        pending: &[],
+        run: None,
+        health: None,
+        radar: None,
+        nodes: 1,
+        now: now(),
+    };
+    let status = report::status(&past.cluster, &view);
+    assert_eq!(status.converge, None);
+    let ready = status.conditions.iter().find(|it| it.type_ == "Ready");
+    let ready = ready.unwrap();
+    assert_eq!(ready.status, "False");
+    let expected = format!("hosts are looked at before run {run} changes them");
+    assert_eq!(ready.message, expected);
+
+    past.observed.unlooked = false;
+    assert!(matches!(planned(&past), Decision::Start(new) if new.name == run));
+
+    past.observed.unlooked = true;
+    past.cluster.metadata.annotations = None;
+    past.ask("kubespray.k8s.io/toolbox", "cordon master-1 1");
+    assert!(matches!(planned(&past), Decision::Start(new) if new.operation.name == "Toolbox"));
 }

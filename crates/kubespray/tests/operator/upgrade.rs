@@ -114,7 +114,11 @@ async fn a_cluster_is_upgraded_minor_by_minor_and_node_by_node() {
     let world = World::start().await;
     let versions = ["1.35.1", "1.34.4", "1.34.2", "1.33.13"];
     let own = world.built_at(&versions, "1.33.13").await;
-    world.wish(&own, "1.35.1", json!({})).await;
+    let spec = json!({
+        "kubernetesVersion": "1.35.1", "kubespray": {"version": "2.30.0", "source": {"path": own}},
+        "etcd": {"snapshots": {"store": {"directory": "/srv/snapshots"}}},
+    });
+    world.cluster("first", spec).await;
     world.run_until(2).await;
     let run = world.run_named("first-upgrade-2").await;
     assert_eq!(run.spec.operation, "Upgrade");
@@ -128,6 +132,8 @@ async fn a_cluster_is_upgraded_minor_by_minor_and_node_by_node() {
         "prepare/probe",
         "gate/before",
         "drain/budgets",
+        "snapshot/save",
+        "snapshot/keep",
         "bootstrap/facts",
         "etcd/snapshot",
         "prepare/upgrade",

@@ -108,19 +108,38 @@ impl Worker {
     /// What says whose something is: the comment of the service's database, and the description of its user in Keystone. Clusters that share a server may have objects of one name, and tell each other apart by
     /// what does not change as long as they live.
     pub(super) async fn owner(&self) -> Result<String, Failure> {
-        let cluster = Api::<Namespace>::all(self.work.client.clone())
-            .get_metadata("kube-system")
-            .await
-            .map_err(|error| call("read the namespace kube-system", &error))?;
         Ok(format!(
             "windlass {}/{} of cluster {}",
             self.namespace(),
             self.name(),
-            cluster.uid().unwrap_or_default()
+            self.cluster().await?
         ))
     }
 
-    async fn session(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
+    /// What is another one in every cluster.
+    pub(super) async fn cluster(&self) -> Result<String, Failure> {
+        let cluster = Api::<Namespace>::all(self.work.client.clone())
+            .get_metadata("kube-system")
+            .await
+            .map_err(|error| call("read the namespace kube-system", &error))?;
+        Ok(cluster.uid().unwrap_or_default())
+    }
+
+    pub(super) async fn session(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
+        let (way, login) = self.way(server).await?;
+        let session = Session::open(&login).await.map_err(|error| said(&error))?;
+        Ok((way, session))
+    }
+
+    /// A session of the administrator that reads rows.
+    pub(super) async fn reading(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
+        let (way, login) = self.way(server).await?;
+        let session = Session::open_for_rows(&login).await;
+        Ok((way, session.map_err(|error| said(&error))?))
+    }
+
+    /// The way to a server, and its administrator.
+    pub(super) async fn way(&self, server: &Server) -> Result<(reach::Way, Login), Failure> {
         let Server {
             host,
             port,
@@ -137,8 +156,7 @@ impl Worker {
             username,
             password,
         };
-        let session = Session::open(&login).await.map_err(|error| said(&error))?;
-        Ok((way, session))
+        Ok((way, login))
     }
 }
 
@@ -149,7 +167,7 @@ fn taken(database: &str, what: &str) -> Failure {
     config("Taken", what, &remedy)
 }
 
-fn said(error: &sql::Error) -> Failure {
+pub(super) fn said(error: &sql::Error) -> Failure {
     let message = controller::chain(error);
     if error.is_denied() {
         return failure(

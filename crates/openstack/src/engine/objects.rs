@@ -259,7 +259,7 @@ impl Worker {
         ])
     }
 
-    fn config_maps(&self) -> Api<ConfigMap> {
+    pub(super) fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.work.client.clone(), &self.namespace())
     }
 }
@@ -280,7 +280,7 @@ fn parameters() -> PostParams {
 }
 
 /// Letters and digits: it stands in URLs and in statements.
-fn password() -> String {
+pub(super) fn password() -> String {
     let random = rand::rng().sample_iter(Alphanumeric).take(32);
     random.map(char::from).collect()
 }

@@ -96,7 +96,7 @@ impl Worker {
         Ok(values)
     }
 
-    async fn list(&self, labels: &str) -> Result<Vec<Pod>, Failure> {
+    pub(super) async fn list(&self, labels: &str) -> Result<Vec<Pod>, Failure> {
         let api = Api::<Pod>::namespaced(self.work.client.clone(), &self.namespace());
         let found = api.list(&ListParams::default().labels(labels)).await;
         Ok(found.map_err(|error| call("list the pods", &error))?.items)

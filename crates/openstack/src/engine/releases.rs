@@ -280,7 +280,7 @@ impl Worker {
         Ok(Some(format!("release {release}")))
     }
 
-    async fn remove_release(&self, release: &str) -> Result<(), Failure> {
+    pub(super) async fn remove_release(&self, release: &str) -> Result<(), Failure> {
         let helm = self.helm().await?;
         let namespace = self.namespace();
         let place = Place {

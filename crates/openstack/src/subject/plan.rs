@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use api::{
     Run,
+    openstack::BackupsStatus,
     run::{Plan, RunPhase, StepPhase},
 };
 use controller::Problem;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use runs::{is_active, object, phase};
 
 use crate::{
     action::Action,
+    backup::{errand, standing},
     release::{self, Change},
     wish::{Operation, Wanted, Wish},
 };
@@ -23,15 +26,19 @@ pub struct Observed {
     pub runs: Vec<Run>,
     /// What of it does not serve.
     pub unhealthy: Vec<String>,
+    /// What lies in the store of backups, if anybody has looked.
+    pub backups: Option<BackupsStatus>,
+    /// When it was looked at.
+    pub now: Timestamp,
     /// Whether it goes because its whole namespace does, which takes no new objects.
     pub is_namespace_going: bool,
 }
 
 impl Observed {
-    /// The runs that answer a wish, newest first. What a person had done by hand answers none.
+    /// The runs that answer a wish, newest first. What a person had done by hand answers none, and a backup neither.
     fn answers(&self) -> impl Iterator<Item = &Run> {
         let runs = self.runs.iter().rev();
-        runs.filter(|run| !is_of(run, Operation::Step))
+        runs.filter(|run| !is_aside(run))
     }
 
     fn made(&self) -> Option<&Run> {
@@ -69,12 +76,18 @@ impl Observed {
     pub fn kept(&self) -> BTreeSet<String> {
         let read = self.answers().next().into_iter();
         let read = read.chain(self.made()).chain(self.reached());
+        // Whether a backup is due is told by the run that took the last one.
+        let read = read.chain(standing::newest(&self.runs));
         read.map(ResourceExt::name_any).collect()
     }
 }
 
 fn is_of(run: &Run, operation: Operation) -> bool {
     run.spec.operation == operation.name()
+}
+
+fn is_aside(run: &Run) -> bool {
+    Operation::ASIDE.iter().any(|aside| is_of(run, *aside))
 }
 
 /// Whether a step of the run that changes tables, or has a service changed, was begun.
@@ -118,6 +131,16 @@ pub struct NewRun {
     pub operation: Operation,
     /// Its plan.
     pub plan: Plan,
+    /// The annotation that asked for it, and the value of that. None: nobody asked.
+    pub request: Option<(&'static str, String)>,
+}
+
+impl NewRun {
+    /// Whether it came of that value of that annotation.
+    pub fn is_for(&self, annotation: &str, value: &str) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(|(asked, request)| *asked == annotation && request == value)
+    }
 }
 
 /// Decides.
@@ -126,15 +149,12 @@ pub struct NewRun {
 ///
 /// A plan cannot be written as JSON.
 pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_json::Error> {
-    // What a person had done by hand has to end first.
-    let by_hand = observed
-        .runs
-        .iter()
-        .rfind(|run| is_of(run, Operation::Step));
-    let by_hand = by_hand.filter(|run| is_active(phase(run)));
+    // What a person had done by hand has to end first, and a backup or what is done with one.
+    let mut asides = observed.runs.iter().rev().filter(|run| is_aside(run));
+    let aside = asides.find(|run| is_active(phase(run)));
     let last = observed.answers().next();
     if object.meta().deletion_timestamp.is_some() {
-        return deletion(object, observed, by_hand.or(last));
+        return deletion(object, observed, aside.or(last));
     }
     let at_work = last.filter(|run| is_active(phase(run)));
     // What is at work is of a wish that could be carried out, and leaves nothing half done.
@@ -155,13 +175,19 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
     };
     if let Some(run) = last.filter(is_same) {
         let run = Box::new(run.clone());
-        return Ok(if phase(&run) == RunPhase::Succeeded {
-            Decision::Keep(run)
-        } else {
-            Decision::Follow(run)
+        if phase(&run) != RunPhase::Succeeded {
+            return Ok(Decision::Follow(run));
+        }
+        return Ok(match aside {
+            Some(by_hand) if is_of(by_hand, Operation::Step) => Decision::Keep(run),
+            Some(errand) => Decision::Follow(Box::new(errand.clone())),
+            None => match errand::next(object, observed, &wanted)? {
+                Some(new) => Decision::Start(Box::new(new)),
+                None => Decision::Keep(run),
+            },
         });
     }
-    if let Some(run) = by_hand {
+    if let Some(run) = aside {
         return Ok(Decision::Follow(Box::new(run.clone())));
     }
     let (operation, reason) = match observed.change(&wanted) {
@@ -216,6 +242,7 @@ fn start<K: Wish>(object: &K, observed: &Observed, operation: Operation, plan: P
         name: object::next(object, operation.name(), &observed.runs),
         operation,
         plan,
+        request: None,
     }))
 }
 

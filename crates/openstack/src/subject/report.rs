@@ -16,7 +16,12 @@ use kube::ResourceExt;
 use runs::phase;
 
 use super::{Applied, Context, Decision, Error, Layer, Observed};
-use crate::names::MANAGER;
+use crate::{
+    backup::{
+        BACKED_UP, Errand, {errand, standing},
+    },
+    names::MANAGER,
+};
 
 /// Writes the status if it changed, and the Event of what happened.
 pub(super) async fn publish<K: Layer>(
@@ -32,7 +37,8 @@ pub(super) async fn publish<K: Layer>(
     let generation = object.meta().generation;
     let namespace = object.namespace().unwrap_or_default();
     let now = Timestamp::now();
-    let told = told((&before, generation), &namespace, applied, observed, now);
+    let mut told = told((&before, generation), &namespace, applied, observed, now);
+    of_backups(object, &before, applied, observed, &mut told);
     if let Some(occurrence) = occurrence(&before, &told) {
         let regarding = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
@@ -87,7 +93,41 @@ fn told(
             .map(|what| hint::placed(&what, namespace)),
         run: run.map(ResourceExt::name_any),
         conditions: conditions.into_vec(),
+        ..Told::default()
     }
+}
+
+/// What is told of backups: the last answers, what lies in the store, and whether that is young enough.
+fn of_backups<K: Layer>(
+    object: &K,
+    before: &Told,
+    applied: &Applied,
+    observed: &Observed,
+    told: &mut Told,
+) {
+    told.backup.clone_from(&before.backup);
+    told.drill.clone_from(&before.drill);
+    told.restore.clone_from(&before.restore);
+    for (errand, answer) in errand::answers(object, &applied.decision, observed) {
+        let place = match errand {
+            Errand::Backup => &mut told.backup,
+            Errand::Drill => &mut told.drill,
+            Errand::Restore => &mut told.restore,
+        };
+        *place = Some(answer);
+    }
+    told.backups.clone_from(&observed.backups);
+    let generation = object.meta().generation;
+    let mut conditions = Conditions::new(&told.conditions, generation, observed.now);
+    match object.backup() {
+        Some(settings) => {
+            let (status, reason, message) = standing::judge(settings, observed);
+            let message = hint::placed(&message, &object.namespace().unwrap_or_default());
+            conditions.set(BACKED_UP, status, reason, message);
+        }
+        None => conditions.remove(BACKED_UP),
+    }
+    told.conditions = conditions.into_vec();
 }
 
 /// How many of a run's steps are done.

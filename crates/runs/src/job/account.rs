@@ -35,7 +35,7 @@ pub(super) struct Account {
     pub(super) binding: RoleBinding,
     pub(super) lease: Lease,
     /// What the runner writes.
-    pub(super) written: Option<Secret>,
+    pub(super) written: Vec<Secret>,
     /// Where the network of runners is bounded.
     pub(super) network: Option<NetworkPolicy>,
 }
@@ -104,9 +104,9 @@ impl Account {
             ))?,
             written: reach
                 .written
-                .as_ref()
+                .iter()
                 .map(|name| typed(object("Secret", "v1", name)))
-                .transpose()?,
+                .collect::<Result<_, _>>()?,
             network: (!egress_ports.is_empty())
                 .then(|| {
                     let policy = object("NetworkPolicy", "networking.k8s.io/v1", &name);
@@ -222,7 +222,7 @@ mod tests {
         let reach = Reach {
             resource: "widgets",
             secrets: ["glue".to_owned(), "paint".to_owned()].into(),
-            written: Some("first-receipt".to_owned()),
+            written: ["first-receipt".to_owned(), "first-shelf".to_owned()].into(),
             ports: [2022, 2200, 2222].into(),
         };
         Account::new(&run("first"), "widget-first", &reach, runs, egress_ports).unwrap()
@@ -253,9 +253,9 @@ mod tests {
         assert_eq!(named("runs", "patch"), child);
         assert_eq!(named("runs", "create"), [""; 0]);
         assert_eq!(named("leases", "update"), ["widget-first"]);
-        let read = ["first-receipt", "glue", "paint"];
+        let read = ["first-receipt", "first-shelf", "glue", "paint"];
         assert_eq!(named("secrets", "get"), read);
-        assert_eq!(named("secrets", "patch"), ["first-receipt"]);
+        assert_eq!(named("secrets", "patch"), ["first-receipt", "first-shelf"]);
         let unnamed: Vec<_> = rules
             .iter()
             .filter(|rule| rule.resource_names.is_none())
@@ -281,7 +281,7 @@ mod tests {
             .iter()
             .flat_map(|rule| rule.resources.iter().flatten());
         assert!(!resources.any(|resource| resource == "secrets"));
-        assert!(account.written.is_none());
+        assert!(account.written.is_empty());
     }
 
     #[test]
@@ -294,15 +294,16 @@ mod tests {
             written,
             network,
         } = account(&Runs::default(), &[443]);
-        let network = network.unwrap();
-        for metadata in [
+        assert_eq!(written.len(), 2);
+        let written = written.into_iter().map(|secret| secret.metadata);
+        let others = [
             identity.metadata,
             role.metadata,
             binding.metadata,
             lease.metadata,
-            written.unwrap().metadata,
-            network.metadata,
-        ] {
+            network.unwrap().metadata,
+        ];
+        for metadata in others.into_iter().chain(written) {
             assert_eq!(
                 metadata.owner_references.unwrap()[0].uid,
                 "w",

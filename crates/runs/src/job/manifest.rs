@@ -211,6 +211,13 @@ fn pod(run: &Run, settings: &Settings, owner: &str, template: &Template) -> Valu
             {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
         ],
     });
+    for (number, (claim, path)) in settings.claims.iter().enumerate() {
+        let name = format!("claim-{number}");
+        let volume = json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
+        push(&mut pod["volumes"], volume);
+        let mount = json!({"name": name, "mountPath": path});
+        push(&mut pod["containers"][0]["volumeMounts"], mount);
+    }
     if settings.host_network {
         pod["hostNetwork"] = json!(true);
         pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
@@ -221,6 +228,12 @@ fn pod(run: &Run, settings: &Settings, owner: &str, template: &Template) -> Valu
         }
     }
     pod
+}
+
+fn push(list: &mut Value, value: Value) {
+    if let Value::Array(list) = list {
+        list.push(value);
+    }
 }
 
 fn confined() -> Value {
@@ -317,6 +330,24 @@ mod tests {
         // A Job that an earlier release made is found again.
         let head = "a".repeat(46);
         assert_eq!(long[0], format!("{head}-8edec72f4bf3a184"));
+    }
+
+    #[test]
+    fn further_volumes_are_mounted_by_their_claims() {
+        let settings = Settings {
+            claims: [("shelf".to_owned(), "/shelf")].into(),
+            ..Settings::default()
+        };
+        let job = job(&run("r"), &settings, "first", &template()).unwrap();
+        let pod = serde_json::to_value(job.spec.unwrap().template.spec.unwrap()).unwrap();
+        let last = |list: &Value| list.as_array().unwrap().last().unwrap().clone();
+        let volume = last(&pod["volumes"]);
+        assert_eq!(volume["persistentVolumeClaim"]["claimName"], "shelf");
+        let mount = last(&pod["containers"][0]["volumeMounts"]);
+        assert_eq!(
+            mount,
+            json!({"name": volume["name"], "mountPath": "/shelf"})
+        );
     }
 
     #[test]

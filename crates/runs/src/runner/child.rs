@@ -450,6 +450,7 @@ fn failed(failure: Failure) -> StepOutcome {
         failure,
         results: Results::default(),
         unreachable: Vec::new(),
+        remedies: Vec::new(),
     }
 }
 

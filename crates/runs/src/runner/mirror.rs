@@ -286,7 +286,8 @@ async fn tell(
     let since = *told;
     let records = snapshot.state.records().iter();
     for record in records.filter(|record| record.sequence > since) {
-        if let Some(occurrence) = occurrence(work, words, record) {
+        let of_record = occurrence(work, words, record);
+        for occurrence in of_record.into_iter().chain(remedied(work, record)) {
             match events.publish(&regarding, &occurrence).await {
                 Err(error) if Refusal::of(&error).is_some() => {
                     tracing::warn!(
@@ -457,6 +458,23 @@ fn occurrence(work: &Work, words: Words, record: &Record) -> Option<Occurrence> 
     })
 }
 
+/// The Events of what was done by itself about a failure.
+fn remedied(work: &Work, record: &Record) -> Vec<Occurrence> {
+    let step = record.step.as_deref().unwrap_or_default();
+    let applied = record.remedies.iter().enumerate();
+    let occurrences = applied.map(|(place, applied)| Occurrence {
+        severity: Severity::Normal,
+        reason: REMEDY_APPLIED.to_owned(),
+        note: format!("{step}: {applied}"),
+        edge: format!(
+            "{}/{}/{place}",
+            work.run.uid().unwrap_or_default(),
+            record.sequence
+        ),
+    });
+    occurrences.collect()
+}
+
 /// For example `1 of 4 nodes does not answer: worker-2: connection timed out`.
 fn excluded_note(words: Words, record: &Record, total: usize) -> Option<String> {
     let count = record.excluded.len();
@@ -494,6 +512,9 @@ fn failure_note(record: &Record, step: &str) -> String {
         None => format!("{step} failed"),
     }
 }
+
+/// The reason of an Event of a remedy.
+const REMEDY_APPLIED: &str = "RemedyApplied";
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::{
     Body, Certificate, Client, Method, Response, StatusCode,
-    header::{CONTENT_LENGTH, HeaderValue},
+    header::{CONTENT_LENGTH, HeaderValue, IF_NONE_MATCH},
     redirect,
 };
 use rusty_s3::{
@@ -16,9 +16,8 @@ use rusty_s3::{
     actions::{ListObjectsV2, ListObjectsV2Response},
 };
 use secrecy::{ExposeSecret, SecretString};
-use tokio_util::io::ReaderStream;
 
-use super::{Content, Error, MOST, Object, Taken};
+use super::{Content, Error, MOST, Object, Taken, chunks};
 
 /// The largest object that one request takes.
 ///
@@ -133,7 +132,20 @@ impl Bucket {
         format!("{}{name}", self.prefix)
     }
 
+    /// Writes an object under a name that is free. A server that knows no writes on a condition is asked without one: then it is the list
+    /// before that says what is free.
     pub(super) async fn put(&self, name: &str, content: Content<'_>) -> Result<(), Error> {
+        match self.write(name, content, Over::Nothing).await {
+            Err(Put::NoConditions) => self.write(name, content, Over::Anything).await,
+            other => other,
+        }
+        .map_err(|refused| match refused {
+            Put::NoConditions => Error::Unusable(format!("{name}: it takes no objects")),
+            Put::Failed(error) => error,
+        })
+    }
+
+    async fn write(&self, name: &str, content: Content<'_>, over: Over) -> Result<(), Put> {
         let key = self.key(name);
         let url = self
             .place
@@ -141,22 +153,38 @@ impl Bucket {
             .sign(SIGNED);
         let (size, body) = match content {
             Content::Bytes(bytes) => (bytes.len() as u64, Body::from(bytes.to_vec())),
-            Content::File(path, size) => {
+            Content::File(file, size) => {
                 if size > LARGEST {
-                    return Err(Error::Unusable(format!(
+                    return Err(Put::Failed(Error::Unusable(format!(
                         "the snapshot has {size} bytes, and one request takes {LARGEST}"
-                    )));
+                    ))));
                 }
-                let file = tokio::fs::File::open(path).await.map_err(Error::Local)?;
-                (size, Body::wrap_stream(ReaderStream::new(file)))
+                let chunks = chunks(file).map_err(|error| Put::Failed(Error::Local(error)))?;
+                (size, Body::wrap_stream(chunks))
             }
         };
-        let request = self
+        let mut request = self
             .client
             .request(Method::PUT, url)
             .header(CONTENT_LENGTH, HeaderValue::from(size))
             .body(body);
-        answered(name, request.send().await).await.map(drop)
+        if over == Over::Nothing {
+            request = request.header(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        }
+        let answer = request.send().await;
+        let status = answer.as_ref().map(Response::status).ok();
+        match (over, status) {
+            (Over::Nothing, Some(StatusCode::NOT_IMPLEMENTED)) => Err(Put::NoConditions),
+            (Over::Nothing, Some(StatusCode::PRECONDITION_FAILED)) => {
+                Err(Put::Failed(Error::Taken(name.to_owned())))
+            }
+            (Over::Nothing, Some(StatusCode::CONFLICT)) => {
+                let response = answer.map_err(|error| Put::Failed(unreachable(error)))?;
+                let text = bounded(response).await.unwrap_or_default();
+                Err(Put::Failed(conflict(name, &text)))
+            }
+            _ => answered(name, answer).await.map(drop).map_err(Put::Failed),
+        }
     }
 
     pub(super) async fn read(&self, name: &str, taken: &mut Taken<'_>) -> Result<(), Error> {
@@ -192,7 +220,8 @@ impl Bucket {
                 // What lies deeper is somebody else's.
                 (!name.is_empty() && !name.contains('/')).then_some(Object {
                     name,
-                    size: object.size.unwrap_or(0),
+                    // None that is whole, and none that is empty.
+                    size: object.size.unwrap_or(u64::MAX),
                 })
             });
             objects.extend(of_cluster);
@@ -215,6 +244,20 @@ impl Bucket {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What an object may be written over.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Over {
+    Nothing,
+    Anything,
+}
+
+/// Why an object was not written.
+enum Put {
+    /// The server knows no conditions of writes.
+    NoConditions,
+    Failed(Error),
 }
 
 fn listed(text: &str) -> Result<ListObjectsV2Response, Error> {
@@ -264,10 +307,19 @@ fn refused(what: &str, status: StatusCode, text: &str) -> Error {
             Error::Full(told)
         }
         (_, 404) => Error::Missing(what.to_owned()),
-        (_, 429 | 500..=599) => Error::Unreachable(told),
+        ("OperationAborted", _) | (_, 429 | 500..=599) => Error::Unreachable(told),
         // A server that does not answer there leads elsewhere.
         (_, 300..=399) => Error::Unusable(told),
         _ => Error::Refused(told),
+    }
+}
+
+/// What a conflict over a name that is to be given means: somebody was quicker, where the server does not say that it is one of another
+/// kind.
+fn conflict(name: &str, text: &str) -> Error {
+    match element(text, "Code").as_deref() {
+        None | Some("" | "ConditionalRequestConflict") => Error::Taken(name.to_owned()),
+        Some(_) => refused(name, StatusCode::CONFLICT, text),
     }
 }
 
@@ -308,11 +360,26 @@ mod tests {
             ("SlowDown", 503, "StoreUnreachable"),
             ("PermanentRedirect", 301, "StoreUnusable"),
             ("EntityTooLarge", 400, "StoreRefused"),
+            ("OperationAborted", 409, "StoreUnreachable"),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
             let error = refused("a.db", status, &body(code));
             assert_eq!(error.advice().0, kind, "{code} {status}");
             assert!(!error.to_string().contains('\u{1b}'));
+        }
+    }
+
+    #[test]
+    fn a_conflict_is_of_one_who_was_quicker_where_it_says_nothing_else() {
+        let body = |code: &str| format!("<Error><Code>{code}</Code></Error>");
+        for (text, kind) in [
+            (body("ConditionalRequestConflict"), "SnapshotNameTaken"),
+            (body(""), "SnapshotNameTaken"),
+            (String::new(), "SnapshotNameTaken"),
+            (body("OperationAborted"), "StoreUnreachable"),
+            (body("InvalidBucketState"), "StoreRefused"),
+        ] {
+            assert_eq!(conflict("a.db", &text).advice().0, kind, "{text}");
         }
     }
 }

@@ -3,17 +3,16 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    pin::pin,
 };
 
+use futures::TryStreamExt;
 use tokio::{
     fs::{self, OpenOptions},
     io::{AsyncReadExt, AsyncWriteExt},
 };
 
-use super::{Content, Error, MOST, Object, Taken};
-
-/// What is not whole yet: it gets its name when it is.
-const PART: &str = ".part";
+use super::{Content, Error, MOST, Object, PART, Taken, chunks};
 
 /// A directory with the snapshots of one cluster.
 #[derive(Debug)]
@@ -55,37 +54,63 @@ impl Directory {
         self.path.display().to_string()
     }
 
+    /// Writes an object under a name that is free. Who makes the part has the name, before it writes: that is what every file system, a
+    /// share of the network too, grants to one alone. The object is there as a whole or not at all, and all that one who is killed leaves
+    /// is the part.
     pub(super) async fn put(&self, name: &str, content: Content<'_>) -> Result<(), Error> {
         let path = self.path.join(name);
         let part = self.path.join(format!("{name}{PART}"));
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::Taken(name.to_owned()),
+            _ => failed(&path, &error),
+        };
+        let mut options = OpenOptions::new();
+        // What lies there under the name, a link too, is not written through.
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&part).await.map_err(refused)?;
         let write = async {
-            let mut options = OpenOptions::new();
-            // What lies there under the name, a link too, is not written through.
-            match fs::remove_file(&part).await {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+            if fs::try_exists(&path).await? {
+                return Err(io::ErrorKind::AlreadyExists.into());
             }
-            options.write(true).create_new(true).mode(0o600);
-            let mut file = options.open(&part).await?;
             match content {
                 Content::Bytes(bytes) => file.write_all(bytes).await?,
                 Content::File(from, _) => {
-                    let mut from = fs::File::open(from).await?;
-                    tokio::io::copy(&mut from, &mut file).await?;
+                    let mut from = pin!(chunks(from)?);
+                    while let Some(chunk) = from.try_next().await? {
+                        file.write_all(&chunk).await?;
+                    }
                 }
             }
             file.sync_all().await?;
-            fs::rename(&part, &path).await?;
-            // The name is kept when the directory is.
-            fs::File::open(&self.path).await?.sync_all().await
+            self.name(&part, &path).await
         };
         let written: io::Result<()> = write.await;
-        if let Err(error) = written {
-            // What a full disk needs first is room.
-            let _ = fs::remove_file(&part).await;
-            return Err(failed(&path, &error));
+        // A second name of what is written, or what a full disk needs first: room.
+        let _ = fs::remove_file(&part).await;
+        written.map_err(refused)
+    }
+
+    /// Gives a part its name, which nothing else has.
+    async fn name(&self, part: &Path, path: &Path) -> io::Result<()> {
+        match fs::hard_link(part, path).await {
+            // A share that knows no links: there the part alone keeps others from the name.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+                ) =>
+            {
+                fs::rename(part, path).await?;
+            }
+            linked => linked?,
         }
-        Ok(())
+        // The name is kept when the directory is.
+        let kept = async { fs::File::open(&self.path).await?.sync_all().await };
+        let kept: io::Result<()> = kept.await;
+        if kept.is_err() {
+            let _ = fs::remove_file(path).await;
+        }
+        kept
     }
 
     pub(super) async fn read(&self, name: &str, taken: &mut Taken<'_>) -> Result<(), Error> {
@@ -115,7 +140,7 @@ impl Directory {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            if metadata.is_file() && !name.ends_with(PART) {
+            if metadata.is_file() {
                 objects.push(Object {
                     name,
                     size: metadata.len(),
@@ -128,12 +153,18 @@ impl Directory {
         Ok(objects)
     }
 
+    /// Removes an object, and what one who was killed has written of it.
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
-        let path = self.path.join(name);
-        match fs::remove_file(&path).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path, &error)),
-            _ => Ok(()),
+        for name in [name, &format!("{name}{PART}")] {
+            let path = self.path.join(name);
+            match fs::remove_file(&path).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(&path, &error));
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
 }
 

@@ -18,7 +18,11 @@ pub(super) struct Files {
     pub(super) hosts: Vec<PathBuf>,
     /// Files with variables that are encrypted as a whole.
     pub(super) vaulted: Vec<PathBuf>,
-    /// Whether anything is encrypted.
+    /// Files with variables that are encrypted with SOPS.
+    pub(super) sops: Vec<PathBuf>,
+    /// The names of variables in which something was encrypted with SOPS, once that is open.
+    pub(super) opened: BTreeSet<String>,
+    /// Whether anything is encrypted by Ansible.
     pub(super) is_encrypted: bool,
     /// The names for which there are variables in files: of groups, and of hosts.
     pub(super) groups: BTreeSet<String>,
@@ -69,6 +73,11 @@ pub(super) fn find(given: &[PathBuf]) -> anyhow::Result<Files> {
         anyhow::ensure!(
             !text.starts_with(VAULT),
             "{} is encrypted as a whole: decrypt it with ansible-vault, and encrypt variables alone",
+            file.display()
+        );
+        anyhow::ensure!(
+            !sops::is_sops(&text),
+            "{} is encrypted with SOPS: decrypt it with sops, and encrypt variables alone",
             file.display()
         );
         files.is_encrypted |= text.contains(VAULT);
@@ -244,6 +253,8 @@ fn variables(path: &Path, within: &Within<'_>, files: &mut Files) -> anyhow::Res
     let text = read(path)?;
     if text.starts_with(VAULT) {
         files.vaulted.push(path.to_owned());
+    } else if sops::is_sops(&text) {
+        files.sops.push(path.to_owned());
     }
     files.is_encrypted |= text.contains(VAULT);
     Ok(())
@@ -263,7 +274,7 @@ fn credentials(place: &Path, files: &mut Files) -> anyhow::Result<()> {
 }
 
 /// The entries of a directory by name, without those that Ansible passes over.
-fn entries(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
+pub(super) fn entries(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     let failed = || format!("failed to read {}", directory.display());
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).with_context(failed)? {
@@ -278,9 +289,9 @@ fn entries(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
 }
 
 /// The group or host that a file of variables is about.
-fn stem(name: &str) -> &str {
-    let ends = [".yml", ".yaml", ".json"];
-    let bare = ends.iter().find_map(|end| name.strip_suffix(end));
+pub(super) fn stem(name: &str) -> &str {
+    let mut ends = SOPS_ENDS.into_iter().chain([".yml", ".yaml", ".json"]);
+    let bare = ends.find_map(|end| name.strip_suffix(end));
     bare.unwrap_or(name)
 }
 
@@ -288,6 +299,12 @@ fn read(file: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(file).with_context(|| format!("failed to read {}", file.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+/// How the names of files end that are encrypted with SOPS, in the order in which they are looked for.
+///
+/// # Source
+/// `VALID_EXTENSIONS` of `community.sops.sops`.
+pub(super) const SOPS_ENDS: [&str; 3] = [".sops.yml", ".sops.yaml", ".sops.json"];
 
 /// How an encrypted text begins.
 const VAULT: &str = "$ANSIBLE_VAULT;";

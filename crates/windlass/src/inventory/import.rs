@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     cli::{Global, ImportClusters},
     client::answered,
+    manifest::Opener,
     objects::{create, refuse_used, yaml},
 };
 
@@ -25,7 +26,8 @@ pub(super) async fn import(global: &Global, options: &ImportClusters) -> anyhow:
         objects.extend(all::<ClusterNode>(&client).await?);
         objects
     } else {
-        super::values(&options.filename)?
+        let opener = Opener::refusing("the inventory that is written would hold it in the open");
+        super::values(&opener, &options.filename)?
     };
     let inventory = inventory::import::import(&objects, &options.levels)?;
     ensure!(

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::{Global, OfRollout, PlanInventory, SkipCluster},
     client::answered,
+    manifest::Opener,
 };
 
 /// Says which clusters change.
@@ -44,7 +45,10 @@ pub(super) async fn plan(global: &Global, options: &PlanInventory) -> anyhow::Re
     put(listed::<FleetCluster>(&client, namespace, "").await?);
     put(listed::<ConfigMap>(&client, namespace, LEVEL_LABEL).await?);
     if !options.filename.is_empty() {
-        put(super::values(&options.filename)?);
+        put(super::values(
+            &Opener::new(&options.age_keys),
+            &options.filename,
+        )?);
     }
     let fleet = Fleet::read(objects.into_values(), namespace)?;
     let records = records(&client, namespace).await?;

@@ -53,14 +53,26 @@ async fn told() -> Vec<Series> {
             "spec": spec, "status": status,
         })
     };
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
     let kubespray = "kubespray.k8s.io/v1";
     let status = json!({
         "state": "Failed", "cluster": {"health": "HEALTH_ERR"},
         "firstCertificate": {"name": "etcd", "notAfter": "2026-01-01T00:00:00Z"},
+        "conditions": [
+            condition("Ready", "False", "RunFailed"), condition("Stalled", "True", "RunFailed"),
+            condition("APIServerAvailable", "Unknown", "NotProbed"), condition("EtcdHealthy", "False", "NeedsAttention"),
+            condition("NodesReady", "False", "Unhealthy"), condition("CertificatesValid", "False", "Unhealthy"),
+            condition("BackedUp", "False", "NoSnapshot"), condition("Drifted", "True", "HostsDiffer"),
+        ],
     });
     let cluster = object("Cluster", kubespray, json!({}), status);
     let spec = json!({"type": "worker", "inventory": {"ansible_host": "192.0.2.1"}});
-    let status = json!({"node": {"health": "HEALTH_OK"}, "radar": {"state": "Drifted"}});
+    let status = json!({"node": {"health": "HEALTH_ERR"}, "radar": {"state": "Drifted"}});
     let node = object("ClusterNode", kubespray, spec, status);
     let spec = json!({
         "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "a"}, "operation": "Create", "generation": 1,
@@ -70,9 +82,13 @@ async fn told() -> Vec<Series> {
         "Run",
         "workflow.windlass.dev/v1alpha1",
         spec,
-        json!({"phase": "Failed"}),
+        json!({"phase": "Failed", "conditions": [condition("Ready", "False", "RunnerUnschedulable")]}),
     );
-    let (clusters, nodes) = (store::<Cluster>(&[cluster]), store::<ClusterNode>(&[node]));
+    let mut unseen = cluster.clone();
+    unseen["metadata"]["name"] = json!("b");
+    unseen["status"]["conditions"] = json!([condition("Drifted", "Unknown", "NotLookedAt")]);
+    let clusters = store::<Cluster>(&[cluster, unseen]);
+    let nodes = store::<ClusterNode>(&[node]);
     kubespray::metrics::count(&metrics, clusters, nodes);
     runs::operator::count(&metrics, store::<Run>(&[run]));
     let mut count = metrics.passes::<(), ()>("Cluster");
@@ -181,8 +197,13 @@ async fn every_alert_can_be_raised_by_what_an_operator_tells() {
     assert!(rules.len() > 3, "{rules:#?}");
     for rule in rules {
         let expression = rule["expr"].as_str().unwrap();
-        let checked = checked(expression, &told);
-        assert!(checked.is_ok(), "{}: {checked:?}", rule["alert"]);
+        let labels = checked(expression, &told);
+        let labels = labels.unwrap_or_else(|error| panic!("{}: {error}", rule["alert"]));
+        let summary = rule["annotations"]["summary"].as_str().unwrap();
+        let shown = summary.split("{{ $labels.").skip(1);
+        for label in shown.filter_map(|rest| Some(rest.split_once(" }}")?.0)) {
+            assert!(labels.contains(label), "{label}: {summary}");
+        }
         let parts = ["/alert", "/for", "/labels/severity", "/annotations/summary"];
         for part in parts {
             let text = rule.pointer(part).and_then(Value::as_str);
@@ -259,4 +280,58 @@ async fn an_expression_that_asks_for_what_nobody_tells_is_found() {
         let error = checked(expression, &told).unwrap_err();
         assert!(error.contains(said), "{expression}: {error}");
     }
+}
+
+/// A person with many clusters is told which one it is; of one that is well there is no series, and neither is there of its runs.
+#[test]
+fn what_is_amiss_is_told_by_cluster_and_what_is_well_is_not() {
+    let cluster = |name: &str, conditions: &[(&str, &str)]| {
+        let conditions = conditions.iter().map(|(kind, status)| {
+            json!({
+                "type": kind, "status": status, "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        });
+        json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": name, "namespace": "demo"},
+            "spec": {}, "status": {"conditions": conditions.collect::<Vec<_>>()},
+        })
+    };
+    let well = [
+        ("EtcdHealthy", "True"),
+        ("Drifted", "False"),
+        ("Ready", "True"),
+    ];
+    let clusters = [
+        cluster("well", &well),
+        cluster(
+            "ill",
+            &[
+                ("EtcdHealthy", "Unknown"),
+                ("Drifted", "False"),
+                ("Ready", "False"),
+            ],
+        ),
+    ];
+    let run = json!({
+        "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "r", "namespace": "demo"},
+        "spec": {
+            "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "well"}, "operation": "Create",
+            "generation": 1, "plan": {"digest": "d", "steps": []},
+        },
+        "status": {"phase": "Succeeded"},
+    });
+    let metrics = Metrics::default();
+    kubespray::metrics::count(&metrics, store(&clusters), store(&[]));
+    runs::operator::count(&metrics, store(&[run]));
+    let text = metrics.render();
+    let named = ["windlass_cluster_amiss{", "windlass_runs_without_runner{"];
+    let lines = text.lines();
+    let lines = lines.filter(|line| named.iter().any(|name| line.starts_with(name)));
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        [
+            "windlass_cluster_amiss{namespace=\"demo\",cluster=\"ill\",condition=\"EtcdHealthy\",status=\"Unknown\",reason=\"R\"} 1"
+        ]
+    );
 }

@@ -47,7 +47,7 @@ struct Held {
 
 /// What a runner at work waits for.
 enum Happened {
-    Reported(Report),
+    Reported(Box<Report>),
     Steered(bool),
     /// The executor returned from the attempt at this place.
     Returned(usize),
@@ -82,6 +82,7 @@ impl<'a, J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'a, J, E, C,
             excluded: ledger.state.excluded().to_vec(),
             attempt: before.attempt + 1,
             approved: before.approved,
+            remedied: before.remedied.clone(),
             interrupted: before.phase == StepPhase::Interrupted,
             signal: signals,
             reporter: Reporter::new(self.reporter.clone(), self.begun),
@@ -108,7 +109,7 @@ impl<'a, J: JournalStore, E: Executor, C: Clock, O: Observer> Drive<'a, J, E, C,
         let timer = timers.chain(until).min();
         let happened = tokio::select! {
             biased;
-            Some(report) = self.reports.recv() => Happened::Reported(report),
+            Some(report) = self.reports.recv() => Happened::Reported(Box::new(report)),
             changed = self.controls.changed(), if self.steerable => Happened::Steered(changed.is_ok()),
             at = returned(&mut self.attempts) => Happened::Returned(at),
             () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Happened::Late,
@@ -434,5 +435,6 @@ fn failed(code: &str, message: String) -> StepOutcome {
         },
         results: Results::default(),
         unreachable: Vec::new(),
+        remedies: Vec::new(),
     }
 }

@@ -101,6 +101,10 @@ stories! {
     retry_passes: r#"[{"id":"a","retry":{"limit":1}}]"#, World::default().script("a", &[Act::Fail(FailureClass::Transient)]), Steering::default(), vec![];
     retry_runs_out: r#"[{"id":"a","retry":{"limit":1}}]"#,
         World::default().script("a", &[Act::Fail(FailureClass::External), Act::Fail(FailureClass::External)]), Steering::default(), vec![];
+    a_remedy_helps_without_a_retry: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Mend(true), Act::Mend(true)]),
+        Steering::default(), vec![];
+    a_remedy_that_does_not_help_changes_nothing: r#"[{"id":"a"}]"#, World::default().script("a", &[Act::Mend(true), Act::Mend(false)]),
+        Steering::default(), vec![(RecordEvent::RunFailed, asking(vec![request("1", RequestAction::Retry, None, None)]))];
     config_fails_at_once: r#"[{"id":"a","retry":{"limit":5}}]"#, World::default().script("a", &[Act::Fail(FailureClass::Config)]), Steering::default(), vec![];
     timeout: r#"[{"id":"a","timeout":"5m"}]"#, World::default().script("a", &[Act::Hang]), Steering::default(), vec![];
     cancel_at_a_task: r#"[{"id":"a"},{"id":"b"}]"#, World::default().script("a", &[Act::Work]), Steering::default(),

@@ -7,8 +7,8 @@ use std::{
 };
 
 use api::run::{
-    Control, DesiredState, Exclusion, Failure, FailureClass, Plan, Record, RecordEvent, Request,
-    RequestAction, Results, Step,
+    Applied, Control, DesiredState, Exclusion, Failure, FailureClass, Plan, Record, RecordEvent,
+    Request, RequestAction, Results, Step,
 };
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -29,6 +29,8 @@ pub enum Act {
     /// Works until it is told to stop; holds when told to pause.
     Work,
     Hang,
+    /// Fails after something was done about it, which helped or did not. It is done once for a target.
+    Mend(bool),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -95,11 +97,19 @@ impl World {
                 failure: failure(class),
                 results,
                 unreachable: Vec::new(),
+                remedies: Vec::new(),
             },
             Some(Act::Unreachable(targets)) => StepOutcome::Failed {
                 failure: failure(FailureClass::External),
                 results,
                 unreachable: lost(targets),
+                remedies: Vec::new(),
+            },
+            Some(Act::Mend(helped)) => StepOutcome::Failed {
+                failure: failure(FailureClass::External),
+                results,
+                unreachable: Vec::new(),
+                remedies: vec![mended(&context.remedied, helped)],
             },
             Some(Act::Work) => {
                 if let Some(outcome) = work(step, context).await {
@@ -334,6 +344,16 @@ fn failure(class: FailureClass) -> Failure {
         message: "it broke".into(),
         remedy: None,
         targets: Vec::new(),
+    }
+}
+
+fn mended(before: &[Applied], helped: bool) -> Applied {
+    assert!(before.len() < 2, "{before:?}");
+    Applied {
+        name: format!("Remedy{}", before.len()),
+        targets: vec!["a".parse().unwrap()],
+        helped,
+        said: "something was done".into(),
     }
 }
 

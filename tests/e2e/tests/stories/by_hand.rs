@@ -3,6 +3,9 @@
 use e2e::{Stage, wait_until};
 use serde_json::{Value, json};
 
+/// The names of the tokens by which nodes join.
+const TOKENS: &str = "/usr/local/bin/kubectl --kubeconfig=/etc/kubernetes/admin.conf --namespace kube-system get secrets \
+                      --field-selector type=bootstrap.kubernetes.io/token --output name";
 /// What the hooks of [`remove_with_hooks`] leave on hosts.
 const MARK: &str = "/root/mark";
 
@@ -24,7 +27,37 @@ pub(crate) fn remove_with_hooks(stage: &Stage, leaving: &str) {
         "name": "mark", "before": "drain/pods", "script": {"configMapKeyRef": {"name": "hooks", "key": "mark"}},
     }));
     everywhere["hosts"] = json!(["kube_control_plane", "worker-1"]);
+    let image = |name: &str, more: Value| {
+        let mut hook = json!({"name": name, "after": "drain/pods", "operations": ["Remove"], "image": {
+            "name": "registry.k8s.io/busybox:1", "command": ["sh", "-c"],
+        }});
+        for (field, value) in more.as_object().unwrap() {
+            match field.as_str() {
+                "args" => hook["image"]["args"] = json!([value]),
+                "name" => hook["image"]["name"] = value.clone(),
+                _ => hook[field] = value.clone(),
+            }
+        }
+        hook
+    };
     let hooks = json!([
+        image(
+            "pod",
+            json!({
+                "hosts": ["worker-1"],
+                "args": "echo \"$WINDLASS_HOST $WINDLASS_OPERATION $WINDLASS_STEP $(id -u)\"; test ! -e /var/run/secrets",
+            })
+        ),
+        image(
+            "says-no",
+            json!({"onFailure": "Ignore", "args": "echo no licence >&2; exit 3"})
+        ),
+        image(
+            "missing",
+            json!({
+                "hosts": ["worker-1"], "onFailure": "Ignore", "timeout": "1m", "name": "127.0.0.1:1/none@sha256:".to_owned() + &"0".repeat(64),
+            })
+        ),
         everywhere,
         alone(json!({"name": "told", "after": "drain/pods", "playbook": {"inline": told}})),
         alone(json!({
@@ -66,6 +99,7 @@ pub(crate) fn remove_with_hooks(stage: &Stage, leaving: &str) {
         record["step"] == "hook/endless" && detail.contains("ignored: HookTimedOut")
     });
     assert!(ignored, "{history:#?}");
+    images(stage, history);
     assert_eq!(on(stage, 1, "pgrep -f 'sleep 424[2]'"), "");
 
     on(stage, 1, "touch /root/mended");
@@ -75,6 +109,46 @@ pub(crate) fn remove_with_hooks(stage: &Stage, leaving: &str) {
     assert_eq!(on(stage, 1, &format!("cat {MARK}")), marked("worker-1"));
     assert_eq!(on(stage, 1, "cat /root/told"), "worker-1 of master-1");
     assert_eq!(on(stage, 0, "ls /root/told 2>/dev/null"), "");
+}
+
+/// The hooks that are images have run as pods, of which none is left.
+fn images(stage: &Stage, history: &[Value]) {
+    let said = |step: &str| {
+        let mut ended = history
+            .iter()
+            .filter(|record| record["step"] == step && record["event"] == "StepSucceeded");
+        let record = ended.next().unwrap_or_else(|| panic!("{history:#?}"));
+        record["detail"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(said("hook/pod"), "");
+    stage
+        .says(
+            &["logs", "--step", "hook/pod"],
+            "worker-1: worker-1 Remove drain/pods 0",
+        )
+        .unwrap();
+    let refused = said("hook/says-no");
+    for words in [
+        "ignored: HookFailed: hook says-no",
+        "exit code 3: no licence",
+    ] {
+        assert!(refused.contains(words), "{refused}");
+    }
+    let missing = said("hook/missing");
+    for words in ["HookFailed: hook missing", "ErrImagePull"] {
+        assert!(missing.contains(words), "{missing}");
+    }
+    let kubeconfig = stage.kubeconfig().unwrap();
+    let pods = [
+        "get",
+        "pods",
+        "--namespace",
+        "windlass-hooks",
+        "--output",
+        "name",
+    ];
+    let pods = stage.kubectl_by(&kubeconfig, &pods).output().unwrap();
+    assert!(pods.status.success() && pods.stdout.is_empty(), "{pods:?}");
 }
 
 /// The toolbox, verb by verb, on a control plane and a worker.
@@ -104,8 +178,31 @@ pub(crate) fn tools(stage: &Stage) {
     let after = scheduler();
     assert!(!after.is_empty() && after != before, "{before} {after}");
 
+    what_is_only_shown_is_not_done(stage);
     certificates(stage);
     token(stage);
+}
+
+fn what_is_only_shown_is_not_done(stage: &Stage) {
+    let before = stage.run().unwrap()["metadata"]["name"].clone();
+    let tokens = || on(stage, 0, TOKENS);
+    let tokens_before = tokens();
+    for (verb, step) in [
+        ("token", "token/make"),
+        ("join-command", "token/make"),
+        ("certificates", "certificates/look"),
+    ] {
+        let said = stage.windlass(&["cluster", verb, "--dry-run"]).output();
+        let said = said.unwrap();
+        let text = String::from_utf8_lossy(&said.stdout);
+        assert!(said.status.success() && text.contains(step), "{said:?}");
+        assert!(!text.contains("kubeadm join"), "{text}");
+    }
+    assert_eq!(stage.run().unwrap()["metadata"]["name"], before);
+    assert_eq!(tokens(), tokens_before);
+    let cluster = stage.object("clusters", "first").unwrap();
+    let asked = cluster["metadata"]["annotations"]["kubespray.k8s.io/toolbox"].to_string();
+    assert!(asked.contains("restart kube-scheduler"), "{asked}");
 }
 
 fn certificates(stage: &Stage) {

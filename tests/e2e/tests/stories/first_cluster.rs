@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e::{Kubespray, NAMESPACE, Options, Stage, node, root, wait_until, windlass};
 use serde_json::{Value, json};
 
-use crate::{by_hand, drift, edges::Edges, snapshots::Kept};
+use crate::{by_hand, drift, edges::Edges, gapped, snapshots::Kept, told};
 
 #[test]
 fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
@@ -161,11 +161,9 @@ fn certificates_are_renewed(stage: &Stage) {
 
 #[test]
 fn a_dead_worker_is_named_and_left_out() {
-    let mut stage = stage(2, 1);
+    let mut stage = gapped::stage(2, 1);
     stage.up().unwrap();
-    stage
-        .apply_example(&root().join("examples/first-cluster"))
-        .unwrap();
+    let gap = gapped::is_bridged(&stage, &root().join("examples/first-cluster"));
     let run = stage.finished(stage.patience()).unwrap();
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
     assert_eq!(
@@ -182,15 +180,20 @@ fn a_dead_worker_is_named_and_left_out() {
     });
     assert!(warned, "{events:#?}");
     stage.ready_nodes(2).unwrap();
+    if gap.is_some() {
+        gapped::gave(&stage);
+    }
     let node = stage.object("clusternodes", "worker-2").unwrap();
     assert_eq!(node["status"]["state"], "Excluded", "{node:#}");
     drift::is_named(&stage);
+    told::by_their_codes(&stage);
 
     stage.bring_etcdutl(&stage.lab.hosts()[0].name).unwrap();
-    let kept = Kept::by(&stage, Some("0 0 1 1 *"));
+    let kept = Kept::in_a_bucket(&stage, Some("0 0 1 1 *"));
     let name = kept.taken(&stage, "first-snapshot-2");
     Kept::drilled(&stage, &name, "first-drill-3");
 
+    drift::is_edited_before_a_run(&stage);
     // It leaves as it came: without an answer. What people run beside that, runs on the others.
     by_hand::remove_with_hooks(&stage, "worker-2");
     stage
@@ -203,6 +206,7 @@ fn a_dead_worker_is_named_and_left_out() {
     let mut played = played.filter(|step| step["id"] == "remove/reset");
     let results = &played.next().unwrap()["results"];
     assert!(results["changed"].as_u64().unwrap_or(0) == 0, "{results:#}");
+    drift::was_seen_before_the_run(&stage);
     by_hand::tools(&stage);
 }
 
@@ -413,15 +417,23 @@ pub(crate) fn process(run: &Value) -> Option<i64> {
 }
 
 pub(crate) fn stage(hosts: u8, dead: u8) -> Stage {
-    let options = Options {
+    let progress = lab::progress::Terminal::default();
+    Stage::set_with(options(hosts, dead), kubespray(), &progress).unwrap()
+}
+
+pub(crate) fn options(hosts: u8, dead: u8) -> Options {
+    Options {
         hosts,
         dead,
         windlass: windlass().unwrap(),
         directory: root(),
         playbooks: root().join("bundle"),
-    };
-    let kubespray = Kubespray::from_environment(env!("CARGO_BIN_EXE_mirror").into()).unwrap();
-    Stage::set_with(options, kubespray, &lab::progress::Terminal::default()).unwrap()
+    }
+}
+
+/// Real kubespray, where the environment names one.
+pub(crate) fn kubespray() -> Option<Kubespray> {
+    Kubespray::from_environment(env!("CARGO_BIN_EXE_mirror").into()).unwrap()
 }
 
 /// The play that is at work, and the process of its runner.

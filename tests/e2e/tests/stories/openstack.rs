@@ -1,11 +1,14 @@
 //! One object in an empty cluster ends with a Keystone that issues tokens and a Glance that takes an image, and Keystone is upgraded
 //! under load: real Helm, a real MariaDB, real services, and the real `openstack` command.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
-use e2e::{Services, windlass};
+use e2e::{Services, wait_until, windlass};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
+
+/// A loaded machine takes its time.
+const LIMIT: Duration = Duration::from_mins(8);
 
 #[test]
 fn one_object_ends_with_tokens_and_an_image() {
@@ -125,6 +128,137 @@ fn one_object_ends_with_tokens_and_an_image() {
         names(&world, "secrets").contains("one-keystone-credential-keys"),
         "it is retained"
     );
+}
+
+/// Saved, drilled, and brought back over what people did since; what is cut or not confirmed is refused.
+#[test]
+fn a_backup_brings_back_what_was_there() {
+    let world = Services::set(windlass().unwrap(), &Terminal::default()).unwrap();
+    let store = world.node.lab.dir().join("backups");
+    std::fs::create_dir(&store).unwrap();
+    let passphrase = "--from-literal=passphrase=of a test";
+    let secret = ["create", "secret", "generic", "backups", passphrase];
+    world.kubectl(&secret).unwrap();
+    let mut cloud = Services::cloud("2026.2", &json!({}));
+    let services = cloud["spec"]["services"].as_array_mut().unwrap();
+    services.retain(|service| service["name"] != "glance");
+    cloud["spec"]["backup"] = json!({
+        "store": {"directory": store}, "keep": {"count": 1},
+        "encryption": {"passphraseSecretRef": {"name": "backups"}},
+    });
+    world.apply(&cloud).unwrap();
+    world.until("openstack", "one", "Ready").unwrap();
+    let user = |verb: &str, name: &str| {
+        let mut command = vec!["user", verb, name];
+        if verb == "create" {
+            command.extend(["--password", "it's \\ ü", "--description", "line\none"]);
+        }
+        world.openstack(&command).unwrap()
+    };
+    user("create", "before");
+    does_errand(&world, "backup", &["backup", "one"]).unwrap();
+    let kept = || {
+        let found = wait_until("the backup to be told of", LIMIT, || {
+            let cloud = world.get("openstack", "one");
+            Ok(cloud["status"]["backups"]["kept"].as_array().cloned())
+        });
+        found.unwrap()
+    };
+    let told = kept();
+    assert_eq!(told[0]["state"], "Verified", "{told:?}");
+    let name = told[0]["name"].as_str().unwrap().to_owned();
+    let listed = output(&mut world.windlass(&["openstack", "backups", "one"])).unwrap();
+    assert!(listed.contains(&name), "{listed}");
+
+    does_errand(&world, "drill", &["drill", "one", &name]).unwrap();
+    wait_until("the drill to be told of", LIMIT, || {
+        let cloud = world.get("openstack", "one");
+        Ok((cloud["status"]["backups"]["drill"]["result"] == "Passed").then_some(()))
+    })
+    .unwrap();
+    assert!(!names(&world, "deployments,secrets").contains("one-drill"));
+
+    user("delete", "before");
+    user("create", "since");
+    let unconfirmed = ["restore", "one", &name, "--confirm", "two"];
+    let refused = does_errand(&world, "restore", &unconfirmed).unwrap_err();
+    let refused = format!("{refused:#}");
+    assert!(refused.contains("write confirm=one"), "{refused}");
+    does_errand(
+        &world,
+        "restore",
+        &["restore", "one", &name, "--confirm", "one"],
+    )
+    .unwrap();
+    world.until("openstack", "one", "Ready").unwrap();
+    let users = world
+        .openstack(&["user", "list", "-f", "value", "-c", "Name"])
+        .unwrap();
+    assert!(
+        users.contains("before") && !users.contains("since"),
+        "{users}"
+    );
+    let described = ["user", "show", "before", "-f", "value", "-c", "description"];
+    assert_eq!(world.openstack(&described).unwrap().trim_end(), "line\none");
+    nothing_secret_is_told_of_keystone(&world);
+
+    // A second one, of which one is kept; and one that was cut.
+    does_errand(&world, "backup", &["backup", "one"]).unwrap();
+    let newer = wait_until("the older one to go", LIMIT, || {
+        let kept = kept();
+        let newer = kept[0]["name"].as_str().unwrap_or_default().to_owned();
+        Ok((kept.len() == 1 && newer != name).then_some(newer))
+    })
+    .unwrap();
+    let file = store.join(format!("openstack/cloud/one/{newer}.db.age"));
+    let whole = std::fs::read(&file).unwrap();
+    let secret = world.secret("one-keystone-admin", "password").unwrap();
+    assert!(
+        !whole
+            .windows(secret.len())
+            .any(|part| part == secret.as_bytes())
+    );
+    std::fs::write(&file, &whole[..whole.len() * 93 / 100]).unwrap();
+    let cut = does_errand(&world, "drill", &["drill", "one", &newer]).unwrap_err();
+    let cut = format!("{cut:#}");
+    assert!(
+        cut.contains("BackupAltered") && cut.contains("fewer than"),
+        "{cut}"
+    );
+}
+
+/// Asks for something about backups, and waits until its run has ended well.
+fn does_errand(world: &Services, word: &str, arguments: &[&str]) -> anyhow::Result<Value> {
+    output(&mut world.windlass(&[&["openstack"], arguments].concat()))?;
+    let cloud = world.get("openstack", "one");
+    let run = cloud["status"][word]["run"].as_str().unwrap().to_owned();
+    wait_until(&format!("run {run}"), LIMIT, || {
+        let run = world.get("run", &run);
+        anyhow::ensure!(run["status"]["phase"] != "Failed", "{}", run["status"]);
+        Ok((run["status"]["phase"] == "Succeeded").then_some(run))
+    })
+}
+
+/// What backups say of themselves holds nothing of what is in them.
+fn nothing_secret_is_told_of_keystone(world: &Services) {
+    let kinds = "openstacks,openstackservices,runs,configmaps,events,jobs,deployments";
+    let mut told = world.kubectl(&["get", kinds, "-o", "yaml"]).unwrap();
+    let files = Command::new("grep")
+        .args(["-rh", "", "--include=*.log", "--include=*.json*"])
+        .arg(world.node.lab.dir().join("windlass"))
+        .output();
+    told.push_str(&String::from_utf8_lossy(&files.unwrap().stdout));
+    for (name, key) in [
+        ("one-keystone-admin", "password"),
+        ("one-keystone-database", "password"),
+        ("one-mariadb-admin", "password"),
+        ("one-keystone-fernet-keys", "1"),
+        ("one-placement-identity", "password"),
+        ("backups", "passphrase"),
+    ] {
+        let secret = world.secret(name, key).unwrap();
+        assert!(!told.contains(&secret), "{name} {key} is told");
+    }
 }
 
 /// Refused as long as a pod may not have the next key, and done when that has been there for long enough.

@@ -1,13 +1,15 @@
-//! A control plane becomes three, and three become one again though one of them is dead.
+//! A control plane becomes three, and (with `--full`) three become one again though one of them is dead.
 
 use std::collections::BTreeSet;
 
 use e2e::{NAMESPACE, Stage, node, wait_until};
+use lab::Extent;
 use serde_json::{Value, json};
 
 use crate::{
     edges::Edges,
     first_cluster::{assert_each_step_succeeded_once, stage},
+    snapshots::Kept,
 };
 
 /// Where the plays leave the kubeconfig until it is stored.
@@ -32,10 +34,15 @@ fn control_planes_join_and_leave_one_by_one() {
     assert_members(&stage, &["10.77.0.11"]);
 
     tmp_is_emptied(&stage);
-    two_join(&mut stage);
+    stage.bring_etcdutl(&stage.lab.hosts()[0].name).unwrap();
+    let kept = Kept::in_a_directory(&stage, None);
+    two_join(&mut stage, &kept);
     assert_members(&stage, &["10.77.0.11", "10.77.0.12", "10.77.0.13"]);
     stage.ready_nodes(3).unwrap();
 
+    if Extent::of_this_run() == Extent::Usual {
+        return;
+    }
     tmp_is_emptied(&stage);
     a_dead_one_and_another_leave(&mut stage);
     assert_members(&stage, &["10.77.0.11"]);
@@ -51,7 +58,7 @@ fn tmp_is_emptied(stage: &Stage) {
 }
 
 /// Both are declared at once, and join one after the other. Runners die while the first is added to etcd, and the operator after it.
-fn two_join(stage: &mut Stage) {
+fn two_join(stage: &mut Stage, kept: &Kept) {
     let hosts = stage.lab.hosts();
     let masters = [2, 3].map(|number| {
         let name = format!("master-{number}");
@@ -66,15 +73,38 @@ fn two_join(stage: &mut Stage) {
         .says(&plan, "until master-3 joins etcd has 2 members")
         .unwrap();
     stage.apply(&list).unwrap();
+    let mut saves = Vec::new();
     for (number, disturbed) in [(2, Some("etcd/install")), (3, None)] {
         let name = format!("first-scale-{number}");
         let run = Edges::of(stage, &name).survive(stage, disturbed);
         assert_eq!(run["status"]["phase"], "Succeeded", "{name}: {run:#}");
         assert_each_step_succeeded_once(&run);
+        saves.push(saved_first(&run));
     }
     for name in ["master-2", "master-3"] {
         state_is(stage, name, "Joined");
     }
+    // None of the snapshots that were taken before etcd was touched is let go of.
+    let name = kept.lies(stage, 2);
+    let said = saves.pop().unwrap();
+    assert!(
+        said.starts_with(&format!("snapshot {name} of master-1")),
+        "{said}"
+    );
+}
+
+/// What a run tells of the snapshot that it saved before it touched etcd.
+fn saved_first(run: &Value) -> String {
+    let history = run["status"]["history"].as_array().unwrap();
+    let ended = |id: &str| {
+        let mut records = history.iter();
+        records
+            .position(|record| record["event"] == "StepSucceeded" && record["step"] == id)
+            .unwrap_or_else(|| panic!("no end of {id}: {run:#}"))
+    };
+    let save = ended("snapshot/save");
+    assert!(save < ended("etcd/install"), "{run:#}");
+    history[save]["detail"].as_str().unwrap().to_owned()
 }
 
 /// The third host loses its power. What would cost the quorum or leave an even number is not begun; two leave, the dead one first.

@@ -22,6 +22,7 @@ fn a_cluster_is_brought_back_from_the_one_control_plane_that_is_left() {
     remember(&stage, "data");
 
     a_quorum_is_left_alone(&stage);
+    a_quorum_is_taken_back(&stage);
 
     let lost: Vec<String> = stage.lab.hosts()[..2]
         .iter()
@@ -69,6 +70,49 @@ fn a_quorum_is_left_alone(stage: &Stage) {
     );
 }
 
+/// All members go back to a snapshot together, although the runner dies while none of them runs.
+fn a_quorum_is_taken_back(stage: &Stage) {
+    for host in &stage.lab.hosts()[..3] {
+        stage.bring_etcdutl(&host.name).unwrap();
+    }
+    let kept = Kept::in_a_directory(stage, None);
+    wait_until("the store to be known", stage.patience(), || {
+        Ok(stage.says(&["snapshot"], "first-snapshot-3").ok())
+    })
+    .unwrap();
+    let name = kept.taken(stage, "first-snapshot-3");
+    remember(stage, "since");
+    let back = [
+        "recover",
+        "--roll-back",
+        "--from-snapshot",
+        &name,
+        "--confirm",
+        "first",
+    ];
+    stage.says(&back, "first-recover-4").unwrap();
+    let stopped = &stage.lab.hosts()[0].name;
+    let runner = wait_until("etcd to be stopped", stage.patience(), || {
+        let running = running(stage)?.filter(|(step, _)| step == "recover/found");
+        let Some((_, runner)) = running else {
+            return Ok(None);
+        };
+        let runs = stage.lab.ssh(stopped, "pgrep -x etcd")?;
+        Ok((!runs.status.success()).then_some(runner))
+    })
+    .unwrap();
+    stage.kill_inside(runner).unwrap();
+    let run = ended(stage, "first-recover-4");
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert_ne!(process(&run), Some(runner), "{run:#}");
+    assert_eq!(
+        members(stage, 3),
+        ["10.77.0.11", "10.77.0.12", "10.77.0.13"]
+    );
+    assert_eq!(remembered(stage), "kept");
+    is_gone(stage, "since");
+}
+
 fn it_is_confirmed_and_shown(stage: &Stage) {
     let lost = ["recover", "--give-up", "master-1,master-2"];
     let unconfirmed = stage.windlass(&lost).output().unwrap();
@@ -94,14 +138,14 @@ fn from_the_one_that_is_left(stage: &Stage) {
         "--confirm",
         "first",
     ];
-    stage.says(&lost, "first-recover-3").unwrap();
+    stage.says(&lost, "first-recover-5").unwrap();
     let runner = wait_until("etcd to be founded anew", stage.patience(), || {
         let running = running(stage)?.filter(|(step, _)| step == "recover/found");
         Ok(running.map(|(_, runner)| runner))
     })
     .unwrap();
     stage.kill_inside(runner).unwrap();
-    let run = ended(stage, "first-recover-3");
+    let run = ended(stage, "first-recover-5");
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
     assert_ne!(process(&run), Some(runner), "{run:#}");
     assert_each_step_succeeded_once(&run);
@@ -126,7 +170,7 @@ fn two_new_ones_join(stage: &Stage) {
     stage
         .apply(&json!({"apiVersion": "v1", "kind": "List", "items": new}))
         .unwrap();
-    for number in [4, 5] {
+    for number in [6, 7] {
         let name = format!("first-scale-{number}");
         let run = ended(stage, &name);
         assert_eq!(run["status"]["phase"], "Succeeded", "{name}: {run:#}");
@@ -144,7 +188,7 @@ fn a_cluster_whose_data_is_broken_is_brought_back_from_a_snapshot_of_the_store()
     let host = stage.lab.hosts()[0].name.clone();
     stage.bring_etcdutl(&host).unwrap();
     remember(&stage, "data");
-    let kept = Kept::by(&stage, None);
+    let kept = Kept::in_a_directory(&stage, None);
     wait_until("the store to be known", stage.patience(), || {
         Ok(stage.says(&["snapshot"], "first-snapshot-2").ok())
     })
@@ -162,17 +206,38 @@ fn a_cluster_whose_data_is_broken_is_brought_back_from_a_snapshot_of_the_store()
     assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
     assert_eq!(remembered(&stage), "kept");
     stage.ready_nodes(1).unwrap();
-    let kubeconfig = stage.kubeconfig().unwrap();
-    let since = [
-        "get",
-        "configmap",
-        "since",
-        "--ignore-not-found",
-        "--output=name",
-    ];
-    let since = output(&mut stage.kubectl_by(&kubeconfig, &since)).unwrap();
-    assert_eq!(since, "", "what came after the snapshot is gone");
+    is_gone(&stage, "since");
     // Whoever watches goes on with what is there now.
     let said = stage.in_pod("hello", "echo a pod runs").unwrap();
     assert_eq!(said, "a pod runs");
+
+    // One that works is not recovered, and taken back when that is what somebody wants.
+    remember(&stage, "since");
+    let back = [
+        "recover",
+        "--roll-back",
+        "--from-snapshot",
+        &name,
+        "--confirm",
+        "first",
+    ];
+    stage.says(&back, "first-recover-4").unwrap();
+    let run = ended(&stage, "first-recover-4");
+    assert_eq!(run["status"]["phase"], "Succeeded", "{run:#}");
+    assert_eq!(remembered(&stage), "kept");
+    is_gone(&stage, "since");
+}
+
+/// A ConfigMap that was written after a snapshot is not there.
+fn is_gone(stage: &Stage, name: &str) {
+    let kubeconfig = stage.kubeconfig().unwrap();
+    let get = [
+        "get",
+        "configmap",
+        name,
+        "--ignore-not-found",
+        "--output=name",
+    ];
+    let found = output(&mut stage.kubectl_by(&kubeconfig, &get)).unwrap();
+    assert_eq!(found, "", "what came after the snapshot is gone");
 }

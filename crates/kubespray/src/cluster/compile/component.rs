@@ -10,7 +10,7 @@ use api::{
 };
 
 use super::{
-    Placed, beginning, healthy, limit, own, pattern, play, quorum, snapshot,
+    Placed, beginning, healthy, limit, own, pattern, play, quorum, saving_first, snapshot,
     upgrading::{batches, canary, gate, looking},
 };
 use crate::{
@@ -148,6 +148,7 @@ fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
 fn members(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) -> Result<(), Problem> {
     let conduct = &settings.conduct;
     let hosts = inputs.group("etcd");
+    steps.extend(saving_first(conduct, inputs, hosts));
     steps.push(snapshot(conduct, inputs));
     for (number, host) in (1_usize..).zip(hosts) {
         let change = |turn| member_change(inputs, host, turn);

@@ -72,7 +72,7 @@ pub(super) fn woven(
         for hook in before {
             let hosts = hosts(hook, &anchor, &groups, inputs);
             let id = id(hook);
-            if hosts.is_empty() {
+            if hosts.is_empty() && !hook.is_anywhere() {
                 continue;
             }
             let depends_on = std::mem::replace(&mut anchor.step.depends_on, vec![id.clone()]);
@@ -83,7 +83,7 @@ pub(super) fn woven(
         for hook in after {
             let hosts = hosts(hook, &anchor, &groups, inputs);
             let id = id(hook);
-            if hosts.is_empty() {
+            if hosts.is_empty() && !hook.is_anywhere() {
                 continue;
             }
             let depends_on = vec![std::mem::replace(&mut last, id.clone())];
@@ -131,6 +131,9 @@ fn hosts(
             .iter()
             .filter_map(|host| host.name.parse().ok())
     };
+    if hook.is_anywhere() {
+        return Vec::new();
+    }
     if hook.hosts.is_empty() {
         return if anchor.hosts.is_empty() {
             all().collect()
@@ -158,12 +161,16 @@ fn own(
         Side::Before => "before",
         Side::After => "after",
     };
+    let place = if hook.is_anywhere() {
+        "in a pod of the cluster".to_owned()
+    } else {
+        format!("on {}", listed(&hosts))
+    };
     let title = format!(
-        "Hook {}: a {} {side} {} on {}",
+        "Hook {}: {} {side} {} {place}",
         hook.name,
-        hook.kind_word(),
+        hook.told(),
         anchor.step.id,
-        listed(&hosts)
     );
     let action = Action::Hook {
         name: hook.name.clone(),
@@ -174,7 +181,7 @@ fn own(
             depends_on,
             batch: Some(id.to_owned()),
             // Of hosts that do not answer it makes what the step does that it stands at.
-            gate: anchor.step.gate.clone(),
+            gate: anchor.step.gate.clone().filter(|_| !hosts.is_empty()),
             on_failure: Some(hook.on_failure),
             weight: Some(WEIGHT),
             ..step(id, &title, action)

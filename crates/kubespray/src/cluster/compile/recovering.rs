@@ -1,19 +1,26 @@
-//! Steps that bring back a cluster whose etcd lost its quorum. Pure.
+//! Steps that bring back a cluster whose etcd lost its quorum, or take one back to a snapshot. Pure.
 //!
 //! kubespray documents that as `recover-control-plane.yml`: it removes the data of the survivor before it restores it, repeats the whole
 //! `cluster.yml`, and expects somebody to have put the survivors first. Here etcd is founded by playbooks of Windlass' own, which keep
 //! what there is and may be killed anywhere; what follows is what follows the removal of a member.
 
-use api::{Duration, HostName, node::Role, run::Step};
+use api::{
+    Duration, HostName,
+    node::Role,
+    run::{Interrupt, Step},
+};
 use serde_json::Value;
 use snapshots::Name;
 
 use super::{
-    Endpoints, Placed, compiled, endpoints, kubeconfig, leaving, of_nodes, own, planes::lenient,
-    probe_staying, quorum, retry, saving::bringing, step, unproved,
+    Endpoints, Placed, compiled, endpoints, kubeconfig, leaving, listed, of_nodes, own,
+    planes::lenient, probe_staying, quorum, retry, saving::bringing, step, unproved,
 };
 use crate::{
-    action::{Action, FOUND, FOUNDED, GIVEN_UP, LOST, MemberChange, SET_ASIDE, Turn},
+    action::{
+        Action, BRING_SNAPSHOT, CHECKED, FOUND, FOUNDED, GIVEN_UP, LOST, MemberChange, SET_ASIDE,
+        Turn,
+    },
     cluster::resolve::Conduct,
     inputs::{Host, Inputs},
     playbooks::{Checkout, Own},
@@ -79,10 +86,8 @@ pub(crate) fn recovering(
     let asked: Vec<HostName> = [founder.host.clone()].into_iter().chain(asked).collect();
     steps.push(quorum(conduct, LOST, founder, &asked));
     if let Some(name) = snapshot {
-        let mark = inputs.operation_variables.get("windlass_recover_mark");
-        let mark = mark.and_then(Value::as_str).unwrap_or_default();
         // Before anything is stopped: it may be missing, or not fit.
-        let what = (name, &*from_store(mark));
+        let what = (name, &*from_store(mark_of(inputs)));
         steps.push(bringing(conduct, what, &founder.host));
     }
     if !names.is_empty() {
@@ -138,6 +143,41 @@ pub(crate) fn recovering(
         leaves: true,
     };
     endpoints(&change, &compiled(&left)?, steps)
+}
+
+/// The steps after all members have answered that take them back to a snapshot.
+pub(crate) fn rolling_back(
+    (cluster, conduct): (&str, &Conduct),
+    inputs: &Inputs,
+    first: &MemberChange,
+    snapshot: Option<&Name>,
+    steps: &mut Vec<Placed>,
+) {
+    let members = inputs.group("etcd");
+    for (number, host) in (1_usize..).zip(members) {
+        let Some(name) = snapshot else { break };
+        // To all of them before anything is stopped.
+        let mut placed = bringing(conduct, (name, &*from_store(mark_of(inputs))), host);
+        placed.step.id = format!("{BRING_SNAPSHOT}-{number}");
+        steps.push(placed);
+    }
+    let title = "Prove that all members can be taken back to the snapshot";
+    let words = (CHECKED, title);
+    steps.push(own(Own::RecoverCheck, conduct, words, members.to_vec()));
+    let title = format!("Take etcd back to the snapshot on {}", listed(members));
+    let words = (FOUND, title.as_str());
+    let mut placed = own(Own::RecoverEtcd, conduct, words, members.to_vec());
+    // In the middle of it nobody answers.
+    placed.step.interrupt = Interrupt::Never;
+    steps.push(placed);
+    steps.push(quorum(conduct, FOUNDED, first, members));
+    serving(cluster, conduct, inputs, steps);
+}
+
+/// What tells one recovery from others.
+fn mark_of(inputs: &Inputs) -> &str {
+    let mark = inputs.operation_variables.get("windlass_recover_mark");
+    mark.and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The control planes that stay serve again, one after the other; the first one's kubeconfig is stored.

@@ -2,7 +2,7 @@
 
 use api::{
     Duration, HostName,
-    run::{Interrupt, Step},
+    run::{Interrupt, OnFailure, Step},
 };
 use snapshots::Name;
 
@@ -20,17 +20,34 @@ const LOOK_TIMEOUT: Duration = Duration::from_seconds(1800);
 
 /// The steps that save a snapshot of the first member that can, and let go of those that are kept no longer.
 pub(crate) fn saving(conduct: &Conduct, inputs: &Inputs) -> Vec<Placed> {
+    saved(conduct, inputs.group("etcd")).into()
+}
+
+fn saved(conduct: &Conduct, members: &[HostName]) -> [Placed; 2] {
     let title = "Save a snapshot of etcd in the store, and read it back";
-    let save = placed(
-        conduct,
-        (SAVE_SNAPSHOT, title),
-        Action::SaveSnapshot,
-        inputs.group("etcd"),
-    );
+    let action = Action::SaveSnapshot;
+    let save = placed(conduct, (SAVE_SNAPSHOT, title), action, members);
     let title = "Let go of the snapshots that are kept no longer";
     let mut keep = placed(conduct, (KEEP_SNAPSHOTS, title), Action::KeepSnapshots, &[]);
     keep.step.timeout = Some(LOOK_TIMEOUT);
     keep.step.weight = Some(2);
+    [save, keep]
+}
+
+/// The step that saves one before an operation puts etcd at risk, where the plan has a store: of the first of these members that can. It
+/// holds the operation up when it fails; to note what lies there never does. None is let go of: several operations in a day would push
+/// out what the schedule keeps for weeks.
+pub(crate) fn saving_first(
+    conduct: &Conduct,
+    inputs: &Inputs,
+    members: &[HostName],
+) -> Vec<Placed> {
+    if inputs.snapshots.is_none() {
+        return Vec::new();
+    }
+    let [save, mut keep] = saved(conduct, members);
+    keep.step.on_failure = Some(OnFailure::Ignore);
+    "Note what lies in the store".clone_into(&mut keep.step.title);
     vec![save, keep]
 }
 

@@ -5,7 +5,7 @@ use controller::{Occurrence, Severity, conditions};
 
 use runs::obstacle::Kind;
 
-use super::{AWAITING_WINDOW, WAITING_FOR_WINDOW};
+use super::{AWAITING_WINDOW, WAITING_FOR_WINDOW, what_changed};
 use crate::{radar::DRIFTED, snapshots::BACKED_UP};
 
 /// What happened between the status that was and the one that is. Pure.
@@ -101,18 +101,13 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
         }
     }
     if let Some(is) = &status.converged
-        && is.changed > 0
+        && is.message.is_some()
         && before
             .converged
             .as_ref()
             .is_none_or(|was| was.run != is.run)
     {
-        let which = is.message.as_deref().unwrap_or("see its log");
-        let note = format!(
-            "{} tasks of run {} changed something: {which}",
-            is.changed, is.run
-        );
-        happened(Severity::Normal, "ConvergeChanged", note);
+        happened(Severity::Normal, "ConvergeChanged", what_changed(is));
     }
     let drill = |status: &ClusterStatus| status.snapshots.as_ref()?.drill.clone();
     if let Some(is) = drill(status)
@@ -137,12 +132,7 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
         } else {
             Severity::Warning
         };
-        let word = |health: Health| match health {
-            Health::Ok => "HEALTH_OK",
-            Health::Warn => "HEALTH_WARN",
-            Health::Err => "HEALTH_ERR",
-        };
-        let note = format!("from {} to {}", word(was.health), word(is.health));
+        let note = format!("from {} to {}", was.health.word(), is.health.word());
         happened(severity, "HealthChanged", note);
     }
     occurrences

@@ -5,35 +5,14 @@ use std::time::Duration;
 use ansible::{failure, probe};
 use api::{HostName, run::Failure};
 use jiff::Timestamp;
-use workflow::StepOutcome;
 
 use crate::runner::{executor::KubesprayExecutor, prepare};
 
 /// The step has failed already: nobody waits longer to hear why.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The outcome, with its failure told as what a look at the first of its hosts says that it is. A host that does not answer leaves it
-/// as it is.
-pub(super) async fn refined(
-    executor: &KubesprayExecutor,
-    outcome: Option<StepOutcome>,
-) -> Option<StepOutcome> {
-    let Some(StepOutcome::Failed {
-        failure,
-        results,
-        unreachable,
-    }) = outcome
-    else {
-        return outcome;
-    };
-    Some(StepOutcome::Failed {
-        failure: of(executor, failure).await,
-        results,
-        unreachable,
-    })
-}
-
-async fn of(executor: &KubesprayExecutor, failure: Failure) -> Failure {
+/// The failure, told as what a look at the first of its hosts says that it is. A host that does not answer leaves it as it is.
+pub(super) async fn refined(executor: &KubesprayExecutor, failure: Failure) -> Failure {
     let Some(look) = failure::look(&failure.code) else {
         return failure;
     };

@@ -12,7 +12,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{Prepared, finish};
 use crate::{
-    operation::converge::CHANGED,
+    operation::converge::changes::Changes,
     runner::{prepare, workspace::failure},
 };
 use runs::{runner::disk, small_log};
@@ -31,7 +31,7 @@ pub(super) struct Progress<'a> {
     context: &'a StepContext,
     tally: Tally,
     /// What changed in the step at work, by host, where that is told.
-    changed: Changed,
+    changed: Changes,
     /// The index in `steps` of the step at work.
     at: usize,
     started: bool,
@@ -45,7 +45,7 @@ impl<'a> Progress<'a> {
             steps,
             context,
             tally: Tally::default(),
-            changed: Changed::default(),
+            changed: Changes::default(),
             at: 0,
             started: true,
             ended: false,
@@ -168,6 +168,7 @@ impl<'a> Progress<'a> {
                     .map(|step| self.results(&step.id).into())
                     .unwrap_or_default(),
                 unreachable: unreachable(&verdict, &self.prepared.new_key_remedy),
+                remedies: Vec::new(),
             },
         };
         self.mask(&mut outcome);
@@ -210,7 +211,8 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn step(&self) -> Option<&'a Step> {
+    /// The step at work.
+    pub(super) fn step(&self) -> Option<&'a Step> {
         self.steps.get(self.at)
     }
 
@@ -278,35 +280,6 @@ impl<'a> Progress<'a> {
         if let Err(error) = written {
             tracing::warn!(path = %path.display(), error = &error as &dyn std::error::Error, "the step's log was not written");
         }
-    }
-}
-
-/// What tasks changed, by host.
-#[derive(Debug, Default)]
-struct Changed {
-    tasks: Vec<String>,
-    more: usize,
-}
-
-impl Changed {
-    /// How many are named.
-    const NAMED: usize = 8;
-
-    fn add(&mut self, host: &str, task: &str) {
-        if self.tasks.len() < Self::NAMED {
-            let told = format!("{}: {}", plain(host, 64), plain(task, 96));
-            self.tasks.push(told);
-        } else {
-            self.more = self.more.saturating_add(1);
-        }
-    }
-
-    fn told(self) -> Option<String> {
-        let more = match self.more {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        (!self.tasks.is_empty()).then(|| format!("{CHANGED}{}{more}", self.tasks.join(", ")))
     }
 }
 

@@ -100,7 +100,7 @@ async fn metrics_off_the_machine_are_told_to_whom_the_api_server_lets() {
     let certificate = Some(directory.path().to_owned());
     let client = api();
     let serving = crate::serve::metrics(address, certificate, &client, &standing);
-    tokio::spawn(serving.await.unwrap());
+    tokio::spawn(serving.await.unwrap().1);
 
     for (header, status) in [
         ("", "401"),

@@ -8,10 +8,30 @@ use super::story::{LIMIT, Story, assert_each_step_once, name, step};
 #[test]
 fn people_steer_a_run_past_every_obstacle() {
     let mut story = Story::set(3);
+    story.also("gamma", WRITES);
+    for host in ["host-1", "host-2", "host-3"] {
+        story.on(
+            host,
+            &format!("mkdir -p /etc/kubernetes; echo old > {CONFIGURATION}"),
+        );
+    }
     story.up().unwrap();
     cancelled_in_the_middle(&story);
     finished_without_a_host_and_without_the_api(&mut story);
 }
+
+/// What kubespray writes anew in each run, by a task as its own.
+const CONFIGURATION: &str = "/etc/kubernetes/kubeadm-config.yaml";
+const WRITES: &str = "    - name: Write the configuration\n      ansible.builtin.copy: {content: new, dest: \
+                      /etc/kubernetes/kubeadm-config.yaml}\n";
+/// A disk that has failed, as Linux leaves it, and one that is well again.
+const BROKEN: &str =
+    "mount --bind /etc/kubernetes /etc/kubernetes && mount -o remount,bind,ro /etc/kubernetes";
+const MENDED: &str = "umount /etc/kubernetes";
+/// What fails first names the disk, and what fails at last no more than what comes of that.
+const FOLLOWS: &str = "test -e /root/tried || { touch /root/tried; exec touch /etc/kubernetes/pki; }
+echo 'The connection to the server 127.0.0.1:6443 was refused - did you specify the right host or port?' >&2
+exit 1";
 
 /// Approved, paused by a gate, bounded, paused, and at last cancelled in the middle of a play.
 fn cancelled_in_the_middle(story: &Story) {
@@ -71,10 +91,75 @@ fn cancelled_in_the_middle(story: &Story) {
     }
 }
 
+/// A disk takes no writes. First a command that needs it fails, and by another one later; then Ansible itself cannot write.
+fn what_led_to_it_is_told_before_what_came_of_it(story: &Story) {
+    let explained = || {
+        let answer = story.windlass(&["explain", "failure"]).output().unwrap();
+        assert!(answer.status.success(), "{answer:?}");
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    in_order(
+        &explained(),
+        &[
+            "failed in step cluster/gamma, at ",
+            "what led to it",
+            "code: ReadOnlyFileSystem",
+            "where: Fail where asked on master-1, ",
+            "Read-only file system",
+            "what to do: Mount the file system writable",
+            "what came of that",
+            "code: ApiServerDown",
+            "where: master-1",
+            "the log where it failed",
+            "TASK [Fail where asked]",
+            "failed: [master-1]",
+            "the whole log: windlass -n first-cluster logs first-create-2 --step cluster/gamma",
+            "when it is mended: windlass -n first-cluster retry first-create-2",
+        ],
+    );
+
+    story.on("host-1", "rm /root/fail-gamma");
+    let attempts = |run: &serde_json::Value| step(run, "/gamma")["attempt"].as_u64();
+    let before = attempts(&story.run().unwrap());
+    story
+        .says(&["retry"], "is asked to try the step again")
+        .unwrap();
+    story.until("the second attempt to fail", |run| {
+        run["status"]["phase"] == "Failed" && attempts(run) > before
+    });
+    let said = explained();
+    in_order(
+        &said,
+        &[
+            "failed in step cluster/gamma, attempt 2, at ",
+            "code: ReadOnlyFileSystem",
+            "where: master-1",
+            "Write the configuration",
+            "mounted to be read only: /etc/kubernetes",
+            "what to do: Mount the file system writable",
+            "TASK [Write the configuration]",
+            "failed: [master-1] Destination /etc/kubernetes not writable",
+        ],
+    );
+    assert!(!said.contains("what led to it"), "{said}");
+}
+
+/// Whether a text has all of these, one after the other.
+fn in_order(text: &str, words: &[&str]) {
+    let mut rest = text;
+    for word in words {
+        let Some((_, after)) = rest.split_once(word) else {
+            panic!("{word:?} is not in its place in {text}");
+        };
+        rest = after;
+    }
+}
+
 /// A host is lost and left out, a step fails and is tried again, and ends while there is no API.
 fn finished_without_a_host_and_without_the_api(story: &mut Story) {
     story.hold("alpha", "host-2");
-    story.on("host-1", "touch /root/fail-gamma");
+    story.on("host-1", BROKEN);
+    story.fail("gamma", "host-1", FOLLOWS);
     story.apply_cluster(&json!({"operations": {"creation": {
         "maxRetries": 0, "thresholds": {"unreachable": 0, "onBreach": "Exclude"},
     }}}));
@@ -96,7 +181,8 @@ fn finished_without_a_host_and_without_the_api(story: &mut Story) {
     let failure = &failed["status"]["failure"];
     assert_eq!(failure["targets"], json!(["master-1"]), "{failure:#}");
     story.until_condition("Stalled", "RunFailed", &["master-1: Fail where asked"]);
-    story.on("host-1", "rm /root/fail-gamma");
+    what_led_to_it_is_told_before_what_came_of_it(story);
+    story.on("host-1", MENDED);
     story.hold("gamma", "host-2");
     story
         .says(&["retry"], "is asked to try the step again")
@@ -131,4 +217,25 @@ fn finished_without_a_host_and_without_the_api(story: &mut Story) {
             "{host}"
         );
     }
+    what_the_toolbox_would_do_is_only_shown(story);
+}
+
+fn what_the_toolbox_would_do_is_only_shown(story: &Story) {
+    for (verb, words) in [
+        ("token", "token/make"),
+        ("join-command", "token/make"),
+        ("certificates", "certificates/look"),
+    ] {
+        let answer = story.windlass(&["cluster", verb, "--dry-run"]).output();
+        let answer = answer.unwrap();
+        let said = String::from_utf8_lossy(&answer.stdout);
+        assert!(
+            answer.status.success() && said.contains(words),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(name(&story.run().unwrap()), "first-create-2");
+    let cluster = story.object("clusters", "first").unwrap();
+    let asked = &cluster["metadata"]["annotations"]["kubespray.k8s.io/toolbox"];
+    assert!(asked.is_null(), "{cluster:#}");
 }

@@ -69,6 +69,15 @@ impl Story {
         tree.display().to_string()
     }
 
+    /// Has a play do this too, before it leaves its mark. To be said before the playbooks are read.
+    pub fn also(&self, play: &str, task: &str) {
+        let file = self.playbooks.path().join("playbooks/cluster.yml");
+        let text = fs::read_to_string(&file).unwrap();
+        let mark = format!("    - name: Leave a mark\n      ansible.builtin.shell: echo {play} ");
+        assert!(text.contains(&mark), "{text}");
+        fs::write(&file, text.replace(&mark, &format!("{task}{mark}"))).unwrap();
+    }
+
     /// Applies the namespace, the ssh key, a Cluster with this spec besides its source, and all hosts.
     pub fn apply_cluster(&self, spec: &Value) {
         let mut spec = spec.clone();
@@ -110,6 +119,14 @@ impl Story {
 
     pub fn release(&self, play: &str, host: &str) {
         self.on(host, &format!("rm /root/hold-{play}"));
+    }
+
+    /// Lets a play do this on a host, and fail where it fails, until the file is removed.
+    pub fn fail(&self, play: &str, host: &str, script: &str) {
+        self.on(
+            host,
+            &format!("cat > /root/fail-{play} << 'END'\n{script}\nEND"),
+        );
     }
 
     /// The plays that were done on a host, in order.
@@ -245,7 +262,11 @@ fn play(name: &str) -> String {
     - name: Wait while asked
       ansible.builtin.shell: while [ -e /root/hold-{name} ]; do sleep 0.2; done
     - name: Fail where asked
-      ansible.builtin.command: test ! -e /root/fail-{name}
+      ansible.builtin.shell: test ! -e /root/fail-{name} || sh /root/fail-{name}
+      register: asked
+      until: asked is succeeded
+      retries: 1
+      delay: 0
     - name: Leave a mark
       ansible.builtin.shell: echo {name} >> /root/done
 "

@@ -16,6 +16,8 @@ use super::{LIMIT, NAMESPACE, apply, await_reason, condition, get, name, objects
 
 mod canary;
 mod engine;
+mod radar;
+mod shelf;
 
 /// The namespace of a cluster whose runner has none: what a pod knew goes with it.
 const BARE: &str = "bare";
@@ -140,6 +142,8 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
         assert_raised(&node, namespace);
     }
     canary::assert_in_its_secret_alone(&node);
+    shelf::keeps_a_snapshot(&node);
+    radar::sees_an_edit(&node);
     engine::come_to_their_end(&node, images[0].parent().unwrap());
 }
 

@@ -1,0 +1,283 @@
+//! Steps that bring a backup back beside a cloud, and compare.
+//!
+//! A drill has databases of its own on the cloud's server, known by their comment, a user who may use these and nothing else, and a
+//! Keystone of its own with the keys of the backup. All of it goes at its end, also where it failed; what a runner that was killed has
+//! left goes with the next drill.
+
+use std::collections::BTreeMap;
+
+use api::{
+    openstack::{BackupDrill, BackupDrillResult},
+    run::{Failure, Step},
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use runs::calls::tell;
+use workflow::StepContext;
+
+use crate::{
+    action::Brought,
+    engine::{
+        Done, Ended,
+        backups::{Backups, Opened, Service},
+        database::said,
+        objects::password,
+    },
+    names,
+    sql::{self, Session},
+};
+
+impl Backups<'_> {
+    /// Loads the databases beside those of the cloud, and compares them.
+    pub(super) async fn drill_load(
+        &self,
+        of: &Brought,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let loaded = async {
+            let opened = self.opened(of, step, context).await?;
+            self.load_beside(&opened, step, context).await.map(Some)
+        };
+        let loaded = loaded.await;
+        self.drilled(of, loaded).await
+    }
+
+    async fn load_beside(
+        &self,
+        opened: &Opened,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<String, Ended> {
+        let server = |error: sql::Error| said(&error);
+        let services = self.services()?;
+        let Some(first) = services.first() else {
+            return Ok("there are no services".to_owned());
+        };
+        self.clear().await?;
+        let (way, mut session) = self.worker.reading(&first.inputs.database).await?;
+        let comment = self.comment().await?;
+        let mut to = BTreeMap::new();
+        for database in opened.tables.keys() {
+            let there = self.beside(database).await?;
+            self.worker.held()?;
+            let made = session.execute(&[sql::scratch(&there, &comment)]).await;
+            made.map_err(server)?;
+            to.insert(database.clone(), there);
+        }
+        let user = self.user().await?;
+        let place = (way.host.as_str(), way.port);
+        let loaded = self.loaded(opened, (&to, &user), place, &mut session, (step, context));
+        let told = loaded.await?;
+        session.close().await;
+        Ok(format!(
+            "{told} came back as backup {} has them",
+            opened.manifest.name
+        ))
+    }
+
+    /// Starts a Keystone on its database with its keys, and has it know its administrator of then.
+    pub(super) async fn drill_login(
+        &self,
+        of: &Brought,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let known = self.known(of, step, context).await;
+        self.drilled(of, known).await
+    }
+
+    async fn known(&self, of: &Brought, step: &Step, context: &mut StepContext) -> Done {
+        let Some(keystone) = self.keystone()? else {
+            return Ok(Some("the cloud has no Keystone of its own".to_owned()));
+        };
+        let opened = self.opened(of, step, context).await?;
+        // A person may have retried a run whose drill was cleared when it failed.
+        if !self.is_loaded(&keystone).await? {
+            self.load_beside(&opened, step, context).await?;
+        }
+        let beside = self.drill_keystone(&keystone);
+        self.make_drill_secrets(&keystone, &beside, &opened).await?;
+        let Service {
+            worker,
+            inputs,
+            definition,
+        } = &beside;
+        worker.deploy(inputs, definition).await?;
+        worker.await_api(step, context).await?;
+        tell(step, context, "asking it for a token").await?;
+        let token = worker.issue_token(definition).await?;
+        Ok(token.map(|token| {
+            format!(
+                "{token} by a Keystone on the databases of backup {}",
+                of.name
+            )
+        }))
+    }
+
+    /// The Keystone of drills: that of the cloud, under another name.
+    fn drill_keystone(&self, keystone: &Service) -> Service {
+        let name = format!("{}-drill", self.worker.name());
+        let mut inputs = keystone.inputs.clone();
+        inputs.replicas = 1;
+        Service {
+            worker: self.as_of(&name, inputs.clone(), keystone.definition.clone()),
+            inputs,
+            definition: keystone.definition.clone(),
+        }
+    }
+
+    /// The Secrets of its pod: those of the backup, and the way to its database.
+    async fn make_drill_secrets(
+        &self,
+        keystone: &Service,
+        beside: &Service,
+        opened: &Opened,
+    ) -> Result<(), Failure> {
+        let worker = &beside.worker;
+        self.remove_drill_secrets(beside).await?;
+        let server = &keystone.inputs.database;
+        let user = self.user().await?;
+        let password = password();
+        let (_way, mut session) = self.worker.session(server).await?;
+        let databases = session.commented(&self.comment().await?).await;
+        let databases = databases.map_err(|error| said(&error))?;
+        let statements = sql::loader(&user, &sql::digest(&password), &databases);
+        self.worker.held()?;
+        session
+            .execute(&statements)
+            .await
+            .map_err(|error| said(&error))?;
+        session.close().await;
+        let database = self.beside(&keystone.definition.database).await?;
+        let host = if server.host.contains(':') {
+            format!("[{}]", server.host)
+        } else {
+            server.host.clone()
+        };
+        let connection = format!(
+            "mysql+pymysql://{user}:{password}@{host}:{}/{database}",
+            server.port
+        );
+        let values = BTreeMap::from([
+            ("username", user),
+            ("password", password),
+            ("connection", connection),
+        ]);
+        let name = names::secret(worker.name(), "database");
+        worker
+            .make_told_secret(&name, values, BTreeMap::new())
+            .await?;
+        let keys = opened.keys.get(&keystone.inputs.service);
+        for (word, kept) in keys.into_iter().flatten() {
+            let values = kept.data.iter();
+            let values = values
+                .map(|(key, value)| (key.as_str(), String::from_utf8_lossy(&value.0).into_owned()));
+            let name = names::secret(worker.name(), word);
+            worker
+                .make_told_secret(&name, values.collect(), kept.annotations.clone())
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_drill_secrets(&self, beside: &Service) -> Result<(), Failure> {
+        let words = beside.definition.backup.secrets.iter().map(String::as_str);
+        for word in words.chain(["database"]) {
+            let name = names::secret(beside.worker.name(), word);
+            beside.worker.remove_secret(&name).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_loaded(&self, keystone: &Service) -> Result<bool, Failure> {
+        let (_way, mut session) = self.worker.session(&keystone.inputs.database).await?;
+        let there = session.commented(&self.comment().await?).await;
+        let there = there.map_err(|error| said(&error))?;
+        session.close().await;
+        Ok(there.contains(&self.beside(&keystone.definition.database).await?))
+    }
+
+    /// Removes what drills have made, and notes that this one passed.
+    pub(super) async fn drill_clear(&self, of: &Brought) -> Done {
+        self.clear().await?;
+        let message = match self.keystone()? {
+            Some(_) => {
+                "all tables came back as they were saved, and a Keystone on them knew its administrator"
+            }
+            None => "all tables came back as they were saved",
+        };
+        self.ends(of, BackupDrillResult::Passed, message).await?;
+        Ok(Some(format!("backup {}: {message}", of.name)))
+    }
+
+    /// A drill that failed is over: what it made goes, and it is told.
+    async fn drilled(&self, of: &Brought, result: Done) -> Done {
+        if let Err(Ended::Failed(failure)) = &result {
+            // The failure itself is what somebody must hear of; what is left goes with the next drill.
+            let _ = self.clear().await;
+            let message = format!("{}: {}", failure.code, failure.message);
+            self.ends(of, BackupDrillResult::Failed, &message).await?;
+        }
+        result
+    }
+
+    async fn ends(
+        &self,
+        of: &Brought,
+        result: BackupDrillResult,
+        message: &str,
+    ) -> Result<(), Failure> {
+        self.note_drill(BackupDrill {
+            name: of.name.clone(),
+            at: Time(Timestamp::now()),
+            result,
+            message: api::text::lines(message, 2048),
+        })
+        .await
+    }
+
+    async fn clear(&self) -> Result<(), Failure> {
+        if let Some(keystone) = self.keystone()? {
+            let beside = self.drill_keystone(&keystone);
+            let worker = &beside.worker;
+            worker.remove_release(&names::api(worker.name())).await?;
+            self.remove_drill_secrets(&beside).await?;
+        }
+        let services = self.services()?;
+        let Some(first) = services.first() else {
+            return Ok(());
+        };
+        let (_way, mut session) = self.worker.session(&first.inputs.database).await?;
+        let cleared = self.clear_databases(&mut session).await;
+        session.close().await;
+        cleared
+    }
+
+    async fn clear_databases(&self, session: &mut Session) -> Result<(), Failure> {
+        let server = |error: sql::Error| said(&error);
+        let there = session
+            .commented(&self.comment().await?)
+            .await
+            .map_err(server)?;
+        let mut statements = vec![sql::remove_user(&self.user().await?)];
+        statements.extend(there.iter().map(|database| sql::remove_database(database)));
+        self.worker.held()?;
+        session.execute(&statements).await.map_err(server)
+    }
+
+    /// By which the databases of drills are known.
+    async fn comment(&self) -> Result<String, Failure> {
+        Ok(format!("{}, drill", self.worker.owner().await?))
+    }
+
+    /// The database of a drill that stands for one of the cloud's.
+    async fn beside(&self, database: &str) -> Result<String, Failure> {
+        Ok(format!("windlass_drill_{}_{database}", self.mark().await?))
+    }
+
+    /// The user of the databases of a drill.
+    async fn user(&self) -> Result<String, Failure> {
+        Ok(format!("windlass_drill_{}", self.mark().await?))
+    }
+}

@@ -1,0 +1,208 @@
+//! Where backups lie, and what they are sealed with and opened with.
+
+use std::{fs::File, path::Path};
+
+use age::secrecy::SecretString as AgeSecret;
+use api::{
+    cluster::SecretKeyRef,
+    run::{Failure, FailureClass},
+    snapshots::AddressStyle,
+};
+use runs::calls::{config, failure};
+use snapshots::{
+    Name, Store,
+    seal::{self, Key, OpenError, Seal},
+    settings::{CA, IDENTITY, PASSPHRASE, key_of},
+    store::{self, Access, Bucket, Directory, Settings},
+};
+
+use crate::{backup::FIELD, engine::backups::Backups};
+
+/// The keys of a Secret with an access key, as buckets that are claimed have them, and the region that servers take that have none.
+const ID: &str = "AWS_ACCESS_KEY_ID";
+const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
+const TOKEN: &str = "AWS_SESSION_TOKEN";
+const REGION: &str = "us-east-1";
+
+impl Backups<'_> {
+    /// The store of the cloud.
+    pub(super) async fn store(&self) -> Result<Store, Failure> {
+        let worker = self.worker;
+        let below = format!("openstack/{}/{}", worker.namespace(), worker.name());
+        if let Some(directory) = &self.backup.store.directory {
+            let directory = Directory::open(Path::new(directory), &below).await;
+            return directory
+                .map(Store::Directory)
+                .map_err(|error| of_store(&error));
+        }
+        let Some(s3) = &self.backup.store.s3 else {
+            return Err(of_store(&store::Error::Unusable("none is named".into())));
+        };
+        let credentials = &s3.credentials_secret_ref.name;
+        let access = Access {
+            id: worker.secret_value(credentials, ID).await?,
+            secret: worker.secret_value(credentials, SECRET).await?.into(),
+            token: worker
+                .optional_value(credentials, TOKEN)
+                .await?
+                .map(Into::into),
+            authorities: match &s3.ca_secret_ref {
+                Some(reference) => Some(self.referred(reference, CA).await?.into_bytes()),
+                None => None,
+            },
+        };
+        let prefix = s3
+            .prefix
+            .iter()
+            .fold(String::new(), |_, prefix| format!("{prefix}/"));
+        let settings = Settings {
+            endpoint: s3.endpoint.clone(),
+            bucket: s3.bucket.clone(),
+            region: s3.region.clone().unwrap_or_else(|| REGION.to_owned()),
+            prefix: format!("{prefix}{below}/"),
+            virtual_host: s3.address_style == Some(AddressStyle::VirtualHost),
+        };
+        Bucket::new(&settings, &access)
+            .map(|bucket| Store::Bucket(Box::new(bucket)))
+            .map_err(|error| of_store(&error))
+    }
+
+    /// What a backup is sealed with: something always is.
+    pub(super) async fn sealing(&self) -> Result<Seal, Failure> {
+        let encryption = &self.backup.encryption;
+        if let Some(reference) = &encryption.passphrase_secret_ref {
+            return Ok(Seal::Passphrase(self.passphrase(reference).await?));
+        }
+        let keys = encryption.recipients.iter();
+        let keys: Result<Vec<_>, _> = keys.map(|key| seal::recipient(key)).collect();
+        let unfit = |why: &str| {
+            let text = format!("{FIELD}.encryption.recipients: {why}");
+            config("BackupKeyUnfit", text, "correct it, then ask again")
+        };
+        let keys = keys.map_err(unfit)?;
+        if keys.is_empty() {
+            return Err(unfit("there is none"));
+        }
+        Ok(Seal::Recipients(keys))
+    }
+
+    /// What opens one.
+    pub(super) async fn opening(&self) -> Result<Key, Failure> {
+        let encryption = &self.backup.encryption;
+        if let Some(reference) = &encryption.identity_secret_ref {
+            let text = self.referred(reference, IDENTITY).await?;
+            return seal::identities(&text).map(Key::Identities).map_err(|why| {
+                let (name, key) = (&reference.name, key_of(reference, IDENTITY));
+                config(
+                    "BackupKeyUnfit",
+                    format!("Secret {name}, key {key}: {why}"),
+                    "correct the Secret, then retry the run",
+                )
+            });
+        }
+        if let Some(reference) = &encryption.passphrase_secret_ref {
+            return Ok(Key::Passphrase(self.passphrase(reference).await?));
+        }
+        Err(config(
+            "BackupKeyUnfit",
+            format!("{FIELD}.encryption names no key that opens a backup"),
+            "name the Secret with the private key in spec.backup.encryption.identitySecretRef, then ask again",
+        ))
+    }
+
+    async fn passphrase(&self, reference: &SecretKeyRef) -> Result<AgeSecret, Failure> {
+        let text = self.referred(reference, PASSPHRASE).await?;
+        // As people write one into a file.
+        let text = text.trim_end_matches(['\n', '\r']);
+        if text.is_empty() {
+            let (name, key) = (&reference.name, key_of(reference, PASSPHRASE));
+            return Err(config(
+                "BackupKeyUnfit",
+                format!("Secret {name}, key {key}: it holds no passphrase"),
+                "correct the Secret, then retry the run",
+            ));
+        }
+        Ok(AgeSecret::from(text.to_owned()))
+    }
+
+    async fn referred(&self, reference: &SecretKeyRef, default: &str) -> Result<String, Failure> {
+        let key = key_of(reference, default);
+        self.worker.secret_value(&reference.name, key).await
+    }
+
+    /// A file of this machine without a name: what it holds goes with this process.
+    pub(super) fn unnamed(&self) -> Result<File, Failure> {
+        let directory = &self.worker.work.directory;
+        seal::unnamed(directory).map_err(|error| disk(&error))
+    }
+}
+
+/// A store that did not do what was asked, in the words of backups.
+pub(super) fn of_store(error: &store::Error) -> Failure {
+    let (code, remedy) = error.advice();
+    let class = match error {
+        store::Error::Unreachable(_) => FailureClass::Transient,
+        store::Error::Altered(_) | store::Error::Local(_) => FailureClass::Permanent,
+        store::Error::Full(_) | store::Error::Refused(_) | store::Error::Taken(_) => {
+            FailureClass::External
+        }
+        store::Error::Unusable(_) | store::Error::Missing(_) => FailureClass::Config,
+    };
+    let (code, remedy) = ours(code, remedy);
+    failure(class, &code, controller::chain(error), &remedy)
+}
+
+/// The advice of who keeps snapshots, for backups.
+fn ours(code: &str, remedy: &str) -> (String, String) {
+    let remedy = remedy
+        .replace("spec.etcd.snapshots", "spec.backup")
+        .replace("windlass snapshots list", "windlass openstack backups")
+        .replace("another snapshot", "another backup");
+    (code.replace("Snapshot", "Backup"), remedy)
+}
+
+pub(super) fn unopened(name: &Name, error: &OpenError) -> Failure {
+    match error {
+        OpenError::Key => config(
+            "BackupKeyUnfit",
+            format!("backup {name} is encrypted for other keys than the one that is given"),
+            "put the private key of one of its recipients into the Secret of spec.backup.encryption.identitySecretRef, or the passphrase of its day into that of passphraseSecretRef; then retry the run",
+        ),
+        OpenError::Altered(why) => of_store(&store::Error::Altered(format!("{name}: {why}"))),
+        OpenError::File(error) => disk(error),
+    }
+}
+
+pub(super) fn disk(error: &std::io::Error) -> Failure {
+    failure(
+        FailureClass::Permanent,
+        "FileUnwritable",
+        format!("a file of this machine cannot be read or written: {error}"),
+        "see to the disk of the data directory, then retry the run",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_told_of_in_the_words_of_backups() {
+        let why = || "x".to_owned();
+        for error in [
+            store::Error::Unusable(why()),
+            store::Error::Refused(why()),
+            store::Error::Full(why()),
+            store::Error::Missing(why()),
+            store::Error::Unreachable(why()),
+            store::Error::Taken(why()),
+            store::Error::Altered(why()),
+            store::Error::Local(std::io::ErrorKind::Other.into()),
+        ] {
+            let failure = of_store(&error);
+            let told = format!("{} {:?}", failure.code, failure.remedy);
+            assert!(!told.to_lowercase().contains("etcd"), "{told}");
+            assert!(!told.to_lowercase().contains("snapshot"), "{told}");
+        }
+    }
+}

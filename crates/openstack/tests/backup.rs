@@ -1,0 +1,271 @@
+//! What a real MariaDB holds is written, loaded by a user who may do nothing else, and compared; and MariaDB's own client reads it.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the helpers are test code too"
+)]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use lab::{CloudImages, command::output, progress::Terminal};
+use openstack::{
+    backup::archive::{self, Count, Keys, Part, Reader, Table, Writer},
+    sql::{self, Found, Login, Session},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[tokio::test]
+async fn what_is_saved_comes_back_as_it_was() {
+    let server = Server::start();
+    let mut admin = server.administrator().await;
+    admin.execute(&content()).await.unwrap();
+
+    let mut reading = Session::open_for_rows(&server.login("root", ""))
+        .await
+        .unwrap();
+    reading.freeze().await.unwrap();
+    let found = reading.find("source").await.unwrap();
+    assert_eq!(found, Found::Database("mine".to_owned()));
+    let mut writer = Writer::begin(Vec::new(), &Keys::new()).unwrap();
+    writer.database("source").unwrap();
+    // What is written meanwhile is of another moment.
+    let later = "INSERT INTO source.parent (name) VALUES ('later')";
+    admin.execute(&[later.to_owned()]).await.unwrap();
+    let told = read(&mut reading, "source", Some(&mut writer)).await;
+    reading.close().await;
+    let text = writer.end().unwrap();
+    assert_eq!(
+        told.iter().map(|table| table.rows).collect::<Vec<_>>(),
+        [2, 0, 1003]
+    );
+
+    // Beside it, as a drill does.
+    let mut admin = Session::open_for_rows(&server.login("root", ""))
+        .await
+        .unwrap();
+    let made = [sql::scratch("beside_1", "mine, drill")];
+    admin.execute(&made).await.unwrap();
+    assert_eq!(admin.commented("mine, drill").await.unwrap(), ["beside_1"]);
+    let user = sql::loader("loader", &sql::digest("word"), &["beside_1".to_owned()]);
+    admin.execute(&user).await.unwrap();
+    let mut loader = Session::open_for_rows(&server.login("loader", "word"))
+        .await
+        .unwrap();
+    for elsewhere in ["USE source", "DROP DATABASE source", "CREATE USER other"] {
+        let refused = loader.execute(&[elsewhere.to_owned()]).await.unwrap_err();
+        assert!(refused.is_denied(), "{elsewhere}: {refused:?}");
+    }
+    load(&mut loader, &text, "beside_1").await;
+    assert_eq!(read(&mut admin, "beside_1", None).await, told);
+    let changed = "UPDATE beside_1.child SET id = id + 1 WHERE id = 2";
+    admin.execute(&[changed.to_owned()]).await.unwrap();
+    assert_ne!(read(&mut admin, "beside_1", None).await, told);
+
+    // Over what is there, as a restore does.
+    let tables = admin.tables("beside_1").await.unwrap();
+    admin
+        .execute(&sql::empty("beside_1", &tables))
+        .await
+        .unwrap();
+    assert_eq!(admin.tables("beside_1").await.unwrap(), [""; 0]);
+    load(&mut loader, &text, "beside_1").await;
+    assert_eq!(read(&mut admin, "beside_1", None).await, told);
+    loader.close().await;
+    let removed = [sql::remove_user("loader"), sql::remove_database("beside_1")];
+    admin.execute(&removed).await.unwrap();
+    assert_eq!(admin.commented("mine, drill").await.unwrap(), [""; 0]);
+
+    // By hand.
+    let by_hand = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(by_hand.matches("USE `source`;\n").count(), 1);
+    let place = text
+        .windows(13)
+        .position(|part| part == b"USE `source`;")
+        .unwrap();
+    let database = b"CREATE DATABASE hand; USE `hand`;";
+    let by_hand = [&text[..place], database, &text[place + 13..]].concat();
+    server.client(&by_hand);
+    assert_eq!(read(&mut admin, "hand", None).await, told);
+
+    let others = ["CREATE VIEW hand.seen AS SELECT id FROM hand.child".to_owned()];
+    admin.execute(&others).await.unwrap();
+    assert_eq!(admin.others("hand").await.unwrap(), ["view seen"]);
+}
+
+/// Values that a careless text would change.
+fn content() -> Vec<String> {
+    [
+        "CREATE DATABASE source CHARACTER SET utf8mb3 COMMENT 'mine'",
+        "USE source",
+        "CREATE TABLE parent (id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL DEFAULT 'x' COMMENT 'sch\u{f6}n\nline', \
+            text TEXT, bytes BLOB, at DATETIME(6), stamp TIMESTAMP NULL, number DOUBLE, exact DECIMAL(20,6), yes TINYINT(1), \
+            json LONGTEXT CHECK (json_valid(json)), one ENUM('a','b'), bits BIT(9), made VARCHAR(70) AS (CONCAT(name, 1)) STORED, \
+            wide VARCHAR(9) CHARACTER SET utf8mb4, narrow VARCHAR(9) CHARACTER SET latin1, KEY (name))",
+        "CREATE TABLE child (id INT, parent INT, FOREIGN KEY (parent) REFERENCES parent (id) ON DELETE CASCADE)",
+        "CREATE TABLE empty (id INT)",
+        "INSERT INTO parent (name, text, bytes, at, stamp, number, exact, yes, json, one, bits, wide, narrow) VALUES \
+            ('it''s \\\\ \u{fc}', 'l1\\nl2\\r\\0x', UNHEX('00FF0A0D1A275C22'), '2026-01-02 03:04:05.123456', '2026-01-02 03:04:05', 0.1, \
+            12345.678900, 1, '{\"a\": 1}', 'b', b'101010101', '\u{1F600}', '\u{e9}')",
+        "INSERT INTO parent (name) VALUES ('')",
+        "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",
+        "INSERT INTO parent (id, name) VALUES (0, 'zero')",
+        "INSERT INTO child VALUES (1, 1), (2, NULL)",
+        "INSERT INTO parent (name, text) SELECT CONCAT('m', seq), REPEAT('y', 1000) FROM seq_1_to_1000",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// What the tables of a database hold, written where that is wanted.
+async fn read(
+    session: &mut Session,
+    database: &str,
+    mut writer: Option<&mut Writer<Vec<u8>>>,
+) -> Vec<Table> {
+    let mut all = Vec::new();
+    for table in session.tables(database).await.unwrap() {
+        let make = session.maker(database, &table).await.unwrap();
+        if let Some(writer) = &mut writer {
+            writer.table(&make).unwrap();
+        }
+        let columns = session.columns(database, &table).await.unwrap();
+        let mut count = Count::default();
+        let rows = session.rows((database, &table), &columns, |row| {
+            count.add(row);
+            writer
+                .as_mut()
+                .map_or(Ok(()), |writer| writer.row(&table, &columns, row))
+        });
+        rows.await.unwrap();
+        let count = count.of(&table);
+        if let Some(writer) = &mut writer {
+            writer.told(&count).unwrap();
+        }
+        all.push(count);
+    }
+    all
+}
+
+async fn load(session: &mut Session, text: &[u8], database: &str) {
+    assert!(archive::tables(text).is_ok());
+    let mut reader = Reader::begin(text).unwrap();
+    while let Some(part) = reader.part().unwrap() {
+        match part {
+            Part::Database(_) => session.execute(&[sql::within(database)]).await.unwrap(),
+            Part::Statement(statement) => session.load(&statement).await.unwrap(),
+            Part::Table(_) => {}
+        }
+    }
+}
+
+/// A MariaDB from the image of the tests, on a port of loopback. It ends with the value.
+struct Server {
+    directory: TempDir,
+    port: u16,
+    process: Child,
+}
+
+impl Server {
+    fn start() -> Self {
+        let images = CloudImages::ensure(&Terminal::default()).unwrap();
+        let [image, _] = images.files();
+        let directory = tempfile::tempdir().unwrap();
+        unpack(&image, directory.path());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let script = format!(
+            "mkdir -p /data && mariadb-install-db --force --datadir=/data --skip-name-resolve --skip-test-db --user=root \
+             --auth-root-authentication-method=normal > /install.log 2>&1 && exec mariadbd --no-defaults --datadir=/data \
+             --socket=/mariadb.sock --bind-address=127.0.0.1 --port={port} --skip-name-resolve --pid-file=/mariadb.pid \
+             --character-set-server=utf8mb4 --user=root"
+        );
+        // Its devices are mounted for it alone, and go with it.
+        let mut inside = Command::new("unshare");
+        inside.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-ec"]);
+        inside.arg("mount --bind /dev \"$0/dev\"; mount -t tmpfs tmp \"$0/tmp\"; exec chroot \"$0\" sh -ec \"$1\"");
+        inside.args([root(directory.path()).as_os_str(), OsStr::new(&script)]);
+        let log = fs::File::create(directory.path().join("log")).unwrap();
+        let process = inside.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        Self {
+            directory,
+            port,
+            process,
+        }
+    }
+
+    fn login(&self, user: &str, password: &str) -> Login {
+        Login {
+            host: "127.0.0.1".to_owned(),
+            port: self.port,
+            username: user.to_owned(),
+            password: password.to_owned(),
+        }
+    }
+
+    /// A session of its administrator, once it serves.
+    async fn administrator(&self) -> Session {
+        let serves = async {
+            loop {
+                if let Ok(session) = Session::open(&self.login("root", "")).await {
+                    return session;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let served = tokio::time::timeout(Duration::from_mins(3), serves).await;
+        served.unwrap_or_else(|_| {
+            let log = fs::read_to_string(self.directory.path().join("log"));
+            panic!("it does not serve: {}", log.unwrap_or_default())
+        })
+    }
+
+    /// Has MariaDB's own client execute a text.
+    fn client(&self, text: &[u8]) {
+        let root = root(self.directory.path());
+        fs::write(root.join("text.sql"), text).unwrap();
+        let script = "exec mariadb --no-defaults --user=root --socket=/mariadb.sock < /text.sql";
+        output(Command::new("chroot").arg(root).args(["sh", "-c", script])).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn root(directory: &Path) -> PathBuf {
+    directory.join("root")
+}
+
+/// Unpacks the one layer of an image.
+fn unpack(image: &Path, directory: &Path) {
+    let tar = |from: &Path, to: &Path| {
+        output(Command::new("tar").arg("xf").arg(from).arg("-C").arg(to)).unwrap();
+    };
+    let blobs = directory.join("image");
+    fs::create_dir(&blobs).unwrap();
+    tar(image, &blobs);
+    let json = |path: &str| -> Value {
+        serde_json::from_slice(&fs::read(blobs.join(path)).unwrap()).unwrap()
+    };
+    let blob = |of: &Value| format!("blobs/{}", of["digest"].as_str().unwrap().replace(':', "/"));
+    let manifest = json(&blob(&json("index.json")["manifests"][0]));
+    let root = root(directory);
+    for part in ["dev", "tmp"] {
+        fs::create_dir_all(root.join(part)).unwrap();
+    }
+    tar(&blobs.join(blob(&manifest["layers"][0])), &root);
+    fs::remove_dir_all(blobs).unwrap();
+}
