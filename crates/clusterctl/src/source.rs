@@ -9,10 +9,12 @@ use flate2::read::MultiGzDecoder;
 
 use crate::{Metadata, MetadataError, Provider, catalogue};
 
+mod artefact;
 mod config_map;
 mod directory;
 mod location;
 
+pub use artefact::{Artefact, InvalidArtefact};
 pub use config_map::{ConfigMapError, config_map, read_config_map};
 pub use directory::{Directory, DirectoryError};
 pub use location::{InvalidLocation, Location};

@@ -2,14 +2,15 @@
 
 use futures::{StreamExt as _, stream};
 use http::{StatusCode, header};
+use registry::{Manifest, hex_digest};
 use reqwest::{Client, Url};
 use serde::Serialize;
 
 use crate::{
     chain,
-    client::{self, Manifest, Refusal, Repository},
+    client::{self, Refusal},
     fetch::Error,
-    list::{Checksum, Endpoint, File, Image, List, hex_digest},
+    list::{Checksum, Endpoint, File, Image, List},
     store::{self, Standing, Store},
 };
 
@@ -235,11 +236,11 @@ async fn image_at(image: &Image, row: &[Endpoint]) -> Option<Finding> {
 
 async fn image_in_registry(image: &Image, endpoint: &Endpoint) -> Result<(), (Kind, String)> {
     let repository =
-        Repository::new(endpoint).map_err(|error| (Kind::Unanswered, chain(&error)))?;
+        client::repository(endpoint).map_err(|error| (Kind::Unanswered, chain(&error)))?;
     let refused = |refusal: Refusal| match refusal {
         Refusal::Missing => (Kind::Missing, "it is not there".to_owned()),
         Refusal::Login => (Kind::Unproved, "a login is wanted".to_owned()),
-        Refusal::Other(reason) => (Kind::Unanswered, reason),
+        Refusal::Unsent(reason) | Refusal::Other(reason) => (Kind::Unanswered, reason),
     };
     let read = |bytes: &[u8]| Manifest::read(bytes).map_err(|why| (Kind::Other, why));
     let what = image.digest.as_deref().unwrap_or(&image.image.tag);

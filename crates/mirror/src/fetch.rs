@@ -14,13 +14,14 @@ use std::{
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{StatusCode, header};
+use registry::{Descriptor, Manifest, hex_digest, hex_of};
 use reqwest::{Client, Response, Url};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::{
     chain,
-    client::{self, Descriptor, Manifest, Refusal, Repository, hex_of, shown},
-    list::{Checksum, Endpoint, File, Image, ImageName, List, hex_digest},
+    client::{self, Refusal, Repository, shown},
+    list::{Checksum, Endpoint, File, Image, ImageName, List},
     store::{self, Standing, Store},
 };
 
@@ -328,7 +329,7 @@ impl Work<'_> {
             .from
             .as_ref()
             .map(|from| from.scheme() == "http");
-        let repository = Repository::new(&Endpoint {
+        let repository = client::repository(&Endpoint {
             clear: by_http.unwrap_or_else(|| client::is_loopback(&registry)),
             registry,
             unverified: false,
@@ -503,7 +504,7 @@ fn refused(place: &str, refusal: Refusal) -> Error {
     match refusal {
         Refusal::Missing => Error::Missing(place),
         Refusal::Login => Error::Login(place),
-        Refusal::Other(reason) => Error::Network { place, reason },
+        Refusal::Unsent(reason) | Refusal::Other(reason) => Error::Network { place, reason },
     }
 }
 

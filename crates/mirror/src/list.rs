@@ -210,13 +210,6 @@ pub(crate) fn is_tag(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with(['.', '-'])
 }
 
-/// The hex digits of a digest by SHA-256.
-pub(crate) fn hex_digest(text: &str) -> Option<&str> {
-    let hex = text.strip_prefix("sha256:")?;
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    (hex.len() == 64 && hex.bytes().all(is_hex)).then_some(hex)
-}
-
 impl FromStr for ImageName {
     type Err = InvalidName;
 

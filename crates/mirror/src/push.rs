@@ -8,13 +8,13 @@ use oci_client::{
     client::{ClientConfig, ClientProtocol},
     secrets::RegistryAuth,
 };
+use registry::{Manifest, hex_digest, hex_of};
 use serde_json::Value;
 use tokio_util::io::ReaderStream;
 
 use crate::{
-    chain, check,
-    client::{self, Manifest, hex_of},
-    list::{Image, List, hex_digest},
+    chain, check, client,
+    list::{Image, List},
     store::{self, Store},
 };
 

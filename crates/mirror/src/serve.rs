@@ -15,13 +15,13 @@ use axum::{
     routing::get,
 };
 use http::{HeaderValue, Method, StatusCode, header};
+use registry::{Manifest, hex_digest};
 use serde_json::json;
 use tower::ServiceExt as _;
 use tower_http::services::ServeFile;
 
 use crate::{
-    client::Manifest,
-    list::{Place, hex_digest, is_repository, is_tag},
+    list::{Place, is_repository, is_tag},
     store::Store,
 };
 

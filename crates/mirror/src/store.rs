@@ -8,7 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::list::{Checksum, ImageName, Place, hex_digest};
+use registry::hex_digest;
+
+use crate::list::{Checksum, ImageName, Place};
 
 /// The directory of a mirror.
 #[derive(Clone, Debug)]
@@ -207,7 +209,7 @@ impl Store {
 pub(crate) const NO_LINK: i32 = nix::fcntl::OFlag::O_NOFOLLOW.bits();
 
 /// The largest manifest, as registries take it.
-pub(crate) const MANIFEST: u64 = 4 << 20;
+pub(crate) const MANIFEST: u64 = registry::LARGEST_MANIFEST;
 const DIGESTS: &str = "digests.json";
 
 /// How a file stands to what it must be. Reads all of it.

@@ -1,8 +1,8 @@
 //! Releases over the network: brought once, and kept in a ConfigMap like any other.
 //!
 //! What is held already is never asked for again, so an operator that starts anew asks nobody, and what is installed does not change
-//! because a server does. Whoever may write providers names the address, so it is a stranger's: only https is spoken, every name is
-//! resolved here and only to addresses that [`Policy`] lets pass, the connection goes to the very address that was looked at, and
+//! because a server does. Whoever may write providers names the address, so it is a stranger's: only https is spoken, but with
+//! registries at addresses that whoever runs the operator has let in, every name is resolved here and only to addresses that [`Policy`] lets pass, the connection goes to the very address that was looked at, and
 //! redirects are followed by hand, each by the same rules. What comes is bounded in bytes, packed and unpacked, and in time. No proxy of
 //! the environment is used: it would resolve names on its own.
 //!
@@ -15,17 +15,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::provider::{FetchConfig, Kind, Provider};
+use api::provider::{FetchConfig, Kind, Provider, label};
 use clusterctl::{
     Object, Version,
-    source::{ConfigMapError, Files, Location, config_map},
+    source::{Artefact, ConfigMapError, Files, Location, config_map},
 };
 use controller::{BackOff, Problem};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
 };
+use registry::Login;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -37,6 +38,7 @@ use crate::{
 
 mod error;
 mod http;
+mod oci;
 mod policy;
 
 pub use error::FetchError;
@@ -52,11 +54,20 @@ pub struct Wanted {
     /// What stands there.
     pub url: String,
     /// What that means.
-    pub location: Location,
+    pub place: Place,
     /// The version. None: the newest one.
     pub version: Option<Version>,
     /// SHA-256 of its components, in hex, if somebody insists on it.
     pub pin: Option<String>,
+}
+
+/// Where a release is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// Files of a server.
+    Files(Location),
+    /// An artefact of a registry.
+    Artefact(Artefact),
 }
 
 impl Wanted {
@@ -64,8 +75,12 @@ impl Wanted {
     pub fn of<K: Kind>(provider: &Provider<K>, reach: Reach) -> Option<Self> {
         let identity = inputs::provider(K::TYPE, &provider.name_any()).ok()?;
         let (field, url) = match &provider.spec.fetch_config {
-            Some(FetchConfig { url, .. }) if reach >= Reach::Named => {
-                ("spec.fetchConfig.url", given(url.as_deref())?.to_owned())
+            Some(FetchConfig { oci, url, .. }) if reach >= Reach::Named => {
+                match (given(oci.as_deref()), given(url.as_deref())) {
+                    (Some(oci), None) => ("spec.fetchConfig.oci", oci.to_owned()),
+                    (None, Some(url)) => ("spec.fetchConfig.url", url.to_owned()),
+                    _ => return None,
+                }
             }
             // As the existing operator, which takes known providers from where clusterctl does.
             None if reach >= Reach::Known => (
@@ -74,10 +89,15 @@ impl Wanted {
             ),
             _ => return None,
         };
+        let place = if field.ends_with("oci") {
+            Place::Artefact(Artefact::parse(&url).ok()?)
+        } else {
+            Place::Files(Location::parse(&url).ok()?)
+        };
         Some(Self {
             provider: identity,
             field: format!("{} {field}", K::TYPE),
-            location: Location::parse(&url).ok()?,
+            place,
             version: version(provider),
             pin: pin(provider).and_then(Result::ok),
             url,
@@ -97,8 +117,23 @@ pub fn version<K: Kind>(provider: &Provider<K>) -> Option<Version> {
     if let Some(version) = given(provider.spec.version.as_deref()) {
         return version.parse().ok();
     }
-    let url = provider.spec.fetch_config.as_ref()?.url.as_deref();
-    Location::parse(given(url)?).ok()?.version().cloned()
+    let FetchConfig { oci, url, .. } = provider.spec.fetch_config.as_ref()?;
+    if let Some(oci) = given(oci.as_deref()) {
+        return Artefact::parse(oci).ok()?.version();
+    }
+    Location::parse(given(url.as_deref())?)
+        .ok()?
+        .version()
+        .cloned()
+}
+
+/// The address that a release must have been brought from to count: one that names more than a version.
+pub fn only_from<K: Kind>(provider: &Provider<K>) -> Option<&str> {
+    let oci = given(provider.spec.fetch_config.as_ref()?.oci.as_deref())?;
+    let artefact = Artefact::parse(oci).ok()?;
+    let names_more =
+        artefact.digest.is_some() || (artefact.tag.is_some() && artefact.version().is_none());
+    names_more.then_some(oci)
 }
 
 /// The digest that a provider's components must have, in hex; its annotation, where that says none.
@@ -178,7 +213,11 @@ impl Fetcher {
         if let Some(failure) = self.failed_lately(&key, wanted) {
             return Ok(Err(failure));
         }
-        let (version, map) = match self.made(&namespace, wanted).await {
+        let login = match wanted.place {
+            Place::Artefact(_) => login(client, provider).await?,
+            Place::Files(_) => None,
+        };
+        let (version, map) = match self.made(&namespace, wanted, login).await {
             Ok(made) => made,
             Err(error) => return Ok(Err(self.failed(key, wanted, &error))),
         };
@@ -187,13 +226,25 @@ impl Fetcher {
         Ok(Ok(version))
     }
 
-    /// A release as its server has it now.
+    /// A release as its server has it now. Who asks is told to registries alone.
     ///
     /// # Errors
     ///
     /// It is not there, is not what it must be, or does not come.
-    pub async fn release(&self, wanted: &Wanted) -> Result<(Version, Files), FetchError> {
-        let fetched = http::release(&self.policy, wanted);
+    pub async fn release(
+        &self,
+        wanted: &Wanted,
+        login: Option<Login>,
+    ) -> Result<(Version, Files), FetchError> {
+        let fetched = async {
+            let policy = &self.policy;
+            let (from, version, files) = match &wanted.place {
+                Place::Files(location) => http::release(policy, wanted, location).await?,
+                Place::Artefact(artefact) => oci::release(policy, wanted, artefact, login).await?,
+            };
+            checked(wanted, from, &version, &files)?;
+            Ok((version, files))
+        };
         let fetched = tokio::time::timeout(self.policy.time, fetched).await;
         fetched.unwrap_or(Err(FetchError::Late(self.policy.time)))
     }
@@ -202,8 +253,9 @@ impl Fetcher {
         &self,
         namespace: &str,
         wanted: &Wanted,
+        login: Option<Login>,
     ) -> Result<(Version, Object), FetchError> {
-        let (version, files) = self.release(wanted).await?;
+        let (version, files) = self.release(wanted, login).await?;
         let map = config_map(&wanted.provider, &version, namespace, &files);
         let map = map.map_err(|error: ConfigMapError| FetchError::Keep(error))?;
         Ok((version, map))
@@ -240,6 +292,60 @@ impl Fetcher {
     }
 }
 
+/// What cannot be installed is not kept either: it may be mended where it comes from.
+fn checked(
+    wanted: &Wanted,
+    from: String,
+    version: &Version,
+    files: &Files,
+) -> Result<(), FetchError> {
+    if let Some(pinned) = &wanted.pin {
+        let found = digest_of(&files.components);
+        if found != *pinned {
+            let pinned = pinned.clone();
+            return Err(FetchError::Digest { found, pinned });
+        }
+    }
+    let read = files.metadata();
+    read.and_then(|metadata| metadata.contract(version).map(drop))
+        .map_err(|source| FetchError::Metadata(from, source))
+}
+
+/// Who asks a registry, as the Secret with the provider's variables says it.
+async fn login<K: Kind>(
+    client: &Client,
+    provider: &Provider<K>,
+) -> Result<Option<Login>, kube::Error> {
+    let Some(reference) = &provider.spec.config_secret else {
+        return Ok(None);
+    };
+    let own = provider.namespace().unwrap_or_default();
+    let namespace = given(reference.namespace.as_deref()).unwrap_or(&own);
+    let secret = Api::<Secret>::namespaced(client.clone(), namespace)
+        .get_opt(&reference.name)
+        .await?;
+    let data = secret.and_then(|secret| secret.data).unwrap_or_default();
+    Ok(login_of(|key| {
+        let text = String::from_utf8(data.get(key)?.0.clone()).ok()?;
+        Some(text.trim().to_owned())
+    }))
+}
+
+/// Who asks a registry, of what stands under the names that the existing operator and its plugin have for it.
+pub fn login_of(value: impl Fn(&str) -> Option<String>) -> Option<Login> {
+    let value = |key| value(key).filter(|text| !text.is_empty());
+    if let Some(token) = value("OCI_ACCESS_TOKEN") {
+        return Some(Login::Access(token));
+    }
+    if let Some(token) = value("OCI_REFRESH_TOKEN") {
+        return Some(Login::Refresh(token));
+    }
+    Some(Login::Password {
+        user: value("OCI_USERNAME")?,
+        password: value("OCI_PASSWORD").unwrap_or_default(),
+    })
+}
+
 /// Keeps it as the existing operator would, until its provider is gone.
 async fn keep<K: Kind>(
     client: &Client,
@@ -256,6 +362,14 @@ async fn keep<K: Kind>(
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.insert(FETCHED_FROM.to_owned(), json!(wanted.url));
+        }
+        if let (Place::Artefact(_), Some(labels)) = (
+            &wanted.place,
+            metadata
+                .get_mut("labels")
+                .and_then(|labels| labels.as_object_mut()),
+        ) {
+            labels.insert(label::SOURCE.to_owned(), json!("oci"));
         }
         metadata.insert(
             "ownerReferences".to_owned(),

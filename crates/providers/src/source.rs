@@ -5,7 +5,7 @@ use clusterctl::{Object, Version, source::read_config_map};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::Selector};
 
-use crate::fetch;
+use crate::{fetch, names::FETCHED_FROM};
 
 /// What a ConfigMap holds of one version.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -190,6 +190,12 @@ pub fn held(map: &ConfigMap) -> Result<Held, Missing> {
     })
 }
 
+/// Whether what a ConfigMap holds was brought from an address.
+pub fn is_from(map: &ConfigMap, address: &str) -> bool {
+    let from = map.annotations().get(FETCHED_FROM);
+    from.map(String::as_str) == Some(address)
+}
+
 /// The version that a ConfigMap says it holds.
 pub fn version_of(map: &ConfigMap) -> String {
     map.labels()
@@ -247,6 +253,16 @@ mod tests {
             choose(&alone, None),
             Err(Missing::Unreadable { .. })
         ));
+    }
+
+    #[test]
+    fn what_was_brought_from_elsewhere_is_not_from_here() {
+        let mut map = map("v1.13.4", None);
+        assert!(!is_from(&map, "r.example/a@sha256:1"));
+        map.annotations_mut()
+            .insert(FETCHED_FROM.to_owned(), "r.example/a@sha256:1".to_owned());
+        assert!(is_from(&map, "r.example/a@sha256:1"));
+        assert!(!is_from(&map, "r.example/a@sha256:2"));
     }
 
     #[test]

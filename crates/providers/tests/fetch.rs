@@ -14,19 +14,39 @@ use providers::{
     names::{COMPONENTS_DIGEST, FETCHED_FROM},
     source,
 };
+use registry::hex_of;
 use releases::{Answer, Server};
+use serde_json::{Value, json};
 
 const METADATA: &str = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 2, minor: 1, contract: v1beta2}\n";
 const COMPONENTS: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: example-system}\n";
 const DIRECTORY: &str = "/org/example/releases/download/v2.1.0";
 
 fn provider(url: &str, version: Option<&str>) -> InfrastructureProvider {
-    let spec = api::provider::ProviderSpec {
-        version: version.map(str::to_owned),
-        fetch_config: Some(FetchConfig {
+    fetched(
+        version,
+        FetchConfig {
             url: Some(url.to_owned()),
             ..FetchConfig::default()
-        }),
+        },
+    )
+}
+
+/// One whose release is an artefact.
+fn artefact(oci: &str, version: Option<&str>) -> InfrastructureProvider {
+    fetched(
+        version,
+        FetchConfig {
+            oci: Some(oci.to_owned()),
+            ..FetchConfig::default()
+        },
+    )
+}
+
+fn fetched(version: Option<&str>, fetch_config: FetchConfig) -> InfrastructureProvider {
+    let spec = api::provider::ProviderSpec {
+        version: version.map(str::to_owned),
+        fetch_config: Some(fetch_config),
         ..api::provider::ProviderSpec::default()
     };
     let mut provider = Provider::new("example-system", "example", spec);
@@ -57,7 +77,7 @@ async fn components(answer: Answer) -> Result<String, FetchError> {
     });
     let server = server.await.unwrap();
     let provider = provider(&server.url("/org/example/releases"), Some("v2.1.0"));
-    let release = fetcher(&server).release(&wanted(&provider)).await;
+    let release = fetcher(&server).release(&wanted(&provider), None).await;
     release.map(|(_, files)| files.components)
 }
 
@@ -84,14 +104,14 @@ async fn a_release_is_brought_as_github_and_as_a_plain_server_lay_it_out() {
         ("/files/v2.1.0/components.yaml", None),
     ] {
         let provider = provider(&server.url(path), version);
-        let release = fetcher(&server).release(&wanted(&provider)).await;
+        let release = fetcher(&server).release(&wanted(&provider), None).await;
         let (version, files) = release.unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(version.to_string(), "v2.1.0", "{path}");
         assert_eq!(files.metadata, METADATA, "{path}");
         assert_eq!(files.components, COMPONENTS, "{path}");
     }
     let provider = provider(&server.url("/files"), None);
-    let error = fetcher(&server).release(&wanted(&provider)).await;
+    let error = fetcher(&server).release(&wanted(&provider), None).await;
     assert!(matches!(error, Err(FetchError::NoVersion)), "{error:?}");
 }
 
@@ -176,7 +196,7 @@ async fn nobody_is_asked_at_an_address_that_is_not_allowed() {
     for host in ["127.0.0.1", "localhost"] {
         let url = format!("https://{host}:{}/files", server.port());
         let error = strict
-            .release(&wanted(&provider(&url, Some("v2.1.0"))))
+            .release(&wanted(&provider(&url, Some("v2.1.0"))), None)
             .await;
         assert!(
             matches!(error, Err(FetchError::Address { .. })),
@@ -193,7 +213,7 @@ async fn a_server_that_nobody_vouches_for_is_not_believed() {
         .unwrap();
     let other = Server::start(|_| Answer::Status(404)).await.unwrap();
     let provider = provider(&server.url("/files"), Some("v2.1.0"));
-    let error = fetcher(&other).release(&wanted(&provider)).await;
+    let error = fetcher(&other).release(&wanted(&provider), None).await;
     assert!(matches!(error, Err(FetchError::Answer(..))), "{error:?}");
     assert_eq!(server.asked(), 0);
 }
@@ -226,7 +246,7 @@ async fn what_was_brought_is_kept_as_what_was_loaded() {
     let server = server.await.unwrap();
     let data = tempfile::tempdir().unwrap();
     let client = embedded(&data).await;
-    let namespace = serde_json::json!({"metadata": {"name": "example-system"}});
+    let namespace = json!({"metadata": {"name": "example-system"}});
     Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
         .create(
             &kube::api::PostParams::default(),
@@ -294,4 +314,193 @@ async fn what_is_not_the_release_is_not_kept_and_not_asked_for_at_once() {
     );
     assert_eq!(server.asked(), 4);
     assert_eq!(held(&client, &provider).await, None);
+}
+
+/// What a registry has of an artefact: its manifest, and its files by their digests.
+fn packed(files: &[(&str, &str)]) -> (String, Vec<(String, String)>) {
+    let blobs: Vec<_> = files
+        .iter()
+        .map(|(_, content)| (hex_of(content.as_bytes()), (*content).to_owned()))
+        .collect();
+    let layers: Vec<Value> = files
+        .iter()
+        .zip(&blobs)
+        .map(|((title, content), (hex, _))| {
+            json!({
+                "mediaType": "application/vnd.test.file", "digest": format!("sha256:{hex}"), "size": content.len(),
+                "annotations": {"org.opencontainers.image.title": title},
+            })
+        })
+        .collect();
+    let empty = json!({"mediaType": "application/vnd.oci.empty.v1+json", "digest": format!("sha256:{}", hex_of(b"{}")), "size": 2});
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "artifactType": "application/vnd.acme.config", "config": empty, "layers": layers,
+    });
+    (manifest.to_string(), blobs)
+}
+
+/// A registry that has an artefact under a reference, whose files it has elsewhere.
+async fn registry_of(reference: &str, manifest: String, blobs: Vec<(String, String)>) -> Server {
+    let at = format!("/v2/providers/example/manifests/{reference}");
+    let server = Server::start(move |path| {
+        if path == at {
+            return Answer::Whole(manifest.clone());
+        }
+        if let Some(digest) = path.strip_prefix("/v2/providers/example/blobs/sha256:") {
+            return Answer::Led(format!("/elsewhere/{digest}?signature=secret"));
+        }
+        let elsewhere = path.strip_prefix("/elsewhere/").unwrap_or_default();
+        let hex = elsewhere.split('?').next().unwrap_or_default();
+        let found = blobs.iter().find(|(of, _)| of == hex);
+        found.map_or(Answer::Status(404), |(_, content)| {
+            Answer::Whole(content.clone())
+        })
+    });
+    server.await.unwrap()
+}
+
+#[tokio::test]
+async fn an_artefact_is_brought_by_its_tag_its_digest_and_the_version() {
+    let full = [
+        ("infrastructure-example-v2.1.0-metadata.yaml", METADATA),
+        ("infrastructure-example-v2.1.0-components.yaml", COMPONENTS),
+        ("metadata.yaml", "of another"),
+        ("components.yaml", "of another"),
+    ];
+    let typed = [
+        ("metadata.yaml", METADATA),
+        ("infrastructure-components.yaml", COMPONENTS),
+        ("components.yaml", "of another"),
+    ];
+    let plain = [
+        ("components.yaml", COMPONENTS),
+        ("metadata.yaml", METADATA),
+        ("README.md", "read me"),
+    ];
+    let digest = format!("sha256:{}", hex_of(packed(&full).0.as_bytes()));
+    for (files, reference, named, version) in [
+        (&full[..], "v2.1.0", ":v2.1.0", None),
+        (&full[..], &*digest, &*format!("@{digest}"), None),
+        (&typed[..], "v2.1.0", "", Some("v2.1.0")),
+        (&plain[..], "stable", ":stable", Some("v2.1.0")),
+    ] {
+        let (manifest, blobs) = packed(files);
+        let server = registry_of(reference, manifest, blobs).await;
+        let at = format!("127.0.0.1:{}/providers/example{named}", server.port());
+        let provider = artefact(&at, version);
+        let release = fetcher(&server).release(&wanted(&provider), None).await;
+        let (version, files) = release.unwrap_or_else(|error| panic!("{at}: {error}"));
+        assert_eq!(version.to_string(), "v2.1.0", "{at}");
+        assert_eq!(files.metadata, METADATA, "{at}");
+        assert_eq!(files.components, COMPONENTS, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_release_in_a_registry_is_refused_with_a_reason() {
+    let files = [("metadata.yaml", METADATA), ("components.yaml", COMPONENTS)];
+    let good = packed(&files);
+    let altered: Vec<_> = good
+        .1
+        .iter()
+        .map(|(hex, content)| (hex.clone(), content.replace("example", "exbmple")))
+        .collect();
+    let index = json!({"schemaVersion": 2, "manifests": [{"digest": format!("sha256:{}", hex_of(b"")), "size": 1}]});
+    let (named_otherwise, others) = packed(&[("metadata.yml", METADATA)]);
+    let (of_another, blobs) = packed(&[
+        ("metadata.yaml", &METADATA.replace("minor: 1", "minor: 9")),
+        ("components.yaml", COMPONENTS),
+    ]);
+    for (manifest, blobs, said) in [
+        (good.0.clone(), altered, "has the digest sha256:"),
+        (index.to_string(), Vec::new(), "it is an index"),
+        (
+            named_otherwise,
+            others,
+            "the artefact has metadata.yml, and no infrastructure-example-v2.1.0-metadata.yaml, no metadata.yaml",
+        ),
+        (of_another, blobs, "is not taken"),
+        ("{}".to_owned(), Vec::new(), "of a kind that is not used"),
+        ("<html>".to_owned(), Vec::new(), "cannot be read"),
+        (
+            good.0.clone(),
+            Vec::new(),
+            "the registry has no metadata.yaml of",
+        ),
+    ] {
+        let server = registry_of("v2.1.0", manifest, blobs).await;
+        let at = format!("127.0.0.1:{}/providers/example:v2.1.0", server.port());
+        let error = fetcher(&server)
+            .release(&wanted(&artefact(&at, None)), None)
+            .await
+            .unwrap_err();
+        let error = controller::chain(&error);
+        assert!(error.contains(said), "{said}: {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn an_address_that_names_more_than_a_version_is_held_to() {
+    let digest = format!("r.example/aws@sha256:{}", "a".repeat(64));
+    for (oci, is_held_to) in [
+        ("r.example/aws", false),
+        ("r.example/aws:v2.1.0", false),
+        ("r.example/aws:stable", true),
+        (&*digest, true),
+    ] {
+        let provider = artefact(oci, Some("v2.1.0"));
+        let only = providers::fetch::only_from(&provider);
+        assert_eq!(only, is_held_to.then_some(oci));
+    }
+}
+
+#[tokio::test]
+async fn a_registry_without_tls_is_asked_where_its_address_was_let_in_alone() {
+    let server = Server::start(|_| Answer::Status(404)).await.unwrap();
+    for (host, allowed, is_refused) in [
+        ("127.0.0.1", "127.0.0.1/32", false),
+        ("127.0.0.1", "10.0.0.0/8", true),
+        ("203.0.113.9", "127.0.0.1/32", true),
+    ] {
+        let fetcher = Fetcher::new(Policy {
+            addresses: vec![allowed.parse().unwrap()],
+            ..Policy::default()
+        });
+        let at = format!("http://{host}:{}/providers/example:v2.1.0", server.port());
+        let release = fetcher.release(&wanted(&artefact(&at, None)), None).await;
+        let error = release.unwrap_err();
+        let refused = matches!(error, FetchError::Address { .. } | FetchError::Clear(_));
+        assert_eq!(refused, is_refused, "{error}");
+    }
+    assert_eq!(server.asked(), 0, "it speaks TLS alone");
+}
+
+#[tokio::test]
+async fn an_artefact_that_was_brought_is_kept_as_the_existing_operator_keeps_it() {
+    let files = [("metadata.yaml", METADATA), ("components.yaml", COMPONENTS)];
+    let (manifest, blobs) = packed(&files);
+    let server = registry_of("v2.1.0", manifest, blobs).await;
+    let data = tempfile::tempdir().unwrap();
+    let client = embedded(&data).await;
+    let namespace = json!({"metadata": {"name": "example-system"}});
+    Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
+        .create(
+            &kube::api::PostParams::default(),
+            &serde_json::from_value(namespace).unwrap(),
+        )
+        .await
+        .unwrap();
+    let at = format!("127.0.0.1:{}/providers/example:v2.1.0", server.port());
+    let provider = artefact(&at, None);
+    let (fetcher, wanted) = (fetcher(&server), wanted(&provider));
+    let brought = fetcher.bring(&client, &provider, &wanted).await.unwrap();
+    assert_eq!(brought.unwrap().to_string(), "v2.1.0");
+    let held = held(&client, &provider).await.unwrap();
+    assert_eq!(held.components, COMPONENTS);
+    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "example-system");
+    let map = maps.get(&held.config_map).await.unwrap();
+    assert_eq!(map.labels()["provider.cluster.x-k8s.io/source"], "oci");
+    assert_eq!(map.annotations()[FETCHED_FROM], at);
 }

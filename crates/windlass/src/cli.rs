@@ -131,7 +131,8 @@ pub(crate) enum Command {
     /// Upgrade one component of a built cluster alone
     #[command(subcommand)]
     Component(Component),
-    /// Bring back a cluster whose etcd lost its quorum, from a member that is left or from a snapshot
+    /// Bring back a cluster whose etcd lost its quorum, from a member that is left or from a snapshot; or roll one that works back to a
+    /// snapshot
     Recover(Recover),
     /// Save a snapshot of etcd in the store of the Cluster (spec.etcd.snapshots), and verify it
     Snapshot(Converge),
@@ -1054,6 +1055,9 @@ pub(crate) enum Providers {
     Delete(Box<DeleteProvider>),
     /// Keep a provider's release in a ConfigMap, which providers are installed from
     Preload(Box<Preload>),
+    /// Put a provider's release into a registry, as an artefact that `spec.fetchConfig.oci` names. Who does it stands in OCI_USERNAME
+    /// and OCI_PASSWORD, or OCI_ACCESS_TOKEN
+    Publish(Box<Publish>),
 }
 
 /// Options of `providers apply`.
@@ -1062,11 +1066,14 @@ pub(crate) struct ApplyProvider {
     #[command(flatten)]
     pub(crate) provider: ProviderChoice,
     /// A directory with releases, as LABEL/VERSION/FILE, of which this one is kept in a ConfigMap first
-    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "oci"])]
     pub(crate) from: Option<PathBuf>,
     /// Where releases are, by https, as in `spec.fetchConfig.url`: a path that ends in OWNER/REPOSITORY/releases, or a directory of versions
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with = "oci")]
     pub(crate) url: Option<String>,
+    /// The artefact with the release, as in `spec.fetchConfig.oci`; its tag is the version, if it has none
+    #[arg(long, value_name = "REGISTRY/PATH[:TAG]")]
+    pub(crate) oci: Option<String>,
     /// The Secret with values of variables: spec.configSecret
     #[arg(long, value_name = "NAME")]
     pub(crate) config_secret: Option<String>,
@@ -1118,11 +1125,33 @@ pub(crate) struct Preload {
     pub(crate) provider: ProviderChoice,
     /// A directory with releases, as LABEL/VERSION/FILE: infrastructure-docker/v1.14.2/infrastructure-components.yaml and, beside
     /// it, metadata.yaml
-    #[arg(long, required = true, value_name = "DIR")]
-    pub(crate) from: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "oci",
+        conflicts_with = "oci"
+    )]
+    pub(crate) from: Option<PathBuf>,
+    /// The artefact with the release; its tag is the version, if it has none. Who asks the registry stands in OCI_USERNAME and
+    /// OCI_PASSWORD, OCI_ACCESS_TOKEN or OCI_REFRESH_TOKEN
+    #[arg(long, value_name = "REGISTRY/PATH[:TAG]")]
+    pub(crate) oci: Option<String>,
     /// Print the ConfigMap and apply nothing
     #[arg(long)]
     pub(crate) print: bool,
+}
+
+/// Options of `providers publish`.
+#[derive(Args, Debug)]
+pub(crate) struct Publish {
+    #[command(flatten)]
+    pub(crate) provider: ProviderChoice,
+    /// A directory with releases, as LABEL/VERSION/FILE
+    #[arg(long, required = true, value_name = "DIR")]
+    pub(crate) from: PathBuf,
+    /// The artefact; its tag is the version, if it has none. With http:// before it the registry is asked without TLS
+    #[arg(value_name = "REGISTRY/PATH[:TAG]")]
+    pub(crate) artefact: String,
 }
 
 /// Options of `providers generate`.
@@ -1401,7 +1430,7 @@ pub(crate) struct Recover {
     /// list)
     #[arg(long, value_name = "FILE")]
     pub(crate) from_snapshot: Option<String>,
-    /// Take a cluster that works back to the snapshot: all members of etcd, and no host is given up
+    /// Roll a cluster that works back to the snapshot: all members of etcd, and no host is given up
     #[arg(long, requires = "from_snapshot", conflicts_with_all = ["give_up", "rejoin"])]
     pub(crate) roll_back: bool,
     /// The name of the cluster once more, if what is given up may be lost; without it that is said, and nothing is done

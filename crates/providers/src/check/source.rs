@@ -1,7 +1,7 @@
 //! Where the manifests come from.
 
 use api::provider::{FetchConfig, ProviderSpec, Reason};
-use clusterctl::source::Location;
+use clusterctl::source::{Artefact, Location};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::{Findings, given, names};
@@ -52,48 +52,22 @@ pub(super) fn check(spec: &ProviderSpec, is_known: bool, findings: &mut Findings
     }
 }
 
-/// `[http://]HOST[:PORT]/PATH[:TAG][@DIGEST]`.
+/// That it names one, and says which version it is of.
 fn artefact(oci: &str, version: Option<&str>, findings: &mut Findings) {
-    let field = "spec.fetchConfig.oci";
-    let rest = oci.strip_prefix("http://").unwrap_or(oci);
-    let (registry, path) = rest.split_once('/').unwrap_or(("", rest));
-    let (path, digest) = match path.split_once('@') {
-        Some((path, digest)) => (path, Some(digest)),
-        None => (path, None),
+    let artefact = match Artefact::parse(oci) {
+        Ok(artefact) => artefact,
+        Err(invalid) => {
+            findings.add(
+                Reason::FetchConfigValidationError,
+                "spec.fetchConfig.oci",
+                without_user(oci),
+                invalid.to_string(),
+                "write for example registry.example.com/providers/aws:v2.13.0",
+            );
+            return;
+        }
     };
-    let (path, tag) = match path.split_once(':') {
-        Some((path, tag)) => (path, Some(tag)),
-        None => (path, None),
-    };
-    let is_digest = |digest: &str| {
-        let hex = digest.strip_prefix("sha256:");
-        hex.is_some_and(|hex| {
-            hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        })
-    };
-    let is_tag = |tag: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        (1..=128).contains(&tag.len()) && tag.bytes().all(plain) && !tag.starts_with(['.', '-'])
-    };
-    let is_path = !path.is_empty()
-        && path.split('/').all(|part| {
-            let plain = |byte: u8| {
-                byte.is_ascii_lowercase()
-                    || byte.is_ascii_digit()
-                    || matches!(byte, b'_' | b'.' | b'-')
-            };
-            !part.is_empty() && part.bytes().all(plain)
-        });
-    if !is_host(registry) || !is_path || !digest.is_none_or(is_digest) || !tag.is_none_or(is_tag) {
-        findings.add(
-            Reason::FetchConfigValidationError,
-            field,
-            oci,
-            "an artefact is REGISTRY/PATH, with :TAG or @sha256:DIGEST or both, and http:// before it where there is no TLS",
-            "write for example registry.example.com/providers/aws:v2.13.0",
-        );
-    }
-    if tag.is_none() && digest.is_none() && version.is_none() {
+    if version.is_none() && artefact.reference(None).is_none() {
         findings.add(
             Reason::EmptyVersion,
             "spec.version",
@@ -147,15 +121,13 @@ fn address(url: &str, findings: &mut Findings) {
 
 /// Credentials are not repeated to whoever reads what is wrong.
 fn without_user(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
     };
     let authority = rest.split('/').next().unwrap_or_default();
     match authority.rsplit_once('@') {
-        Some((user, _)) => format!(
-            "{scheme}://...{}",
-            rest.get(user.len()..).unwrap_or_default()
-        ),
+        Some((user, _)) => format!("{scheme}...{}", rest.get(user.len()..).unwrap_or_default()),
         None => url.to_owned(),
     }
 }

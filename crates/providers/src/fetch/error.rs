@@ -34,6 +34,28 @@ pub enum FetchError {
     /// Redirect after redirect.
     #[error("it leads on more than {0} times")]
     Redirects(usize),
+    /// A registry without TLS at an address that nobody let in.
+    #[error(
+        "{0} would be asked in the clear, which is for addresses that the operator is started with"
+    )]
+    Clear(String),
+    /// A registry that does not have it.
+    #[error("the registry has no {0}")]
+    Absent(String),
+    /// A registry that wants to know who asks.
+    #[error("the registry does not give {0} to who asks")]
+    Login(String),
+    /// Anything else that a registry does.
+    #[error("the registry does not give {0}: {1}")]
+    Registry(String, String),
+    /// An artefact without the file.
+    #[error("the artefact has {there}, and no {}", .names.join(", no "))]
+    NoFile {
+        /// What it has.
+        there: String,
+        /// What one of it would be called.
+        names: Vec<String>,
+    },
     /// Files that are not there.
     #[error("there is no {}", .0.join(", no "))]
     Missing(Vec<String>),
@@ -79,9 +101,24 @@ impl FetchError {
             Self::Address { .. } => {
                 "name a public server, have the operator started with --provider-address for this one, or load the release into a ConfigMap"
             }
+            Self::Clear(_) => {
+                "take http:// away where the registry has TLS, or have the operator started with --provider-address for it"
+            }
+            Self::Login(_) => {
+                "put OCI_USERNAME and OCI_PASSWORD, or OCI_ACCESS_TOKEN, or OCI_REFRESH_TOKEN, into the Secret of spec.configSecret; it is asked for again"
+            }
+            Self::NoFile { .. } => {
+                "have the artefact published anew, with these names as titles of its files"
+            }
             Self::Led(_) | Self::Redirects(_) => "name the address that it leads to in the end",
-            Self::Missing(_) => "mend spec.version or the address; it is asked for again",
-            Self::Status(..) | Self::Answer(..) | Self::Late(_) | Self::Nowhere(..) => {
+            Self::Absent(_) | Self::Missing(_) => {
+                "mend spec.version or the address; it is asked for again"
+            }
+            Self::Status(..)
+            | Self::Registry(..)
+            | Self::Answer(..)
+            | Self::Late(_)
+            | Self::Nowhere(..) => {
                 "it is asked for again; mend the server or the address, or load the release into a ConfigMap"
             }
             Self::Unfit(..) | Self::Encoding(..) => {

@@ -8,57 +8,47 @@ use std::{
 
 use clusterctl::{
     Version,
-    source::{Files, LARGEST, Unfit, plain_text, unpacked_text},
+    source::{Files, LARGEST, Location, Unfit, plain_text, unpacked_text},
 };
 use reqwest::{
-    Client, Response, StatusCode, Url,
+    Client, Method, Request, Response, StatusCode, Url,
     header::{CONTENT_ENCODING, LOCATION},
     redirect,
 };
 
-use super::{FetchError, Policy, Wanted, digest_of};
+use super::{FetchError, Policy, Wanted};
 
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(15);
 /// How many redirects are followed: GitHub's releases have one, those of a repository that moved have two.
-const REDIRECTS: usize = 5;
+pub(super) const REDIRECTS: usize = 5;
 /// How much of what a server says is repeated.
 const SHOWN: usize = 256;
 
-/// The release as its server has it.
+/// The release as its server has it, and where its metadata is.
 pub(super) async fn release(
     policy: &Policy,
     wanted: &Wanted,
-) -> Result<(Version, Files), FetchError> {
+    location: &Location,
+) -> Result<(String, Version, Files), FetchError> {
     let version = match &wanted.version {
         Some(version) => version.clone(),
-        None => newest(policy, wanted).await?,
+        None => newest(policy, location).await?,
     };
-    let url = wanted.location.metadata(&version);
+    let url = location.metadata(&version);
     let metadata = first(policy, vec![url.clone()]).await?;
-    let components = wanted.location.components(&wanted.provider, &version);
+    let components = location.components(&wanted.provider, &version);
     let components = first(policy, components).await?;
-    if let Some(pinned) = &wanted.pin {
-        let found = digest_of(&components);
-        if found != *pinned {
-            let pinned = pinned.clone();
-            return Err(FetchError::Digest { found, pinned });
-        }
-    }
     let files = Files {
         metadata,
         components,
     };
-    // What cannot be installed is not kept either: it may be mended where it comes from.
-    let read = files.metadata();
-    read.and_then(|metadata| metadata.contract(&version).map(drop))
-        .map_err(|source| FetchError::Metadata(url, source))?;
-    Ok((version, files))
+    Ok((url, version, files))
 }
 
 /// The version of the newest release, to which its server redirects.
-async fn newest(policy: &Policy, wanted: &Wanted) -> Result<Version, FetchError> {
-    let url = wanted.location.newest().ok_or(FetchError::NoVersion)?;
+async fn newest(policy: &Policy, location: &Location) -> Result<Version, FetchError> {
+    let url = location.newest().ok_or(FetchError::NoVersion)?;
     let mut url = parsed(&url)?;
     for _ in 0..=REDIRECTS {
         let response = ask(policy, &url).await?;
@@ -102,7 +92,7 @@ async fn file(policy: &Policy, mut url: Url) -> Result<Option<String>, FetchErro
 }
 
 /// Where an answer leads, if it does.
-fn led(from: &Url, response: &Response) -> Result<Option<Url>, FetchError> {
+pub(super) fn led(from: &Url, response: &Response) -> Result<Option<Url>, FetchError> {
     if !response.status().is_redirection() {
         return Ok(None);
     }
@@ -115,8 +105,9 @@ fn led(from: &Url, response: &Response) -> Result<Option<Url>, FetchError> {
     };
     let next = to.to_str().ok().and_then(|to| from.join(to).ok());
     let next = next.ok_or_else(refused)?;
-    let is_plain =
-        next.scheme() == "https" && next.username().is_empty() && next.password().is_none();
+    // A registry that is asked in the clear leads on within itself.
+    let is_safe = next.scheme() == "https" || next.origin() == from.origin();
+    let is_plain = is_safe && next.username().is_empty() && next.password().is_none();
     if is_plain {
         Ok(Some(next))
     } else {
@@ -124,15 +115,25 @@ fn led(from: &Url, response: &Response) -> Result<Option<Url>, FetchError> {
     }
 }
 
-/// One request, to the address that was looked at.
+/// Asks for what an address has.
 async fn ask(policy: &Policy, url: &Url) -> Result<Response, FetchError> {
+    send(policy, Request::new(Method::GET, url.clone())).await
+}
+
+/// One request, to the address that was looked at. Without TLS it goes to none that was not let in by whoever runs the operator.
+pub(super) async fn send(policy: &Policy, request: Request) -> Result<Response, FetchError> {
+    let url = request.url().clone();
     let host = url.host_str().unwrap_or_default();
     let port = url.port_or_known_default().unwrap_or(443);
     let addresses = addresses(policy, host, port).await?;
+    let is_clear = url.scheme() != "https";
+    if is_clear && !addresses.iter().all(|address| policy.allows(address.ip())) {
+        return Err(FetchError::Clear(host.to_owned()));
+    }
     // Fails when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
-        .https_only(true)
+        .https_only(!is_clear)
         .no_proxy()
         .redirect(redirect::Policy::none())
         .resolve_to_addrs(host, &addresses)
@@ -144,8 +145,8 @@ async fn ask(policy: &Policy, url: &Url) -> Result<Response, FetchError> {
         builder = builder.tls_certs_merge(authorities);
     }
     let client = builder.build().map_err(FetchError::Client)?;
-    let answered = client.get(url.clone()).send().await;
-    answered.map_err(|error| FetchError::Answer(shown(url), error.without_url()))
+    let answered = client.execute(request).await;
+    answered.map_err(|error| FetchError::Answer(shown(&url), error.without_url()))
 }
 
 /// The addresses of a host. One that may not be reached is reason to refuse them all: a name with both is no accident.
@@ -208,7 +209,7 @@ fn parsed(url: &str) -> Result<Url, FetchError> {
 }
 
 /// A URL for people. What a redirect puts behind the path may be a credential for the file.
-fn shown(url: &Url) -> String {
+pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);

@@ -62,11 +62,16 @@ impl Policy {
         }
     }
 
-    /// Why an address must not be reached, after "which"; none: it may.
-    pub fn refusal(&self, address: IpAddr) -> Option<&'static str> {
+    /// Whether an address is one of those that may be reached whatever it is.
+    pub fn allows(&self, address: IpAddr) -> bool {
         // One of IPv4 may be written as one of IPv6.
         let plain = address.to_canonical();
-        let is_allowed = self.addresses.iter().any(|net| net.contains(&plain));
+        self.addresses.iter().any(|net| net.contains(&plain))
+    }
+
+    /// Why an address must not be reached, after "which"; none: it may.
+    pub fn refusal(&self, address: IpAddr) -> Option<&'static str> {
+        let is_allowed = self.allows(address);
         match api::address::refused(address) {
             // A network of a person may lie around one of these.
             Some(what) => (!is_allowed || api::address::is_metadata(address)).then_some(what),

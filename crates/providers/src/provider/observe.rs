@@ -164,9 +164,12 @@ async fn source_of<K: Kind>(
         Ok(selector) => selector,
         Err(error) => return Ok(Err(nothing(error))),
     };
-    let maps = source::list(client, namespace, &selector)
+    let mut maps = source::list(client, namespace, &selector)
         .await
         .map_err(|source| Error::Api("list the ConfigMaps with manifests", source))?;
+    if let Some(address) = fetch::only_from(provider) {
+        maps.retain(|map| source::is_from(map, address));
+    }
     if maps.is_empty() {
         return Ok(Err(nothing(selector.to_string())));
     }

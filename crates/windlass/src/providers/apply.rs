@@ -53,7 +53,7 @@ pub(crate) async fn apply(global: &Global, options: &ApplyProvider) -> anyhow::R
     }
     namespace(&client, &global.namespace).await?;
     if let Some((_, version, files)) = &release {
-        preload::keep(&client, global, &provider, version, files).await?;
+        preload::keep_files(&client, global, &provider, version, files).await?;
     }
     let awaited = Awaited {
         provider: kind(provider.provider_type()),
@@ -136,6 +136,9 @@ fn object(
     }
     if let Some(url) = &options.url {
         object["spec"]["fetchConfig"] = json!({"url": url});
+    }
+    if let Some(oci) = &options.oci {
+        object["spec"]["fetchConfig"] = json!({"oci": oci});
     }
     if let Some(secret) = &options.config_secret {
         object["spec"]["configSecret"] = json!({"name": secret});
