@@ -17,6 +17,7 @@
 mod condition;
 mod node;
 mod reference;
+mod selector;
 mod text;
 mod tree;
 

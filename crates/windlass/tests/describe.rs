@@ -108,6 +108,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 
 const CORE: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+const ADDONS: &str = "addons.cluster.x-k8s.io";
 const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,6 +213,47 @@ async fn a_cluster_is_read_in_the_versions_that_the_api_serves() {
     );
     let no_name = world.describe(&["../shop"]).await.unwrap_err();
     assert!(no_name.contains("NAME is"), "{no_name}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_that_selects_the_cluster_is_shown_before_it_is_applied() {
+    let world = World::start(vec![
+        definition(CORE, "Cluster", &["v1beta2"]),
+        definition(ADDONS, "ClusterResourceSet", &["v1beta2"]),
+        definition(ADDONS, "ClusterResourceSetBinding", &["v1beta2"]),
+    ])
+    .await;
+    let available = json!({"conditions": [condition("Available", "True", "Available", "")]});
+    let cluster = json!({"spec": {}, "status": available});
+    world
+        .object(CORE, "v1beta2", "Cluster", "shop", cluster)
+        .await;
+    let spec = json!({
+        "clusterSelector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": "shop"}},
+        "resources": [{"kind": "ConfigMap", "name": "calico"}, {"kind": "Secret", "name": "pool"}],
+    });
+    let lacks = json!({"conditions": [condition("ResourcesApplied", "False", "InternalError", "see the logs")]});
+    let set = json!({"spec": spec, "status": lacks});
+    world
+        .object(ADDONS, "v1beta2", "ClusterResourceSet", "network", set)
+        .await;
+    let unbound = world.describe(&["shop"]).await.unwrap();
+    let told = "ResourcesApplied (InternalError): ConfigMap/calico, Secret/pool are not applied: see the logs";
+    assert!(unbound.contains(told), "{unbound}");
+    let resources = json!([{"kind": "ConfigMap", "name": "calico", "applied": true}]);
+    let binding = json!({"spec": {"bindings": [{"clusterResourceSetName": "network", "resources": resources}]}, "status": {}});
+    world
+        .object(
+            ADDONS,
+            "v1beta2",
+            "ClusterResourceSetBinding",
+            "shop",
+            binding,
+        )
+        .await;
+    let bound = world.describe(&["shop"]).await.unwrap();
+    assert!(bound.contains("Secret/pool is not applied"), "{bound}");
+    assert!(bound.contains(" 1/2 "), "{bound}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -133,7 +133,8 @@ impl Condition {
 
     /// Whether an object that calls itself ready is at work all the same.
     pub(super) fn is_at_work(&self) -> bool {
-        !self.is_good() && (NEGATIVE.contains(&self.kind.as_str()) || self.kind == "UpToDate")
+        let kind = self.kind.as_str();
+        !self.is_good() && (NEGATIVE.contains(&kind) || BESIDE.contains(&kind))
     }
 }
 
@@ -151,6 +152,9 @@ const NEGATIVE: [&str; 6] = [
     "ScalingUp",
     "Updating",
 ];
+/// Those that no summary heeds: what is in an older version or of an older topology is available all the same. A hook that holds an
+/// upgrade is told by the topology alone.
+const BESIDE: [&str; 2] = ["TopologyReconciled", "UpToDate"];
 /// Those that repeat what machines say.
 const AFTER: [&str; 10] = [
     "ControlPlaneMachinesReady",

@@ -121,18 +121,17 @@ fn stands(
     let (meta, status) = (&object["metadata"], &object["status"]);
     let of = |state, condition: &Condition| (state, Some(Fact::of(condition)), condition.since);
     let made = time(&meta["creationTimestamp"]);
-    if let Some(since) = time(&meta["deletionTimestamp"]) {
-        return (
-            State::Deleting,
-            Some(deletion(meta, conditions)),
-            Some(since),
-        );
-    }
+    let goes = time(&meta["deletionTimestamp"]);
+    // Controllers ask for it before all else: it holds a deletion as well, whatever is left of what was said of that.
     if let Some(by) = paused(object) {
         let since = conditions.iter().find(|one| one.kind == "Paused");
         let since = since.and_then(|one| one.since);
-        let fact = Fact::new(&format!("nothing is done while {by}"));
+        let deleted = goes.map_or("", |_| "it is to be deleted, but ");
+        let fact = Fact::new(&format!("{deleted}nothing is done while {by}"));
         return (State::Paused, Some(fact), since);
+    }
+    if goes.is_some() {
+        return (State::Deleting, Some(deletion(meta, conditions)), goes);
     }
     if let Some(fact) = failure(status) {
         let summary = conditions.iter().find(|one| one.is_summary());

@@ -1,10 +1,14 @@
 //! Which object stands below which, and in which order.
 
-use std::{cmp::Reverse, collections::BTreeMap, mem};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use serde_json::Value;
 
-use super::{Fact, Looked, Node, Reference, Replicas, Role, Seen, State};
+use super::{Fact, Looked, Node, Reference, Replicas, Role, Seen, State, selector::selects};
 
 /// Whether machines that are ready stand in one line, where they have the same owner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -136,53 +140,87 @@ impl<'a> Build<'a> {
         Node::referred(reference, role, |it| self.seen.referenced.get(it).cloned())
     }
 
-    /// What is applied to the cluster when it is there, by its binding.
+    /// What is applied to the cluster when it is there: by its binding, and by the sets that select it and are not in that yet.
     fn resource_sets(&self) -> Vec<Node> {
         let binding = match &self.seen.binding {
-            Some(Looked::Found(binding)) => binding,
+            Some(Looked::Found(binding)) => binding["spec"]["bindings"].as_array(),
             Some(Looked::Unread(problem)) => {
                 let problem = format!("it cannot be read: {problem}");
                 let kind = "ClusterResourceSetBinding";
                 return vec![Node::lacking(kind, State::Unread, &problem)];
             }
-            Some(Looked::Missing) | None => return Vec::new(),
+            Some(Looked::Missing) | None => None,
         };
-        let bindings = binding["spec"]["bindings"].as_array();
-        let bindings = bindings.into_iter().flatten().take(MOST_BINDINGS);
-        bindings.filter_map(|one| self.resource_set(one)).collect()
+        let bound = binding.into_iter().flatten().filter_map(|one| {
+            let called = one["clusterResourceSetName"].as_str()?;
+            let resources = one["resources"].as_array();
+            Some((called, resources.map(Vec::as_slice).unwrap_or_default()))
+        });
+        let mut all: Vec<_> = bound.collect();
+        let known: BTreeSet<_> = all.iter().map(|(called, _)| *called).collect();
+        // What goes has nothing applied any more.
+        let goes = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+        let cluster = &self.seen.cluster;
+        let sets = self.seen.resource_sets.objects.iter();
+        let selecting = sets.filter(|set| {
+            !goes(cluster) && !goes(set) && selects(&set["spec"]["clusterSelector"], cluster)
+        });
+        let selecting = selecting.map(own_name).filter(|one| !known.contains(one));
+        all.extend(selecting.map(|called| (called, &[][..])));
+        let shown = all.into_iter().take(MOST_SETS);
+        shown
+            .map(|(called, bound)| self.resource_set(called, bound))
+            .collect()
     }
 
-    fn resource_set(&self, binding: &Value) -> Option<Node> {
-        let called = binding["clusterResourceSetName"].as_str()?;
-        let resources = binding["resources"].as_array();
-        let resources: Vec<&Value> = resources.into_iter().flatten().collect();
-        let (applied, left): (Vec<_>, Vec<_>) =
-            resources.iter().partition(|one| one["applied"] == true);
+    /// A set, with what the cluster's binding says of its resources.
+    fn resource_set(&self, called: &str, bound: &[Value]) -> Node {
         let mut sets = self.seen.resource_sets.objects.iter();
-        let mut node = match sets.find(|set| own_name(set) == called) {
+        let set = sets.find(|set| own_name(set) == called);
+        // A resource that its controller does not find is in no binding.
+        let wanted = set.and_then(|set| set["spec"]["resources"].as_array());
+        let wanted = wanted.map_or(bound, Vec::as_slice);
+        let applied = bound.iter().filter(|one| one["applied"] == true);
+        let applied: BTreeSet<_> = applied.map(title).collect();
+        let left = wanted.iter().map(title);
+        let left: Vec<_> = left.filter(|one| !applied.contains(one)).collect();
+        let mut node = match set {
             Some(set) => Node::of(set, None),
             None => Node {
                 names: vec![api::text::plain(called, super::NAME)],
+                waits_for: None,
                 ..Node::lacking("ClusterResourceSet", State::Ready, "")
             },
         };
-        let count = |of: &[&&Value]| u64::try_from(of.len()).unwrap_or(u64::MAX);
+        let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         node.replicas = Some(Replicas {
-            ready: count(&applied),
-            wanted: count(&applied).saturating_add(count(&left)),
+            ready: count(wanted.len().saturating_sub(left.len())),
+            wanted: count(wanted.len()),
         });
         // The set speaks for all clusters at once, its binding for this one.
-        match left.first() {
-            None => (node.state, node.waits_for) = (State::Ready, None),
-            Some(first) if node.state == State::Ready => {
-                let (kind, name) = (first["kind"].as_str(), first["name"].as_str());
-                let title = format!("{}/{}", kind.unwrap_or("?"), name.unwrap_or("?"));
-                node.state = State::Waiting;
-                node.waits_for = Some(Fact::new(&format!("{title} is not applied")));
+        let told = match left.as_slice() {
+            [] => {
+                (node.state, node.waits_for) = (State::Ready, None);
+                return node;
             }
-            Some(_) => {}
+            [one] => format!("{one} is not applied"),
+            many => {
+                let named = many.get(..MOST_RESOURCES).unwrap_or(many);
+                format!("{} are not applied", named.join(", "))
+            }
+        };
+        // What it says may have failed for another one.
+        if !matches!(node.state, State::Paused | State::Deleting) {
+            node.state = State::Waiting;
         }
-        Some(node)
+        node.waits_for = Some(match node.waits_for {
+            Some(own) => Fact {
+                message: super::message(&format!("{told}: {}", own.message)),
+                ..own
+            },
+            None => Fact::new(&told),
+        });
+        node
     }
 
     fn unlisted(&self) -> Vec<Node> {
@@ -192,6 +230,7 @@ impl<'a> Build<'a> {
             ("MachinePools", &self.seen.pools),
             ("Machines", &self.seen.machines),
             ("MachineHealthChecks", &self.seen.checks),
+            ("ClusterResourceSets", &self.seen.resource_sets),
         ]
         .into_iter()
         .filter_map(|(kind, listing)| Node::unlisted(kind, listing))
@@ -210,6 +249,12 @@ fn by_owner(objects: &[Value]) -> BTreeMap<Owner<'_>, Vec<&Value>> {
         all.entry(owner.unwrap_or(NOBODY)).or_default().push(object);
     }
     all
+}
+
+/// What a resource of a set is called in a line.
+fn title(resource: &Value) -> String {
+    let word = |key: &str| resource[key].as_str().unwrap_or("?");
+    format!("{}/{}", word("kind"), word("name"))
 }
 
 /// Machines that are ready, as one.
@@ -262,5 +307,7 @@ fn name(value: &Value) -> &str {
 }
 
 const NOBODY: Owner<'static> = ("", "");
-/// So many sets of a binding are shown.
-const MOST_BINDINGS: usize = 100;
+/// So many sets of resources are shown.
+const MOST_SETS: usize = 100;
+/// So many of their resources are named.
+const MOST_RESOURCES: usize = 4;

@@ -1,11 +1,14 @@
 //! Reads what there is of a cluster of Cluster API. Only the Cluster has to be readable: whatever else is not has its reason.
 //!
 //! Kinds are what the API says that it serves. Where a version of one cannot be read, as when the webhook that converts it does not
-//! answer, another one is: a cluster is looked at when things are broken.
+//! answer, another one is: a cluster is looked at when things are broken. For the same reason nothing is waited for without a limit: an
+//! API whose own storage or whose webhooks hang answers with nothing at all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     fmt::Write as _,
+    time::Duration,
 };
 
 use anyhow::{bail, ensure};
@@ -19,6 +22,7 @@ use kube::{
     discovery::{self, ApiGroup},
 };
 use serde_json::Value;
+use tokio::time::{Instant, timeout};
 
 use crate::client::answered;
 
@@ -32,8 +36,9 @@ pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> anyhow
         client: client.clone(),
         namespace: namespace.to_owned(),
         groups: BTreeMap::new(),
+        until: Instant::now() + ALL,
     };
-    let served = client.list_api_groups().await;
+    let served = reader.answer(client.list_api_groups()).await;
     let served = answered(served, "ask the API what it serves")?;
     let served: BTreeSet<_> = served.groups.into_iter().map(|group| group.name).collect();
     reader
@@ -41,15 +46,20 @@ pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> anyhow
         .await;
     let cluster = reader.cluster(name).await?;
     let own = format!("{CLUSTER_LABEL}={name}");
-    let (deployments, sets, pools, machines, checks, resource_sets, binding) = futures::join!(
-        reader.list(CORE, "MachineDeployment", &own),
-        reader.list(CORE, "MachineSet", &own),
-        reader.list(CORE, "MachinePool", &own),
-        reader.list(CORE, "Machine", &own),
-        reader.list(CORE, "MachineHealthCheck", &own),
-        reader.list(ADDONS, "ClusterResourceSet", ""),
-        reader.binding(name),
-    );
+    let lists = async {
+        futures::join!(
+            reader.list(CORE, "MachineDeployment", &own),
+            reader.list(CORE, "MachineSet", &own),
+            reader.list(CORE, "MachinePool", &own),
+            reader.list(CORE, "Machine", &own),
+            reader.list(CORE, "MachineHealthCheck", &own),
+            reader.list(ADDONS, "ClusterResourceSet", ""),
+            reader.binding(name),
+        )
+    };
+    // Seven requests at once are much to carry.
+    let (deployments, sets, pools, machines, checks, resource_sets, binding) =
+        Box::pin(lists).await;
     let mut seen = Seen {
         cluster,
         deployments,
@@ -73,6 +83,8 @@ struct Reader {
     namespace: String,
     /// By name; what the API says of a group, or why that is not known.
     groups: BTreeMap<String, Result<ApiGroup, String>>,
+    /// When no more is asked.
+    until: Instant,
 }
 
 impl Reader {
@@ -80,11 +92,31 @@ impl Reader {
     async fn learn(&mut self, groups: impl IntoIterator<Item = String>, served: &BTreeSet<String>) {
         for name in groups {
             if served.contains(&name) && !self.groups.contains_key(&name) {
-                let group = discovery::group(&self.client, &name).await;
+                let group = self.answer(discovery::group(&self.client, &name)).await;
                 let group = group.map_err(|error| told(&error));
                 self.groups.insert(name, group);
             }
         }
+    }
+
+    /// What the API answers, if it does so in time.
+    async fn answer<T>(&self, asked: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        let late = || {
+            let (all, limit) = if left < ANSWER {
+                (" all", ALL)
+            } else {
+                ("", ANSWER)
+            };
+            let seconds = limit.as_secs();
+            let text = format!("the API has not answered{all} within {seconds} s");
+            Err(kube::Error::Service(text.into()))
+        };
+        if left.is_zero() {
+            return late();
+        }
+        let answer = timeout(left.min(ANSWER), asked).await;
+        answer.unwrap_or_else(|_| late())
     }
 
     /// A kind in every version that it is served in, the most stable one first. None is an API that does not serve it.
@@ -148,24 +180,23 @@ impl Reader {
             let kind = (one.group.clone(), one.kind.clone());
             by_kind.entry(kind).or_default().push(one);
         }
-        let mut all = BTreeMap::new();
-        for ((group, kind), references) in by_kind {
-            let kinds = match self.kinds(&group, &kind) {
-                Ok(kinds) if kinds.is_empty() => {
-                    Err(format!("the API serves no {kind} of {group}"))
+        // One kind that is not answered for does not hold up the others.
+        let looked = by_kind
+            .into_iter()
+            .map(async |((group, kind), references)| {
+                let kinds = match self.kinds(&group, &kind) {
+                    Ok(kinds) if kinds.is_empty() => {
+                        Err(format!("the API serves no {kind} of {group}"))
+                    }
+                    kinds => kinds,
+                };
+                match kinds {
+                    Ok(kinds) => self.of_kind(&kinds, references, own).await,
+                    Err(problem) => unread(references, &problem),
                 }
-                kinds => kinds,
-            };
-            let looked: Vec<_> = match kinds {
-                Ok(kinds) => self.of_kind(&kinds, references, own).await,
-                Err(problem) => references
-                    .into_iter()
-                    .map(|one| (one, Looked::Unread(problem.clone())))
-                    .collect(),
-            };
-            all.extend(looked);
-        }
-        all
+            });
+        let looked: Vec<_> = stream::iter(looked).buffered(AT_ONCE).collect().await;
+        looked.into_iter().flatten().collect()
     }
 
     async fn of_kind(
@@ -176,7 +207,12 @@ impl Reader {
     ) -> Vec<(Reference, Looked)> {
         let mut known = BTreeMap::new();
         if references.len() > FEW {
-            for object in self.listed(kinds, own).await.objects {
+            let listing = match self.listed(kinds, own).await {
+                Ok(listing) => listing,
+                // Each of them would be answered for as they are together.
+                Err(problem) => return unread(references, &problem),
+            };
+            for object in listing.objects {
                 if let Some(name) = object["metadata"]["name"].as_str() {
                     known.insert(name.to_owned(), object);
                 }
@@ -208,7 +244,7 @@ impl Reader {
     async fn object(&self, kinds: &[ApiResource], name: &str) -> Looked {
         let mut problem = None;
         for kind in kinds {
-            match self.api(kind).get_opt(name).await {
+            match self.answer(self.api(kind).get_opt(name)).await {
                 Ok(None) => return Looked::Missing,
                 Ok(Some(object)) => match value(kind, object) {
                     Ok(object) => return Looked::Found(object),
@@ -227,20 +263,22 @@ impl Reader {
     }
 
     async fn list(&self, group: &str, kind: &str, labels: &str) -> Listing {
-        match self.kinds(group, kind) {
+        let listed = match self.kinds(group, kind) {
             Ok(kinds) => self.listed(&kinds, labels).await,
-            Err(problem) => Listing {
-                objects: Vec::new(),
-                lack: Some(problem),
-            },
-        }
+            Err(problem) => Err(problem),
+        };
+        listed.unwrap_or_else(|problem| Listing {
+            objects: Vec::new(),
+            lack: Some(problem),
+        })
     }
 
-    async fn listed(&self, kinds: &[ApiResource], labels: &str) -> Listing {
+    /// Objects of a kind, of which there are none where it has no version.
+    async fn listed(&self, kinds: &[ApiResource], labels: &str) -> Result<Listing, String> {
         let mut problem = None;
         for kind in kinds {
             match self.pages(kind, labels).await {
-                Ok(listing) => return listing,
+                Ok(listing) => return Ok(listing),
                 Err(error) => {
                     let is_final = is_final(&error);
                     problem.get_or_insert_with(|| told(&error));
@@ -250,17 +288,14 @@ impl Reader {
                 }
             }
         }
-        Listing {
-            objects: Vec::new(),
-            lack: problem,
-        }
+        problem.map_or_else(|| Ok(Listing::default()), Err)
     }
 
     async fn pages(&self, kind: &ApiResource, labels: &str) -> Result<Listing, kube::Error> {
         let mut listing = Listing::default();
         let mut parameters = ListParams::default().labels(labels).limit(PAGE);
         loop {
-            let page = self.api(kind).list(&parameters).await?;
+            let page = self.answer(self.api(kind).list(&parameters)).await?;
             for object in page.items {
                 match value(kind, object) {
                     Ok(object) => listing.objects.push(object),
@@ -299,11 +334,14 @@ fn is_final(error: &kube::Error) -> bool {
 }
 
 fn told(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        return status.message.clone();
-    }
+    let error: &dyn Error = match error {
+        kube::Error::Api(status) => return status.message.clone(),
+        // It repeats what it comes from.
+        kube::Error::Service(source) => &**source,
+        error => error,
+    };
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         let _infallible = write!(text, ": {cause}");
         source = cause.source();
@@ -311,6 +349,17 @@ fn told(error: &kube::Error) -> String {
     text
 }
 
+fn unread(references: Vec<Reference>, problem: &str) -> Vec<(Reference, Looked)> {
+    let references = references.into_iter();
+    references
+        .map(|one| (one, Looked::Unread(problem.to_owned())))
+        .collect()
+}
+
+/// How long one answer may take. An API server itself waits for a webhook up to half a minute.
+const ANSWER: Duration = Duration::from_secs(15);
+/// How long all of them may.
+const ALL: Duration = Duration::from_mins(1);
 /// So many objects at a time.
 const PAGE: u32 = 500;
 /// More of a kind than this are not kept.
@@ -323,3 +372,6 @@ const MOST_ASKED: usize = 200;
 const AT_ONCE: usize = 8;
 /// So many clusters are named.
 const NAMED: usize = 20;
+
+#[cfg(test)]
+mod tests;
