@@ -35,6 +35,10 @@ pub const OWN_SUFFIXES: [&str; 3] = ["-host-keys", "-kubeconfig", "-snapshots"];
 /// On a VaultSecret: reads it anew as soon as the value changes.
 pub const REFRESH_ANNOTATION: &str = "secrets.windlass.dev/refresh";
 
+/// On a VaultSecret: as long as it is there, whatever its value, keys that its Secret has stay there with what they hold, though `spec.keys`
+/// names them no longer. Whoever writes it knows of somebody who still reads them.
+pub const KEEP_KEYS_ANNOTATION: &str = "secrets.windlass.dev/keep-keys";
+
 /// The definitions of the kinds that make Secrets.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     vec![VaultSecret::crd()]

@@ -5,14 +5,14 @@
 //! change of it was begun and no roll-out brings it on. So an edit of the
 //! inventory changes no cluster by itself, and neither does a release of Windlass that renders differently.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::inventory::{
     FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision, MemberPhase,
-    REVISION_ANNOTATION, Rollout,
+    REVISION_ANNOTATION, Rollout, RolloutMember,
 };
 use controller::{
-    Events,
+    BackOff, Events,
     stream::{in_namespace, readable},
 };
 use futures::FutureExt;
@@ -22,18 +22,22 @@ use kube::{
     runtime::{controller::Action, reflector::Store},
 };
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::{
     inventories::{self, Inventories, Outcome, Revision},
-    rollout::waves,
+    rollout::{gates, waves},
 };
 
 mod apply;
+mod before;
 mod health;
 mod live;
 pub mod part;
 mod records;
 mod report;
+mod request;
+mod settle;
 mod vault;
 
 use health::Standing;
@@ -56,6 +60,10 @@ pub struct Context {
     pub events: Events,
     /// Where kinds are found that Windlass does not know.
     pub resources: Resources,
+    /// How long what waits for VaultSecrets is left alone.
+    pub back_off: BackOff,
+    /// For how long a cluster is well before what it needs of Vault no longer goes.
+    pub settle_after: std::time::Duration,
 }
 
 /// Why a pass failed.
@@ -80,17 +88,44 @@ struct Pass {
     target: Option<String>,
     /// What its objects were begun to be made from, and are not all.
     begun: Option<String>,
+    /// Revisions before whose VaultSecrets stay until it is well.
+    former: Vec<String>,
     /// Whether nothing is written for that reason.
     is_held: bool,
-    /// Whether a roll-out has begun it.
-    is_granted: bool,
+    /// How far a roll-out that is under way is with it.
+    phase: Option<MemberPhase>,
     /// Whether it goes on when VaultSecrets are ready, which are not watched.
     awaits_secrets: bool,
+    /// How soon what it needs of Vault no longer may go, if it stays well.
+    settles_in: Option<std::time::Duration>,
     /// What it is made of, as far as the rendering speaks of it, where that was handed over.
     handed_over: Vec<Value>,
     standing: Standing,
+    /// What the rules of gates are for its own object.
+    rules: BTreeMap<String, String>,
     pending: Option<api::inventory::PendingChange>,
     problems: Vec<FleetProblem>,
+}
+
+impl Pass {
+    /// Whether a roll-out has begun it. One that soaks is at its revision, and is not changed.
+    fn is_granted(&self) -> bool {
+        matches!(
+            self.phase,
+            Some(MemberPhase::Updating | MemberPhase::Failed)
+        )
+    }
+
+    /// How soon it is looked at again, beside what is watched.
+    fn interval(&self) -> Duration {
+        match self.standing.health {
+            // A gate may open by what is not watched, and shut again while the cluster soaks.
+            FleetHealth::Well if !self.is_granted() && self.phase != Some(MemberPhase::Soaking) => {
+                AT_REST
+            }
+            _ => LOOK_AGAIN,
+        }
+    }
 }
 
 /// One pass.
@@ -117,11 +152,22 @@ pub async fn reconcile(
     let pass = converge(cluster, &outcome, &context).await?;
     report::publish(cluster, &pass, &context).await?;
     records::prune(cluster, &pass, &context).await?;
-    Ok(match pass.standing.health {
-        FleetHealth::Well => Action::requeue(controller::backoff::jittered(AT_REST)),
-        _ if pass.awaits_secrets => Action::requeue(controller::backoff::jittered(UNTIL_SECRETS)),
-        _ => Action::requeue(controller::backoff::jittered(LOOK_AGAIN)),
-    })
+    let id = format!("{namespace}/{}", cluster.name_any());
+    let before = cluster.status.as_ref();
+    let before = before.and_then(|status| status.target.as_ref());
+    // What another revision waits for may be there at once.
+    if !pass.awaits_secrets || before != pass.target.as_ref() {
+        context.back_off.reset(&id);
+    }
+    if pass.awaits_secrets {
+        let wait = context.back_off.failed(&id);
+        return Ok(Action::requeue(wait.min(UNTIL_SECRETS)));
+    }
+    if let Some(wait) = pass.settles_in {
+        return Ok(Action::requeue(wait));
+    }
+    let wait = controller::backoff::jittered(pass.interval());
+    Ok(Action::requeue(wait))
 }
 
 async fn converge(
@@ -154,12 +200,13 @@ async fn converge(
         Some(applied) => Some(applied),
         None => found(cluster, rendered.as_ref().map(|(_, parts)| parts), context).await?,
     };
-    let granted = granted(cluster, context);
-    pass.is_granted = granted.is_some();
-    pass.begun = cluster
-        .status
-        .as_ref()
-        .and_then(|status| status.begun.clone());
+    let member = member(cluster, context);
+    pass.phase = member.as_ref().map(|member| member.phase);
+    let granted = member.filter(|_| pass.is_granted());
+    let granted = granted.map(|member| member.revision);
+    let status = cluster.status.as_ref();
+    pass.begun = status.and_then(|status| status.begun.clone());
+    pass.former = status.map_or_else(Vec::new, |status| status.former.clone());
     let target = target(
         pass.applied.as_deref(),
         granted.as_deref(),
@@ -178,7 +225,6 @@ async fn converge(
         }
     } else if let Some(begun) = &pass.begun {
         pass.is_held = true;
-        pass.target = Some(begun.clone());
         pass.standing.health = FleetHealth::Failed;
         pass.standing.message = Some(format!(
             "its change to revision {begun} was begun, and the roll-out ended or left it out before it was through: nothing is written \
@@ -191,6 +237,7 @@ async fn converge(
     {
         look(revision, parts, &mut pass, context).await?;
     }
+    pass.rules = rules(cluster, &pass.standing, context).await;
     pass.pending = pending(cluster, outcome, &pass, context);
     Ok(pass)
 }
@@ -221,7 +268,7 @@ async fn look(
         known.objects.push(part.clone());
         there.push(Some(live));
     }
-    pass.standing = health::standing(&known, &there, health::Rolling::of(pass.is_granted));
+    pass.standing = health::standing(&known, &there, health::Rolling::of(pass.is_granted()));
     Ok(())
 }
 
@@ -240,19 +287,49 @@ fn target<'a>(
     }
 }
 
-/// The revision that a roll-out has begun this cluster with.
-fn granted(cluster: &FleetCluster, context: &Context) -> Option<String> {
+/// What a roll-out that is under way has of this cluster.
+fn member(cluster: &FleetCluster, context: &Context) -> Option<RolloutMember> {
+    by_rollout(cluster, context, |rollout| {
+        let run = rollout.status.as_ref()?.run.as_ref();
+        let run = run.filter(|run| run.ended.is_none())?;
+        let mut members = run.clusters.iter();
+        members
+            .find(|member| member.name == cluster.name_any())
+            .cloned()
+    })
+}
+
+/// What the rules of its roll-out's gates are for its own object. They may take seconds, so the other passes go on meanwhile; and
+/// memory, so those of one cluster are answered after those of another.
+async fn rules(
+    cluster: &FleetCluster,
+    standing: &Standing,
+    context: &Context,
+) -> BTreeMap<String, String> {
+    let gates = by_rollout(cluster, context, |rollout| Some(rollout.spec.gates.clone()));
+    let gates = gates.filter(|gates| gates.iter().any(|gate| gate.rule.is_some()));
+    let Some((gates, own)) = gates.zip(standing.own.clone()) else {
+        return BTreeMap::new();
+    };
+    let _turn = TURN.acquire().await;
+    let answers = tokio::task::spawn_blocking(move || gates::answers(&gates, &own)).await;
+    answers.unwrap_or_else(|error| {
+        tracing::error!(cluster = %cluster.name_any(), %error, "rules of gates were not answered");
+        BTreeMap::new()
+    })
+}
+
+/// What follows from the roll-out that a cluster belongs to.
+fn by_rollout<T>(
+    cluster: &FleetCluster,
+    context: &Context,
+    follows: impl FnOnce(&Rollout) -> Option<T>,
+) -> Option<T> {
     let rollouts = in_namespace(&context.rollouts, &cluster.namespace()?);
     let rollouts = rollouts
         .iter()
         .filter_map(|rollout| rollout.0.as_ref().ok());
-    let rollout = waves::owner(rollouts, cluster.labels())?;
-    let run = rollout.status.as_ref()?.run.as_ref();
-    let run = run.filter(|run| run.ended.is_none())?;
-    let mut members = run.clusters.iter();
-    let member = members.find(|member| member.name == cluster.name_any())?;
-    matches!(member.phase, MemberPhase::Updating | MemberPhase::Failed)
-        .then(|| member.revision.clone())
+    follows(waves::owner(rollouts, cluster.labels())?)
 }
 
 /// What the objects say that are there already: the status of a FleetCluster may be lost, with a backup of its objects.
@@ -335,14 +412,17 @@ fn are_read(context: &Context) -> bool {
 
 /// What stands for the revision of objects that a person made and handed over: nothing is changed before a roll-out does.
 const ADOPTED: &str = "adopted";
+/// Whose rules are answered.
+static TURN: Semaphore = Semaphore::const_new(1);
 /// How soon a pass is tried again that began before the stores were read.
-const UNTIL_READ: std::time::Duration = std::time::Duration::from_millis(50);
-/// How soon VaultSecrets that are not ready are looked at again: usually they are within a second.
-const UNTIL_SECRETS: std::time::Duration = std::time::Duration::from_secs(4);
+const UNTIL_READ: Duration = Duration::from_millis(50);
+/// How long VaultSecrets that are not ready are left alone at most. Usually they are within a second, and that is how soon they are looked
+/// at first.
+const UNTIL_SECRETS: Duration = Duration::from_mins(1);
 /// How soon a cluster that is not well is looked at again, beside what is watched.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(15);
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// How soon a cluster that is well is looked at again: a safety net.
-const AT_REST: std::time::Duration = std::time::Duration::from_mins(50);
+const AT_REST: Duration = Duration::from_mins(50);
 
 #[cfg(test)]
 mod tests {
@@ -386,5 +466,27 @@ mod tests {
         assert_eq!(halfway(None), None);
         assert_eq!(halfway(Some("r1")), Some("r1"));
         assert_eq!(halfway(Some("r2")), Some("r2"));
+    }
+
+    #[test]
+    fn a_cluster_that_soaks_is_looked_at_and_not_changed() {
+        for (phase, granted, expected) in [
+            (MemberPhase::Pending, false, AT_REST),
+            (MemberPhase::Updating, true, LOOK_AGAIN),
+            (MemberPhase::Soaking, false, LOOK_AGAIN),
+            (MemberPhase::Failed, true, LOOK_AGAIN),
+            (MemberPhase::Done, false, AT_REST),
+        ] {
+            let pass = Pass {
+                phase: Some(phase),
+                standing: Standing {
+                    health: FleetHealth::Well,
+                    ..Standing::default()
+                },
+                ..Pass::default()
+            };
+            assert_eq!(pass.is_granted(), granted, "{phase:?}");
+            assert_eq!(pass.interval(), expected, "{phase:?}");
+        }
     }
 }

@@ -22,4 +22,4 @@ pub mod operator;
 pub mod pending;
 pub mod rollout;
 
-pub use operator::operate;
+pub use operator::{Options, operate};

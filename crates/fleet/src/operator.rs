@@ -1,6 +1,6 @@
 //! The controllers of FleetClusters and Rollouts, and what wakes them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use api::{
     Cluster, ClusterNode,
@@ -9,14 +9,30 @@ use api::{
         FleetRevision, Hierarchy, InfraProvider, LEVEL_LABEL, Rollout, Site,
     },
 };
-use controller::{Events, Manager, WakeUps, reads, watch::Kind};
+use controller::{BackOff, Events, Manager, WakeUps, reads, watch::Kind};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{api::ObjectMeta, core::DeserializeGuard, runtime::reflector::ObjectRef};
 
 use crate::{cluster, inventories::Inventories, rollout};
 
+/// How the controllers work.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// For how long a cluster is well before the VaultSecrets and keys of Secrets go that it needs no longer: longer than its operator
+    /// takes to say what of a change waits.
+    pub settle_after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            settle_after: Duration::from_mins(1),
+        }
+    }
+}
+
 /// Has the manager work on fleets.
-pub fn operate(manager: &mut Manager) {
+pub fn operate(manager: &mut Manager, options: Options) {
     let inventories = Arc::new(Inventories::new(manager));
     let own = manager.watch::<FleetCluster>();
     let rollouts = manager.watch::<Rollout>();
@@ -40,6 +56,8 @@ pub fn operate(manager: &mut Manager) {
         inventories: Arc::clone(&inventories),
         events: events.clone(),
         resources: cluster::Resources::default(),
+        back_off: BackOff::default(),
+        settle_after: options.settle_after,
     });
     let wake_ups = WakeUps::default();
     // What is gone is as good a change as what is there.

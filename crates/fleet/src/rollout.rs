@@ -30,6 +30,7 @@ use kube::{
 use crate::inventories::{Inventories, Inventory};
 
 pub mod engine;
+pub(crate) mod gates;
 mod report;
 pub mod waves;
 
@@ -207,6 +208,7 @@ fn known(rollout: &Rollout, all: &[Rollout], inventory: &Inventory, context: &Co
                 health: status.health.unwrap_or_default(),
                 message: status.message.clone(),
                 gates: status.gates.clone(),
+                rules: status.rules.clone(),
                 is_taken: taken.contains_key(name.as_str()),
             },
         );
@@ -288,6 +290,8 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
             rollout.name_any(),
             levels.join(", ")
         ));
+    } else {
+        decided.problem = gates::problem(&rollout.name_any(), spec);
     }
     let current = status.run.clone();
     let is_open = |run: &RolloutRun| run.ended.is_none();
@@ -660,6 +664,42 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_come_to_its_revision_has_failed_and_an_edit_mends_it() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+        let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+        assert_eq!(
+            phases(&pass(&mut rollout, &before)),
+            "a1=Updating@2 b1=Pending@2"
+        );
+        // A secret that it needs is not in Vault: nothing that refers to it was written.
+        let waits = |rendered: &str, health| {
+            let mut waits = known(&[("a1", "1", rendered), ("b1", "1", rendered)]);
+            if let Some(seen) = waits.seen.get_mut("a1") {
+                seen.is_halfway = true;
+                seen.target = Some("2".to_owned());
+                seen.health = health;
+                seen.message = Some("no such path".to_owned());
+            }
+            waits
+        };
+        let at_work = pass(&mut rollout, &waits("2", FleetHealth::AtWork));
+        assert_eq!(phases(&at_work), "a1=Updating@2 b1=Pending@2");
+        let halted = pass(&mut rollout, &waits("2", FleetHealth::Failed));
+        assert_eq!(phases(&halted), "a1=Failed@2 b1=Pending@2");
+        assert_eq!(halted.verdict.phase, RolloutPhase::Halted);
+        assert!(halted.verdict.waits.unwrap().contains("no such path"));
+        let edited = waits("3", FleetHealth::Failed);
+        assert_eq!(
+            pass(&mut rollout, &edited).verdict.phase,
+            RolloutPhase::Superseded
+        );
+        assert_eq!(
+            phases(&pass(&mut rollout, &edited)),
+            "a1=Updating@3 b1=Pending@3"
+        );
+    }
+
+    #[test]
     fn what_was_said_of_a_run_is_not_said_of_a_later_one_of_the_same_clusters() {
         let all = rollout(json!({}));
         let edited = known(&[("a1", "1", "2")]).own;
@@ -683,6 +723,109 @@ mod tests {
         broken.unknown.clear();
         let held = pass(&mut rollout, &broken);
         assert_eq!(phases(&held), "a1=Done@2 b1=Updating@2");
+    }
+
+    #[test]
+    fn a_cluster_is_kept_from_being_done_by_a_rule_that_is_not_true() {
+        let rule = "self.status.ready == self.status.total";
+        let mut rollout = rollout(json!({
+            "soak": "10m", "canary": {"count": 0}, "gates": [{"rule": rule, "message": "hosts are missing"}],
+        }));
+        pass(&mut rollout, &known(&[("a1", "1", "2")]));
+        let gates = rollout.spec.gates.clone();
+        let with = |own: Value| {
+            let mut known = known(&[("a1", "2", "2")]);
+            if let Some(seen) = known.seen.get_mut("a1") {
+                seen.rules = gates::answers(&gates, &own);
+            }
+            known
+        };
+        let shut = format!("the gate {rule} is not open: hosts are missing");
+        let unanswered = format!("{shut} (no answer: no such key: total)");
+        let ready = |ready: u32| json!({"status": {"ready": ready, "total": 3}});
+        for (own, phase, told) in [
+            (
+                json!({"status": {"ready": 3}}),
+                "a1=Updating@2",
+                Some(&unanswered),
+            ),
+            (ready(2), "a1=Updating@2", Some(&shut)),
+            (ready(3), "a1=Soaking@2", None),
+            // While it is watched, too.
+            (ready(2), "a1=Updating@2", Some(&shut)),
+            (ready(3), "a1=Soaking@2", None),
+        ] {
+            let decided = pass(&mut rollout, &with(own.clone()));
+            assert_eq!(phases(&decided), phase, "{own}");
+            let members = decided.run.iter().flat_map(|run| &run.clusters);
+            let messages: Vec<_> = members.map(|member| member.message.as_ref()).collect();
+            assert_eq!(messages, [told], "{own}");
+            // So kubectl tells it.
+            let waits = decided.verdict.waits.unwrap();
+            assert!(
+                told.is_none_or(|told| waits.contains(told)),
+                "{own}: {waits}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_gate_that_stays_shut_fails_with_its_name() {
+        let mut rollout = rollout(json!({
+            "deadline": "1h", "canary": {"count": 0}, "gates": [{"type": "CertificatesValid", "status": "True"}],
+        }));
+        let through = known(&[("a1", "2", "2")]);
+        pass(&mut rollout, &known(&[("a1", "1", "2")]));
+        let late = Timestamp::from_second(3600).unwrap();
+        let decided = decide(&rollout, &through, Duration::ZERO, late);
+        assert_eq!(phases(&decided), "a1=Failed@2");
+        let told = decided.run.unwrap().clusters[0].message.clone().unwrap();
+        assert_eq!(
+            told,
+            "not well after 1h: the gate CertificatesValid=True is not open"
+        );
+    }
+
+    #[test]
+    fn a_run_under_way_goes_no_further_while_a_gate_is_no_rule() {
+        let mut rollout = rollout(json!({"soak": "0s", "canary": {"count": 0}}));
+        pass(&mut rollout, &known(&[("a1", "1", "2"), ("b1", "1", "2")]));
+        let through = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+        pass(&mut rollout, &through);
+        rollout.spec.gates = serde_json::from_value(json!([{"rule": "self."}])).unwrap();
+        for _ in 0..2 {
+            let held = pass(&mut rollout, &through);
+            assert_eq!(phases(&held), "a1=Updating@2 b1=Pending@2");
+            let waits = held.verdict.waits.unwrap();
+            assert!(waits.contains("spec.gates[0].rule: self.: "), "{waits}");
+        }
+        rollout.spec.gates.clear();
+        for _ in 0..2 {
+            pass(&mut rollout, &through);
+        }
+        let on = pass(&mut rollout, &through);
+        assert_eq!(phases(&on), "a1=Done@2 b1=Updating@2");
+    }
+
+    #[test]
+    fn what_a_cluster_says_fits_the_record_of_its_run() {
+        let mut rollout = rollout(json!({"canary": {"count": 0}}));
+        pass(&mut rollout, &known(&[("a1", "1", "2")]));
+        let mut ill = known(&[("a1", "2", "2")]);
+        for health in [
+            FleetHealth::AtWork,
+            FleetHealth::Failed,
+            FleetHealth::Failed,
+        ] {
+            if let Some(seen) = ill.seen.get_mut("a1") {
+                seen.health = health;
+                seen.message = Some("a long\nstory ".repeat(100));
+            }
+            let run = pass(&mut rollout, &ill).run.unwrap();
+            let told = run.clusters[0].message.clone().unwrap();
+            assert!(told.len() <= 512, "{}", told.len());
+            assert!(api::text::is_plain(&told), "{told}");
+        }
     }
 
     #[test]
@@ -739,6 +882,12 @@ mod tests {
                 json!({"budgets": [{"level": "rack", "maximum": 1}]}),
                 edited(),
                 "rack is one of no cluster",
+            ),
+            (
+                "a gate that is no truth",
+                json!({"gates": [{"rule": "self.status.phase"}]}),
+                edited(),
+                "spec.gates[0].rule: self.status.phase: cel expression must evaluate to a bool",
             ),
         ] {
             let decided = pass(&mut rollout(spec), &known);

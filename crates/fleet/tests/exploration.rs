@@ -29,6 +29,8 @@ struct Own {
     age: u8,
     is_applied: bool,
     health: FleetHealth,
+    /// Whether its change was begun, and waits for what does not come by itself.
+    is_stuck: bool,
 }
 
 const NAMES: [&str; 3] = ["a1", "a2", "b1"];
@@ -72,7 +74,7 @@ impl Fleet {
             let seen = Seen {
                 domains: vec![domain(name)],
                 applied: Some(if own.is_applied { "new" } else { "old" }.to_owned()),
-                target: refused.then(|| "new".to_owned()),
+                target: (refused || own.is_stuck).then(|| "new".to_owned()),
                 health: own.health,
                 ..Seen::default()
             };
@@ -203,6 +205,7 @@ impl Fleet {
                     own.is_applied = true;
                 }
                 own.health = FleetHealth::Well;
+                own.is_stuck = false;
                 own.age = (own.age + 1).min(OLDEST);
             }
             let (after, verdict) = self.advance(&now, &Steering::default());
@@ -228,24 +231,26 @@ impl Fleet {
         }
         all.push(older);
         for (number, own) in state.0.iter().enumerate() {
-            let mut becomes = |is_applied, health| {
+            let mut becomes = |is_applied, health, is_stuck| {
                 let mut next = state.clone();
                 next.0[number].is_applied = is_applied;
                 next.0[number].health = health;
+                next.0[number].is_stuck = is_stuck;
                 all.push(next);
             };
             let is_granted = matches!(own.phase, MemberPhase::Updating | MemberPhase::Failed);
             if is_granted && !own.is_applied {
-                becomes(true, AtWork);
-                becomes(false, Refused);
+                becomes(true, AtWork, false);
+                becomes(false, Refused, false);
+                becomes(false, Failed, true);
             }
             match own.health {
                 AtWork => {
-                    becomes(own.is_applied, Well);
-                    becomes(own.is_applied, Failed);
+                    becomes(own.is_applied, Well, false);
+                    becomes(own.is_applied, Failed, false);
                 }
-                Failed => becomes(own.is_applied, Well),
-                Well => becomes(own.is_applied, AtWork),
+                Failed => becomes(own.is_applied, Well, false),
+                Well => becomes(own.is_applied, AtWork, false),
                 Refused => {}
             }
         }
@@ -258,6 +263,7 @@ impl Fleet {
             age: 0,
             is_applied: false,
             health: FleetHealth::Well,
+            is_stuck: false,
         };
         let mut known = HashSet::from([State([begin; 3])]);
         let mut open: Vec<_> = known.iter().cloned().collect();

@@ -28,6 +28,7 @@ pub(crate) use self::node::{Additional, ListType, Node, Type};
 use self::rules::Rules;
 pub use self::{
     builtins::builtin,
+    cel::{Budget, Expression, Unanswered},
     error::{FieldError, Reason},
 };
 

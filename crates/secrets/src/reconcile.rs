@@ -7,9 +7,9 @@ use std::{
 };
 
 use api::secrets::{
-    ADDRESS_ANNOTATION, AUDIENCE_ANNOTATION, AppRoleAuth, Auth, CREDENTIALS_TYPE, KeyRef,
-    KubernetesAuth, OWN_SUFFIXES, SERVICE_ACCOUNT, SecretType, TokenAuth, VaultSecret,
-    VaultSecretStatus,
+    ADDRESS_ANNOTATION, AUDIENCE_ANNOTATION, AppRoleAuth, Auth, CREDENTIALS_TYPE,
+    KEEP_KEYS_ANNOTATION, KeyRef, KubernetesAuth, OWN_SUFFIXES, SERVICE_ACCOUNT, SecretType,
+    TokenAuth, VaultSecret, VaultSecretStatus,
 };
 use controller::{
     BackOff, Conditions, Events, Occurrence, Severity, Standing, Status, Summary,
@@ -572,17 +572,14 @@ async fn write(
         Some(there) => {
             ours(object, &there, kind)?;
             let had = there.data.unwrap_or_default();
-            if had == data {
+            let Some(data) = changed(&had, &data, Former::of(object)) else {
                 return Ok(None);
-            }
+            };
             // Refused where somebody wrote it meanwhile: the next pass begins with that.
-            let mut patch = json!({
+            let patch = json!({
                 "metadata": {"resourceVersion": there.metadata.resource_version},
                 "data": data,
             });
-            for key in had.keys().filter(|key| !data.contains_key(*key)) {
-                patch["data"][key] = Value::Null;
-            }
             let parameters = PatchParams {
                 field_manager: Some(MANAGER.to_owned()),
                 ..PatchParams::default()
@@ -606,6 +603,46 @@ async fn write(
         }),
         Err(error) => Err(Trouble::api("write a Secret")(error)),
     }
+}
+
+/// What becomes of keys that a Secret has and that were not read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Former {
+    /// They stay: somebody still reads them.
+    Stay,
+    /// They go.
+    Go,
+}
+
+impl Former {
+    fn of(object: &VaultSecret) -> Self {
+        if object.annotations().contains_key(KEEP_KEYS_ANNOTATION) {
+            Self::Stay
+        } else {
+            Self::Go
+        }
+    }
+}
+
+/// What is written of the data of a Secret so that it holds what was read; a key without a value goes. None: nothing differs.
+fn changed(
+    had: &BTreeMap<String, ByteString>,
+    read: &BTreeMap<String, ByteString>,
+    former: Former,
+) -> Option<Value> {
+    let gone: Vec<_> = match former {
+        Former::Stay => Vec::new(),
+        Former::Go => had.keys().filter(|key| !read.contains_key(*key)).collect(),
+    };
+    let is_as_read = read.iter().all(|(key, value)| had.get(key) == Some(value));
+    if is_as_read && gone.is_empty() {
+        return None;
+    }
+    let mut data = json!(read);
+    for key in gone {
+        data[key] = Value::Null;
+    }
+    Some(data)
 }
 
 /// That a Secret is the one that was made for this VaultSecret, and is of the type.

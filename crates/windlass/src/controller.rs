@@ -93,7 +93,7 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         openstack::operate(&mut operator, runners);
     }
     if options.fleet {
-        fleet::operate(&mut operator);
+        fleet::operate(&mut operator, fleet::Options::default());
     }
     if options.vault {
         // A shared operator: what listens on its machine for itself alone is not its users' to ask.

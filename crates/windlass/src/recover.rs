@@ -1,4 +1,4 @@
-//! `windlass recover`: asks for a cluster to be brought back whose etcd lost its quorum, or to be taken back to a snapshot.
+//! `windlass recover`: asks for a cluster to be brought back whose etcd lost its quorum, or to be rolled back to a snapshot.
 
 use anyhow::Context;
 use api::{Cluster, ClusterNode};

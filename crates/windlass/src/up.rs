@@ -78,7 +78,7 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     });
     let mut operator = operator(client.clone(), settings, own, providers);
     if options.fleet {
-        fleet::operate(&mut operator);
+        fleet::operate(&mut operator, fleet::Options::default());
     }
     if options.vault {
         secrets::operate(&mut operator, secrets::Options { loopback: true });

@@ -69,7 +69,7 @@ pub struct RolloutSpec {
     pub soak: Option<Duration>,
     /// How long a cluster may take to be well after its change. Default: 4h.
     pub deadline: Option<Duration>,
-    /// Conditions that a cluster's own object must have, beside Ready, before it counts as done.
+    /// What must hold of a cluster's own object, beside that it is Ready, before it counts as done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub gates: Vec<Gate>,
@@ -138,16 +138,30 @@ pub struct Budget {
     pub maximum: u16,
 }
 
-/// A condition that must hold.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+/// What must hold of a cluster's own object: a condition that it has, or a rule in CEL.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[x_kube(
+    validation = ("has(self.type) != has(self.rule)", "a gate is a condition, by type and status, or a rule: give one of the two"),
+    validation = ("has(self.type) == has(self.status)", "a gate by type names the status that the condition must have; a rule has none"),
+    validation = ("!has(self.message) || has(self.rule)", "a message is of a rule: a condition has its own")
+)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gate {
-    /// Its type.
+    /// The type of a condition.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 316))]
-    pub condition: String,
-    /// Its status: True, False or Unknown.
-    pub status: GateStatus,
+    pub condition: Option<String>,
+    /// The status that it must have: True, False or Unknown.
+    pub status: Option<GateStatus>,
+    /// An expression in CEL that must be true. `self` is the cluster's own object, all of it:
+    /// `self.status.nodes.healthy == self.status.nodes.total`. It has the functions of a validation rule, and may cost as much. One that
+    /// has no answer yet, because a field is not there, is not true.
+    #[schemars(length(min = 1, max = 1024))]
+    pub rule: Option<String>,
+    /// What is told while the rule is not true.
+    #[schemars(length(min = 1, max = 160))]
+    pub message: Option<String>,
 }
 
 /// The status of a condition.

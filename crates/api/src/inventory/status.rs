@@ -25,6 +25,10 @@ pub struct FleetClusterStatus {
     /// What its objects were begun to be made from. While it stands they may be of both that and what was applied.
     #[schemars(length(max = 32))]
     pub begun: Option<String>,
+    /// Revisions before whose VaultSecrets stay until it is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 32)))]
+    pub former: Vec<String>,
     /// How what was applied stands.
     pub health: Option<FleetHealth>,
     /// What its own object says, or why nothing can be applied.
@@ -34,6 +38,10 @@ pub struct FleetClusterStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "gates")]
     pub gates: BTreeMap<String, String>,
+    /// What the rules of its roll-out's gates are for its own object: a digest of the rule, then True, False, or Unknown and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "rules")]
+    pub rules: BTreeMap<String, String>,
     /// What the inventory would change and nothing has carried out.
     pub pending: Option<PendingChange>,
     /// Why it cannot be rendered or applied.
@@ -103,5 +111,13 @@ fn gates(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "type": "object",
         "maxProperties": 32,
         "additionalProperties": {"type": "string", "maxLength": 16},
+    })
+}
+
+fn rules(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {"type": "string", "maxLength": 256},
     })
 }

@@ -1,6 +1,6 @@
-//! Brings the objects of a cluster to a revision: all of them are tried before one is written, what is no longer one of them goes last.
+//! Brings the objects of a cluster to a revision: all of them are tried before one is written, and what is no longer one of them goes last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::inventory::{
     FLEET_CLUSTER_ANNOTATION, FLEET_LABEL, FleetCluster, FleetHealth, FleetProblem,
@@ -14,10 +14,14 @@ use serde_json::{Value, json};
 
 use super::{
     Context, Error, Pass,
+    before::{Before, Kept},
     health::{self, Rolling},
     live, own,
     part::{Part, Parts},
-    records, refuse, report, vault,
+    records, refuse, report,
+    request::with_request,
+    settle,
+    vault::{self, Waits},
 };
 use crate::names::MANAGER;
 
@@ -34,32 +38,22 @@ pub(super) async fn bring(
     if is_new {
         pass.target = Some(revision.to_owned());
     }
-    for part in &parts.objects {
-        let is_namespaced = match live::is_namespaced(part, context).await {
-            Err(Error::Api(_, error)) if part.is_vault_secret() && is_unknown(&error) => {
-                refuse(pass, revision, vec![no_vault_secrets(part)]);
-                return Ok(());
-            }
-            found => found?,
-        };
-        if !is_namespaced {
-            let problem = FleetProblem {
-                object: part.title(),
-                path: Some("kind".to_owned()),
-                rule: "NotApplied".to_owned(),
-                message: format!(
-                    "a {} is of no namespace, and is not applied for a fleet",
-                    part.kind
-                ),
-                remedy: "take it out of the ClusterTemplate and apply it yourself".to_owned(),
-                level: None,
-            };
-            refuse(pass, revision, vec![problem]);
-            return Ok(());
-        }
+    if let Some(problem) = unfit(parts, context).await? {
+        refuse(pass, revision, vec![problem]);
+        return Ok(());
     }
     if let Some(problem) = places(cluster, parts, context).await? {
         refuse(pass, revision, vec![problem]);
+        return Ok(());
+    }
+    let other = begun.as_deref().filter(|begun| *begun != revision);
+    let before = before(cluster, (pass.applied.as_deref(), other), context);
+    if begun.is_some()
+        && let Some(waits) = still_awaited(parts, &before, context).await?
+    {
+        let status = cluster.status.clone().unwrap_or_default();
+        pass.standing.gates = status.gates;
+        wait(pass, waits);
         return Ok(());
     }
     let mut there = Vec::new();
@@ -76,35 +70,26 @@ pub(super) async fn bring(
         refuse(pass, revision, foreign);
         return Ok(());
     }
-    let of = |revision: &Option<String>| {
-        let objects = records::parts(cluster, revision.as_ref()?, context).ok()?;
-        Some(objects.objects)
+    let rolling = Rolling::of(pass.is_granted());
+    let to_write = |part: Part, there: Option<&Value>| {
+        let part = vault::at_rest(part, there);
+        let is_there = there.is_some_and(|there| controller::apply::contains(there, &part.value));
+        let is_same = if part.is_vault_secret() {
+            there.is_some_and(|there| vault::is_written(&part, there))
+        } else {
+            before.is_same(&part)
+        };
+        match (is_there, is_new) {
+            (true, false) => None,
+            (true, true) if is_same => None,
+            (_, true) => Some(vault::while_brought(part, there)),
+            (false, false) => Some(part),
+        }
     };
-    let mut before = of(&pass.applied);
-    // Of what was begun and not brought to its end, nobody knows which objects were written: all are written then.
-    let other = begun.as_ref().filter(|begun| *begun != revision).cloned();
-    let was_whole = other.is_none();
-    let wanted = with_request(parts, &there, revision, pass.is_granted);
-    let was: BTreeMap<_, _> = before
-        .iter()
-        .flatten()
-        .filter(|_| was_whole)
-        .map(|part| (part.identity(), part))
-        .collect();
-    let differs = |part: &Part, there: &Option<Value>| {
-        let same = was
-            .get(&part.identity())
-            .is_some_and(|was| was.value == part.value);
-        let is_there = there
-            .as_ref()
-            .is_some_and(|there| controller::apply::contains(there, &part.value));
-        !is_there || is_new && !same
-    };
-    let writes: Vec<_> = wanted
-        .iter()
+    let writes: Vec<_> = with_request(parts, &there, revision, rolling)
+        .into_iter()
         .zip(&there)
-        .filter(|(part, there)| differs(part, there))
-        .map(|(part, _)| part)
+        .filter_map(|(part, there)| to_write(part, there.as_ref()))
         .collect();
     // A drift of one object is mended as it is; a change is one of all objects, or of none.
     if is_new {
@@ -117,8 +102,7 @@ pub(super) async fn bring(
             return Ok(());
         }
     }
-    let (secrets, writes): (Vec<_>, Vec<_>) =
-        writes.into_iter().partition(|part| part.is_vault_secret());
+    let (secrets, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(Part::is_vault_secret);
     let has_secrets = parts.objects.iter().any(Part::is_vault_secret);
     // A birth that waits for Secrets may be another one before it is through.
     if is_new && begun.is_none() && (pass.applied.is_some() || has_secrets) {
@@ -132,29 +116,25 @@ pub(super) async fn bring(
             return Ok(());
         }
     }
-    if is_new && let Some((health, message)) = awaited(&secrets, context).await? {
-        pass.standing = health::standing(parts, &there, Rolling::of(pass.is_granted));
-        pass.standing.health = health;
-        pass.standing.message = Some(api::text::lines(&message, 1000));
-        pass.awaits_secrets = true;
+    if is_new && let Some(waits) = awaited(parts, &there, &before, context).await? {
+        pass.standing = health::standing(parts, &there, rolling);
+        wait(pass, waits);
         return Ok(());
     }
-    for part in writes {
+    for part in &writes {
         if let Err(problem) = write(part, Trial::Real, context).await? {
             refuse(pass, revision, vec![problem]);
             return Ok(());
         }
     }
-    if let Some(objects) = of(&other) {
-        before.get_or_insert_default().extend(objects);
-    }
-    let leaving = prune(cluster, before.unwrap_or_default(), parts, context).await?;
+    let leaving = prune(cluster, &before, parts, context).await?;
     if leaving.is_empty() {
+        pass.former = before.former(&pass.former, revision);
         pass.applied = Some(revision.to_owned());
         pass.target = None;
         pass.begun = None;
     }
-    pass.standing = health::standing(parts, &there, Rolling::of(pass.is_granted));
+    pass.standing = health::standing(parts, &there, rolling);
     if has_written || !leaving.is_empty() {
         // What was read above was read before it.
         let is_failed = pass.standing.health == FleetHealth::Failed && !has_written;
@@ -167,24 +147,106 @@ pub(super) async fn bring(
                 format!("{going} goes")
             });
         }
+        return Ok(());
+    }
+    // What waits to be asked for is worked on with what the cluster was built with, and so with the Secrets of that.
+    let strict = health::standing(parts, &there, Rolling::Begun);
+    if strict.health == FleetHealth::Well {
+        settle::settle(cluster, parts, &there, pass, context).await?;
     }
     Ok(())
 }
 
-/// Why the objects that refer to VaultSecrets cannot be written yet.
-async fn awaited(
-    changed: &[&Part],
+/// What its objects may have been made from: what was applied, and what was begun beside it.
+fn before(
+    cluster: &FleetCluster,
+    (applied, begun): (Option<&str>, Option<&str>),
     context: &Context,
-) -> Result<Option<(FleetHealth, String)>, Error> {
-    let mut secrets = Vec::new();
-    for part in changed {
-        secrets.push((*part, live::read(part, context).await?));
+) -> Before {
+    let kept = |revision: &str| {
+        let parts = records::parts(cluster, revision, context);
+        let parts = parts.map(|parts| parts.objects).unwrap_or_default();
+        Kept::new(revision, parts)
+    };
+    Before::new(applied.map(kept), begun.map(kept))
+}
+
+/// Why its objects are none that may be applied here.
+async fn unfit(parts: &Parts, context: &Context) -> Result<Option<FleetProblem>, Error> {
+    for part in &parts.objects {
+        let is_namespaced = match live::is_namespaced(part, context).await {
+            Err(Error::Api(_, error)) if part.is_vault_secret() && is_unknown(&error) => {
+                return Ok(Some(no_vault_secrets(part)));
+            }
+            found => found?,
+        };
+        if !is_namespaced {
+            return Ok(Some(FleetProblem {
+                object: part.title(),
+                path: Some("kind".to_owned()),
+                rule: "NotApplied".to_owned(),
+                message: format!(
+                    "a {} is of no namespace, and is not applied for a fleet",
+                    part.kind
+                ),
+                remedy: "take it out of the ClusterTemplate and apply it yourself".to_owned(),
+                level: None,
+            }));
+        }
     }
-    Ok(vault::awaited(&secrets))
+    Ok(None)
+}
+
+/// What is waited for that passes before have written, as they tried and wrote down the change. Nothing else is read or tried meanwhile:
+/// while Vault is away for hours, that would be a trial of all objects each time.
+async fn still_awaited(
+    parts: &Parts,
+    before: &Before,
+    context: &Context,
+) -> Result<Option<Waits>, Error> {
+    let mut changed = Vec::new();
+    for part in &parts.objects {
+        if !part.is_vault_secret() {
+            continue;
+        }
+        let live = live::read(part, context).await?;
+        let is_written = live
+            .as_ref()
+            .is_some_and(|live| vault::is_written(part, live));
+        if !is_written {
+            return Ok(None);
+        }
+        if before.awaits(part, live.as_ref()) {
+            changed.push((part, live));
+        }
+    }
+    Ok(vault::awaited(&changed))
+}
+
+/// Why the objects that refer to VaultSecrets cannot be written yet, by what those that are new or were changed say now.
+async fn awaited(
+    parts: &Parts,
+    there: &[Option<Value>],
+    before: &Before,
+    context: &Context,
+) -> Result<Option<Waits>, Error> {
+    let mut changed = Vec::new();
+    for (part, live) in parts.objects.iter().zip(there) {
+        if part.is_vault_secret() && before.awaits(part, live.as_ref()) {
+            changed.push((part, live::read(part, context).await?));
+        }
+    }
+    Ok(vault::awaited(&changed))
+}
+
+fn wait(pass: &mut Pass, (health, message): Waits) {
+    pass.standing.health = health;
+    pass.standing.message = Some(api::text::lines(&message, 1000));
+    pass.awaits_secrets = true;
 }
 
 /// Whether the API has no such kind.
-fn is_unknown(error: &kube::Error) -> bool {
+pub(super) fn is_unknown(error: &kube::Error) -> bool {
     match error {
         kube::Error::Discovery(_) => true,
         kube::Error::Api(status) => status.is_not_found(),
@@ -287,46 +349,15 @@ fn foreign(cluster: &FleetCluster, part: &Part, there: &Value) -> Option<FleetPr
     })
 }
 
-/// The parts, with a request to converge where the cluster's operator carries out a change of the roll-out only when it is asked to. The
-/// request stays for as long as the revision does, so that it is one.
-fn with_request(
-    parts: &Parts,
-    there: &[Option<Value>],
-    revision: &str,
-    is_granted: bool,
-) -> Vec<Part> {
-    let mut wanted = parts.objects.clone();
-    let Some((main, Some(live))) = wanted.last_mut().zip(there.last()) else {
-        return wanted;
-    };
-    let waits = live["status"]["pending"].as_array();
-    let waits = waits
-        .into_iter()
-        .flatten()
-        .any(|pending| pending["operation"] == "Converge" && pending["reason"] == "NotRequested");
-    let has_asked = live["metadata"]["annotations"][kubespray_converge()] == revision;
-    // That it waits before the change is written is of the change before.
-    let is_written =
-        live["metadata"]["annotations"][api::inventory::REVISION_ANNOTATION] == revision;
-    if main.is_kubespray() && is_written && (has_asked || waits && is_granted) {
-        main.value["metadata"]["annotations"][kubespray_converge()] = json!(revision);
-    }
-    wanted
-}
-
-const fn kubespray_converge() -> &'static str {
-    "kubespray.k8s.io/converge"
-}
-
 /// Whether something is written, or only tried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Trial {
+pub(super) enum Trial {
     Dry,
     Real,
 }
 
 /// Applies a part. What the API says against it is a problem; that it does not answer is an error.
-async fn write(
+pub(super) async fn write(
     part: &Part,
     trial: Trial,
     context: &Context,
@@ -352,47 +383,53 @@ async fn write(
     }
 }
 
-/// Deletes what belonged to the revision before and belongs to this one no longer, and says what is still there.
+/// Deletes what belonged to the revisions before and belongs to this one no longer, and says what is still there. Templates stay, and
+/// VaultSecrets go when the cluster is well.
 async fn prune(
     cluster: &FleetCluster,
-    before: Vec<Part>,
+    before: &Before,
     parts: &Parts,
     context: &Context,
 ) -> Result<Vec<String>, Error> {
     let kept: BTreeSet<_> = parts.objects.iter().map(Part::identity).collect();
     let mut leaving = Vec::new();
-    for part in before {
-        // Machines are still made from a template of Cluster API until the last one is replaced.
-        let is_template = !part.is_kubespray() && part.kind.ends_with("Template");
-        if is_template || kept.contains(&part.identity()) {
+    let former: Vec<_> = before.parts().collect();
+    for part in former {
+        let stays = part.is_template() || part.is_vault_secret();
+        if stays || kept.contains(&part.identity()) {
             continue;
         }
-        let Some(there) = live::read(&part, context).await? else {
+        let Some(there) = live::read(part, context).await? else {
             continue;
         };
         if there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] != own(cluster) {
             continue;
         }
         leaving.push(part.title());
-        if there["metadata"]["deletionTimestamp"].is_string() {
-            continue;
-        }
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: there["metadata"]["uid"].as_str().map(ToOwned::to_owned),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        let deleted = live::api(&part, context)
-            .await?
-            .delete(&part.name, &parameters)
-            .await;
-        match deleted {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(Error::Api(format!("delete {}", part.title()), error)),
-            Ok(_) => {}
-        }
+        delete(part, &there, context).await?;
     }
     Ok(leaving)
+}
+
+/// Deletes an object as it was read, if nobody has yet.
+pub(super) async fn delete(part: &Part, there: &Value, context: &Context) -> Result<(), Error> {
+    if there["metadata"]["deletionTimestamp"].is_string() {
+        return Ok(());
+    }
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: there["metadata"]["uid"].as_str().map(ToOwned::to_owned),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let deleted = live::api(part, context)
+        .await?
+        .delete(&part.name, &parameters)
+        .await;
+    match deleted {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(Error::Api(format!("delete {}", part.title()), error)),
+        Ok(_) => Ok(()),
+    }
 }

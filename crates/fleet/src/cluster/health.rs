@@ -16,6 +16,8 @@ pub struct Standing {
     pub message: Option<String>,
     /// The conditions of its own object.
     pub gates: BTreeMap<String, String>,
+    /// That object, for rules about it.
+    pub own: Option<Value>,
 }
 
 /// Whether a roll-out is at a cluster.
@@ -55,6 +57,7 @@ pub fn standing(parts: &Parts, live: &[Option<Value>], rolling: Rolling) -> Stan
         health,
         message: message.map(|message| api::text::lines(&message, 1000)),
         gates,
+        own: own.clone(),
     }
 }
 

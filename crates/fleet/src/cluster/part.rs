@@ -5,7 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use api::inventory::{FLEET_CLUSTER_ANNOTATION, FleetProblem, REVISION_ANNOTATION};
+use api::{
+    inventory::{FLEET_CLUSTER_ANNOTATION, FleetProblem, REVISION_ANNOTATION},
+    secrets::KEEP_KEYS_ANNOTATION,
+};
 use serde_json::{Value, json};
 
 /// An object as it is applied.
@@ -62,6 +65,11 @@ impl Part {
     /// Whether it keeps a Secret as it is in Vault.
     pub fn is_vault_secret(&self) -> bool {
         self.api_version == VAULT_SECRETS && self.kind == "VaultSecret"
+    }
+
+    /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so nobody here deletes it.
+    pub fn is_template(&self) -> bool {
+        !self.is_kubespray() && self.kind.ends_with("Template")
     }
 
     /// Whether it is of kubespray.
@@ -153,6 +161,7 @@ pub fn parts(
             parts.objects.push(part);
         }
     }
+    keep_for_templates(&mut parts.objects);
     // What the others refer to comes first.
     parts.objects.sort_by_key(|part| !part.is_vault_secret());
     if let Some(mut main) = main.or_else(|| parts.objects.pop()) {
@@ -171,6 +180,34 @@ pub fn parts(
         Ok(parts)
     } else {
         Err(problems)
+    }
+}
+
+/// Says of VaultSecrets that a template names their Secret: they stay as long as templates do.
+fn keep_for_templates(objects: &mut [Part]) {
+    let mut named = BTreeSet::new();
+    for secret in objects.iter().filter(|part| part.is_vault_secret()) {
+        let mut templates = objects.iter().filter(|part| part.is_template());
+        if templates
+            .any(|part| part.namespace == secret.namespace && holds(&part.value, &secret.name))
+        {
+            named.insert(secret.identity());
+        }
+    }
+    for part in objects.iter_mut().filter(|part| part.is_vault_secret()) {
+        if named.contains(&part.identity()) {
+            part.value["metadata"]["annotations"][KEEP_KEYS_ANNOTATION] = json!(FOR_TEMPLATE);
+        }
+    }
+}
+
+/// Whether a text stands anywhere in a value.
+fn holds(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(value) => value == text,
+        Value::Array(values) => values.iter().any(|value| holds(value, text)),
+        Value::Object(values) => values.values().any(|value| holds(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -229,6 +266,8 @@ fn ill_formed(part: &Part) -> Option<FleetProblem> {
     })
 }
 
+/// Why the keys of a Secret, and its VaultSecret, stay: a template names it.
+pub(super) const FOR_TEMPLATE: &str = "Template";
 /// Kubespray's objects.
 const KUBESPRAY: &str = "kubespray.k8s.io/v1";
 /// The kinds that make Secrets.
@@ -330,6 +369,34 @@ mod tests {
             let objects = [object(KUBESPRAY, "Cluster", "shop"), other];
             let problems = parts("fleet", "shop", "r1", &objects).unwrap_err();
             assert_eq!(problems[0].rule, "NotApplied");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_a_template_names_is_kept_for_it() {
+        let path = "infra/a";
+        let name = inventory::vault_secret_name("shop", "secret", path);
+        let secret = json!({
+            "apiVersion": VAULT_SECRETS, "kind": "VaultSecret", "metadata": {"name": name},
+            "spec": {"path": path, "vault": {}},
+        });
+        let of = |kind: &str, secret: &str| {
+            let mut made = object("infrastructure.cluster.x-k8s.io/v1beta2", kind, "m");
+            made["spec"] =
+                json!({"template": {"spec": {"list": [{"secretRef": {"name": secret}}]}}});
+            made
+        };
+        for (other, kept) in [
+            (of("DevMachineTemplate", &name), json!(FOR_TEMPLATE)),
+            (of("DevMachineTemplate", "other"), Value::Null),
+            (of("DevMachine", &name), Value::Null),
+        ] {
+            let cluster = object("cluster.x-k8s.io/v1beta2", "Cluster", "shop");
+            let objects = [secret.clone(), other, cluster];
+            let made = parts("fleet", "shop", "r1", &objects).unwrap();
+            assert!(made.objects[0].is_vault_secret());
+            let annotations = &made.objects[0].value["metadata"]["annotations"];
+            assert_eq!(annotations[KEEP_KEYS_ANNOTATION], kept);
         }
     }
 

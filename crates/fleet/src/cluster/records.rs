@@ -101,9 +101,10 @@ pub(super) async fn prune(
     context: &Context,
 ) -> Result<(), Error> {
     let namespace = cluster.namespace().unwrap_or_default();
-    let mut wanted: BTreeSet<String> = [&pass.rendered, &pass.applied, &pass.target]
+    let mut wanted: BTreeSet<String> = [&pass.rendered, &pass.applied, &pass.target, &pass.begun]
         .into_iter()
         .flatten()
+        .chain(&pass.former)
         .cloned()
         .collect();
     for rollout in in_namespace(&context.rollouts, &namespace) {

@@ -85,9 +85,11 @@ fn told(
         applied: pass.applied.clone(),
         target: pass.target.clone(),
         begun: pass.begun.clone(),
+        former: pass.former.clone(),
         health: Some(pass.standing.health),
         message: pass.standing.message.clone(),
         gates: pass.standing.gates.clone(),
+        rules: pass.rules.clone(),
         pending: pass.pending.clone(),
         problems,
         conditions: conditions.into_vec(),
@@ -130,15 +132,15 @@ fn up_to_date(pass: &Pass) -> (Status, &'static str, String) {
             "what stands is left as it is until the inventory can be rendered".to_owned(),
         );
     };
-    if pass.applied.as_ref() == Some(rendered) && pass.target.is_none() {
-        let message = format!("revision {rendered} is applied");
-        return (Status::True, "Applied", message);
-    }
     if pass.is_held
         && let Some(begun) = &pass.begun
     {
         let message = format!("revision {begun} was begun, and no roll-out brings it on");
         return (Status::False, "HalfChanged", message);
+    }
+    if pass.applied.as_ref() == Some(rendered) && pass.target.is_none() {
+        let message = format!("revision {rendered} is applied");
+        return (Status::True, "Applied", message);
     }
     if let Some(target) = &pass.target {
         let message = format!("revision {target} is being applied");

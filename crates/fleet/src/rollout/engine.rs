@@ -21,6 +21,8 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::gates;
+
 /// The wave of canaries.
 pub const CANARY: &str = "canary";
 
@@ -60,6 +62,8 @@ pub struct Seen {
     pub message: Option<String>,
     /// The conditions of its own object.
     pub gates: BTreeMap<String, String>,
+    /// What the rules of gates are for its own object.
+    pub rules: BTreeMap<String, String>,
     /// Whether another roll-out has begun it.
     pub is_taken: bool,
 }
@@ -153,15 +157,22 @@ fn follow(
         return;
     };
     let is_there = !seen.is_halfway && seen.applied.as_deref() == Some(&member.revision);
-    let refused =
-        seen.health == FleetHealth::Refused && seen.target.as_deref() == Some(&member.revision);
-    let failed = refused || is_there && seen.health == FleetHealth::Failed;
-    let open = policy.gates.iter().find(|gate| {
-        seen.gates.get(&gate.condition).map(String::as_str) != Some(gate.status.as_str())
-    });
-    let is_well = is_there && seen.health == FleetHealth::Well && open.is_none();
+    let is_brought = seen.target.as_deref() == Some(&member.revision);
+    let failed = match seen.health {
+        FleetHealth::Refused => is_brought,
+        // Before it is there too: a VaultSecret whose path is wrong, for example, does not mend itself until the deadline.
+        FleetHealth::Failed => is_brought || is_there,
+        FleetHealth::AtWork | FleetHealth::Well => false,
+    };
+    let shut =
+        gates::shut(&policy.gates, seen).filter(|_| is_there && seen.health == FleetHealth::Well);
+    let is_well = is_there && seen.health == FleetHealth::Well && shut.is_none();
     let passed = elapsed(member, now);
-    let said = || seen.message.clone();
+    // A gate says why one that is well is not done.
+    let said = || {
+        let said = shut.as_ref().or(seen.message.as_ref());
+        said.map(|said| api::text::plain(said, 500))
+    };
     match member.phase {
         Pending | Failed | Gone if skipped => enter(member, Skipped, None, now),
         Gone => enter(member, Pending, None, now),
@@ -179,16 +190,7 @@ fn follow(
             let why = format!("not well after {}: {why}", seconds(policy.deadline));
             enter(member, Failed, Some(why), now);
         }
-        Updating => {
-            member.message = match open {
-                Some(gate) if is_there && seen.health == FleetHealth::Well => Some(format!(
-                    "the gate {}={} is not open",
-                    gate.condition,
-                    gate.status.as_str()
-                )),
-                _ => said(),
-            };
-        }
+        Updating => member.message = said(),
         Soaking if !is_well => enter(member, Updating, said(), now),
         Soaking if passed >= policy.soak => enter(member, Done, None, now),
         Soaking | Done | Failed => {}

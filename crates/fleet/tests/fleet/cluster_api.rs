@@ -1,6 +1,13 @@
 //! Objects of Cluster API by the same path: found by discovery, well when they are Available, rolled out by name of their templates.
 
-use api::inventory::{ClusterTemplate, FleetCluster, FleetHealth, Hierarchy, Rollout};
+use std::time::Duration;
+
+use api::{
+    inventory::{
+        ClusterTemplate, FleetCluster, FleetClusterStatus, FleetHealth, Hierarchy, Rollout,
+    },
+    secrets::VaultSecret,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, ResourceExt,
@@ -101,6 +108,102 @@ async fn a_cluster_of_cluster_api_follows_and_keeps_its_templates() {
     let all = templates.list(&ListParams::default()).await.unwrap();
     let all: Vec<_> = all.items.iter().map(ResourceExt::name_any).collect();
     assert!(all.contains(&small) && all.contains(&large), "{all:?}");
+}
+
+/// Waits for a status, while all VaultSecrets say that their Secrets are there.
+async fn until(world: &World, what: &str, wanted: impl Fn(&FleetClusterStatus) -> bool) {
+    let secrets = world.all::<VaultSecret>(FLEET);
+    let clusters = world.all::<FleetCluster>(FLEET);
+    for _ in 0..300 {
+        for object in secrets.list(&ListParams::default()).await.unwrap() {
+            let condition = |kind: &str, status: &str| {
+                json!({
+                    "type": kind, "status": status, "reason": "Test", "message": "the test says so",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": object.metadata.generation,
+                })
+            };
+            let conditions = [condition("Ready", "True"), condition("Stale", "False")];
+            let name = object.name_any();
+            let made = json!({"status": {"secret": name, "conditions": conditions}});
+            secrets
+                .patch_status(&name, &PatchParams::default(), &Patch::Merge(&made))
+                .await
+                .unwrap();
+        }
+        let cluster = clusters.get("shop").await.unwrap();
+        if wanted(&status(&cluster)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what}");
+}
+
+#[tokio::test]
+async fn a_secret_in_vault_stays_as_long_as_a_template_that_names_it() {
+    let mut kinds = vec![
+        definition(CORE, "Cluster"),
+        definition(INFRASTRUCTURE, "DevMachineTemplate"),
+    ];
+    kinds.extend(api::secrets::definitions());
+    let world = World::with(kinds).await;
+    let levels = json!({"levels": [{"name": "site", "kind": "Site", "presence": "Optional"}]});
+    world.apply::<Hierarchy>("default", levels).await;
+    let mut template = template();
+    template["vaultSecrets"] = json!({"vault": {
+        "address": "https://vault.example.org:8200", "auth": {"kubernetes": {"role": "windlass"}},
+    }});
+    template["documents"][0]["object"]["spec"] = json!({"secretRef": "{{ machines }}"});
+    template["documents"][1]["object"]["spec"]["secretRef"] = json!("{{ network }}");
+    world.apply::<ClusterTemplate>("dev", template).await;
+    let cluster = |machines: &str, network: &str, unused: usize| {
+        let secret = |path: &str| json!({"vault": {"path": path, "key": "key"}});
+        let values =
+            json!({"machines": secret(machines), "network": secret(network), "unused": unused});
+        json!({"template": "dev", "values": values})
+    };
+    let first = cluster("machines-1", "network-1", 0);
+    world.apply::<FleetCluster>("shop", first).await;
+    until(&world, "born", |status| status.applied.is_some()).await;
+    // It has seen each change, and stays well.
+    let available = json!({"status": {"observedGeneration": 9, "conditions": [{"type": "Available", "status": "True"}]}});
+    objects(&world, CORE, "Cluster")
+        .patch_status("shop", &PatchParams::default(), &Patch::Merge(&available))
+        .await
+        .unwrap();
+    let second = |unused| cluster("machines-2", "network-2", unused);
+    world.apply::<FleetCluster>("shop", second(0)).await;
+    until(&world, "well, and edited", |status| {
+        status.health == Some(FleetHealth::Well) && status.pending.is_some()
+    })
+    .await;
+    world.apply::<Rollout>("all", json!({"soak": "0s"})).await;
+    until(&world, "rolled out", |status| {
+        status.applied == status.rendered && status.pending.is_none()
+    })
+    .await;
+
+    let secrets = world.all::<VaultSecret>(FLEET);
+    let has = async |path: &str| {
+        let name = inventory::vault_secret_name("shop", "secret", path);
+        secrets.get_opt(&name).await.unwrap().is_some()
+    };
+    // Nothing of it is watched, so an edit of the inventory has it looked at.
+    for unused in 1..100 {
+        if !has("network-1").await {
+            break;
+        }
+        world.apply::<FleetCluster>("shop", second(unused)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for (path, stays) in [
+        ("network-1", false),
+        ("network-2", true),
+        ("machines-1", true),
+        ("machines-2", true),
+    ] {
+        assert_eq!(has(path).await, stays, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cluster_api;
+mod gates;
 mod story;
 mod vault;
 mod world;

@@ -112,7 +112,7 @@ async fn an_edit_of_an_inventory_is_rolled_out_behind_a_canary() {
         .await;
     world.kill().await;
     world.operator = operate(&world.client);
-    let done = world.rollout("ended", RolloutPhase::Succeeded).await;
+    let done = world.ended("ended", RolloutPhase::Succeeded).await;
     assert_eq!(world.versions().await, all_at("1.34.5"));
     let most = world.play.most.lock().unwrap().clone();
     assert!(most.values().all(|count| *count == 1), "{most:?}");

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use api::{
     Cluster, ClusterNode,
     inventory::{
-        ClusterTemplate, FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetRevision, Hierarchy, Rollout,
-        RolloutPhase, Site,
+        ClusterTemplate, FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetRevision, Hierarchy,
+        MemberPhase, Rollout, RolloutPhase, Site,
     },
     secrets::{ADDRESS_ANNOTATION, CREDENTIALS_TYPE, REFRESH_ANNOTATION, VaultSecret},
 };
@@ -151,27 +151,57 @@ async fn value(world: &World, reference: &Value) -> Option<String> {
 async fn refresh(world: &World, stale: &str) {
     let api = world.all::<VaultSecret>("shop");
     let all = api.list(&ListParams::default()).await.unwrap().items;
+    let all: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
+    let names: Vec<_> = all.iter().map(String::as_str).collect();
+    refresh_of(world, &names, stale).await;
+}
+
+async fn refresh_of(world: &World, names: &[&str], stale: &str) {
+    let api = world.all::<VaultSecret>("shop");
     let now = format!("{:?}", Instant::now());
-    for object in &all {
+    for name in names {
         let patch = json!({"metadata": {"annotations": {REFRESH_ANNOTATION: now}}});
         let patched = api
-            .patch(
-                &object.name_any(),
-                &PatchParams::default(),
-                &Patch::Merge(&patch),
-            )
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
         patched.unwrap();
     }
-    for object in &all {
+    for name in names {
         until("VaultSecrets", async || {
-            let object = api.get(&object.name_any()).await.unwrap();
+            let object = api.get(name).await.unwrap();
             let conditions = object.status.unwrap_or_default().conditions;
             let mut conditions = conditions.iter();
             conditions.any(|it| it.type_ == "Stale" && it.status == stale)
         })
         .await;
     }
+}
+
+/// A cluster that is born with its Secrets, and a roll-out for what follows.
+async fn born(world: &World, bao: &Bao) -> FleetCluster {
+    begin(world, &bao.server.address).await;
+    let rollout = json!({"soak": "0s", "canary": {"count": 0}});
+    world.apply::<Rollout>("all", rollout).await;
+    world
+        .apply::<FleetCluster>("shop", cluster(&json!({"address": "10.0.0.1"})))
+        .await;
+    let has_begun = |cluster: &FleetCluster| status(cluster).begun.is_some();
+    world
+        .until::<FleetCluster>("shop", "begun", has_begun)
+        .await;
+    credentials(world, "shop", &bao.server.address).await;
+    world.until::<FleetCluster>("shop", "born", is_ready).await
+}
+
+/// The Secrets that the Cluster refers to: for ssh, and for the registry.
+async fn references(world: &World) -> (Value, Value) {
+    let made = world.all::<Cluster>("shop").get("shop").await.unwrap();
+    let spec = serde_json::to_value(&made.spec).unwrap();
+    let variables = &spec["nodes"]["all"]["deploy"]["extraVars"];
+    (
+        spec["ssh"]["privateKeySecretRef"].clone(),
+        variables["registry"]["login"]["secretKeyRef"].clone(),
+    )
 }
 
 async fn until(what: &str, mut ask: impl AsyncFnMut() -> bool) {
@@ -236,11 +266,7 @@ async fn a_value_in_vault_reaches_its_secret_alone_and_rolls_nothing() {
 
     credentials(&world, "shop", &bao.server.address).await;
     let born = world.until::<FleetCluster>("shop", "born", is_ready).await;
-    let made = clusters.get("shop").await.unwrap();
-    let spec = serde_json::to_value(&made.spec).unwrap();
-    let ssh = spec["ssh"]["privateKeySecretRef"].clone();
-    let login =
-        spec["nodes"]["all"]["deploy"]["extraVars"]["registry"]["login"]["secretKeyRef"].clone();
+    let (ssh, login) = references(&world).await;
     assert_eq!(value(&world, &ssh).await.unwrap(), "hush-ssh");
     assert_eq!(value(&world, &login).await.unwrap(), "hush-login");
     // What is not referred to stays in Vault.
@@ -280,7 +306,7 @@ async fn a_value_in_vault_reaches_its_secret_alone_and_rolls_nothing() {
     // An edit that has nothing to do with Vault does not wait for it.
     unused["values"]["version"] = json!("1.34.4");
     world.apply::<Site>("fra", unused.clone()).await;
-    world.rollout("an edit", RolloutPhase::Succeeded).await;
+    world.ended("an edit", RolloutPhase::Succeeded).await;
     assert_eq!(world.versions().await["shop"], "1.34.4");
     assert_eq!(value(&world, &ssh).await.unwrap(), "hush-other");
     keeps_quiet(&world).await;
@@ -294,6 +320,169 @@ async fn a_value_in_vault_reaches_its_secret_alone_and_rolls_nothing() {
     })
     .await;
     assert_eq!(value(&world, &ssh).await.unwrap(), "hush-other");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_cluster_still_works_with_stays_until_it_is_well() {
+    let bao = Bao::start().await;
+    bao.put("infra/mirror", json!({"login": "hush-mirror"}))
+        .await;
+    let world = World::with(api::secrets::definitions()).await;
+    let _keeper = Keeper::start(&world.client);
+    let born = status(&born(&world, &bao).await);
+    let (ssh, login) = references(&world).await;
+
+    // Another version, another field of one secret and another path of the other, in one edit. It takes its time.
+    world.play.held.lock().unwrap().insert("shop".to_owned());
+    let mut edited = site(&bao.server.address);
+    edited["values"]["version"] = json!("1.34.4");
+    edited["values"]["ssh"] = json!({"vault": {"path": "infra/ssh", "key": "unused"}});
+    edited["values"]["variables"]["registry"]["login"] =
+        json!({"vault": {"path": "infra/mirror", "key": "login"}});
+    world.apply::<Site>("fra", edited).await;
+    let is_written = |cluster: &FleetCluster| {
+        let status = status(cluster);
+        status.applied == status.rendered && status.applied != born.applied
+    };
+    let written = world
+        .until::<FleetCluster>("shop", "written", is_written)
+        .await;
+    assert_eq!(
+        Some(status(&written).former),
+        born.applied.clone().map(|it| vec![it])
+    );
+    let (other_ssh, other_login) = references(&world).await;
+    assert_eq!(ssh["name"], other_ssh["name"]);
+    assert_ne!(login["name"], other_login["name"]);
+    let has = async |reference: &Value| value(&world, reference).await;
+    assert_eq!(has(&other_ssh).await.as_deref(), Some("hush-unused"));
+    assert_eq!(has(&other_login).await.as_deref(), Some("hush-mirror"));
+    // The upgrade reads them anew, as the cluster was built with them.
+    refresh(&world, "False").await;
+    assert_eq!(has(&ssh).await.as_deref(), Some("hush-ssh"));
+    assert_eq!(has(&login).await.as_deref(), Some("hush-login"));
+
+    world.play.held.lock().unwrap().clear();
+    until("what is needed no longer goes", async || {
+        has(&ssh).await.is_none() && has(&login).await.is_none()
+    })
+    .await;
+    assert_eq!(has(&other_ssh).await.as_deref(), Some("hush-unused"));
+    assert_eq!(has(&other_login).await.as_deref(), Some("hush-mirror"));
+    let forgets = |cluster: &FleetCluster| status(cluster).former.is_empty();
+    world
+        .until::<FleetCluster>("shop", "forgets", forgets)
+        .await;
+    keeps_quiet(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_while_a_rollout_watches_a_cluster_that_says_it_is_well() {
+    let bao = Bao::start().await;
+    bao.put("infra/mirror", json!({"login": "hush-mirror"}))
+        .await;
+    let world = World::with(api::secrets::definitions()).await;
+    let _keeper = Keeper::start(&world.client);
+    let born = status(&born(&world, &bao).await);
+    let (ssh, login) = references(&world).await;
+
+    let rollout = |soak: &str| json!({"soak": soak, "canary": {"count": 0}});
+    world.apply::<Rollout>("all", rollout("1h")).await;
+    let mut edited = site(&bao.server.address);
+    edited["values"]["ssh"] = json!({"vault": {"path": "infra/ssh", "key": "unused"}});
+    edited["values"]["variables"]["registry"]["login"] =
+        json!({"vault": {"path": "infra/mirror", "key": "login"}});
+    world.apply::<Site>("fra", edited).await;
+    let soaks = |rollout: &Rollout| {
+        let run = rollout
+            .status
+            .as_ref()
+            .and_then(|status| status.run.as_ref());
+        let mut members = run.into_iter().flat_map(|run| &run.clusters);
+        members.any(|member| member.phase == MemberPhase::Soaking)
+    };
+    world.until::<Rollout>("all", "soaks", soaks).await;
+    let has = async |reference: &Value| value(&world, reference).await;
+    let kept = async || {
+        let watched = world.all::<FleetCluster>(FLEET).get("shop").await.unwrap();
+        assert_eq!(status(&watched).former, [born.applied.clone().unwrap()]);
+        assert_eq!(has(&ssh).await.as_deref(), Some("hush-ssh"));
+        assert_eq!(has(&login).await.as_deref(), Some("hush-login"));
+    };
+    kept().await;
+    // Nor after another pass, which the unused value makes.
+    let seen = world.all::<FleetCluster>(FLEET).get("shop").await.unwrap();
+    world
+        .apply::<FleetCluster>(
+            "shop",
+            cluster(&json!({"address": "10.0.0.1", "unused": true})),
+        )
+        .await;
+    let is_passed = |cluster: &FleetCluster| {
+        let generation = status(cluster).observed_generation;
+        generation > status(&seen).observed_generation
+    };
+    world
+        .until::<FleetCluster>("shop", "passed", is_passed)
+        .await;
+    kept().await;
+
+    world.apply::<Rollout>("all", rollout("0s")).await;
+    until("what is needed no longer goes", async || {
+        has(&ssh).await.is_none() && has(&login).await.is_none()
+    })
+    .await;
+    let forgets = |cluster: &FleetCluster| status(cluster).former.is_empty();
+    world
+        .until::<FleetCluster>("shop", "forgets", forgets)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_path_halts_the_rollout_and_an_edit_mends_it_whatever_else_is_missing() {
+    let bao = Bao::start().await;
+    bao.put("infra/other", json!({"key": "hush-other"})).await;
+    let world = World::with(api::secrets::definitions()).await;
+    let _keeper = Keeper::start(&world.client);
+    born(&world, &bao).await;
+    let (_, login) = references(&world).await;
+    let before = world.versions_of_objects().await;
+
+    let mut edited = site(&bao.server.address);
+    edited["values"]["ssh"] = json!({"vault": {"path": "infra/shh", "key": "key"}});
+    world.apply::<Site>("fra", edited.clone()).await;
+    let halted = world.rollout("halted", RolloutPhase::Halted).await;
+    let waits = halted.status.unwrap().waits.unwrap();
+    assert!(
+        waits.contains("VaultSecret/shop/vault-infra-shh"),
+        "{waits}"
+    );
+    assert_eq!(world.versions_of_objects().await, before);
+
+    // Another secret, which the edit has nothing to do with, is in Vault no more.
+    bao.put("infra/registry", json!({"unused": "hush-unused"}))
+        .await;
+    refresh_of(&world, &[login["name"].as_str().unwrap()], "True").await;
+    edited["values"]["ssh"] = json!({"vault": {"path": "infra/other", "key": "key"}});
+    world.apply::<Site>("fra", edited).await;
+    let is_mended = |cluster: &FleetCluster| {
+        let status = status(cluster);
+        status.applied == status.rendered && status.begun.is_none() && is_ready(cluster)
+    };
+    world
+        .until::<FleetCluster>("shop", "mended", is_mended)
+        .await;
+    let (ssh, _) = references(&world).await;
+    assert_eq!(value(&world, &ssh).await.unwrap(), "hush-other");
+    assert_eq!(value(&world, &login).await.unwrap(), "hush-login");
+    // What was begun and never stood goes too.
+    let vault_secrets = world.all::<VaultSecret>("shop");
+    until("the wrong one goes", async || {
+        let all = vault_secrets.list(&ListParams::default()).await.unwrap();
+        all.iter()
+            .all(|one| !one.name_any().starts_with("vault-infra-shh"))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

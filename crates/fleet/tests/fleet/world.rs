@@ -132,6 +132,18 @@ impl World {
         self.until::<Rollout>("all", what, is).await
     }
 
+    /// The roll-out once its run has ended like that. Its own phase says so for no longer than until it is looked at again.
+    pub async fn ended(&self, what: &str, phase: RolloutPhase) -> Rollout {
+        let is = |rollout: &Rollout| {
+            let status = rollout.status.as_ref();
+            let run = status.and_then(|status| status.run.as_ref());
+            let last = status.and_then(|status| status.history.first());
+            run.is_some_and(|run| run.ended.is_some())
+                && last.is_some_and(|last| last.phase == phase)
+        };
+        self.until::<Rollout>("all", what, is).await
+    }
+
     /// The version of Kubernetes that each cluster is to have.
     pub async fn versions(&self) -> BTreeMap<String, String> {
         let clusters = Api::<Cluster>::all(self.client.clone());
@@ -172,7 +184,10 @@ pub fn operate(client: &Client) -> JoinHandle<Result<(), WatchesEnded>> {
         shutdown: Shutdown::default(),
     };
     let mut manager = Manager::new(client.clone(), settings);
-    fleet::operate(&mut manager);
+    let options = fleet::Options {
+        settle_after: Duration::from_millis(100),
+    };
+    fleet::operate(&mut manager, options);
     tokio::spawn(manager.run())
 }
 

@@ -14,14 +14,21 @@
 
 mod compile;
 mod eval;
+mod expression;
 mod library;
 mod price;
 mod types;
 mod value;
 
+use std::thread;
+
 use self::{compile::Op, types::Type};
+pub use self::{
+    eval::Budget,
+    expression::{Expression, Unanswered},
+};
 pub(super) use self::{
-    eval::{Budget, Stop},
+    eval::Stop,
     types::{declare, unescaped},
     value::Val,
 };
@@ -64,9 +71,23 @@ pub(super) fn message(text: &str, variables: &Variables) -> Result<Rule, String>
     }
 }
 
+/// Does work in which texts are compiled: an expression may be as deep as it is long, and the parser goes down with it. None: the
+/// machine has no room for that.
+pub(super) fn deep<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .stack_size(STACK)
+            .spawn_scoped(scope, work);
+        worker.ok().and_then(|worker| worker.join().ok())
+    })
+}
+
 fn failed(what: &str, why: &str) -> String {
     format!("{what}compilation failed: {why}")
 }
+
+/// Enough for the parser on the longest text that is read; only what is used is taken.
+const STACK: usize = 256 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

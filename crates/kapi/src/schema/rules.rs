@@ -4,7 +4,7 @@
 //! is counted ([`super::cel`]). Of an update, rules run only where something has changed, save those that compare with what is
 //! stored.
 
-use std::{borrow::Cow, collections::BTreeMap, rc::Rc, thread};
+use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Map, Value, json};
 
@@ -54,14 +54,7 @@ pub(super) fn compile(schema: &Value, node: &Node, problems: &mut Vec<String>) -
         total: 0,
         dearest: Vec::new(),
     };
-    // A rule may be as deep as it is long, and the parser goes down with it.
-    let rules = thread::scope(|scope| {
-        let read = || reading.place(fields, node, &Place::root());
-        let reader = thread::Builder::new()
-            .stack_size(STACK)
-            .spawn_scoped(scope, read);
-        reader.ok().and_then(|reader| reader.join().ok())
-    });
+    let rules = cel::deep(|| reading.place(fields, node, &Place::root()));
     if reading.total > PER_DEFINITION {
         // The four that cost most.
         reading
@@ -728,6 +721,3 @@ const PER_DEFINITION: u64 = 100_000_000;
 /// Kubernetes' `MaxRequestSizeBytes` and `MaxEvaluatedMessageExpressionSizeBytes`.
 const REQUEST: u64 = 3 * 1024 * 1024;
 const LONGEST: usize = 5 * 1024;
-
-/// Enough for the parser on the longest rule that is read; only what is used is taken.
-const STACK: usize = 256 * 1024 * 1024;

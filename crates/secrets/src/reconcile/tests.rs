@@ -59,6 +59,44 @@ fn a_pass_with_nothing_new_writes_nothing() {
 }
 
 #[test]
+fn keys_that_somebody_still_reads_stay_while_it_is_said_so() {
+    let data = |fields: &[(&str, &str)]| -> BTreeMap<String, ByteString> {
+        let fields = fields.iter();
+        fields
+            .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())))
+            .collect()
+    };
+    let had = data(&[("a", "1"), ("b", "2")]);
+    // "MQ==" is the base64 of 1, "Mw==" that of 3.
+    for (read, former, expected) in [
+        (data(&[("a", "1"), ("b", "2")]), Former::Go, None),
+        (data(&[("a", "1"), ("b", "2")]), Former::Stay, None),
+        (
+            data(&[("a", "1")]),
+            Former::Go,
+            Some(json!({"a": "MQ==", "b": null})),
+        ),
+        (data(&[("a", "1")]), Former::Stay, None),
+        (
+            data(&[("a", "3")]),
+            Former::Stay,
+            Some(json!({"a": "Mw=="})),
+        ),
+        (
+            data(&[("c", "3")]),
+            Former::Stay,
+            Some(json!({"c": "Mw=="})),
+        ),
+    ] {
+        assert_eq!(
+            changed(&had, &read, former),
+            expected,
+            "{read:?} {former:?}"
+        );
+    }
+}
+
+#[test]
 fn events_are_of_edges() {
     let object = VaultSecret::new(
         "a",

@@ -1,4 +1,7 @@
 //! Evaluation: a walk over the operations that pays for each before it is done.
+//!
+//! The prices are those of Kubernetes, and they bound time. They do not bound memory: a list that is put together of two, or what a
+//! pattern of no length finds, costs next to nothing. So what an evaluation keeps is counted beside them, in bytes.
 
 use std::{
     cmp::Ordering,
@@ -22,12 +25,12 @@ use super::{
     Rule,
     compile::{Call, Field, Fold, Item, Op},
     price::{self, Extent},
-    value::{Collection, Name, Val},
+    value::{Collection, Name, TEXT, VALUE, Val},
 };
 
-/// What the rules of one object may still cost.
+/// What the rules of one object may still cost: ten million of Kubernetes' units together, and a million each time that one runs.
 #[derive(Debug)]
-pub(in crate::schema) struct Budget {
+pub struct Budget {
     left: u64,
 }
 
@@ -38,10 +41,11 @@ impl Budget {
     }
 
     #[cfg(test)]
-    pub fn spent(&self) -> u64 {
+    pub(super) fn spent(&self) -> u64 {
         PER_OBJECT - self.left
     }
 
+    /// Whether nothing is left of it.
     pub fn is_spent(&self) -> bool {
         self.left == 0
     }
@@ -75,6 +79,7 @@ impl Rule {
             locals: Vec::new(),
             patterns: BTreeMap::new(),
             left: limit,
+            room: ROOM,
             is_spent: false,
         };
         let value = run.value(&self.op);
@@ -82,7 +87,8 @@ impl Rule {
         if !run.is_spent {
             return value;
         }
-        if limit == PER_CALL {
+        // What finds no room costs too much by itself, whatever the others have left.
+        if limit == PER_CALL || run.room == 0 {
             return Err(Stop::Call);
         }
         budget.left = 0;
@@ -97,6 +103,8 @@ struct Run<'r, 'a> {
     /// Those of the object.
     patterns: BTreeMap<String, Regex>,
     left: u64,
+    /// Bytes that may be kept yet.
+    room: u64,
     is_spent: bool,
 }
 
@@ -110,6 +118,24 @@ impl<'a> Run<'_, 'a> {
         }
         self.left -= price;
         Ok(())
+    }
+
+    /// Takes room for what is kept. Without room nothing goes on either.
+    fn take(&mut self, bytes: u64) -> Result<(), Stop> {
+        if self.is_spent || bytes > self.room {
+            self.is_spent = true;
+            self.room = 0;
+            return Err(Stop::Call);
+        }
+        self.room -= bytes;
+        Ok(())
+    }
+
+    /// Gives back what was taken since there was so much room: nothing of it is kept.
+    fn give_back(&mut self, room: u64) {
+        if !self.is_spent {
+            self.room = room;
+        }
     }
 
     fn value(&mut self, op: &'a Op) -> Evaluated<'a> {
@@ -160,8 +186,12 @@ impl<'a> Run<'_, 'a> {
         }
     }
 
+    /// A truth. Of what it was found by nothing is kept.
     fn truth(&mut self, op: &'a Op) -> Result<bool, Stop> {
-        self.value(op)?.as_bool().ok_or_else(no_overload)
+        let room = self.room;
+        let value = self.value(op);
+        self.give_back(room);
+        value?.as_bool().ok_or_else(no_overload)
     }
 
     /// One side may decide alone, even where the other has no value.
@@ -217,7 +247,10 @@ impl<'a> Run<'_, 'a> {
         self.pay(price::LIST)?;
         let mut values = Vec::with_capacity(items.len());
         for item in items {
-            values.extend(self.element(item)?);
+            if let Some(value) = self.element(item)? {
+                self.take(value.bytes())?;
+                values.push(value);
+            }
         }
         Ok(Val::List(Rc::new(values)))
     }
@@ -234,10 +267,13 @@ impl<'a> Run<'_, 'a> {
         self.pay(price::MAP)?;
         let mut values = BTreeMap::new();
         for (key, item) in entries {
-            let key = Name::of(&self.value(key)?).ok_or_else(no_overload)?;
-            if let Some(value) = self.element(item)?
-                && values.insert(key, value).is_some()
-            {
+            let key = self.value(key)?;
+            let name = Name::of(&key).ok_or_else(no_overload)?;
+            let Some(value) = self.element(item)? else {
+                continue;
+            };
+            self.take(key.bytes() + value.bytes())?;
+            if values.insert(name, value).is_some() {
                 return fail("insert failed: key already exists");
             }
         }
@@ -251,7 +287,9 @@ impl<'a> Run<'_, 'a> {
             Some(Collection::List) => range,
             Some(Collection::Map) => {
                 self.pay(range.extent())?;
-                Val::List(Rc::new(range.items().unwrap_or_default()))
+                let keys = range.items().unwrap_or_default();
+                self.take(keys.iter().map(Val::bytes).sum())?;
+                Val::List(Rc::new(keys))
             }
             None => return Err(no_overload()),
         };
@@ -259,12 +297,12 @@ impl<'a> Run<'_, 'a> {
         Ok((range, count))
     }
 
-    /// Runs an operation with one more variable.
-    fn within(&mut self, item: Val<'a>, op: &'a Op) -> Evaluated<'a> {
+    /// Whether a test is passed with one more variable.
+    fn passes(&mut self, item: Val<'a>, test: &'a Op) -> Result<bool, Stop> {
         self.locals.push(item);
-        let value = self.value(op);
+        let passes = self.truth(test);
         self.locals.pop();
-        value
+        passes
     }
 
     fn fold(&mut self, fold: Fold, range: &'a Op, test: &'a Op) -> Evaluated<'a> {
@@ -274,11 +312,7 @@ impl<'a> Run<'_, 'a> {
         for at in 0..count {
             self.pay(price::FOLD)?;
             let Some(item) = range.item(at) else { break };
-            let passes = match self.within(item, test) {
-                Ok(value) => value.as_bool().ok_or_else(no_overload),
-                Err(stop) => Err(stop),
-            };
-            match (fold, passes) {
+            match (fold, self.passes(item, test)) {
                 (_, Err(stop)) if self.is_spent || fold == Fold::One => return Err(stop),
                 (_, Err(stop)) => failed = Some(stop),
                 (Fold::All, Ok(false)) => return Ok(Val::bool(false)),
@@ -303,7 +337,10 @@ impl<'a> Run<'_, 'a> {
             self.locals.push(item);
             let value = self.one(test, made);
             self.locals.pop();
-            values.extend(value?);
+            if let Some(value) = value? {
+                self.take(value.bytes())?;
+                values.push(value);
+            }
         }
         Ok(Val::List(Rc::new(values)))
     }
@@ -318,24 +355,43 @@ impl<'a> Run<'_, 'a> {
     }
 
     fn call(&mut self, call: &'a Call) -> Evaluated<'a> {
+        let room = self.room;
+        let value = self.called(call)?;
+        if let Val::Plain(Plain::Bool(_) | Plain::Int(_)) = value {
+            self.give_back(room);
+        }
+        Ok(value)
+    }
+
+    fn called(&mut self, call: &'a Call) -> Evaluated<'a> {
         let mut values = Vec::with_capacity(call.arguments.len());
         for argument in &call.arguments {
             values.push(self.value(argument)?);
         }
-        self.pay(price(&call.name, &values))?;
+        let look = Look::of(&call.name, &values, self.left);
+        self.pay(price(&call.name, &values, &look))?;
         match values.as_slice() {
             [one] => {
                 if let Some(value) = unary(&call.name, one) {
                     return value;
                 }
             }
-            [text, pattern] if PATTERNS.contains(&call.name.as_str()) => {
+            [text, pattern, most @ ..] if PATTERNS.contains(&call.name.as_str()) => {
+                let most = match most {
+                    [] => usize::MAX,
+                    // A negative number is no bound.
+                    [Val::Plain(Plain::Int(most))] => usize::try_from(*most).unwrap_or(usize::MAX),
+                    _ => return Err(no_overload()),
+                };
                 let (text, pattern) = text
                     .as_text()
                     .zip(pattern.as_text())
                     .ok_or_else(no_overload)?;
                 let regex = self.pattern(call, pattern)?;
-                return Ok(search(&call.name, text, &regex));
+                return self.search(&call.name, text, &regex, most);
+            }
+            [left, right] if call.name == "_+_" && left.is_list() && right.is_list() => {
+                return self.joined([left, right]);
             }
             [left, right] => {
                 if let Some(value) = binary(call, left, right) {
@@ -345,7 +401,45 @@ impl<'a> Run<'_, 'a> {
             [] if call.name == "optional.none" => return Ok(Val::Optional(None)),
             _ => {}
         }
-        library(&call.library, values.iter().map(Val::plain).collect()).map(Val::made)
+        self.take(copies(&call.name, &values, &look))?;
+        let value =
+            library(&call.library, values.iter().map(Val::plain).collect()).map(Val::made)?;
+        if value.has_parts() {
+            self.take(value.weight(u64::MAX).saturating_mul(VALUE))?;
+        }
+        Ok(value)
+    }
+
+    /// A list of the items of two.
+    fn joined(&mut self, lists: [&Val<'a>; 2]) -> Evaluated<'a> {
+        let mut items = Vec::new();
+        for list in lists {
+            for at in 0..list.size().unwrap_or_default() {
+                let Some(item) = list.item(at) else { break };
+                self.take(item.bytes())?;
+                items.push(item);
+            }
+        }
+        Ok(Val::List(Rc::new(items)))
+    }
+
+    /// What a pattern finds in a text, so often at most.
+    fn search(&mut self, name: &str, text: &str, regex: &Regex, most: usize) -> Evaluated<'a> {
+        match name {
+            "matches" => Ok(Val::bool(regex.is_match(text))),
+            "find" => Ok(Val::text(
+                regex.find(text).map_or("", |found| found.as_str()),
+            )),
+            _ => {
+                let mut found = Vec::new();
+                for part in regex.find_iter(text).take(most) {
+                    let part = Val::text(part.as_str());
+                    self.take(part.bytes())?;
+                    found.push(part);
+                }
+                Ok(Val::List(Rc::new(found)))
+            }
+        }
     }
 }
 
@@ -364,41 +458,43 @@ impl Run<'_, '_> {
     }
 }
 
-fn search<'a>(name: &str, text: &str, regex: &Regex) -> Val<'a> {
-    match name {
-        "matches" => Val::bool(regex.is_match(text)),
-        "find" => Val::text(regex.find(text).map_or("", |found| found.as_str())),
-        _ => {
-            let found = regex.find_iter(text).map(|found| Val::text(found.as_str()));
-            Val::List(Rc::new(found.collect()))
+/// What a call looks at.
+struct Look {
+    extents: Vec<Extent>,
+    /// All that there is in its arguments, where it looks into collections.
+    parts: u64,
+}
+
+impl Look {
+    /// With so much left to pay. What is more than that can pay for is not counted to its end.
+    fn of(name: &str, values: &[Val<'_>], left: u64) -> Self {
+        // Only these look at no more of a collection than its size.
+        let shallow = ["size", "type", "dyn", "_+_"].contains(&name)
+            || name.starts_with("optional.")
+            || ["or", "orValue", "value", "hasValue"].contains(&name);
+        let weighs = !shallow && values.iter().any(Val::has_parts);
+        let most = left.saturating_add(1).saturating_mul(LOOKS);
+        let mut parts = 0_u64;
+        let mut extents = Vec::with_capacity(values.len());
+        for value in values {
+            let size = value.extent();
+            let weight = if weighs {
+                value.weight(most.saturating_sub(parts))
+            } else {
+                price::characters(size).max(1)
+            };
+            parts = parts.saturating_add(weight);
+            extents.push(Extent { size, weight });
         }
+        let parts = if weighs { parts } else { 0 };
+        Self { extents, parts }
     }
 }
 
 /// What a call costs with the values that it has.
-fn price(name: &str, values: &[Val<'_>]) -> u64 {
-    let collections = values.iter().any(|value| value.collection().is_some());
-    // Only these look at no more of a collection than its size.
-    let shallow = ["size", "type", "dyn", "_+_"].contains(&name)
-        || name.starts_with("optional.")
-        || ["or", "orValue", "value", "hasValue"].contains(&name);
-    let weighs = collections && !shallow;
-    let extents: Vec<Extent> = values
-        .iter()
-        .map(|value| {
-            let size = value.extent();
-            let weight = if weighs {
-                value.weight()
-            } else {
-                price::characters(size).max(1)
-            };
-            Extent { size, weight }
-        })
-        .collect();
-    let all = extents
-        .iter()
-        .fold(0_u64, |sum, one| sum.saturating_add(one.weight));
-    let own = price::call(name, &extents);
+fn price(name: &str, values: &[Val<'_>], look: &Look) -> u64 {
+    let extents = &look.extents;
+    let own = price::call(name, extents);
     let text = |at: usize| values.get(at).and_then(Val::as_text).unwrap_or_default();
     let made = match name {
         "size" => price::characters(extents[0].size),
@@ -410,8 +506,20 @@ fn price(name: &str, values: &[Val<'_>]) -> u64 {
         _ => 0,
     };
     // Looking at all of a collection is quick, but it is not free.
-    let look = if weighs { all / 10 } else { 0 };
-    own.saturating_add(made).saturating_add(look)
+    own.saturating_add(made).saturating_add(look.parts / LOOKS)
+}
+
+/// The bytes that the library takes for a call: it has collections copied, and cuts a text into all of its pieces at once.
+fn copies(name: &str, values: &[Val<'_>], look: &Look) -> u64 {
+    let pieces = match (name, values) {
+        ("split", [text, by, ..]) => {
+            let texts = text.as_text().zip(by.as_text());
+            texts.map_or(0, |(text, by)| text.matches(by).count() as u64 + 1)
+        }
+        _ => 0,
+    };
+    let pieces = pieces.saturating_mul(VALUE + TEXT);
+    look.parts.saturating_mul(VALUE).saturating_add(pieces)
 }
 
 fn unary<'a>(name: &str, value: &Val<'a>) -> Option<Evaluated<'a>> {
@@ -511,23 +619,18 @@ fn formatted<'a>(template: &Val<'a>) -> Option<Evaluated<'a>> {
 }
 
 fn calculated<'a>(name: &str, left: &Val<'a>, right: &Val<'a>) -> Evaluated<'a> {
-    if let (Val::Plain(a), Val::Plain(b)) = (left, right) {
-        let (a, b) = (a.clone(), b.clone());
-        return guarded(|| match name {
-            "_+_" => a + b,
-            "_-_" => a - b,
-            "_*_" => a * b,
-            "_/_" => a / b,
-            _ => a % b,
-        })
-        .map(Val::Plain);
-    }
-    if name != "_+_" || [left, right].map(Val::collection) != [Some(Collection::List); 2] {
+    let (Val::Plain(a), Val::Plain(b)) = (left, right) else {
         return Err(no_overload());
-    }
-    let mut items = left.items().unwrap_or_default();
-    items.extend(right.items().unwrap_or_default());
-    Ok(Val::List(Rc::new(items)))
+    };
+    let (a, b) = (a.clone(), b.clone());
+    guarded(|| match name {
+        "_+_" => a + b,
+        "_-_" => a - b,
+        "_*_" => a * b,
+        "_/_" => a / b,
+        _ => a % b,
+    })
+    .map(Val::Plain)
 }
 
 /// A regular expression that takes no more than so many bytes.
@@ -631,3 +734,9 @@ const LARGEST: usize = 128 * 1024;
 /// Kubernetes' `PerCallLimit` and `RuntimeCELCostBudget`.
 const PER_CALL: u64 = 1_000_000;
 const PER_OBJECT: u64 = 10_000_000;
+
+/// Bytes that one evaluation keeps at most: some twenty times the largest object.
+const ROOM: u64 = 64 * 1024 * 1024;
+
+/// How many parts of collections are looked at for a unit.
+const LOOKS: u64 = 10;

@@ -45,7 +45,10 @@ impl<'a> Val<'a> {
             Json::Array(_) | Json::Object(_) => return Self::Part(value, node),
             Json::Null => Plain::Null,
             Json::Bool(truth) => Plain::Bool(*truth),
-            Json::Number(number) if node.kind == Kind::Number => {
+            // Where no schema says what a number is, it is what is written.
+            Json::Number(number)
+                if node.kind == Kind::Number || node.kind == Kind::Any && number.is_f64() =>
+            {
                 Plain::Float(number.as_f64().unwrap_or(f64::NAN))
             }
             Json::Number(number) => whole(number),
@@ -100,21 +103,38 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// What it costs to look at all of it.
-    pub fn weight(&self) -> u64 {
+    /// What it costs to look at all of it. What is more than `most` says only that it is more: collections share their parts, so a
+    /// small one may have more to look at than there is time to count.
+    pub fn weight(&self, most: u64) -> u64 {
         match self {
             Self::Part(value, _) => weight(value),
             Self::Plain(_) | Self::Type(_) => price::characters(self.extent()).max(1),
-            Self::List(items) => items.iter().map(Self::weight).sum::<u64>() + 1,
-            Self::Map(entries) => {
-                entries
-                    .values()
-                    .map(|value| value.weight() + 1)
-                    .sum::<u64>()
-                    + 1
-            }
-            Self::Optional(inner) => inner.as_ref().map_or(1, |inner| inner.weight()),
+            Self::List(items) => together(items.iter(), 0, most),
+            Self::Map(entries) => together(entries.values(), 1, most),
+            Self::Optional(inner) => inner.as_ref().map_or(1, |inner| inner.weight(most)),
         }
+    }
+
+    pub fn is_list(&self) -> bool {
+        self.collection() == Some(Collection::List)
+    }
+
+    /// Whether it is a collection, or an optional one.
+    pub fn has_parts(&self) -> bool {
+        match self {
+            Self::Optional(Some(inner)) => inner.has_parts(),
+            _ => self.collection().is_some(),
+        }
+    }
+
+    /// About how many bytes it takes where it is kept. The parts of a collection count where they were put together.
+    pub fn bytes(&self) -> u64 {
+        let beside = match self {
+            Self::Plain(Plain::String(_) | Plain::Bytes(_)) => TEXT + self.extent(),
+            Self::Optional(Some(inner)) => inner.bytes(),
+            _ => 0,
+        };
+        VALUE + beside
     }
 
     /// The items of a list, or the keys of a map.
@@ -405,6 +425,19 @@ fn sorted(items: &[Json]) -> Vec<String> {
     texts
 }
 
+/// The weight of a collection: one, and of each part its own and what its place costs.
+fn together<'v, 'a: 'v>(parts: impl Iterator<Item = &'v Val<'a>>, place: u64, most: u64) -> u64 {
+    let mut sum = 1_u64;
+    for part in parts {
+        if sum > most {
+            break;
+        }
+        let weight = part.weight(most - sum);
+        sum = sum.saturating_add(weight).saturating_add(place);
+    }
+    sum
+}
+
 fn weight(value: &Json) -> u64 {
     match value {
         Json::String(text) => price::characters(text.len() as u64).max(1),
@@ -413,3 +446,7 @@ fn weight(value: &Json) -> u64 {
         _ => 1,
     }
 }
+
+/// About the bytes of a value by itself, and of a text beside its characters: two counts, its place and what the allocator adds.
+pub(super) const VALUE: u64 = 32;
+pub(super) const TEXT: u64 = 48;

@@ -1,0 +1,198 @@
+//! What the objects of a cluster may have been made from before they are brought to a revision. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::part::Part;
+
+/// The revisions that its objects may be of.
+pub(super) struct Before {
+    /// The one that was applied, if that is known.
+    applied: Option<Kept>,
+    /// The one that was begun after it and not brought to its end, if another one is brought now.
+    begun: Option<Kept>,
+}
+
+/// A revision, and what it is applied as; nothing where that was lost.
+pub(super) struct Kept {
+    revision: String,
+    parts: Vec<Part>,
+    /// Where each object stands in it.
+    places: BTreeMap<(String, String, String, String), usize>,
+}
+
+impl Kept {
+    pub(super) fn new(revision: &str, parts: Vec<Part>) -> Self {
+        let places = parts.iter().enumerate();
+        Self {
+            revision: revision.to_owned(),
+            places: places
+                .map(|(place, part)| (part.identity(), place))
+                .collect(),
+            parts,
+        }
+    }
+
+    fn get(&self, part: &Part) -> Option<&Part> {
+        let place = self.places.get(&part.identity())?;
+        self.parts.get(*place)
+    }
+}
+
+impl Before {
+    pub(super) const fn new(applied: Option<Kept>, begun: Option<Kept>) -> Self {
+        Self { applied, begun }
+    }
+
+    /// All that there may be: what was applied, then what was begun.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.all().flat_map(|kept| &kept.parts)
+    }
+
+    /// Whether an object was made from the same. Of what was begun and not brought to its end, nobody knows which objects were written:
+    /// none is the same then.
+    pub(super) fn is_same(&self, part: &Part) -> bool {
+        let was = self.applied.as_ref().and_then(|kept| kept.get(part));
+        self.begun.is_none() && was.is_some_and(|was| was.value == part.value)
+    }
+
+    /// Whether what refers to the Secret of a VaultSecret waits for it: it is new, or was something else, or has made no Secret. One that
+    /// stays as it was keeps nothing back, whatever else was begun.
+    pub(super) fn awaits(&self, part: &Part, live: Option<&Value>) -> bool {
+        let spec = &part.value["spec"];
+        let was = |kept: &Option<Kept>| {
+            let was = kept.as_ref()?.get(part)?;
+            Some(was.value["spec"] == *spec)
+        };
+        let stays = was(&self.applied) == Some(true) && was(&self.begun) != Some(false);
+        let has_secret = live.is_some_and(|live| {
+            controller::apply::contains(&live["spec"], spec) && live["status"]["secret"].is_string()
+        });
+        !stays || !has_secret
+    }
+
+    /// The revisions whose VaultSecrets stay until the cluster is well at `revision`, oldest first: those that were known to, and these.
+    pub(super) fn former(&self, known: &[String], revision: &str) -> Vec<String> {
+        let mut former = known.to_vec();
+        for kept in self.all() {
+            let is_known = former.contains(&kept.revision);
+            if !is_known && kept.parts.iter().any(Part::is_vault_secret) {
+                former.push(kept.revision.clone());
+            }
+        }
+        former.retain(|one| one != revision);
+        // VaultSecrets of the oldest are left to people: to take them away too early is worse.
+        former.split_off(former.len().saturating_sub(MOST_FORMER))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Kept> {
+        self.applied.iter().chain(&self.begun)
+    }
+}
+
+/// By the schema of the status.
+const MOST_FORMER: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn secret(name: &str, address: &str) -> Part {
+        Part {
+            value: json!({"spec": {"path": name, "vault": {"address": address}}}),
+            api_version: "secrets.windlass.dev/v1alpha1".to_owned(),
+            kind: "VaultSecret".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_stays_as_it_was_keeps_nothing_back_whatever_else_was_begun() {
+        let kept = |revision: &str, parts: &[(&str, &str)]| {
+            let parts = parts.iter().map(|(name, address)| secret(name, address));
+            Some(Kept::new(revision, parts.collect()))
+        };
+        let wanted = secret("a", "1");
+        let live = |address: &str, status: Value| {
+            Some(
+                json!({"spec": {"path": "a", "vault": {"address": address}, "keys": {"k": "k"}}, "status": status}),
+            )
+        };
+        let made = || live("1", json!({"secret": "a"}));
+        for (name, applied, begun, live, expected) in [
+            ("at rest", kept("r1", &[("a", "1")]), None, made(), false),
+            ("new", kept("r1", &[]), None, made(), true),
+            ("born", None, None, None, true),
+            ("changed", kept("r1", &[("a", "0")]), None, made(), true),
+            (
+                "the same while another revision was begun",
+                kept("r1", &[("a", "1")]),
+                kept("r2", &[("a", "1"), ("wrong", "1")]),
+                made(),
+                false,
+            ),
+            (
+                "the same, and not in what was begun",
+                kept("r1", &[("a", "1")]),
+                kept("r2", &[]),
+                made(),
+                false,
+            ),
+            (
+                "changed by what was begun",
+                kept("r1", &[("a", "1")]),
+                kept("r2", &[("a", "2")]),
+                made(),
+                true,
+            ),
+            (
+                "new with what was begun",
+                kept("r1", &[]),
+                kept("r2", &[("a", "1")]),
+                made(),
+                true,
+            ),
+            ("deleted", kept("r1", &[("a", "1")]), None, None, true),
+            (
+                "changed by hand",
+                kept("r1", &[("a", "1")]),
+                None,
+                live("2", json!({"secret": "a"})),
+                true,
+            ),
+            (
+                "without a Secret",
+                kept("r1", &[("a", "1")]),
+                None,
+                live("1", json!({})),
+                true,
+            ),
+        ] {
+            let before = Before::new(applied, begun);
+            assert_eq!(before.awaits(&wanted, live.as_ref()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_needs_nothing_of_vault_is_not_remembered() {
+        let known = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let with = |revision: &str| Some(Kept::new(revision, vec![secret("a", "1")]));
+        let without = |revision: &str| Some(Kept::new(revision, Vec::new()));
+        let both = Before::new(with("r1"), with("r2"));
+        assert_eq!(both.former(&[], "r3"), ["r1", "r2"]);
+        assert_eq!(both.former(&known(&["r0", "r1"]), "r3"), ["r0", "r1", "r2"]);
+        assert_eq!(both.former(&[], "r1"), ["r2"]);
+        let one = Before::new(without("r1"), with("r2"));
+        assert_eq!(one.former(&[], "r3"), ["r2"]);
+        let many: Vec<String> = (0..MOST_FORMER).map(|one| format!("old{one}")).collect();
+        let former = both.former(&many, "r3");
+        assert_eq!(former.len(), MOST_FORMER);
+        assert_eq!(former.last().map(String::as_str), Some("r2"));
+    }
+}
