@@ -11,6 +11,7 @@ use kube::CustomResourceExt;
 
 mod backup;
 mod cloud;
+mod keys;
 mod service;
 mod status;
 
@@ -18,6 +19,7 @@ pub use backup::{
     Backup, BackupDrill, BackupDrillResult, BackupState, BackupStatus, BackupsStatus,
 };
 pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server};
+pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
 pub use service::{
     Database, Existing, Identity, OnDelete, OpenStackService, OpenStackServiceSpec, Storage,
 };

@@ -28,6 +28,8 @@ const LONGEST: Duration = Duration::from_seconds(31 * 86_400);
 const MOST_IN_A_ROW: usize = 10_000;
 /// From where schedules are judged, so that a wish that was right yesterday is right today: a leap year comes first.
 const REFERENCE: Timestamp = Timestamp::constant(1_704_067_200, 0);
+/// For how long: the clocks of every zone have changed there and back by then.
+const YEAR: SignedDuration = SignedDuration::from_hours(366 * 24);
 
 /// Windows that can be kept to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -197,6 +199,28 @@ impl Recurrence {
     /// When it came last, an instant itself included.
     pub fn last(&self, now: Timestamp) -> Option<Moment> {
         self.until(now).map(Moment)
+    }
+
+    /// The shortest time from one to the next, of those of a year. None: it comes no second time.
+    ///
+    /// One that is shorter than `least` ends the search: a schedule of every minute would come half a million times.
+    pub fn shortest_gap(&self, least: SignedDuration) -> Option<SignedDuration> {
+        let end = REFERENCE + YEAR;
+        let mut from = self.after(REFERENCE)?.timestamp();
+        let mut shortest: Option<SignedDuration> = None;
+        while from < end {
+            let next = self.after(from).as_ref().map(Zoned::timestamp);
+            let Some(next) = next.filter(|next| *next > from) else {
+                break;
+            };
+            let gap = next.duration_since(from);
+            shortest = Some(shortest.map_or(gap, |known| known.min(gap)));
+            if gap < least {
+                break;
+            }
+            from = next;
+        }
+        shortest
     }
 
     fn after(&self, now: Timestamp) -> Option<Zoned> {

@@ -72,15 +72,15 @@ pub enum Action {
     CheckBackup(Brought),
     /// Stops the pods of all services, and waits until they are gone.
     StopServices,
-    /// Brings the databases of a backup back, and compares them with what it tells.
+    /// Brings the databases of a backup back, compares them with what it tells, and brings its Secrets back.
     LoadBackup(Brought),
-    /// Brings the Secrets of a backup back.
-    RestoreKeys(Brought),
     /// Starts the pods of all services, and waits until they serve.
     StartServices,
+    /// Has Keystone know the services as those of this cloud, also where a backup of another cluster tells of them as of that one's.
+    SeedServices(Brought),
     /// Has a token issued and validated by the cloud's own Keystone.
     LogIn,
-    /// Brings the databases of a backup back beside those of the cloud, and compares them with what it tells.
+    /// Brings the databases of a backup that fits back beside those of the cloud, and compares them with what it tells.
     DrillLoad(Brought),
     /// Has a Keystone of its own know its administrator from such a database.
     DrillLogin(Brought),
@@ -213,12 +213,15 @@ impl Action {
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
             Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),
             Self::StopServices | Self::StartServices => (1800, 10, 3),
-            Self::DrillLogin(_) => (900, 10, 0),
+            // It brings the backup, too, and where a person retries it, loads it.
+            Self::DrillLogin(_) => (7200, 10, 0),
             Self::DrillClear(_) => (300, 3, 5),
             Self::RemoveServices => (3600, 20, 3),
-            Self::Deploy | Self::DeployServer | Self::RemoveReleases | Self::RemoveServer => {
-                (300, 5, 5)
-            }
+            Self::Deploy
+            | Self::DeployServer
+            | Self::RemoveReleases
+            | Self::RemoveServer
+            | Self::SeedServices(_) => (300, 5, 5),
             Self::IssueToken | Self::SeedIdentity | Self::Ask(_) => (120, 3, 8),
             Self::CheckDatabase
             | Self::CheckOwner
@@ -232,7 +235,6 @@ impl Action {
             | Self::ForgetIdentity
             | Self::MakeServerSecret
             | Self::CheckStore
-            | Self::RestoreKeys(_)
             | Self::LogIn
             | Self::Declare(_) => (120, 1, 8),
         }
@@ -258,6 +260,19 @@ pub fn in_order<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_brings_a_backup_has_the_time_to_bring_it() {
+        let brought = Brought::default;
+        let (time, ..) = Action::LoadBackup(brought()).bounds();
+        for action in [
+            Action::DrillLoad(brought()),
+            Action::DrillLogin(brought()),
+            Action::SaveBackup,
+        ] {
+            assert_eq!(action.bounds().0, time, "{action:?}");
+        }
+    }
 
     #[test]
     fn actions_are_found_again_in_steps() {

@@ -83,3 +83,18 @@ impl Chart {
 }
 
 const POD: (&str, &str) = ("templates/_pod.tpl", include_str!("../charts/_pod.tpl"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::STOPPED;
+
+    #[test]
+    fn what_a_restore_stopped_is_marked_as_the_operator_reads_it() {
+        let marked = format!(
+            "{{{{- if .Values.stopped }}}}\n  annotations:\n    # Whoever stops it otherwise meant it.\n    {STOPPED}: restore\n"
+        );
+        let [_, (_, template), _] = Chart::Api.files();
+        assert!(template.contains(&marked), "{template}");
+    }
+}

@@ -85,6 +85,7 @@ impl Wish for OpenStack {
                     identity: identity.clone().filter(|_| needs_identity(&service.name)),
                     storage: service.storage.clone(),
                     config,
+                    keys: service.keys.clone(),
                     existing: self.spec.existing,
                     on_delete: self.spec.on_delete,
                 }

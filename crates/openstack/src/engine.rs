@@ -79,6 +79,7 @@ impl runs::Engine for Engine {
             work: Arc::clone(work),
             proof,
             name: work.subject().to_owned(),
+            drill_of: None,
             of,
         })
     }
@@ -108,6 +109,8 @@ pub struct Worker {
     proof: Proof,
     /// The object that the steps are of: the run's subject, or a service of it.
     name: String,
+    /// The cloud, where the steps are of a drill of it.
+    drill_of: Option<String>,
     of: Of,
 }
 
@@ -180,8 +183,8 @@ impl Worker {
             | Action::CheckBackup(_)
             | Action::StopServices
             | Action::LoadBackup(_)
-            | Action::RestoreKeys(_)
             | Action::StartServices
+            | Action::SeedServices(_)
             | Action::LogIn
             | Action::DrillLoad(_)
             | Action::DrillLogin(_)
@@ -217,8 +220,8 @@ impl Worker {
             | Action::CheckBackup(_)
             | Action::StopServices
             | Action::LoadBackup(_)
-            | Action::RestoreKeys(_)
             | Action::StartServices
+            | Action::SeedServices(_)
             | Action::LogIn
             | Action::DrillLoad(_)
             | Action::DrillLogin(_)
@@ -263,8 +266,8 @@ impl Worker {
             Action::CheckBackup(of) => errand.check(&of, step, context).await,
             Action::StopServices => errand.stop(step, context).await,
             Action::LoadBackup(of) => errand.restore(&of, step, context).await,
-            Action::RestoreKeys(of) => errand.restore_keys(&of, step, context).await,
             Action::StartServices => errand.start(step, context).await,
+            Action::SeedServices(of) => errand.seed(&of).await,
             Action::LogIn => errand.log_in().await,
             Action::DrillLoad(of) => errand.drill_load(&of, step, context).await,
             Action::DrillLogin(of) => errand.drill_login(&of, step, context).await,

@@ -259,13 +259,13 @@ impl Session {
         checked(&asked, answer).await.map(drop)
     }
 
-    /// Makes what a service needs in Keystone, and mends what is its own. What is there stays.
+    /// Makes what a service needs in Keystone, and mends what is its own. What is there stays; what was the former owner's is the owner's then.
     ///
     /// # Errors
     ///
     /// Something of its name is there and not its own, unless it may be adopted; or Keystone refuses, or does not answer.
-    pub async fn seed(&self, account: &Account, owner: &str, adopt: bool) -> Result<String, Error> {
-        let own = Own { owner, adopt };
+    pub async fn seed(&self, account: &Account, own: Own<'_>) -> Result<String, Error> {
+        let owner = own.owner;
         let mut made = Vec::new();
         let name = account.name.as_str();
         let found = self
@@ -275,6 +275,7 @@ impl Session {
         let project = self.or_make(found.as_ref().map(id), "project", &project, &mut made);
         let project = project.await?;
         let found = self.user(name, own).await?;
+        let found = self.described("user", found, own, &mut made).await?;
         let user = json!({"name": name, "domain_id": DOMAIN, "description": owner});
         let user = self.or_make(found, "user", &user, &mut made).await?;
         for name in &account.roles {
@@ -286,6 +287,7 @@ impl Session {
             self.call(Method::PUT, &grant, None).await?;
         }
         let found = self.service(account, own).await?;
+        let found = self.described("service", found, own, &mut made).await?;
         let service = json!({"name": name, "type": account.type_, "description": owner});
         let service = self.or_make(found, "service", &service, &mut made).await?;
         self.region(&account.region).await?;
@@ -328,11 +330,10 @@ impl Session {
         &self,
         name: &str,
         password: &str,
-        owner: &str,
-        adopt: bool,
+        own: Own<'_>,
     ) -> Result<(), Error> {
-        let user = self.user(name, Own { owner, adopt }).await?;
-        let user = user.ok_or_else(|| Error::Answer {
+        let user = self.user(name, own).await?;
+        let user = user.as_ref().map(id).ok_or_else(|| Error::Answer {
             asked: format!("look for user {name}"),
             what: "it is gone meanwhile",
         })?;
@@ -350,6 +351,7 @@ impl Session {
     pub async fn forget(&self, account: &Account, owner: &str) -> Result<(), Error> {
         let own = Own {
             owner,
+            former: None,
             adopt: false,
         };
         for (collection, found) in [
@@ -357,9 +359,9 @@ impl Session {
             ("users", self.user(&account.name, own).await),
         ] {
             match found {
-                Ok(Some(id)) => {
-                    self.call(Method::DELETE, &format!("{collection}/{id}"), None)
-                        .await?;
+                Ok(Some(found)) => {
+                    let path = format!("{collection}/{}", id(&found));
+                    self.call(Method::DELETE, &path, None).await?;
                 }
                 Ok(None) | Err(Error::Taken { .. }) => {}
                 Err(error) => return Err(error),
@@ -368,21 +370,42 @@ impl Session {
         Ok(())
     }
 
-    async fn user(&self, name: &str, own: Own<'_>) -> Result<Option<String>, Error> {
+    async fn user(&self, name: &str, own: Own<'_>) -> Result<Option<Value>, Error> {
         let found = self
             .find("user", &[("name", name), ("domain_id", DOMAIN)])
             .await?;
         found
-            .map(|user| own.check(&format!("user {name}"), &user))
+            .map(|user| own.checked(&format!("user {name}"), user))
             .transpose()
     }
 
-    async fn service(&self, account: &Account, own: Own<'_>) -> Result<Option<String>, Error> {
+    async fn service(&self, account: &Account, own: Own<'_>) -> Result<Option<Value>, Error> {
         let named = [("name", account.name.as_str()), ("type", &account.type_)];
         let found = self.find("service", &named).await?;
         found
-            .map(|service| own.check(&format!("service {}", account.name), &service))
+            .map(|service| own.checked(&format!("service {}", account.name), service))
             .transpose()
+    }
+
+    /// The id of what was found, which is described as the owner's from now on if it was described as the former one's.
+    async fn described(
+        &self,
+        kind: &str,
+        found: Option<Value>,
+        own: Own<'_>,
+        made: &mut Vec<String>,
+    ) -> Result<Option<String>, Error> {
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let id = id(&found);
+        if own.is_former(&found) {
+            made.push(format!("the description of its {kind}"));
+            let wanted = json!({kind: {"description": own.owner}});
+            self.call(Method::PATCH, &format!("{kind}s/{id}"), Some(&wanted))
+                .await?;
+        }
+        Ok(Some(id))
     }
 
     async fn region(&self, region: &str) -> Result<(), Error> {
@@ -473,18 +496,22 @@ impl Session {
 }
 
 /// Whose something must be.
-#[derive(Clone, Copy)]
-struct Own<'a> {
-    owner: &'a str,
-    adopt: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct Own<'a> {
+    /// What its description says.
+    pub owner: &'a str,
+    /// What it says where it was brought from another cluster: that is the owner's, too.
+    pub former: Option<&'a str>,
+    /// Whether what says something else becomes the owner's.
+    pub adopt: bool,
 }
 
 impl Own<'_> {
-    /// The id of what is the service's own.
-    fn check(self, what: &str, found: &Value) -> Result<String, Error> {
-        let described = found["description"].as_str().unwrap_or_default();
-        if described == self.owner || self.adopt {
-            return Ok(text(&found["id"]));
+    /// What is the service's own.
+    fn checked(self, what: &str, found: Value) -> Result<Value, Error> {
+        let described = description(&found);
+        if described == self.owner || self.is_former(&found) || self.adopt {
+            return Ok(found);
         }
         Err(Error::Taken {
             what: what.to_owned(),
@@ -492,6 +519,14 @@ impl Own<'_> {
             owner: self.owner.to_owned(),
         })
     }
+
+    fn is_former(self, found: &Value) -> bool {
+        self.former == Some(description(found))
+    }
+}
+
+fn description(found: &Value) -> &str {
+    found["description"].as_str().unwrap_or_default()
 }
 
 /// What an answer holds, if it is one of success.
@@ -548,5 +583,35 @@ fn text(id: &Value) -> String {
         id.to_owned()
     } else {
         String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_cluster_before_described_is_own_where_it_is_named_alone() {
+        let own = Own {
+            owner: "windlass cloud/one-glance of cluster new",
+            former: None,
+            adopt: false,
+        };
+        let found = |description: &str| json!({"id": "1", "description": description});
+        let old = "windlass cloud/one-glance of cluster old";
+        assert!(own.checked("user", found(own.owner)).is_ok());
+        let taken = own.checked("user", found(old)).unwrap_err();
+        assert!(matches!(taken, Error::Taken { .. }), "{taken}");
+        let restored = Own {
+            former: Some(old),
+            ..own
+        };
+        assert!(restored.checked("user", found(old)).is_ok());
+        assert!(restored.is_former(&found(old)));
+        assert!(restored.checked("user", found(own.owner)).is_ok());
+        assert!(!restored.is_former(&found(own.owner)));
+        for other in ["", "windlass cloud/two-glance of cluster old"] {
+            assert!(restored.checked("user", found(other)).is_err(), "{other}");
+        }
     }
 }

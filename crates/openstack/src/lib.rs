@@ -4,7 +4,7 @@
 //! - [`config`]: the configuration files of services, merged as Kolla does, with the origin of each setting;
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
 //! - [`release`]: which release may follow which. Pure;
-//! - [`rotation`]: when keys may be rotated so that nothing valid is refused. Pure;
+//! - [`rotation`]: when keys may be rotated so that nothing valid is refused, and on which schedule they can be. Pure;
 //! - [`backup`]: the text of a backup, what is told of it, and how one is asked for. Pure;
 //! - [`subject`]: the reconciler of both: it decides that a run is needed, and tells how the object stands;
 //! - [`engine`]: what executes the steps: SQL by a driver ([`sql`]), releases of Helm from charts of ours ([`charts`]), objects of

@@ -17,6 +17,7 @@ use crate::{
     definition::{self, Definition},
     identity::Account,
     names, reach,
+    rotation::{Scheduled, schedule},
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -86,6 +87,13 @@ impl Server {
 }
 
 impl Wish for OpenStackService {
+    fn rotation(&self) -> Option<Scheduled> {
+        self.spec.keys.as_ref()?;
+        let definition = definition::find(&self.spec.service)?;
+        let files = files(self, &definition).ok()?;
+        schedule::read(self, &definition, &files).ok()?
+    }
+
     fn wanted(&self) -> Result<Wanted, Vec<Problem>> {
         let spec = &self.spec;
         let Some(definition) = definition::find(&spec.service) else {
@@ -99,13 +107,19 @@ impl Wish for OpenStackService {
         };
         let mut problems = unfit(self, &definition);
         let files = match files(self, &definition) {
-            Ok(files) if problems.is_empty() => files,
-            Ok(_) => return Err(problems),
+            Ok(files) => {
+                let of_keys = schedule::read(self, &definition, &files).err();
+                problems.extend(of_keys.into_iter().flatten());
+                files
+            }
             Err(of_files) => {
                 problems.extend(of_files);
-                return Err(problems);
+                BTreeMap::new()
             }
         };
+        if !problems.is_empty() {
+            return Err(problems);
+        }
         let files: BTreeMap<_, _> = files
             .into_iter()
             .map(|(name, merged)| (name, merged.render()))

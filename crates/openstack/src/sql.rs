@@ -59,9 +59,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the server knows no such statement, or not something that is named in it: it does not learn that by itself.
+    pub const fn is_unknown(&self) -> bool {
+        // The syntax, a character set, a variable, a collation, an engine, a function, an option, a type.
+        matches!(self, Self::Server(mysql_async::Error::Server(error)) if matches!(error.code, 1064 | 1115 | 1193 | 1273 | 1286 | 1305 | 1911 | 4161))
+    }
+
     /// Whether the server refused the user.
     pub const fn is_denied(&self) -> bool {
-        matches!(self, Self::Server(mysql_async::Error::Server(error)) if matches!(error.code, 1044 | 1045 | 1227 | 1698))
+        matches!(self, Self::Server(mysql_async::Error::Server(error)) if matches!(error.code, 1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698))
     }
 }
 
@@ -326,8 +332,17 @@ pub fn remove_database(database: &str) -> String {
     format!("DROP DATABASE IF EXISTS {}", quoted_name(database))
 }
 
-/// Makes a user who may do anything with these databases and nothing else; `password` is the [`digest`] of the user's.
+/// Makes a user who may make tables in these databases and fill them, and nothing else; `password` is the [`digest`] of the user's.
 pub fn loader(user: &str, password: &str, databases: &[String]) -> Vec<String> {
+    user_of(user, password, databases, "CREATE, INSERT, REFERENCES")
+}
+
+/// Makes a user who may read and change what is in the tables of these databases, and nothing else; `password` is the [`digest`] of the user's.
+pub fn tenant(user: &str, password: &str, databases: &[String]) -> Vec<String> {
+    user_of(user, password, databases, "SELECT, INSERT, UPDATE, DELETE")
+}
+
+fn user_of(user: &str, password: &str, databases: &[String], rights: &str) -> Vec<String> {
     let name = quoted(user);
     let mut statements = vec![
         format!("DROP USER IF EXISTS {name}@'%'"),
@@ -338,7 +353,7 @@ pub fn loader(user: &str, password: &str, databases: &[String]) -> Vec<String> {
     ];
     statements.extend(databases.iter().map(|database| {
         let database = granted_name(database);
-        format!("GRANT ALL PRIVILEGES ON {database}.* TO {name}@'%'")
+        format!("GRANT {rights} ON {database}.* TO {name}@'%'")
     }));
     statements
 }
@@ -396,6 +411,17 @@ mod tests {
         assert!(all.contains("DATABASE IF NOT EXISTS `it's```"), "{all}");
         assert!(all.contains("COMMENT 'windlass a/b\\\\'"), "{all}");
         assert!(all.contains("USER IF NOT EXISTS 'it''s`'@'%'"), "{all}");
+    }
+
+    #[test]
+    fn who_loads_may_make_tables_and_fill_them_alone() {
+        let databases = ["nova_api".to_owned()];
+        let grant = loader("l", "*", &databases).pop().unwrap();
+        let wanted = "GRANT CREATE, INSERT, REFERENCES ON `nova\\_api`.* TO 'l'@'%'";
+        assert_eq!(grant, wanted);
+        let grant = tenant("l", "*", &databases).pop().unwrap();
+        let wanted = "GRANT SELECT, INSERT, UPDATE, DELETE ON `nova\\_api`.* TO 'l'@'%'";
+        assert_eq!(grant, wanted);
     }
 
     #[test]

@@ -16,10 +16,11 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace},
+    core::v1::{ConfigMap, Namespace, Secret},
 };
 use kube::{
     Api, Client, ResourceExt,
+    api::ListParams,
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::Store},
 };
@@ -27,8 +28,9 @@ use runs::{history, object};
 
 use crate::{
     backup, cloud,
-    names::{self, MANAGER},
-    wish::Wish,
+    names::{self, MANAGER, STOPPED},
+    rotation::Noted,
+    wish::{Operation, Wish},
 };
 
 mod plan;
@@ -38,11 +40,18 @@ pub use plan::{Decision, NewRun, Observed, plan};
 
 /// A kind with a controller.
 pub trait Layer: Wish + Kind {
-    /// Whether what it is made of serves now, and what does not.
-    fn health(
-        &self,
-        context: &Context<Self>,
-    ) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
+    /// How what it is made of stands now.
+    fn health(&self, context: &Context<Self>)
+    -> impl Future<Output = Result<Health, Error>> + Send;
+}
+
+/// How what an object is made of stands.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Health {
+    /// What of it does not serve.
+    pub unhealthy: Vec<String>,
+    /// Whether a restore stopped its pods, and nobody started them since.
+    pub is_stopped: bool,
 }
 
 /// What the passes over the objects of one kind share.
@@ -122,15 +131,15 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
     }
     let namespace = object.namespace().unwrap_or_default();
     let found = controller::stream::in_namespace(&context.runs, &namespace);
-    let mut runs: Vec<_> = found
-        .iter()
-        .filter_map(|run| run.0.as_ref().ok())
+    let known = || found.iter().filter_map(|run| run.0.as_ref().ok());
+    let mut runs: Vec<_> = known()
         .filter(|run| object::is_of(run, object))
         .cloned()
         .collect();
     runs.sort_by_cached_key(object::age);
     let mut observed = Observed {
         runs,
+        held_by: held_by(object, known()),
         now: Timestamp::now(),
         ..Observed::default()
     };
@@ -139,7 +148,17 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
     }
     let is_going = object.meta().deletion_timestamp.is_some();
     if observed.was_made() && !is_going {
-        observed.unhealthy = object.health(context).await?;
+        let health = object.health(context).await?;
+        observed.unhealthy = health.unhealthy;
+        observed.is_stopped = health.is_stopped;
+        observed.keys = noted(object, context).await?;
+    }
+    // The watch may be behind, and what is stopped is started unless a restore is at work.
+    if observed.is_stopped && observed.held_by.is_none() {
+        let api = Api::<Run>::namespaced(context.client.clone(), &namespace);
+        let runs = api.list(&ListParams::default()).await;
+        let runs = runs.map_err(|source| Error::Api("list the runs", source))?;
+        observed.held_by = held_by(object, runs.items.iter());
     }
     if is_going {
         let api = Api::<Namespace>::all(context.client.clone());
@@ -149,6 +168,21 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
             found.is_none_or(|found| found.metadata.deletion_timestamp.is_some());
     }
     Ok(Some(observed))
+}
+
+/// The restore, of these runs, that holds an object of a cloud: of that by its unique id.
+fn held_by<'a, K: Layer>(object: &K, runs: impl Iterator<Item = &'a Run>) -> Option<Run> {
+    let mut owners = object.owner_references().iter();
+    let cloud = owners.find(|owner| owner.controller == Some(true))?;
+    let is_restore = |run: &&Run| {
+        let mut owners = run.owner_references().iter();
+        run.spec.subject.is_a::<OpenStack>()
+            && run.spec.operation == Operation::Restore.name()
+            && owners.any(|owner| owner.uid == cloud.uid)
+    };
+    let mut restores: Vec<_> = runs.filter(is_restore).cloned().collect();
+    restores.sort_by_cached_key(object::age);
+    plan::holding(&restores).cloned()
 }
 
 /// What lies in the store of backups, as a run has noted.
@@ -164,6 +198,20 @@ async fn catalogue<K: Layer>(
     let found = found.map_err(|source| Error::Api("read what lies in the store", source))?;
     let text = found.and_then(|found| found.data?.remove(backup::CATALOGUE_KEY));
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+}
+
+/// What is noted beside the keys that are rotated on a schedule. They themselves are not read.
+async fn noted<K: Layer>(object: &K, context: &Context<K>) -> Result<Noted, Error> {
+    let Some(scheduled) = object.rotation() else {
+        return Ok(Noted::default());
+    };
+    let namespace = object.namespace().unwrap_or_default();
+    let api = Api::<Secret>::namespaced(context.client.clone(), &namespace);
+    let name = names::secret(&object.name_any(), scheduled.secret());
+    let found = api.get_metadata_opt(&name).await;
+    let found = found.map_err(|source| Error::Api("read what is noted of the keys", source))?;
+    let annotations = found.and_then(|found| found.metadata.annotations);
+    Ok(Noted::read(&annotations.unwrap_or_default()))
 }
 
 async fn apply<K: Layer>(
@@ -195,7 +243,13 @@ async fn apply<K: Layer>(
             let stored = object::store(client, MANAGER, run).await;
             Some(stored.map_err(|source| Error::Api("store the run", source))?)
         }
-        Decision::Follow(run) => Some((**run).clone()),
+        Decision::Follow(run) => {
+            // Nobody wakes a service when a run of its cloud has ended.
+            if observed.held_by.is_some() {
+                until = Until::Elapsed(jittered(HEALTH_LOOK.1));
+            }
+            Some((**run).clone())
+        }
         Decision::Keep(run) => {
             let look = if observed.unhealthy.is_empty() {
                 HEALTH_LOOK.0
@@ -259,33 +313,46 @@ pub(crate) fn told(status: &RunStatus) -> String {
 }
 
 impl Layer for OpenStackService {
-    async fn health(&self, context: &Context<Self>) -> Result<Vec<String>, Error> {
+    async fn health(&self, context: &Context<Self>) -> Result<Health, Error> {
         let name = names::api(&self.name_any());
         let namespace = self.namespace().unwrap_or_default();
         let api = Api::<Deployment>::namespaced(context.client.clone(), &namespace);
         let found = api.get_opt(&name).await;
         let found = found.map_err(|source| Error::Api("read the Deployment", source))?;
         let Some(found) = found else {
-            return Ok(vec![format!("Deployment {name} is gone")]);
+            return Ok(Health {
+                unhealthy: vec![format!("Deployment {name} is gone")],
+                is_stopped: false,
+            });
         };
-        let wanted = found.spec.and_then(|spec| spec.replicas).unwrap_or(1);
-        let available = found.status.and_then(|status| status.available_replicas);
-        let available = available.unwrap_or_default();
-        // As a restore that failed leaves it.
-        Ok(if wanted == 0 {
-            vec![format!(
-                "Deployment {name} is stopped: it is to have no pods"
-            )]
-        } else if available > 0 {
-            Vec::new()
-        } else {
-            vec![format!("none of {wanted} pods of Deployment {name} serves")]
-        })
+        Ok(health_of(&found))
+    }
+}
+
+/// How the pods of a service stand. Pure.
+fn health_of(deployment: &Deployment) -> Health {
+    let name = deployment.name_any();
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    let wanted = wanted.unwrap_or(1);
+    let status = deployment.status.as_ref();
+    let available = status.and_then(|status| status.available_replicas);
+    let unhealthy = if wanted == 0 {
+        Some(format!(
+            "Deployment {name} is stopped: it is to have no pods"
+        ))
+    } else if available.unwrap_or_default() > 0 {
+        None
+    } else {
+        Some(format!("none of {wanted} pods of Deployment {name} serves"))
+    };
+    Health {
+        unhealthy: unhealthy.into_iter().collect(),
+        is_stopped: wanted == 0 && deployment.annotations().contains_key(STOPPED),
     }
 }
 
 impl Layer for OpenStack {
-    async fn health(&self, context: &Context<Self>) -> Result<Vec<String>, Error> {
+    async fn health(&self, context: &Context<Self>) -> Result<Health, Error> {
         let namespace = self.namespace().unwrap_or_default();
         let all = controller::stream::in_namespace(&context.services, &namespace);
         let own = all
@@ -313,6 +380,82 @@ impl Layer for OpenStack {
                 Some(_) => {}
             }
         }
-        Ok(wrong)
+        Ok(Health {
+            unhealthy: wrong,
+            is_stopped: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_stops_a_service_by_hand_is_no_restore() {
+        let deployment = |replicas: i32, annotations: serde_json::Value| -> Deployment {
+            serde_json::from_value(json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "one-keystone-api", "annotations": annotations},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}},
+                "status": {"availableReplicas": replicas},
+            }))
+            .unwrap()
+        };
+        let stopped = health_of(&deployment(0, json!({STOPPED: "restore"})));
+        assert!(
+            stopped.is_stopped && !stopped.unhealthy.is_empty(),
+            "{stopped:?}"
+        );
+        let by_hand = health_of(&deployment(0, json!({})));
+        assert!(
+            !by_hand.is_stopped && !by_hand.unhealthy.is_empty(),
+            "{by_hand:?}"
+        );
+        // Somebody scaled it up again.
+        let serves = health_of(&deployment(1, json!({STOPPED: "restore"})));
+        assert_eq!(serves, Health::default());
+    }
+
+    #[test]
+    fn a_service_is_held_by_the_restore_of_its_own_cloud_alone() {
+        let service = |cloud: &str| -> OpenStackService {
+            let owner = json!({"apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+                "name": "one", "uid": cloud, "controller": true});
+            serde_json::from_value(json!({
+                "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
+                "metadata": {"name": "one-keystone", "namespace": "cloud", "uid": "s", "ownerReferences": [owner]},
+                "spec": {"service": "keystone", "image": "k",
+                    "database": {"host": "db", "adminSecret": {"name": "admin"}}},
+            }))
+            .unwrap()
+        };
+        let run = |operation: &str, phase: &str, annotations: serde_json::Value| -> Run {
+            serde_json::from_value(json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+                "metadata": {"name": "openstack-one-restore-2", "namespace": "cloud", "annotations": annotations,
+                    "ownerReferences": [{"apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+                        "name": "one", "uid": "u", "controller": true}]},
+                "spec": {"subject": {"apiGroup": "openstack.windlass.dev", "kind": "OpenStack", "name": "one", "uid": "u"},
+                    "operation": operation, "generation": 1, "plan": {"digest": "d", "steps": []}},
+                "status": {"phase": phase},
+            }))
+            .unwrap()
+        };
+        let emptied = || json!({names::EMPTIED: "2026-11-25T12:00:00Z"});
+        for (run, is_held) in [
+            (run("Restore", "Running", json!({})), true),
+            (run("Restore", "Failed", emptied()), true),
+            (run("Restore", "Cancelled", emptied()), true),
+            (run("Restore", "Failed", json!({})), false),
+            (run("Restore", "Succeeded", emptied()), false),
+            (run("Backup", "Running", json!({})), false),
+        ] {
+            let held = held_by(&service("u"), [&run].into_iter());
+            assert_eq!(held.is_some(), is_held, "{run:?}");
+            assert!(held_by(&service("another"), [&run].into_iter()).is_none());
+        }
     }
 }

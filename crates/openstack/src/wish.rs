@@ -8,6 +8,8 @@ use controller::Problem;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
+use crate::rotation::Scheduled;
+
 /// What a run does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Operation {
@@ -27,11 +29,19 @@ pub enum Operation {
     Drill,
     /// What is there is brought back to a backup.
     Restore,
+    /// Keys are rotated, because it is time.
+    Rotate,
 }
 
 impl Operation {
     /// What answers no wish: what is wished for is there before it and after it.
-    pub const ASIDE: [Self; 4] = [Self::Step, Self::Backup, Self::Drill, Self::Restore];
+    pub const ASIDE: [Self; 5] = [
+        Self::Step,
+        Self::Backup,
+        Self::Drill,
+        Self::Restore,
+        Self::Rotate,
+    ];
 
     /// As a run has it.
     pub const fn name(self) -> &'static str {
@@ -44,6 +54,7 @@ impl Operation {
             Self::Backup => "Backup",
             Self::Drill => "Drill",
             Self::Restore => "Restore",
+            Self::Rotate => "Rotate",
         }
     }
 }
@@ -75,7 +86,8 @@ impl Wanted {
             | Operation::Step
             | Operation::Backup
             | Operation::Drill
-            | Operation::Restore => &self.install,
+            | Operation::Restore
+            | Operation::Rotate => &self.install,
             Operation::Delete => &self.delete,
         };
         let mut plan = Plan {
@@ -105,6 +117,11 @@ pub trait Wish:
 
     /// What its backups are to be like. None: it has none.
     fn backup(&self) -> Option<&Backup> {
+        None
+    }
+
+    /// How its keys are rotated by themselves. None: they are not, or what is written of it is refused.
+    fn rotation(&self) -> Option<Scheduled> {
         None
     }
 

@@ -17,7 +17,7 @@ use std::{
 
 use lab::{CloudImages, command::output, progress::Terminal};
 use openstack::{
-    backup::archive::{self, Count, Keys, Part, Reader, Table, Writer},
+    backup::archive::{self, Count, Keys, Origin, Part, Reader, Table, Writer},
     sql::{self, Found, Login, Session},
 };
 use serde_json::Value;
@@ -35,7 +35,7 @@ async fn what_is_saved_comes_back_as_it_was() {
     reading.freeze().await.unwrap();
     let found = reading.find("source").await.unwrap();
     assert_eq!(found, Found::Database("mine".to_owned()));
-    let mut writer = Writer::begin(Vec::new(), &Keys::new()).unwrap();
+    let mut writer = Writer::begin(Vec::new(), &Origin::default(), &Keys::new()).unwrap();
     writer.database("source").unwrap();
     // What is written meanwhile is of another moment.
     let later = "INSERT INTO source.parent (name) VALUES ('later')";
@@ -66,6 +66,19 @@ async fn what_is_saved_comes_back_as_it_was() {
     }
     load(&mut loader, &text, "beside_1").await;
     assert_eq!(read(&mut admin, "beside_1", None).await, told);
+    for more in [
+        "DROP TABLE beside_1.child",
+        "ALTER TABLE beside_1.child ADD COLUMN more INT",
+        "CREATE VIEW beside_1.seen AS SELECT 1",
+        "CREATE TRIGGER beside_1.t BEFORE INSERT ON beside_1.child FOR EACH ROW SET @a = 1",
+        "CREATE PROCEDURE beside_1.p() SELECT 1",
+        "CREATE EVENT beside_1.e ON SCHEDULE EVERY 1 DAY DO SELECT 1",
+        "SELECT * FROM beside_1.child",
+    ] {
+        let refused = loader.execute(&[more.to_owned()]).await.unwrap_err();
+        assert!(refused.is_denied(), "{more}: {refused:?}");
+    }
+    assert_eq!(admin.others("beside_1").await.unwrap(), [""; 0]);
     let changed = "UPDATE beside_1.child SET id = id + 1 WHERE id = 2";
     admin.execute(&[changed.to_owned()]).await.unwrap();
     assert_ne!(read(&mut admin, "beside_1", None).await, told);
@@ -156,7 +169,7 @@ async fn read(
 }
 
 async fn load(session: &mut Session, text: &[u8], database: &str) {
-    assert!(archive::tables(text).is_ok());
+    assert!(archive::contents(text).is_ok());
     let mut reader = Reader::begin(text).unwrap();
     while let Some(part) = reader.part().unwrap() {
         match part {

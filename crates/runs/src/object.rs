@@ -99,7 +99,16 @@ pub async fn supersede(client: &Client, run: &Run, digest: &str) -> Result<(), k
     if is_told(run, digest) {
         return Ok(());
     }
-    let patch = json!({"metadata": {"annotations": {SUPERSEDED_BY: digest}}});
+    mark(client, run, SUPERSEDED_BY, digest).await
+}
+
+/// Marks a run by an annotation.
+///
+/// # Errors
+///
+/// The API refused, or did not answer.
+pub async fn mark(client: &Client, run: &Run, mark: &str, value: &str) -> Result<(), kube::Error> {
+    let patch = json!({"metadata": {"annotations": {mark: value}}});
     let parameters = PatchParams::default();
     api(client, run)
         .patch(&run.name_any(), &parameters, &Patch::Merge(&patch))

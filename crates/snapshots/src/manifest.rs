@@ -3,10 +3,8 @@
 use std::{fmt, iter, str::FromStr};
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The form of manifests that this program writes.
-const FORM: u32 = 1;
 /// The longest manifest that is read, in bytes.
 pub const LARGEST: u64 = 16 * 1024;
 /// The largest snapshot that is taken or brought, in bytes.
@@ -157,7 +155,15 @@ pub struct Manifest {
 }
 
 /// What is told of what lies in a store, beside it: of a snapshot of etcd, or of what else is kept as snapshots are.
-pub trait Told: Clone {
+pub trait Told: Clone + DeserializeOwned + Serialize {
+    /// What it tells of, as a word for people.
+    const WHAT: &str;
+    /// The form of manifests that this program writes.
+    const FORM: u32 = 1;
+
+    /// The form that it is of.
+    fn form(&self) -> u32;
+
     /// The name of what it tells of.
     fn name(&self) -> &Name;
 
@@ -165,18 +171,75 @@ pub trait Told: Clone {
     #[must_use]
     fn named(self, name: Name) -> Self;
 
+    /// Its size, in bytes.
+    fn size(&self) -> u64;
+
     /// What lies in the store.
     fn stored(&self) -> &Stored;
 
+    /// All texts in it that have no form of their own, by their fields.
+    fn texts(&self) -> Vec<(&'static str, &str)>;
+
+    /// All digests in it, by their fields.
+    fn digests(&self) -> Vec<(&'static str, &str)>;
+
+    /// Holds what else it tells against what can be. Pure.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn checked(&self) -> Result<(), String>;
+
     /// As it is stored.
-    fn write(&self) -> Vec<u8>;
+    fn write(&self) -> Vec<u8> {
+        // Strings and numbers alone are always JSON.
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
 
     /// Reads what is told of something of this name.
     ///
     /// # Errors
     ///
     /// Why it is none, or not that of the name.
-    fn read(name: &Name, bytes: &[u8]) -> Result<Self, String>;
+    fn read(name: &Name, bytes: &[u8]) -> Result<Self, String> {
+        let read: Self =
+            serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
+        let form = read.form();
+        if form != Self::FORM {
+            let ours = Self::FORM;
+            let remedy = if form < ours {
+                ": take another one"
+            } else {
+                ""
+            };
+            return Err(format!(
+                "it has form {form}, and this Windlass reads form {ours}{remedy}"
+            ));
+        }
+        if read.name() != name {
+            return Err(format!("it is that of {} {}", Self::WHAT, read.name()));
+        }
+        for (field, text) in read.texts() {
+            if text.len() > TEXT_LENGTH || text.chars().any(char::is_control) {
+                return Err(format!(
+                    "its {field} is no line of at most {TEXT_LENGTH} bytes"
+                ));
+            }
+        }
+        for (field, digest) in read.digests() {
+            if !is_digest(digest) {
+                return Err(format!("its {field} is no SHA-256 digest"));
+            }
+        }
+        let most = LARGEST_SNAPSHOT;
+        if read.size() > most || read.stored().size > most.saturating_add(SEALING) {
+            return Err(format!("its size is more than {most} bytes"));
+        }
+        read.checked()?;
+        Ok(read)
+    }
 
     /// The name of what is stored.
     fn object(&self) -> String {
@@ -185,6 +248,8 @@ pub trait Told: Clone {
 }
 
 impl Told for Manifest {
+    const WHAT: &str = "snapshot";
+
     fn name(&self) -> &Name {
         &self.name
     }
@@ -193,16 +258,49 @@ impl Told for Manifest {
         Self { name, ..self }
     }
 
+    fn form(&self) -> u32 {
+        self.form
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
     fn stored(&self) -> &Stored {
         &self.stored
     }
 
-    fn write(&self) -> Vec<u8> {
-        self.write()
+    fn texts(&self) -> Vec<(&'static str, &str)> {
+        vec![
+            ("cluster", &self.cluster),
+            ("clusterId", &self.cluster_id),
+            ("etcdVersion", &self.etcd_version),
+            ("host", &self.host),
+            ("checkedBy", &self.checked_by),
+            ("run", self.run.as_deref().unwrap_or_default()),
+        ]
     }
 
-    fn read(name: &Name, bytes: &[u8]) -> Result<Self, String> {
-        Self::read(name, bytes)
+    fn digests(&self) -> Vec<(&'static str, &str)> {
+        vec![
+            ("authority", &self.authority),
+            ("digest", &self.digest),
+            ("stored.digest", &self.stored.digest),
+        ]
+    }
+
+    fn checked(&self) -> Result<(), String> {
+        let stored = (self.stored.size, &self.stored.digest);
+        if !self.stored.sealed && stored != (self.size, &self.digest) {
+            return Err("it tells of a snapshot that is not encrypted, and of another size or digest where it is stored".to_owned());
+        }
+        if release(&self.etcd_version).is_none() {
+            return Err(format!(
+                "its etcdVersion is {:?}, which is no version",
+                self.etcd_version
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -259,79 +357,6 @@ pub enum Unfit {
 }
 
 impl Manifest {
-    /// The form of manifests that this program writes.
-    pub const FORM: u32 = FORM;
-
-    /// Reads the manifest of a snapshot.
-    ///
-    /// # Errors
-    ///
-    /// Why it is none, or not that of the snapshot.
-    pub fn read(name: &Name, bytes: &[u8]) -> Result<Self, String> {
-        let read: Self =
-            serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
-        if read.form != FORM {
-            return Err(format!(
-                "it has form {}, and this Windlass reads form {FORM}",
-                read.form
-            ));
-        }
-        if read.name != *name {
-            return Err(format!("it is that of snapshot {}", read.name));
-        }
-        for (field, text) in [
-            ("cluster", &read.cluster),
-            ("clusterId", &read.cluster_id),
-            ("etcdVersion", &read.etcd_version),
-            ("host", &read.host),
-            ("checkedBy", &read.checked_by),
-            ("run", read.run.as_ref().unwrap_or(&String::new())),
-        ] {
-            if text.len() > TEXT_LENGTH || text.chars().any(char::is_control) {
-                return Err(format!(
-                    "its {field} is no line of at most {TEXT_LENGTH} bytes"
-                ));
-            }
-        }
-        for (field, digest) in [
-            ("authority", &read.authority),
-            ("digest", &read.digest),
-            ("stored.digest", &read.stored.digest),
-        ] {
-            if !is_digest(digest) {
-                return Err(format!("its {field} is no SHA-256 digest"));
-            }
-        }
-        let most = LARGEST_SNAPSHOT;
-        if read.size > most || read.stored.size > most.saturating_add(SEALING) {
-            return Err(format!("its size is more than {most} bytes"));
-        }
-        let stored = (read.stored.size, &read.stored.digest);
-        if !read.stored.sealed && stored != (read.size, &read.digest) {
-            return Err("it tells of a snapshot that is not encrypted, and of another size or digest where it is stored".to_owned());
-        }
-        if release(&read.etcd_version).is_none() {
-            return Err(format!(
-                "its etcdVersion is {:?}, which is no version",
-                read.etcd_version
-            ));
-        }
-        Ok(read)
-    }
-
-    /// The manifest as it is stored.
-    pub fn write(&self) -> Vec<u8> {
-        // Strings and numbers alone are always JSON.
-        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
-        bytes.push(b'\n');
-        bytes
-    }
-
-    /// The name of what is stored.
-    pub fn object(&self) -> String {
-        self.name.object(self.stored.sealed)
-    }
-
     /// Whether it can be brought back there.
     ///
     /// # Errors
@@ -378,7 +403,7 @@ mod tests {
     fn manifest() -> Manifest {
         let name: Name = "2026-11-25T03-30-00Z".parse().unwrap();
         Manifest {
-            form: FORM,
+            form: Manifest::FORM,
             name,
             cluster: "demo/first".into(),
             authority: "a".repeat(64),

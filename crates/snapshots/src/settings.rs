@@ -6,12 +6,12 @@ use std::{net::IpAddr, path::Path};
 
 use api::{
     cluster::SecretKeyRef,
-    snapshots::{Encryption, Keep, S3, Store, VolumeClaim},
+    snapshots::{AddressStyle, Encryption, Keep, S3, Store, VolumeClaim},
 };
 use controller::Problem;
 use jiff::SignedDuration;
 
-use crate::{retention, seal};
+use crate::{retention, seal, store::Settings};
 
 /// The key of a Secret with a passphrase, where none is named.
 pub const PASSPHRASE: &str = "passphrase";
@@ -20,9 +20,35 @@ pub const IDENTITY: &str = "identity";
 /// That of one with certificates of authorities.
 pub const CA: &str = "ca.crt";
 
+/// The keys of a Secret with an access key, as buckets that are claimed have them.
+pub mod access {
+    /// Its id.
+    pub const ID: &str = "AWS_ACCESS_KEY_ID";
+    /// The key itself.
+    pub const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
+    /// The token of one that is given for a while.
+    pub const TOKEN: &str = "AWS_SESSION_TOKEN";
+}
+
+/// The region that servers take that have none.
+const REGION: &str = "us-east-1";
+
 /// The key that a reference names, or the one of its kind.
 pub fn key_of<'a>(reference: &'a SecretKeyRef, default: &'a str) -> &'a str {
     reference.key.as_deref().unwrap_or(default)
+}
+
+/// A bucket, and the place in it below which snapshots lie.
+pub fn of_bucket(s3: &S3, below: &str) -> Settings {
+    let prefix = s3.prefix.as_ref();
+    let prefix = prefix.map_or_else(String::new, |prefix| format!("{prefix}/"));
+    Settings {
+        endpoint: s3.endpoint.clone(),
+        bucket: s3.bucket.clone(),
+        region: s3.region.clone().unwrap_or_else(|| REGION.to_owned()),
+        prefix: format!("{prefix}{below}/"),
+        virtual_host: s3.address_style == Some(AddressStyle::VirtualHost),
+    }
 }
 
 /// What goes, of what lies in the store.

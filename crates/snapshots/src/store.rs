@@ -11,13 +11,14 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 mod bucket;
 mod directory;
 
-pub use bucket::{Access, Bucket, Settings};
+pub use bucket::{Access, Bucket, Loopback, Settings};
 pub use directory::Directory;
 
 use crate::{
@@ -30,6 +31,10 @@ use crate::{
 pub const MOST: usize = 10_000;
 /// How often a name that the list says is free may be taken, before it is told: each time a whole snapshot may have been sent.
 const TRIES: usize = 3;
+/// How many manifests are read at once.
+const AT_ONCE: usize = 8;
+/// How old what was not written to its end must be to be removed: it may be on its way.
+const UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
 /// How much of a file is read at once.
 const CHUNK: usize = 256 * 1024;
 
@@ -94,7 +99,7 @@ impl Error {
             ),
             Self::Full(_) => (
                 "StoreFull",
-                "free room in the store or write a smaller spec.etcd.snapshots.keep; then retry the run",
+                "free room in the store, and retry the run; or write a smaller spec.etcd.snapshots.keep, and ask again",
             ),
             Self::Missing(_) => (
                 "SnapshotMissing",
@@ -126,8 +131,12 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store refuses, is full, does not answer, answers with another object, or has what its list does not tell.
+    /// The store refuses, is full, does not answer, answers with another object, or has what its list does not tell; or the manifest would
+    /// not be read again.
     pub async fn keep<M: Told>(&self, file: &File, mut manifest: M) -> Result<M, Error> {
+        // Told before it is sent: what cannot be read again is no snapshot.
+        M::read(manifest.name(), &manifest.write())
+            .map_err(|why| Error::Altered(format!("{}: {why}", manifest.name().manifest())))?;
         let there = named(&self.list().await?);
         let first = manifest.name().clone();
         let names = first.and_next();
@@ -146,6 +155,27 @@ impl Store {
         } else {
             format!("{}, which its list did not tell,", taken.join(", "))
         }))
+    }
+
+    /// The same of a store that may be full: then `room` is made, which says how many snapshots went, and it is tried once more. What is kept
+    /// no longer goes after a snapshot is written, which a full store would never come to.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::keep`], and those of `room`. A full store from which nothing went is full.
+    pub async fn keep_with_room<M: Told>(
+        &self,
+        file: &File,
+        manifest: M,
+        room: impl Future<Output = Result<usize, Error>>,
+    ) -> Result<M, Error> {
+        match self.keep(file, manifest.clone()).await {
+            Err(full @ Error::Full(_)) => match room.await? {
+                0 => Err(full),
+                _ => self.keep(file, manifest).await,
+            },
+            kept => kept,
+        }
     }
 
     async fn keep_as(&self, file: &File, manifest: &impl Told) -> Result<(), Error> {
@@ -256,6 +286,22 @@ impl Store {
         Ok(listed)
     }
 
+    /// What lies in the store, and what is told of it.
+    ///
+    /// # Errors
+    ///
+    /// It refuses its list, or does not answer. A manifest that cannot be read is what was seen.
+    pub async fn look<M: Told>(&self) -> Result<Seen<M>, Error> {
+        let objects = self.list().await?;
+        let names = listing(&objects).snapshots;
+        let read = stream::iter(names).map(async |name| {
+            let manifest = self.manifest(&name).await;
+            (name, manifest)
+        });
+        let read = read.buffer_unordered(AT_ONCE).collect().await;
+        Ok(Seen { objects, read })
+    }
+
     /// Removes an object; one that is not there is as good as removed.
     ///
     /// # Errors
@@ -274,6 +320,44 @@ impl Store {
             Self::Directory(directory) => directory.place(),
             Self::Bucket(bucket) => bucket.place(),
         }
+    }
+}
+
+/// What lies in a store, and what its manifests tell.
+#[derive(Debug)]
+pub struct Seen<M> {
+    /// All that is listed.
+    pub objects: Vec<Object>,
+    /// Each snapshot with a manifest, and that where it can be read.
+    pub read: Vec<(Name, Result<M, Error>)>,
+}
+
+impl<M: Told> Seen<M> {
+    /// The manifests that can be read.
+    pub fn good(&self) -> impl Iterator<Item = &M> {
+        self.read.iter().filter_map(|(_, read)| read.as_ref().ok())
+    }
+
+    /// Whether there is an object of the size that a manifest tells.
+    pub fn is_whole(&self, manifest: &M) -> bool {
+        let object = manifest.object();
+        let mut objects = self.objects.iter();
+        let there = objects.find(|there| there.name == object);
+        there.is_some_and(|there| there.size == manifest.stored().size)
+    }
+
+    /// The names of what has no manifest.
+    pub fn unfinished(&self) -> impl Iterator<Item = Name> {
+        listing(&self.objects).unfinished.into_keys()
+    }
+
+    /// The objects of what has none and is too old to be on its way, by snapshot. What tells no time, a run has not left.
+    pub fn abandoned(&self, now: Timestamp) -> impl Iterator<Item = Vec<String>> {
+        let before = now.checked_sub(UNFINISHED).ok();
+        let unfinished = listing(&self.objects).unfinished.into_iter();
+        unfinished
+            .filter(move |(name, _)| name.time().is_some_and(|time| Some(time) < before))
+            .map(|(_, objects)| objects)
     }
 }
 

@@ -16,9 +16,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use secrecy::SecretString;
 use snapshots::{
     Manifest, Name, Store,
-    manifest::Stored,
+    manifest::{LARGEST_SNAPSHOT, Stored, Told},
     seal::{Seal, Spool, unnamed},
-    store::{Access, Bucket, Directory, Error, Settings, listing},
+    store::{Access, Bucket, Directory, Error, Loopback, Settings, listing},
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -221,6 +221,26 @@ async fn a_name_that_is_taken_again_and_again_is_told_of() {
 }
 
 #[tokio::test]
+async fn what_would_not_be_read_again_is_not_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = Directory::open(root.path(), BELOW).await.unwrap();
+    let store = Store::Directory(directory);
+    let work = tempfile::tempdir().unwrap();
+    let (file, manifest) = snapshot(work.path(), "a", b"short");
+    let large = Manifest {
+        size: LARGEST_SNAPSHOT + 1,
+        stored: Stored {
+            sealed: true,
+            ..manifest.stored.clone()
+        },
+        ..manifest
+    };
+    let error = store.keep(&file, large).await.unwrap_err();
+    assert!(error.to_string().contains("is more than"), "{error}");
+    assert_eq!(store.list().await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_directory_writes_through_no_link() {
     let root = tempfile::tempdir().unwrap();
     let directory = Directory::open(root.path(), BELOW).await.unwrap();
@@ -260,12 +280,34 @@ async fn a_directory_that_is_not_there_full_or_not_to_be_written_is_told_of() {
     let (file, short) = snapshot(work.path(), "b", b"short");
     store.keep(&file, short.clone()).await.unwrap();
     assert!(listing(&store.list().await.unwrap()).unfinished.is_empty());
+    makes_room(&store).await;
 
     small.read_only();
     let error = store.keep(&file, short.clone()).await.unwrap_err();
     assert_eq!(error.advice().0, "StoreRefused", "{error}");
     let error = store.remove(&short.name.manifest()).await.unwrap_err();
     assert_eq!(error.advice().0, "StoreRefused", "{error}");
+}
+
+/// In a store of a megabyte: what is kept no longer makes room for what is to be kept.
+async fn makes_room(store: &Store) {
+    let work = tempfile::tempdir().unwrap();
+    let (file, former) = snapshot(work.path(), "c", &vec![7; 600 * 1024]);
+    let former = store.keep(&file, former).await.unwrap();
+    let (file, next) = snapshot(work.path(), "d", &vec![8; 600 * 1024]);
+    let nothing = async { Ok::<usize, Error>(0) };
+    let full = store.keep_with_room(&file, next.clone(), nothing).await;
+    assert_eq!(full.unwrap_err().advice().0, "StoreFull");
+    let room = async {
+        store.remove(&former.name.manifest()).await?;
+        store.remove(&former.object()).await?;
+        Ok::<usize, Error>(1)
+    };
+    let kept = store.keep_with_room(&file, next, room).await.unwrap();
+    assert_eq!(kept.name.as_str(), "d");
+    for object in [kept.name.manifest(), kept.object()] {
+        store.remove(&object).await.unwrap();
+    }
 }
 
 /// A file system of a megabyte.
@@ -354,7 +396,8 @@ impl Server {
             token: None,
             authorities,
         };
-        Store::Bucket(Box::new(Bucket::new(&settings, &access).unwrap()))
+        let bucket = Bucket::new(&settings, &access, Loopback::Allowed).unwrap();
+        Store::Bucket(Box::new(bucket))
     }
 
     /// Until it answers.

@@ -113,4 +113,6 @@ pub enum BackupDrillResult {
     Passed,
     /// They did not.
     Failed,
+    /// It was begun, and has not come to its end: it is at work, or its runner or its time ended before it.
+    Unfinished,
 }

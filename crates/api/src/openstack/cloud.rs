@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Backup, Existing, Identity, OnDelete, Standing, Storage};
+use super::{Backup, Existing, Identity, Keys, OnDelete, Standing, Storage};
 use crate::cluster::SecretRef;
 
 /// A cloud of OpenStack.
@@ -131,4 +131,6 @@ pub struct CloudService {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
+    /// Keys of it that are rotated on a schedule. Default: none are.
+    pub keys: Option<Keys>,
 }

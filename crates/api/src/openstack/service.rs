@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Standing;
+use super::{Keys, Standing};
 use crate::cluster::SecretRef;
 
 /// One service of OpenStack.
@@ -72,6 +72,8 @@ pub struct OpenStackServiceSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
+    /// Keys of it that are rotated on a schedule. Default: none are.
+    pub keys: Option<Keys>,
     /// What becomes of a database of its name that is there already and not known to be its own. Default: Refuse.
     pub existing: Option<Existing>,
     /// What becomes of its database and its Secrets when it is deleted. Default: Retain.

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BackupsStatus;
+use super::{BackupsStatus, KeysStatus};
 use crate::cluster::ConvergeRequest;
 
 /// How a cloud or a service stands.
@@ -36,6 +36,8 @@ pub struct Standing {
     pub restore: Option<ConvergeRequest>,
     /// The backups of a cloud that lie in its store.
     pub backups: Option<BackupsStatus>,
+    /// The keys of a service that are rotated on a schedule.
+    pub keys: Option<KeysStatus>,
     /// Ready, Reconciling, Stalled, and BackedUp of a cloud with backups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]

@@ -179,6 +179,29 @@ fn ends_of_months_are_where_they_are() {
 }
 
 #[test]
+fn the_shortest_gap_of_a_year_is_found_where_months_and_clocks_make_it() {
+    let gap = |schedule: &str, zone: &str| {
+        let read = Recurrence::read((schedule, "schedule"), (Some(zone), "zone")).unwrap();
+        read.shortest_gap(SignedDuration::from_mins(5)).unwrap()
+    };
+    for (schedule, zone, hours) in [
+        ("0 3 * * *", "UTC", 24),
+        // The night in which the clock jumps.
+        ("0 3 * * *", "Europe/Berlin", 23),
+        ("0 3 * * 1,4", "UTC", 3 * 24),
+        ("0 3 1 * *", "UTC", 29 * 24),
+        ("0 3 1,31 * *", "UTC", 24),
+        ("0 3 1 1 *", "UTC", 366 * 24),
+        ("0 3 29 2 *", "UTC", (3 * 365 + 366) * 24),
+    ] {
+        let expected = SignedDuration::from_hours(hours);
+        assert_eq!(gap(schedule, zone), expected, "{schedule} {zone}");
+    }
+    // What is denser than is asked for is not searched for what is denser still.
+    assert_eq!(gap("* * * * *", "UTC"), SignedDuration::from_mins(1));
+}
+
+#[test]
 fn windows_that_overlap_are_one() {
     let both = windows(&[
         ("0 22 * * 6", "4h", "UTC"),

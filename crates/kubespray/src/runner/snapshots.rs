@@ -13,22 +13,19 @@ use api::{
     HostName,
     cluster::SecretKeyRef,
     run::{Failure, FailureClass, OnFailure, Step},
-    snapshots::{
-        AddressStyle, DrillResult, DrillStatus, SnapshotState, SnapshotStatus, SnapshotsStatus,
-    },
+    snapshots::{DrillResult, DrillStatus, SnapshotState, SnapshotStatus, SnapshotsStatus},
 };
-use futures::{StreamExt, stream};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, ResourceExt, api::ObjectMeta};
 use secrecy::SecretString;
 use snapshots::{
     Manifest, Name, Store,
-    manifest::Here,
+    manifest::{Here, Told},
     retention,
     seal::{self, Key, OpenError, Seal, Spool, Spooled},
-    settings::{CA, IDENTITY, PASSPHRASE, key_of},
-    store::{self, Access, Bucket, Directory, Object, Settings, listing},
+    settings::{self, CA, IDENTITY, PASSPHRASE, access, key_of},
+    store::{self, Access, Bucket, Directory, Loopback, Seen},
 };
 use workflow::{StepContext, StepOutcome, StepProgress};
 
@@ -55,12 +52,8 @@ const ANSWER: Duration = Duration::from_mins(1);
 const CLEARING: Duration = Duration::from_secs(20);
 /// How long a look at the store may take where nothing waits for it. Less than the timeout of the step, which would fail it.
 const IGNORED: Duration = Duration::from_mins(20);
-/// How many manifests are read at once.
-const AT_ONCE: usize = 8;
 /// How many snapshots are told of.
 const TOLD: usize = 100;
-/// How old what was not written to its end must be to be removed: it may be on its way.
-const UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
 
 /// Saves a snapshot of the first host that can, and reads it back from the store.
 pub(crate) async fn save(
@@ -111,7 +104,15 @@ async fn saved(
     let manifest = manifest(from, &saved, (&spooled, &seal));
     work.tells("writing the snapshot into the store, and reading it back")
         .await?;
-    let (kept, ()) = tokio::join!(store.keep(&file, manifest), work.clears(&place));
+    let own = manifest.clone();
+    let room = async {
+        let seen = store.look().await?;
+        let_go((&store, seen), &own, input, Timestamp::now())
+            .await
+            .1
+    };
+    let kept = store.keep_with_room(&file, manifest, room);
+    let (kept, ()) = tokio::join!(kept, work.clears(&place));
     let name = kept.map_err(|error| failed(of_store(&error)))?.name;
     Ok(format!(
         "snapshot {name} of {}: {} bytes, revision {}, {} keys, etcd {}, checked by {}, and read back from {}",
@@ -138,7 +139,7 @@ pub(crate) async fn keep(
     let kept = async {
         let input = input(executor)?;
         let store = open(executor, input).await?;
-        let seen = look(&store).await.map_err(|error| of_store(&error))?;
+        let seen = store.look().await.map_err(|error| of_store(&error))?;
         let own = own(&seen, executor.work.run.uid().as_deref());
         let own = own.map_err(|error| of_store(&error))?;
         sealed(&own, input).map_err(|error| of_store(&error))?;
@@ -455,37 +456,26 @@ async fn open(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<St
         return Err(of_store(&store::Error::Unusable("none is named".into())));
     };
     let credentials = &s3.credentials_secret_ref.name;
-    let of_credentials = async |key: &str| value(executor, (credentials, key)).await;
+    let needed = async |key| {
+        let place = (&**credentials, key);
+        required(place, value(executor, place).await?)
+    };
     let access = Access {
-        id: required((credentials, ID), of_credentials(ID).await?)?,
-        secret: required((credentials, SECRET), of_credentials(SECRET).await?)?.into(),
-        token: of_credentials(TOKEN).await?.map(SecretString::from),
+        id: needed(access::ID).await?,
+        secret: needed(access::SECRET).await?.into(),
+        token: value(executor, (credentials, access::TOKEN))
+            .await?
+            .map(SecretString::from),
         authorities: match &s3.ca_secret_ref {
             Some(reference) => Some(referred(executor, reference, CA).await?.into_bytes()),
             None => None,
         },
     };
-    let prefix = s3
-        .prefix
-        .iter()
-        .fold(String::new(), |_, prefix| format!("{prefix}/"));
-    let settings = Settings {
-        endpoint: s3.endpoint.clone(),
-        bucket: s3.bucket.clone(),
-        region: s3.region.clone().unwrap_or_else(|| REGION.to_owned()),
-        prefix: format!("{prefix}{below}/"),
-        virtual_host: s3.address_style == Some(AddressStyle::VirtualHost),
-    };
-    Bucket::new(&settings, &access)
+    let settings = settings::of_bucket(s3, &below);
+    Bucket::new(&settings, &access, Loopback::of_this_process())
         .map(|bucket| Store::Bucket(Box::new(bucket)))
         .map_err(|error| of_store(&error))
 }
-
-/// The keys of a Secret with an access key, as buckets that are claimed have them, and the region that servers take that have none.
-const ID: &str = "AWS_ACCESS_KEY_ID";
-const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
-const TOKEN: &str = "AWS_SESSION_TOKEN";
-const REGION: &str = "us-east-1";
 
 /// What a snapshot is sealed with.
 async fn sealing(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<Seal, Failure> {
@@ -688,27 +678,11 @@ fn sealed(manifest: &Manifest, input: &SnapshotsInput) -> Result<(), store::Erro
     )))
 }
 
-/// What lies in a store.
-struct Seen {
-    objects: Vec<Object>,
-    read: Vec<(Name, Result<Manifest, store::Error>)>,
-}
-
-async fn look(store: &Store) -> Result<Seen, store::Error> {
-    let objects = store.list().await?;
-    let names = listing(&objects).snapshots;
-    let read = stream::iter(names).map(async |name| {
-        let manifest = store.manifest(&name).await;
-        (name, manifest)
-    });
-    let read: Vec<_> = read.buffer_unordered(AT_ONCE).collect().await;
-    Ok(Seen { objects, read })
-}
-
 /// The snapshot that a run has taken: the last one, where its runner was killed in between. Pure.
-fn own(seen: &Seen, run: Option<&str>) -> Result<Manifest, store::Error> {
-    let good = seen.read.iter().filter_map(|(_, read)| read.as_ref().ok());
-    let of_run = good.filter(|manifest| run.is_some() && manifest.run.as_deref() == run);
+fn own(seen: &Seen<Manifest>, run: Option<&str>) -> Result<Manifest, store::Error> {
+    let of_run = seen
+        .good()
+        .filter(|manifest| run.is_some() && manifest.run.as_deref() == run);
     let newest = of_run.max_by_key(|manifest| (manifest.name.as_str().len(), &manifest.name));
     let missing = || store::Error::Missing("snapshot of this run".into());
     newest.cloned().ok_or_else(missing)
@@ -717,16 +691,19 @@ fn own(seen: &Seen, run: Option<&str>) -> Result<Manifest, store::Error> {
 /// Removes what is kept no longer; what lies there then, and how many were removed. What is of another cluster of the name is nobody's
 /// here.
 async fn let_go(
-    (store, seen): (&Store, Seen),
+    (store, seen): (&Store, Seen<Manifest>),
     own: &Manifest,
     input: &SnapshotsInput,
     now: Timestamp,
-) -> (Result<Seen, store::Error>, Result<usize, store::Error>) {
+) -> (
+    Result<Seen<Manifest>, store::Error>,
+    Result<usize, store::Error>,
+) {
     let mut removed = 0;
     for names in going(&seen, own, input.kept(), now) {
         for name in names {
             if let Err(error) = store.remove(&name).await {
-                return (look(store).await, Err(error));
+                return (store.look().await, Err(error));
             }
         }
         removed += 1;
@@ -734,14 +711,19 @@ async fn let_go(
     if removed == 0 {
         return (Ok(seen), Ok(0));
     }
-    (look(store).await, Ok(removed))
+    (store.look().await, Ok(removed))
 }
 
 /// The objects that go, by snapshot. A manifest goes before what it tells of: without it that is no snapshot any more. Those that can be
 /// relied on are counted, and no other stands for one of them: what is none goes when it is older than all that are kept. Pure.
-fn going(seen: &Seen, own: &Manifest, keep: retention::Keep, now: Timestamp) -> Vec<Vec<String>> {
-    let good = seen.read.iter().filter_map(|(_, read)| read.as_ref().ok());
-    let ours: Vec<&Manifest> = good
+fn going(
+    seen: &Seen<Manifest>,
+    own: &Manifest,
+    keep: retention::Keep,
+    now: Timestamp,
+) -> Vec<Vec<String>> {
+    let ours: Vec<&Manifest> = seen
+        .good()
         .filter(|manifest| manifest.authority == own.authority)
         .collect();
     let is_good = |manifest: &&&Manifest| {
@@ -765,25 +747,15 @@ fn going(seen: &Seen, own: &Manifest, keep: retention::Keep, now: Timestamp) -> 
         .iter()
         .filter(goes)
         .map(|manifest| vec![manifest.name.manifest(), manifest.object()]);
-    let before = now.checked_sub(UNFINISHED).ok();
-    let unfinished = listing(&seen.objects).unfinished.into_iter();
-    let unfinished = unfinished
-        // What tells no time, a run has not left.
-        .filter(|(name, _)| name.time().is_some_and(|time| Some(time) < before))
-        .map(|(_, objects)| objects);
-    surplus.chain(unfinished).collect()
+    surplus.chain(seen.abandoned(now)).collect()
 }
 
 /// What is to be thought of a snapshot beside the one that a run has just taken. Pure.
-fn state(manifest: &Manifest, seen: &Seen, own: &Manifest) -> SnapshotState {
+fn state(manifest: &Manifest, seen: &Seen<Manifest>, own: &Manifest) -> SnapshotState {
     if manifest.authority != own.authority {
         return SnapshotState::OtherCluster;
     }
-    let object = manifest.object();
-    let mut objects = seen.objects.iter();
-    let there = objects.find(|there| there.name == object);
-    let is_whole = there.is_some_and(|there| there.size == manifest.stored.size);
-    if is_whole && (manifest.stored.sealed || !own.stored.sealed) {
+    if seen.is_whole(manifest) && (manifest.stored.sealed || !own.stored.sealed) {
         SnapshotState::Verified
     } else {
         SnapshotState::Altered
@@ -791,7 +763,12 @@ fn state(manifest: &Manifest, seen: &Seen, own: &Manifest) -> SnapshotState {
 }
 
 /// What is told of what lies in a store. Pure.
-fn told(store: &Store, seen: &Seen, own: &Manifest, drill: Option<DrillStatus>) -> SnapshotsStatus {
+fn told(
+    store: &Store,
+    seen: &Seen<Manifest>,
+    own: &Manifest,
+    drill: Option<DrillStatus>,
+) -> SnapshotsStatus {
     let number = |number: u64| Some(i64::try_from(number).unwrap_or(i64::MAX));
     let read = seen.read.iter().map(|(name, read)| match read {
         Ok(manifest) => SnapshotStatus {
@@ -806,8 +783,8 @@ fn told(store: &Store, seen: &Seen, own: &Manifest, drill: Option<DrillStatus>) 
         },
         Err(_) => nameless(name, SnapshotState::Altered),
     });
-    let unfinished = listing(&seen.objects).unfinished.into_iter();
-    let unfinished = unfinished.map(|(name, _)| nameless(&name, SnapshotState::Unfinished));
+    let unfinished = seen.unfinished();
+    let unfinished = unfinished.map(|name| nameless(&name, SnapshotState::Unfinished));
     let mut kept: Vec<_> = read.chain(unfinished).collect();
     kept.sort_by(|a, b| b.name.cmp(&a.name));
     let count = u32::try_from(kept.len()).unwrap_or(u32::MAX);
@@ -999,7 +976,7 @@ fn of_hosts(errors: &[(HostName, Unable)]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use snapshots::manifest::Stored;
+    use snapshots::{manifest::Stored, store::Object};
 
     use super::*;
 
@@ -1033,7 +1010,7 @@ mod tests {
         }
     }
 
-    fn seen(manifests: &[Manifest], others: &[&str]) -> Seen {
+    fn seen(manifests: &[Manifest], others: &[&str]) -> Seen<Manifest> {
         let object = |name: String| Object { name, size: 7 };
         let of_manifests = manifests.iter();
         let of_manifests = of_manifests.flat_map(|of| [of.name.manifest(), of.object()]);
@@ -1045,7 +1022,7 @@ mod tests {
         }
     }
 
-    fn gone(seen: &Seen, own: &Manifest, count: usize) -> Vec<String> {
+    fn gone(seen: &Seen<Manifest>, own: &Manifest, count: usize) -> Vec<String> {
         let keep = retention::Keep {
             count: Some(count),
             age: None,

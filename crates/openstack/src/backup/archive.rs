@@ -1,32 +1,39 @@
 //! A backup as text: statements that MariaDB's own client reads too, one a line, and comments that tell what is whole. Pure.
 //!
 //! ```text
-//! -- windlass openstack backup 1
+//! -- windlass openstack backup 2
 //! -- keys {"keystone":{"fernet-keys":{"data":{"0":"..."},"annotations":{}}}}
+//! -- of {"cloud":"cloud/one","cluster":"...","server":"...","takenAt":"..."}
 //! SET NAMES binary;
 //! USE `keystone`;
-//! CREATE TABLE `user` (...);
+//! CREATE TABLE `user` (...) ENGINE=InnoDB;
 //! INSERT INTO `user` (`id`,`extra`) VALUES ('1','{}'),('2',NULL);
 //! -- table {"name":"user","rows":2,"sum":"..."}
 //! -- end {"databases":1}
 //! ```
 //!
 //! Values are written as the server has them, whatever characters they are: with `SET NAMES binary` it converts nothing, on the way out and
-//! on the way in. A text that was cut lacks its end. What is read is data: only lines of these forms are taken.
+//! on the way in. A text that was cut lacks its end. What is read is data: only lines of these forms are taken. What it is of stands in it
+//! and is sealed with it: beside it anybody who writes the store could say that it is another one.
 
 use std::{
     collections::BTreeMap,
     io::{self, BufRead, Write},
 };
 
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
 use crate::sql::quoted_name;
 
+mod statement;
+
+pub use statement::makes_a_table;
+
 /// The first line.
-const HEAD: &str = "-- windlass openstack backup 1";
+const HEAD: &str = "-- windlass openstack backup 2";
 /// How long a statement with rows becomes before another one is begun, in bytes.
 const STATEMENT: usize = 256 * 1024;
 /// The longest line that is read, in bytes: more than a server takes at once by default.
@@ -37,6 +44,29 @@ pub const SETTINGS: [&str; 2] = [
     "SET NAMES binary",
     "SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_mode = 'NO_AUTO_VALUE_ON_ZERO', time_zone = '+00:00'",
 ];
+
+/// What a backup is of.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// The cloud, as `NAMESPACE/NAME`.
+    pub cloud: String,
+    /// The unique id of the cluster that the cloud is in: that of its namespace `kube-system`.
+    pub cluster: String,
+    /// The release of the cloud, where somebody says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+    /// The images of its services, by their names: where nobody says the release, they tell what made the tables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub images: BTreeMap<String, String>,
+    /// The version of the database server.
+    pub server: String,
+    /// The unique id of the run that took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The moment of which the databases are.
+    pub taken_at: Timestamp,
+}
 
 /// Secrets of services: by the service, by the word behind the name of its object.
 pub type Keys = BTreeMap<String, BTreeMap<String, Kept>>;
@@ -120,9 +150,10 @@ impl<W: Write> Writer<W> {
     /// # Errors
     ///
     /// It cannot be written.
-    pub fn begin(mut out: W, keys: &Keys) -> io::Result<Self> {
+    pub fn begin(mut out: W, origin: &Origin, keys: &Keys) -> io::Result<Self> {
         let keys = serde_json::to_string(keys)?;
-        writeln!(out, "{HEAD}\n-- keys {keys}")?;
+        let origin = serde_json::to_string(origin)?;
+        writeln!(out, "{HEAD}\n-- keys {keys}\n-- of {origin}")?;
         for setting in SETTINGS {
             writeln!(out, "{setting};")?;
         }
@@ -149,8 +180,7 @@ impl<W: Write> Writer<W> {
     ///
     /// It cannot be written.
     pub fn table(&mut self, create: &str) -> io::Result<()> {
-        // What is in quotes has its line breaks escaped: these are of the layout.
-        writeln!(self.out, "{};", create.replace(['\n', '\r'], " "))
+        writeln!(self.out, "{};", line(create))
     }
 
     /// Writes a row of a table.
@@ -224,6 +254,11 @@ impl<W: Write> Writer<W> {
     }
 }
 
+/// The statement that makes a table, on one line: what is in quotes has its line breaks escaped, and these are of the layout.
+pub fn line(create: &str) -> String {
+    create.replace(['\n', '\r'], " ")
+}
+
 /// As a statement has a value, on one line.
 fn quote(line: &mut Vec<u8>, value: &[u8]) {
     line.push(b'\'');
@@ -257,6 +292,9 @@ pub enum Unreadable {
     /// It ends before its end.
     #[error("it ends in the middle, after {0} lines: it was cut")]
     Cut(u64),
+    /// It does not say what it is of.
+    #[error("it does not say what it is of, as backups of this Windlass do")]
+    Nameless,
     /// A line of it has no form that is taken.
     #[error("line {0} is none that a backup has")]
     Line(u64),
@@ -273,6 +311,8 @@ pub struct Reader<R> {
     ended: bool,
     /// What is in it of Secrets.
     pub keys: Keys,
+    /// What it is of.
+    pub origin: Origin,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -288,12 +328,15 @@ impl<R: BufRead> Reader<R> {
             databases: 0,
             ended: false,
             keys: Keys::new(),
+            origin: Origin::default(),
         };
         if reader.next_line()?.as_deref() != Some(HEAD.as_bytes()) {
             return Err(Unreadable::Line(1));
         }
         let keys = reader.next_line()?.ok_or(Unreadable::Cut(1))?;
         reader.keys = comment(&keys, "keys").ok_or(Unreadable::Line(2))?;
+        let origin = reader.next_line()?.ok_or(Unreadable::Cut(2))?;
+        reader.origin = comment(&origin, "of").ok_or(Unreadable::Nameless)?;
         for setting in SETTINGS {
             let line = reader.next_line()?.ok_or(Unreadable::Cut(reader.line))?;
             if line.strip_suffix(b";") != Some(setting.as_bytes()) {
@@ -337,7 +380,7 @@ impl<R: BufRead> Reader<R> {
             self.databases += 1;
             return Ok(Some(Part::Database(name)));
         }
-        if statement.starts_with(b"CREATE TABLE `") || statement.starts_with(b"INSERT INTO `") {
+        if makes_a_table(statement) || statement::fills_a_table(statement) {
             return Ok(Some(Part::Statement(statement.to_vec())));
         }
         Err(Unreadable::Line(self.line))
@@ -366,12 +409,23 @@ fn comment<T: DeserializeOwned>(line: &[u8], word: &str) -> Option<T> {
     serde_json::from_slice(line.strip_prefix(b" ")?).ok()
 }
 
-/// What a text tells of its tables, by their databases: it is read to its end.
+/// What a text tells.
+#[derive(Debug)]
+pub struct Contents {
+    /// What it is of.
+    pub origin: Origin,
+    /// What is in it of Secrets.
+    pub keys: Keys,
+    /// Its tables, by their databases.
+    pub tables: BTreeMap<String, Vec<Table>>,
+}
+
+/// What a text tells: it is read to its end.
 ///
 /// # Errors
 ///
 /// It is none, or not whole.
-pub fn tables(from: impl BufRead) -> Result<(Keys, BTreeMap<String, Vec<Table>>), Unreadable> {
+pub fn contents(from: impl BufRead) -> Result<Contents, Unreadable> {
     let mut reader = Reader::begin(from)?;
     let mut tables = BTreeMap::<String, Vec<Table>>::new();
     let mut at = String::new();
@@ -385,12 +439,24 @@ pub fn tables(from: impl BufRead) -> Result<(Keys, BTreeMap<String, Vec<Table>>)
             Part::Statement(_) => {}
         }
     }
-    Ok((reader.keys, tables))
+    Ok(Contents {
+        origin: reader.origin,
+        keys: reader.keys,
+        tables,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn origin() -> Origin {
+        Origin {
+            cloud: "cloud/one".into(),
+            taken_at: "2026-11-25T03:30:00.123456789Z".parse().unwrap(),
+            ..Origin::default()
+        }
+    }
 
     fn text() -> Vec<u8> {
         let mut text = Vec::new();
@@ -400,10 +466,10 @@ mod tests {
         };
         let of = BTreeMap::from([("fernet-keys".to_owned(), kept)]);
         let keys = Keys::from([("keystone".to_owned(), of)]);
-        let mut writer = Writer::begin(&mut text, &keys).unwrap();
+        let mut writer = Writer::begin(&mut text, &origin(), &keys).unwrap();
         writer.database("keystone").unwrap();
         writer
-            .table("CREATE TABLE `user` (\n  `id` int\n)")
+            .table("CREATE TABLE `user` (\n  `id` int\n) ENGINE=InnoDB")
             .unwrap();
         let columns = ["id".to_owned(), "extra".to_owned()];
         let mut count = Count::default();
@@ -426,16 +492,36 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again_and_every_cut_is_seen() {
         let text = text();
-        let (keys, tables) = tables(text.as_slice()).unwrap();
-        assert_eq!(keys["keystone"]["fernet-keys"].data["0"].0, b"key\n");
-        let user = &tables["keystone"][0];
+        let read = contents(text.as_slice()).unwrap();
+        assert_eq!(read.origin, origin());
+        assert_eq!(read.keys["keystone"]["fernet-keys"].data["0"].0, b"key\n");
+        let user = &read.tables["keystone"][0];
         assert_eq!((user.name.as_str(), user.rows), ("user", 2));
         for length in 0..text.len() {
-            assert!(super::tables(&text[..length]).is_err(), "cut at {length}");
+            assert!(contents(&text[..length]).is_err(), "cut at {length}");
         }
         let mut more = text.clone();
         more.extend_from_slice(b"USE `mysql`;\n");
-        assert!(super::tables(more.as_slice()).is_err());
+        assert!(contents(more.as_slice()).is_err());
+    }
+
+    #[test]
+    fn a_text_that_does_not_say_what_it_is_of_is_refused() {
+        let text = String::from_utf8_lossy(&text()).into_owned();
+        let lines = text.split_inclusive('\n');
+        let nameless: String = lines.filter(|line| !line.starts_with("-- of ")).collect();
+        assert_ne!(nameless, text);
+        let refused = contents(nameless.as_bytes()).unwrap_err();
+        assert!(matches!(refused, Unreadable::Nameless), "{refused}");
+    }
+
+    #[test]
+    fn a_text_of_the_form_before_is_refused_by_its_first_line() {
+        let text = String::from_utf8_lossy(&text()).into_owned();
+        let before = text.replacen("backup 2", "backup 1", 1);
+        assert_ne!(before, text);
+        let refused = contents(before.as_bytes()).unwrap_err();
+        assert!(matches!(refused, Unreadable::Line(1)), "{refused}");
     }
 
     #[test]
@@ -450,6 +536,26 @@ mod tests {
     }
 
     #[test]
+    fn every_value_that_is_written_is_read_as_one_value() {
+        let special = b"\0\n\r\x1a\\'`\";-#/*,)(a\xff";
+        let pairs = special
+            .iter()
+            .flat_map(|first| special.iter().map(move |second| vec![*first, *second]));
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        for written in pairs.chain([all, Vec::new()]) {
+            let mut writer = Writer::begin(Vec::new(), &origin(), &Keys::new()).unwrap();
+            writer.database("a").unwrap();
+            let columns = ["`a".to_owned(), "b".to_owned()];
+            let row = [Some(written.as_slice()), None];
+            writer.row("t`", &columns, &row).unwrap();
+            writer.row("t`", &columns, &row).unwrap();
+            writer.told(&Table::default()).unwrap();
+            let text = writer.end().unwrap();
+            assert!(contents(text.as_slice()).is_ok(), "{written:?}");
+        }
+    }
+
+    #[test]
     fn other_statements_are_not_taken() {
         let text = String::from_utf8_lossy(&text()).into_owned();
         for other in [
@@ -458,9 +564,11 @@ mod tests {
             "\\! id;",
             "USE ``;",
             "CREATE USER a;",
+            "INSERT INTO `user` (`id`) VALUES ('1'); DROP DATABASE glance;",
+            "CREATE TABLE `b` (`id` int) ENGINE=InnoDB; DROP DATABASE glance;",
         ] {
             let altered = text.replace("-- table", &format!("{other}\n-- table"));
-            let refused = tables(altered.as_bytes()).unwrap_err();
+            let refused = contents(altered.as_bytes()).unwrap_err();
             assert!(matches!(refused, Unreadable::Line(_)), "{other}");
         }
     }

@@ -7,7 +7,7 @@ use api::{
     Run,
     cluster::ConvergeRequest,
     openstack::{self, Standing},
-    run::Plan,
+    run::{Plan, RunPhase},
 };
 use controller::Problem;
 use kube::ResourceExt;
@@ -129,10 +129,6 @@ impl Errand {
 
     fn steps(self, brought: Option<&Brought>) -> Vec<(&'static str, &'static str, Action)> {
         let of = || brought.cloned().unwrap_or_default();
-        let check = || {
-            let title = "Bring the backup, and check that it is whole and this cloud's";
-            ("backup/check", title, Action::CheckBackup(of()))
-        };
         match self {
             Self::Backup => vec![
                 (
@@ -152,10 +148,9 @@ impl Errand {
                 ),
             ],
             Self::Drill => vec![
-                check(),
                 (
                     "drill/load",
-                    "Bring the databases back beside the cloud's, and compare them",
+                    "Bring the backup, load it beside the cloud's databases, and compare them",
                     Action::DrillLoad(of()),
                 ),
                 (
@@ -170,22 +165,26 @@ impl Errand {
                 ),
             ],
             Self::Restore => vec![
-                check(),
+                (
+                    "backup/check",
+                    "Bring the backup, and check that it is whole and this cloud's",
+                    Action::CheckBackup(of()),
+                ),
                 ("services/stop", "Stop the services", Action::StopServices),
                 (
                     "database/load",
-                    "Bring the databases back, and compare them",
+                    "Bring the databases back, compare them, and bring the keys and passwords back",
                     Action::LoadBackup(of()),
-                ),
-                (
-                    "keys/restore",
-                    "Bring the keys and passwords back",
-                    Action::RestoreKeys(of()),
                 ),
                 (
                     "services/start",
                     "Start the services, and wait until they serve",
                     Action::StartServices,
+                ),
+                (
+                    "identity/seed",
+                    "Mend the services' users and their places in the catalogue",
+                    Action::SeedServices(of()),
                 ),
                 (
                     "identity/token",
@@ -216,6 +215,26 @@ impl Errand {
         plan.digest = workflow::plan::digest_of(self.operation().name(), &plan)?;
         Ok(plan)
     }
+
+    /// The run of it. None: the object has no backups.
+    fn start<K: Wish>(
+        self,
+        object: &K,
+        observed: &Observed,
+        wanted: &Wanted,
+        (why, brought, request): (&str, Option<&Brought>, Option<(&'static str, String)>),
+    ) -> Result<Option<NewRun>, serde_json::Error> {
+        let Some(backup) = object.backup() else {
+            return Ok(None);
+        };
+        let operation = self.operation();
+        Ok(Some(NewRun {
+            name: object::next(object, operation.name(), &observed.runs),
+            operation,
+            plan: self.plan(wanted, backup, (why, brought))?,
+            request,
+        }))
+    }
 }
 
 /// What is begun for an object that is as it should be, if somebody asks for something or a backup is due.
@@ -228,33 +247,49 @@ pub fn next<K: Wish>(
     observed: &Observed,
     wanted: &Wanted,
 ) -> Result<Option<NewRun>, serde_json::Error> {
-    let Some(backup) = object.backup() else {
-        return Ok(None);
-    };
+    if let Some(asked) = next_of(&Errand::ALL, object, observed, wanted)? {
+        return Ok(Some(asked));
+    }
+    let due = object
+        .backup()
+        .and_then(|backup| standing::due(backup, observed));
+    match due {
+        Some(why) => Errand::Backup.start(object, observed, wanted, (&why, None, None)),
+        None => Ok(None),
+    }
+}
+
+/// What is begun for an object whose databases a restore left half loaded: another restore, if somebody asks for one.
+///
+/// # Errors
+///
+/// A plan cannot be written as JSON.
+pub fn next_restore<K: Wish>(
+    object: &K,
+    observed: &Observed,
+    wanted: &Wanted,
+) -> Result<Option<NewRun>, serde_json::Error> {
+    next_of(&[Errand::Restore], object, observed, wanted)
+}
+
+fn next_of<K: Wish>(
+    errands: &[Errand],
+    object: &K,
+    observed: &Observed,
+    wanted: &Wanted,
+) -> Result<Option<NewRun>, serde_json::Error> {
     let cloud = object.name_any();
-    let start = |errand: Errand, why: &str, brought: Option<&Brought>, request| {
-        let plan = errand.plan(wanted, backup, (why, brought))?;
-        let operation = errand.operation();
-        Ok(Some(NewRun {
-            name: object::next(object, operation.name(), &observed.runs),
-            operation,
-            plan,
-            request,
-        }))
-    };
-    for errand in Errand::ALL {
+    for errand in errands {
         let Some(request) = errand.wanted(object, observed) else {
             continue;
         };
         if let Ok(brought) = errand.read(&cloud, &request) {
             let request = Some((errand.annotation(), request));
-            return start(errand, "somebody asked for it", brought.as_ref(), request);
+            let asked = ("somebody asked for it", brought.as_ref(), request);
+            return errand.start(object, observed, wanted, asked);
         }
     }
-    match standing::due(backup, observed) {
-        Some(why) => start(Errand::Backup, &why, None, None),
-        None => Ok(None),
-    }
+    Ok(None)
 }
 
 /// The answers to open requests, if the decision is one.
@@ -319,6 +354,12 @@ impl Errand {
             ))),
             Decision::Supersede(run, _) => Some(Err(under_way(&run.name_any()))),
             Decision::Follow(run) if is_active(phase(run)) => Some(Err(under_way(&run.name_any()))),
+            Decision::Follow(run) if run.spec.operation == Operation::Restore.name() => {
+                let half = || half_restored(run);
+                // What is wrong with a further restore is what its writer must hear of.
+                let wrong = wrong().filter(|_| self == Self::Restore);
+                Some(Err(wrong.unwrap_or_else(half)))
+            }
             Decision::Follow(run) => Some(Err(format!(
                 "run {run} did not make the cloud what it is to be: see to that first (windlass logs {run}), then ask again",
                 run = run.name_any()
@@ -331,17 +372,29 @@ impl Errand {
     }
 }
 
+/// What is to be done about a restore that did not end well.
+pub fn half_restored(run: &Run) -> String {
+    let (name, namespace) = (run.name_any(), run.namespace().unwrap_or_default());
+    let retry = if phase(run) == RunPhase::Failed {
+        format!("retry it (windlass retry {name}), or ")
+    } else {
+        String::new()
+    };
+    format!(
+        "restore {name} left the databases half loaded, and nothing else is begun on them: {retry}restore a backup, with the spec as it \
+         was; where you have mended them by other means, delete it (kubectl -n {namespace} delete run {name}), and the services start on \
+         what is there"
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use api::{
-        openstack::OpenStack,
-        run::{RunPhase, RunStatus},
-    };
+    use api::{openstack::OpenStack, run::RunStatus};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     use super::*;
-    use crate::subject::plan;
+    use crate::{names, subject::plan};
 
     fn cloud(annotations: &serde_json::Value, schedule: Option<&str>) -> OpenStack {
         serde_json::from_value(json!({
@@ -460,10 +513,138 @@ mod tests {
             name: "2026-11-25T03-30-00Z".into(),
             from: Some("u-1".into()),
         };
-        assert_eq!(Action::of(&steps[0]), Some(Action::CheckBackup(brought)));
+        assert_eq!(
+            Action::of(&steps[0]),
+            Some(Action::CheckBackup(brought.clone()))
+        );
+        let seed = steps.iter().find(|step| step.id == "identity/seed");
+        let seed = Action::of(seed.unwrap());
+        assert_eq!(seed, Some(Action::SeedServices(brought)));
         let place = |id: &str| steps.iter().position(|step| step.id == id).unwrap();
         assert!(place("services/stop") < place("database/load"));
-        assert!(place("keys/restore") < place("services/start"));
+        assert!(place("database/load") < place("services/start"));
+        assert!(place("services/start") < place("identity/seed"));
+    }
+
+    #[test]
+    fn a_drill_begins_with_the_step_that_notes_that_it_began() {
+        let mut world = made();
+        let asked = cloud(&json!({openstack::DRILL: "2026-11-25T03-30-00Z"}), None);
+        assert_eq!(decide(&asked, &mut world).0, "start drill-2");
+        let steps = &world.runs[1].spec.plan.steps;
+        let first = Action::of(&steps[0]);
+        assert!(matches!(first, Some(Action::DrillLoad(_))), "{first:?}");
+    }
+
+    /// The last run ends, and the last of its steps that has begun is this one.
+    fn end_at(world: &mut Observed, phase: RunPhase, step: &serde_json::Value) {
+        end(world, phase);
+        let status = world.runs.last_mut().unwrap().status.as_mut().unwrap();
+        status.steps = vec![serde_json::from_value(step.clone()).unwrap()];
+    }
+
+    /// As the step notes it before it empties a database.
+    fn empty(world: &mut Observed) {
+        let run = world.runs.last_mut().unwrap();
+        let now = "2026-11-25T12:00:00Z".to_owned();
+        run.annotations_mut().insert(names::EMPTIED.to_owned(), now);
+    }
+
+    #[test]
+    fn a_restore_that_ended_in_the_middle_is_followed_by_no_backup_and_no_other_wish() {
+        let nightly = |annotations| cloud(&annotations, Some("0 3 * * *"));
+        let first = nightly(json!({openstack::RESTORE: "2026-11-25T03-30-00Z confirm=one a"}));
+        for (phase, step) in [
+            (
+                RunPhase::Failed,
+                json!({"id": "database/load", "phase": "Failed"}),
+            ),
+            // Retried, and cancelled before the step was begun again.
+            (
+                RunPhase::Cancelled,
+                json!({"id": "database/load", "phase": "Pending", "attempt": 1}),
+            ),
+        ] {
+            let mut world = made();
+            assert_eq!(decide(&first, &mut world).0, "start restore-2");
+            end_at(&mut world, phase, &step);
+            empty(&mut world);
+            // By a Windlass that plans other steps.
+            world.runs[0].spec.plan.steps.pop();
+            assert_eq!(decide(&first, &mut world).0, "follow restore-2", "{step}");
+            let mut edited = first.clone();
+            edited.spec.services[0].image = "k:2".to_owned();
+            assert_eq!(decide(&edited, &mut world).0, "follow restore-2", "{step}");
+            let (told, answers) = decide(&nightly(json!({openstack::BACKUP: "b"})), &mut world);
+            assert_eq!(told, "follow restore-2", "{step}");
+            let refused = answers[0].1.refused.clone().unwrap();
+            let retry = "windlass retry openstack-one-restore-2";
+            assert_eq!(refused.contains(retry), phase == RunPhase::Failed);
+            let delete = "kubectl -n cloud delete run openstack-one-restore-2";
+            assert!(refused.contains(delete), "{refused}");
+            assert!(world.kept().contains("openstack-one-restore-2"));
+            let unconfirmed = nightly(json!({openstack::RESTORE: "2026-11-25T03-30-00Z"}));
+            let (told, answers) = decide(&unconfirmed, &mut world);
+            assert_eq!(told, "follow restore-2", "{step}");
+            let refused = answers[0].1.refused.clone().unwrap();
+            assert!(refused.contains("write confirm=one"), "{refused}");
+            let second = nightly(json!({openstack::RESTORE: "2026-11-24T03-30-00Z confirm=one b"}));
+            assert_eq!(decide(&second, &mut world).0, "start restore-3");
+            assert_eq!(decide(&second, &mut world).0, "follow restore-3");
+            // Whoever mended the databases by other means deletes what holds them.
+            let mut mended = world.clone();
+            mended.runs.truncate(1);
+            assert_eq!(decide(&edited, &mut mended).0, "start update-2");
+            end(&mut world, RunPhase::Succeeded);
+            world.runs[0].spec.plan.steps = first.wanted().unwrap().install;
+            assert_eq!(decide(&second, &mut world).0, "start backup-4");
+        }
+    }
+
+    #[test]
+    fn a_restore_that_left_the_databases_whole_holds_nothing_up() {
+        let request = json!({openstack::RESTORE: "2026-11-25T03-30-00Z confirm=one"});
+        let asked = cloud(&request, Some("0 3 * * *"));
+        let mut edited = asked.clone();
+        edited.spec.services[0].image = "k:2".to_owned();
+        for (step, has_emptied) in [
+            (json!({"id": "backup/check", "phase": "Failed"}), false),
+            // The store did not answer, and it was retried in vain.
+            (
+                json!({"id": "database/load", "phase": "Failed", "attempt": 2}),
+                false,
+            ),
+            // What failed came after it.
+            (json!({"id": "database/load", "phase": "Succeeded"}), true),
+            (json!({"id": "database/load", "phase": "Skipped"}), true),
+        ] {
+            let mut world = made();
+            assert_eq!(decide(&asked, &mut world).0, "start restore-2");
+            if has_emptied {
+                empty(&mut world);
+            }
+            assert_eq!(decide(&edited, &mut world).0, "follow restore-2", "{step}");
+            end_at(&mut world, RunPhase::Failed, &step);
+            let mut another = world.clone();
+            assert_eq!(decide(&edited, &mut another).0, "start update-3", "{step}");
+            assert_eq!(decide(&asked, &mut world).0, "start backup-3", "{step}");
+        }
+    }
+
+    #[test]
+    fn a_restore_that_did_not_get_that_far_makes_no_earlier_one_whole() {
+        let mut world = made();
+        let request = |word: &str| {
+            let value = format!("2026-11-25T03-30-00Z confirm=one {word}");
+            cloud(&json!({openstack::RESTORE: value}), Some("0 3 * * *"))
+        };
+        assert_eq!(decide(&request("a"), &mut world).0, "start restore-2");
+        let step = json!({"id": "database/load", "phase": "Failed"});
+        end_at(&mut world, RunPhase::Failed, &step);
+        empty(&mut world);
+        assert_eq!(decide(&request("b"), &mut world).0, "start restore-3");
+        end_at(&mut world, RunPhase::Failed, &step);
+        assert_eq!(decide(&request("b"), &mut world).0, "follow restore-2");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     action::Ask,
     definition::Definition,
     engine::{Done, Worker, misplaced},
-    identity::{Error, LoggedIn, Login, PROJECT, Session},
+    identity::{Error, LoggedIn, Login, Own, PROJECT, Session},
     names, reach,
     service::{Identity, Inputs, internal_url},
 };
@@ -34,11 +34,26 @@ impl Worker {
 
     pub(super) async fn seed_identity(&self, inputs: &Inputs, step: &Step) -> Done {
         let identity = inputs.identity.as_ref().ok_or_else(|| misplaced(step))?;
+        self.seed(inputs, identity, None).await
+    }
+
+    /// Makes the service known to Keystone, which may know it as the one of the cluster before.
+    pub(super) async fn seed(
+        &self,
+        inputs: &Inputs,
+        identity: &Identity,
+        former: Option<&str>,
+    ) -> Done {
         let owner = self.owner().await?;
+        let own = Own {
+            owner: &owner,
+            former,
+            adopt: inputs.adopt,
+        };
         let admin = self.administrator(identity).await?;
         self.held()?;
         let account = &identity.account;
-        let made = admin.seed(account, &owner, inputs.adopt).await;
+        let made = admin.seed(account, own).await;
         let mut detail = made.map_err(|error| said(&error))?;
         // A password that is right is left alone: setting it would end all tokens of the user.
         let secret = names::secret(self.name(), "identity");
@@ -46,7 +61,7 @@ impl Worker {
         if let LoggedIn::Refused = self.try_login(&identity.url, &login).await? {
             self.held()?;
             admin
-                .set_password(&account.name, &login.password, &owner, inputs.adopt)
+                .set_password(&account.name, &login.password, own)
                 .await
                 .map_err(|error| said(&error))?;
             detail.push_str(", set the password");

@@ -5,7 +5,7 @@
 //! is written. Nothing of it is ever in a pod, in the journal, in a log or on a command line.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, BufReader, BufWriter, Seek, Write},
     sync::Arc,
@@ -13,23 +13,22 @@ use std::{
 
 use api::{
     openstack::{BackupDrill, BackupState, BackupStatus, BackupsStatus, OpenStackService},
-    run::{Failure, FailureClass, Step},
+    run::{Failure, Step},
 };
-use futures::{StreamExt, stream};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
     ResourceExt,
     api::{ObjectMeta, Patch, PatchParams},
 };
-use runs::calls::{boundary, call, config, failure, tell, transient};
+use runs::calls::{boundary, call, config, tell, transient};
 use snapshots::{
     Name, Store,
-    manifest::{Stored, Told},
+    manifest::{LARGEST_SNAPSHOT, Told},
     retention,
-    seal::{self, Spool, Spooled},
+    seal::{self, Spool},
     settings,
-    store::{self, Object, listing},
+    store::{self, Seen, listing},
 };
 use workflow::StepContext;
 
@@ -37,7 +36,7 @@ use crate::{
     action::Brought,
     backup::{
         self, Manifest,
-        archive::{self, Count, Kept, Keys, Table, Writer},
+        archive::{self, Contents, Count, Kept, Keys, Origin, Table, Writer},
         manifest::{Database, Here},
     },
     cloud::{self, service_name},
@@ -45,7 +44,8 @@ use crate::{
     engine::{
         Done, Of, Worker,
         database::said,
-        stores::{disk, of_store, unopened},
+        restores::replaceable,
+        stores::{TooLarge, disk, of_store, unopened},
     },
     names::{self, MANAGER},
     service,
@@ -53,12 +53,8 @@ use crate::{
     wish::Wish,
 };
 
-/// How many manifests are read at once.
-const AT_ONCE: usize = 8;
 /// How many backups are told of.
 const TOLD: usize = 100;
-/// How old what was not written to its end must be to be removed: it may be on its way.
-const UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
 /// What Windlass notes of a Secret begins so.
 const NOTES: &str = "openstack.windlass.dev/";
 
@@ -131,6 +127,7 @@ impl Backups<'_> {
             work: Arc::clone(&self.worker.work),
             proof: self.worker.proof.clone(),
             name: object.to_owned(),
+            drill_of: None,
             of: Of::Service(Box::new((inputs, definition))),
         }
     }
@@ -156,10 +153,12 @@ impl Backups<'_> {
         let (_way, mut session) = self.worker.reading(&first.inputs.database).await?;
         let server = session.version().await.map_err(|error| said(&error))?;
         session.freeze().await.map_err(|error| said(&error))?;
+        // The run may have been made long before, and this may be a later attempt of it.
+        let origin = self.origin(&server, Timestamp::now()).await?;
         let file = self.unnamed()?;
         let spool = Spool::into(&file, &seal).map_err(|error| disk(&error))?;
-        let out = BufWriter::with_capacity(256 * 1024, Output(spool));
-        let mut writer = Writer::begin(out, &keys).map_err(|error| disk(&error))?;
+        let out = BufWriter::with_capacity(256 * 1024, Output::of(spool, LARGEST_SNAPSHOT));
+        let mut writer = Writer::begin(out, &origin, &keys).map_err(|error| disk(&error))?;
         let mut databases = Vec::new();
         for service in &services {
             for name in &service.definition.backup.databases {
@@ -171,7 +170,7 @@ impl Backups<'_> {
         let spooled = writer
             .end()
             .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error))
-            .and_then(|output| output.0.finish())
+            .and_then(|output| output.spool.finish())
             .map_err(|error| disk(&error))?;
         tell(
             step,
@@ -179,9 +178,11 @@ impl Backups<'_> {
             "writing the backup into the store, and reading it back",
         )
         .await?;
-        let manifest = self.manifest(server, databases, &spooled).await?;
+        let manifest = Manifest::of(origin, databases, &spooled);
         self.worker.held()?;
-        let kept = store.keep(&file, manifest).await;
+        let cluster = manifest.origin.cluster.clone();
+        let room = self.let_go(&store, &cluster);
+        let kept = store.keep_with_room(&file, manifest, room).await;
         let kept = kept.map_err(|error| of_store(&error))?;
         let (tables, rows) = kept.counts();
         Ok(Some(format!(
@@ -192,46 +193,56 @@ impl Backups<'_> {
         )))
     }
 
-    async fn manifest(
-        &self,
-        server: String,
-        databases: Vec<Database>,
-        spooled: &Spooled,
-    ) -> Result<Manifest, Failure> {
-        let work = &self.worker.work;
-        let created = work.run.metadata.creation_timestamp.as_ref();
-        let taken_at = created.map_or_else(Timestamp::now, |time| time.0);
-        Ok(Manifest {
-            form: Manifest::FORM,
-            name: Name::of(taken_at),
+    /// What a backup of that moment is of.
+    async fn origin(&self, server: &str, taken_at: Timestamp) -> Result<Origin, Failure> {
+        Ok(Origin {
             cloud: self.cloud(),
             cluster: self.worker.cluster().await?,
             release: self.inputs.release.clone(),
-            server: api::text::plain(&server, 200),
-            run: work.run.uid(),
+            images: self.images(),
+            server: api::text::plain(server, 200),
+            run: self.worker.work.run.uid(),
             taken_at,
-            databases,
-            size: spooled.size,
-            digest: spooled.digest.clone(),
-            stored: Stored {
-                size: spooled.stored_size,
-                digest: spooled.stored_digest.clone(),
-                sealed: true,
-            },
         })
+    }
+
+    /// The images of the services, by their names.
+    fn images(&self) -> BTreeMap<String, String> {
+        let services = self.inputs.services.iter();
+        services
+            .map(|spec| (spec.service.clone(), spec.image.clone()))
+            .collect()
+    }
+
+    /// The version of the cloud's database server.
+    async fn server(&self) -> Result<String, Failure> {
+        let services = self.services()?;
+        let Some(first) = services.first() else {
+            return Ok(String::new());
+        };
+        let (_way, mut session) = self.worker.session(&first.inputs.database).await?;
+        let version = session.version().await.map_err(|error| said(&error))?;
+        session.close().await;
+        Ok(version)
     }
 
     fn cloud(&self) -> String {
         format!("{}/{}", self.worker.namespace(), self.worker.name())
     }
 
-    /// Brings a backup, and says what is in it.
+    /// Brings a backup, and says what is in it. Databases that it cannot replace are refused while the services still serve.
     pub(super) async fn check(&self, of: &Brought, step: &Step, context: &mut StepContext) -> Done {
         let opened = self.opened(of, step, context).await?;
+        let services = self.services()?;
+        if let Some(first) = services.first() {
+            let (_way, mut session) = self.worker.reading(&first.inputs.database).await?;
+            replaceable(&services, &mut session).await?;
+            session.close().await;
+        }
         let (tables, rows) = opened.manifest.counts();
         Ok(Some(format!(
             "backup {} of {} is whole: {rows} rows in {tables} tables",
-            opened.manifest.name, opened.manifest.taken_at
+            opened.manifest.name, opened.manifest.origin.taken_at
         )))
     }
 
@@ -260,6 +271,8 @@ impl Backups<'_> {
             from: of.from.clone(),
             release: self.inputs.release.clone(),
             services: services.map(|spec| spec.service.clone()).collect(),
+            images: self.images(),
+            server: self.server().await?,
         })?;
         tell(step, context, "bringing the backup from the store").await?;
         let (stored, opened) = (self.unnamed()?, self.unnamed()?);
@@ -280,30 +293,21 @@ impl Backups<'_> {
         }
         file.rewind().map_err(|error| disk(&error))?;
         let again = file.try_clone().map_err(|error| disk(&error))?;
-        let read = tokio::task::spawn_blocking(move || archive::tables(BufReader::new(again)));
-        let (keys, tables) = match read.await {
+        let read = tokio::task::spawn_blocking(move || archive::contents(BufReader::new(again)));
+        let contents = match read.await {
             Ok(read) => read.map_err(|error| altered(controller::chain(&error)))?,
             Err(_) => return Err(super::Ended::Interrupted),
         };
-        for told in &manifest.databases {
-            let there = tables
-                .get(&told.name)
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let found = counted(there);
-            if found != (told.tables, told.rows) {
-                return Err(altered(format!(
-                    "database {} has {} tables and {} rows in it, and its manifest says {} and {}",
-                    told.name, found.0, found.1, told.tables, told.rows
-                ))
-                .into());
-            }
-        }
+        let services = self.services()?;
+        let databases = services
+            .iter()
+            .flat_map(|service| &service.definition.backup.databases);
+        is_what_it_says(&contents, &manifest, databases).map_err(altered)?;
         Ok(Opened {
             manifest,
             file,
-            keys,
-            tables,
+            keys: contents.keys,
+            tables: contents.tables,
         })
     }
 
@@ -311,19 +315,10 @@ impl Backups<'_> {
     pub(super) async fn keep(&self) -> Done {
         let store = self.store().await?;
         let cluster = self.worker.cluster().await?;
-        let seen = look(&store).await.map_err(|error| of_store(&error))?;
-        let mut removed = 0_usize;
-        for names in going(&seen, &cluster, self.backup, Timestamp::now()) {
-            self.worker.held()?;
-            for name in names {
-                store
-                    .remove(&name)
-                    .await
-                    .map_err(|error| of_store(&error))?;
-            }
-            removed += 1;
-        }
-        let seen = look(&store).await.map_err(|error| of_store(&error))?;
+        let removed = self.let_go(&store, &cluster).await;
+        let removed = removed.map_err(|error| of_store(&error))?;
+        self.worker.held()?;
+        let seen = store.look().await.map_err(|error| of_store(&error))?;
         let former = self.catalogue().await?;
         let told = told(
             &store,
@@ -336,6 +331,22 @@ impl Backups<'_> {
         Ok(Some(format!(
             "{count} backups lie in the store; {removed} were removed"
         )))
+    }
+
+    /// Removes backups that are kept no longer, as long as the Lease is held, and says how many went.
+    async fn let_go(&self, store: &Store, cluster: &str) -> Result<usize, store::Error> {
+        let seen = store.look().await?;
+        let mut removed = 0_usize;
+        for names in going(&seen, cluster, self.backup, Timestamp::now()) {
+            if self.worker.held().is_err() {
+                break;
+            }
+            for name in names {
+                store.remove(&name).await?;
+            }
+            removed += 1;
+        }
+        Ok(removed)
     }
 
     /// What an earlier run noted.
@@ -408,16 +419,11 @@ async fn saved<W: Write>(
         let remedy = "let the cloud make it (windlass openstack status), then ask again";
         return Err(config("NotOwn", what, remedy).into());
     }
-    if let [first, ..] = session.others(database).await.map_err(server)?.as_slice() {
-        return Err(failure(
-            FailureClass::Config,
-            "NotTables",
-            format!("database {database} has {first}, and a backup holds tables alone"),
-            "remove it, or save this database by other means",
-        )
-        .into());
-    }
+    let others = session.others(database).await.map_err(server)?;
+    let remedy = "remove it, or save this database by other means";
+    has_tables_alone(database, &others, remedy)?;
     let tables = session.tables(database).await.map_err(server)?;
+    has_tables(database, &tables)?;
     tell(step, context, &format!("saving {database}")).await?;
     writer.database(database).map_err(|error| disk(&error))?;
     let mut all = Database {
@@ -428,6 +434,7 @@ async fn saved<W: Write>(
     for table in &tables {
         boundary(step, context).await?;
         let make = session.maker(database, table).await.map_err(server)?;
+        can_be_made_again((database, table), &make)?;
         writer.table(&make).map_err(|error| disk(&error))?;
         let columns = session.columns(database, table).await.map_err(server)?;
         let mut count = Count::default();
@@ -446,6 +453,46 @@ async fn saved<W: Write>(
         return Err(transient("TablesChanged", what).into());
     }
     Ok(all)
+}
+
+/// A service has made its tables before its cloud is backed up: a database without any was emptied, and a backup of it would count as good.
+/// Pure.
+fn has_tables(database: &str, tables: &[String]) -> Result<(), Failure> {
+    if !tables.is_empty() {
+        return Ok(());
+    }
+    Err(config(
+        "NoTables",
+        format!("database {database} has no tables: somebody emptied it"),
+        "bring the cloud back to an older backup (windlass openstack restore), or let its service make its tables; then ask again",
+    ))
+}
+
+/// A backup holds tables alone, and what else a database has would stay where they are replaced. Pure.
+pub(super) fn has_tables_alone(
+    database: &str,
+    others: &[String],
+    remedy: &str,
+) -> Result<(), Failure> {
+    let [first, ..] = others else {
+        return Ok(());
+    };
+    let what = format!("database {database} has {first}, and a backup holds tables alone");
+    Err(config("NotTables", what, remedy))
+}
+
+/// What would not be read again is not saved. Pure.
+fn can_be_made_again((database, table): (&str, &str), make: &str) -> Result<(), Failure> {
+    if archive::makes_a_table(archive::line(make).as_bytes()) {
+        return Ok(());
+    }
+    Err(config(
+        "NotTables",
+        format!(
+            "table {database}.{table} is no plain one of InnoDB: the statement that makes it has another engine, a directory or a comment"
+        ),
+        "have it made as the service makes it (SHOW CREATE TABLE tells how it is), or save this database by other means",
+    ))
 }
 
 /// The Secrets that belong into a backup.
@@ -477,17 +524,69 @@ async fn kept_keys(services: &[Service]) -> Result<Keys, Failure> {
     Ok(keys)
 }
 
-/// What takes the text of a backup.
-struct Output(Spool);
+/// What takes the text of a backup, as much as is read again.
+struct Output {
+    spool: Spool,
+    most: u64,
+    left: u64,
+}
+
+impl Output {
+    fn of(spool: Spool, most: u64) -> Self {
+        let left = most;
+        Self { spool, most, left }
+    }
+}
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map(|()| bytes.len())
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let left = self.left.checked_sub(length);
+        self.left = left.ok_or_else(|| io::Error::other(TooLarge(self.most)))?;
+        self.spool.write(bytes).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Holds what a backup holds against its manifest, and against the databases that it is to fill: no other one, and all of them. Pure.
+fn is_what_it_says<'a>(
+    contents: &Contents,
+    manifest: &Manifest,
+    databases: impl Iterator<Item = &'a String>,
+) -> Result<(), String> {
+    let Contents { origin, tables, .. } = contents;
+    if *origin != manifest.origin {
+        return Err(format!(
+            "what is sealed is of {} in cluster {}, taken at {}, and its manifest tells of another one",
+            origin.cloud, origin.cluster, origin.taken_at
+        ));
+    }
+    let wanted: BTreeSet<_> = databases.collect();
+    if !tables.keys().eq(wanted.iter().copied()) {
+        let names = |names: Vec<&String>| {
+            let names: Vec<_> = names.into_iter().map(String::as_str).collect();
+            names.join(", ")
+        };
+        return Err(format!(
+            "it holds the databases {}, and the services have {}",
+            names(tables.keys().collect()),
+            names(wanted.into_iter().collect())
+        ));
+    }
+    for told in &manifest.databases {
+        let there = tables.get(&told.name).map(Vec::as_slice);
+        let found = counted(there.unwrap_or_default());
+        if found != (told.tables, told.rows) {
+            return Err(format!(
+                "database {} has {} tables and {} rows in it, and its manifest says {} and {}",
+                told.name, found.0, found.1, told.tables, told.rows
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// How many tables there are, and how many rows in all of them.
@@ -496,34 +595,22 @@ pub(super) fn counted(tables: &[Table]) -> (u64, u64) {
     (u64::try_from(tables.len()).unwrap_or(u64::MAX), rows)
 }
 
-/// What lies in a store.
-struct Seen {
-    objects: Vec<Object>,
-    read: Vec<(Name, Result<Manifest, store::Error>)>,
-}
-
-async fn look(store: &Store) -> Result<Seen, store::Error> {
-    let objects = store.list().await?;
-    let names = listing(&objects).snapshots;
-    let read = stream::iter(names).map(async |name| {
-        let manifest = store.manifest(&name).await;
-        (name, manifest)
-    });
-    let read: Vec<_> = read.buffer_unordered(AT_ONCE).collect().await;
-    Ok(Seen { objects, read })
-}
-
 /// The objects that go, by backup. A manifest goes before what it tells of: without it that is no backup any more. Only those that can be
 /// relied on are counted. Pure.
-fn going(seen: &Seen, cluster: &str, backup: &backup::Input, now: Timestamp) -> Vec<Vec<String>> {
-    let good = seen.read.iter().filter_map(|(_, read)| read.as_ref().ok());
-    let good: Vec<_> = good
-        .filter(|manifest| retention::is_past(manifest.taken_at, now))
+fn going(
+    seen: &Seen<Manifest>,
+    cluster: &str,
+    backup: &backup::Input,
+    now: Timestamp,
+) -> Vec<Vec<String>> {
+    let good: Vec<_> = seen
+        .good()
+        .filter(|manifest| retention::is_past(manifest.origin.taken_at, now))
         .filter(|manifest| state(manifest, seen, cluster) == BackupState::Verified)
         .collect();
     let taken: Vec<_> = good
         .iter()
-        .map(|manifest| (manifest.name.clone(), manifest.taken_at))
+        .map(|manifest| (manifest.name.clone(), manifest.origin.taken_at))
         .collect();
     let keep = settings::kept(backup.keep.as_ref());
     let surplus = retention::surplus(&taken, keep, now);
@@ -531,24 +618,15 @@ fn going(seen: &Seen, cluster: &str, backup: &backup::Input, now: Timestamp) -> 
         .iter()
         .filter(|manifest| surplus.contains(&manifest.name))
         .map(|manifest| vec![manifest.name.manifest(), manifest.object()]);
-    let before = now.checked_sub(UNFINISHED).ok();
-    let unfinished = listing(&seen.objects).unfinished.into_iter();
-    let unfinished = unfinished
-        // What tells no time, a run has not left.
-        .filter(|(name, _)| name.time().is_some_and(|time| Some(time) < before))
-        .map(|(_, objects)| objects);
-    surplus.chain(unfinished).collect()
+    surplus.chain(seen.abandoned(now)).collect()
 }
 
 /// What is to be thought of a backup. Pure.
-fn state(manifest: &Manifest, seen: &Seen, cluster: &str) -> BackupState {
-    if manifest.cluster != cluster {
+fn state(manifest: &Manifest, seen: &Seen<Manifest>, cluster: &str) -> BackupState {
+    if manifest.origin.cluster != cluster {
         return BackupState::OtherCloud;
     }
-    let object = manifest.object();
-    let mut objects = seen.objects.iter();
-    let there = objects.find(|there| there.name == object);
-    if there.is_some_and(|there| there.size == manifest.stored.size) {
+    if seen.is_whole(manifest) {
         BackupState::Verified
     } else {
         BackupState::Altered
@@ -556,7 +634,12 @@ fn state(manifest: &Manifest, seen: &Seen, cluster: &str) -> BackupState {
 }
 
 /// What is told of what lies in a store. Pure.
-fn told(store: &Store, seen: &Seen, cluster: &str, drill: Option<BackupDrill>) -> BackupsStatus {
+fn told(
+    store: &Store,
+    seen: &Seen<Manifest>,
+    cluster: &str,
+    drill: Option<BackupDrill>,
+) -> BackupsStatus {
     let number = |number: u64| Some(i64::try_from(number).unwrap_or(i64::MAX));
     let read = seen.read.iter().map(|(name, read)| match read {
         Ok(manifest) => {
@@ -564,8 +647,9 @@ fn told(store: &Store, seen: &Seen, cluster: &str, drill: Option<BackupDrill>) -
             BackupStatus {
                 name: name.to_string(),
                 state: state(manifest, seen, cluster),
-                taken_at: Some(Time(manifest.taken_at)),
+                taken_at: Some(Time(manifest.origin.taken_at)),
                 release: manifest
+                    .origin
                     .release
                     .as_ref()
                     .map(|release| api::text::plain(release, 64)),
@@ -576,8 +660,8 @@ fn told(store: &Store, seen: &Seen, cluster: &str, drill: Option<BackupDrill>) -
         }
         Err(_) => nameless(name, BackupState::Altered),
     });
-    let unfinished = listing(&seen.objects).unfinished.into_iter();
-    let unfinished = unfinished.map(|(name, _)| nameless(&name, BackupState::Unfinished));
+    let unfinished = seen.unfinished();
+    let unfinished = unfinished.map(|name| nameless(&name, BackupState::Unfinished));
     let mut kept: Vec<_> = read.chain(unfinished).collect();
     kept.sort_by(|a, b| b.name.cmp(&a.name));
     let count = u32::try_from(kept.len()).unwrap_or(u32::MAX);
@@ -600,5 +684,113 @@ fn nameless(name: &Name, state: BackupState) -> BackupStatus {
         size: None,
         tables: None,
         rows: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_was_emptied_is_not_saved() {
+        let refused = has_tables("keystone", &[]).unwrap_err();
+        assert_eq!(refused.code, "NoTables");
+        assert!(refused.message.contains("keystone"), "{}", refused.message);
+        assert!(has_tables("keystone", &["user".to_owned()]).is_ok());
+    }
+
+    #[test]
+    fn a_database_with_more_than_tables_is_neither_saved_nor_replaced() {
+        let others = ["view seen".to_owned(), "event nightly".to_owned()];
+        let refused = has_tables_alone("keystone", &others, "remove it").unwrap_err();
+        assert_eq!(refused.code, "NotTables");
+        assert!(refused.message.contains("view seen"), "{}", refused.message);
+        assert_eq!(refused.remedy.as_deref(), Some("remove it"));
+        assert!(has_tables_alone("keystone", &[], "remove it").is_ok());
+    }
+
+    #[test]
+    fn a_backup_that_would_not_be_read_again_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = seal::unnamed(directory.path()).unwrap();
+        let spool = Spool::into(&file, &seal::Seal::Open).unwrap();
+        let mut output = Output::of(spool, 10);
+        output.write_all(b"0123456789").unwrap();
+        let error = output.write_all(b"0").unwrap_err();
+        assert_eq!(disk(&error).code, "BackupTooLarge");
+        let error = crate::sql::Error::Taken(error);
+        assert_eq!(said(&error).code, "BackupTooLarge");
+    }
+
+    #[test]
+    fn what_is_sealed_is_what_its_manifest_tells_of() {
+        let origin = Origin {
+            cloud: "cloud/one".into(),
+            cluster: "u-1".into(),
+            taken_at: "2026-11-25T03:30:00Z".parse().unwrap(),
+            ..Origin::default()
+        };
+        let table = Table {
+            name: "user".into(),
+            rows: 2,
+            sum: String::new(),
+        };
+        let mut contents = Contents {
+            origin: origin.clone(),
+            keys: Keys::new(),
+            tables: [("keystone".to_owned(), vec![table])].into(),
+        };
+        let database = Database {
+            service: "keystone".into(),
+            name: "keystone".into(),
+            tables: 1,
+            rows: 2,
+        };
+        let spooled = seal::Spooled {
+            size: 1,
+            digest: String::new(),
+            stored_size: 1,
+            stored_digest: String::new(),
+        };
+        let manifest = Manifest::of(origin.clone(), vec![database], &spooled);
+        let databases =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+        let keystone = databases(&["keystone"]);
+        let check = |contents: &Contents, manifest: &Manifest, databases: &[String]| {
+            is_what_it_says(contents, manifest, databases.iter())
+        };
+        assert_eq!(check(&contents, &manifest, &keystone), Ok(()));
+        let both = databases(&["keystone", "glance"]);
+        let missing = check(&contents, &manifest, &both).unwrap_err();
+        assert!(missing.contains("glance, keystone"), "{missing}");
+        let mut counted = manifest.clone();
+        counted.databases[0].rows = 3;
+        let fewer = check(&contents, &counted, &keystone).unwrap_err();
+        assert!(fewer.contains("2 rows"), "{fewer}");
+        // Last year's, under a manifest of today.
+        contents.origin.taken_at = "2025-11-25T03:30:00Z".parse().unwrap();
+        let older = check(&contents, &manifest, &keystone).unwrap_err();
+        assert!(older.contains("taken at 2025-11-25"), "{older}");
+        contents.origin = Origin {
+            cloud: "cloud/two".into(),
+            ..origin
+        };
+        let other = check(&contents, &manifest, &keystone).unwrap_err();
+        assert!(other.contains("cloud/two"), "{other}");
+    }
+
+    #[test]
+    fn a_table_that_would_not_be_read_again_is_not_saved() {
+        let place = ("keystone", "user");
+        let made = "CREATE TABLE `user` (\n  `id` int(11)\n) ENGINE=InnoDB";
+        assert!(can_be_made_again(place, made).is_ok());
+        for other in [
+            "CREATE TABLE `user` (\n  `id` int(11)\n) ENGINE=Aria",
+            "CREATE TABLE `user` (\n  `a` text /*M!100301 COMPRESSED*/\n) ENGINE=InnoDB",
+            "",
+        ] {
+            let refused = can_be_made_again(place, other).unwrap_err();
+            assert_eq!(refused.code, "NotTables", "{other}");
+        }
     }
 }

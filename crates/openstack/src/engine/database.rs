@@ -7,7 +7,7 @@ use runs::calls::{call, config, failure, transient};
 
 use crate::{
     definition::Definition,
-    engine::{Done, Worker},
+    engine::{Done, Worker, stores::disk},
     names, reach,
     service::{Inputs, Server},
     sql::{self, Found, Login, Session},
@@ -108,12 +108,13 @@ impl Worker {
     /// What says whose something is: the comment of the service's database, and the description of its user in Keystone. Clusters that share a server may have objects of one name, and tell each other apart by
     /// what does not change as long as they live.
     pub(super) async fn owner(&self) -> Result<String, Failure> {
-        Ok(format!(
-            "windlass {}/{} of cluster {}",
-            self.namespace(),
-            self.name(),
-            self.cluster().await?
-        ))
+        Ok(self.owner_in(&self.cluster().await?))
+    }
+
+    /// What says the same in the cluster of this unique id.
+    pub(super) fn owner_in(&self, cluster: &str) -> String {
+        let (namespace, name) = (self.namespace(), self.name());
+        format!("windlass {namespace}/{name} of cluster {cluster}")
     }
 
     /// What is another one in every cluster.
@@ -168,6 +169,10 @@ fn taken(database: &str, what: &str) -> Failure {
 }
 
 pub(super) fn said(error: &sql::Error) -> Failure {
+    // What was read could not be written: no fault of the server.
+    if let sql::Error::Taken(error) = error {
+        return disk(error);
+    }
     let message = controller::chain(error);
     if error.is_denied() {
         return failure(
@@ -177,5 +182,34 @@ pub(super) fn said(error: &sql::Error) -> Failure {
             "mend the Secret of the server's administrator, and retry the run",
         );
     }
+    if error.is_unknown() {
+        return failure(
+            FailureClass::Permanent,
+            "StatementUnknown",
+            message,
+            "bring the database server to a version that knows what is named there, and retry the run",
+        );
+    }
     transient("DatabaseServer", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_does_not_know_is_not_asked_again() {
+        let class = |code| {
+            let error = mysql_async::ServerError {
+                code,
+                message: "it says".to_owned(),
+                state: "HY000".to_owned(),
+            };
+            said(&sql::Error::Server(mysql_async::Error::Server(error))).class
+        };
+        assert_eq!(class(1273), FailureClass::Permanent);
+        assert_eq!(class(1064), FailureClass::Permanent);
+        assert_eq!(class(1045), FailureClass::Config);
+        assert_eq!(class(1205), FailureClass::Transient);
+    }
 }

@@ -1,24 +1,25 @@
 //! Steps that bring a backup back beside a cloud, and compare.
 //!
 //! A drill has databases of its own on the cloud's server, known by their comment, a user who may use these and nothing else, and a
-//! Keystone of its own with the keys of the backup. All of it goes at its end, also where it failed; what a runner that was killed has
-//! left goes with the next drill.
+//! Keystone of its own with the keys of the backup. All of it goes at its end, also where it failed; what a runner that was killed, or
+//! a step whose time was over, has left goes with the next drill. A drill is noted when it begins: one that does not come to its end
+//! leaves no word of an earlier one that passed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use api::{
     openstack::{BackupDrill, BackupDrillResult},
-    run::{Failure, Step},
+    run::{Failure, FailureClass, Step},
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use runs::calls::tell;
+use runs::calls::{call, config, failure, tell};
 use workflow::StepContext;
 
 use crate::{
     action::Brought,
     engine::{
-        Done, Ended,
+        Done, Ended, Worker,
         backups::{Backups, Opened, Service},
         database::said,
         objects::password,
@@ -26,6 +27,9 @@ use crate::{
     names,
     sql::{self, Session},
 };
+
+/// How long the Keystone of a drill may take to serve: less than the step, so that it is told.
+const SERVES: Duration = Duration::from_mins(15);
 
 impl Backups<'_> {
     /// Loads the databases beside those of the cloud, and compares them.
@@ -35,6 +39,8 @@ impl Backups<'_> {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
+        let begun = "it was begun, and has not come to its end";
+        self.notes(of, BackupDrillResult::Unfinished, begun).await?;
         let loaded = async {
             let opened = self.opened(of, step, context).await?;
             self.load_beside(&opened, step, context).await.map(Some)
@@ -104,7 +110,8 @@ impl Backups<'_> {
             definition,
         } = &beside;
         worker.deploy(inputs, definition).await?;
-        worker.await_api(step, context).await?;
+        let serves = tokio::time::timeout(SERVES, worker.await_api(step, context)).await;
+        serves.map_err(|_| silent())??;
         tell(step, context, "asking it for a token").await?;
         let token = worker.issue_token(definition).await?;
         Ok(token.map(|token| {
@@ -115,13 +122,17 @@ impl Backups<'_> {
         }))
     }
 
-    /// The Keystone of drills: that of the cloud, under another name.
+    /// The Keystone of drills: that of the cloud, under another name, and with a label of its own on everything that is made for it.
     fn drill_keystone(&self, keystone: &Service) -> Service {
         let name = format!("{}-drill", self.worker.name());
         let mut inputs = keystone.inputs.clone();
         inputs.replicas = 1;
+        let worker = self.as_of(&name, inputs.clone(), keystone.definition.clone());
         Service {
-            worker: self.as_of(&name, inputs.clone(), keystone.definition.clone()),
+            worker: Worker {
+                drill_of: Some(self.worker.name().to_owned()),
+                ..worker
+            },
             inputs,
             definition: keystone.definition.clone(),
         }
@@ -142,7 +153,7 @@ impl Backups<'_> {
         let (_way, mut session) = self.worker.session(server).await?;
         let databases = session.commented(&self.comment().await?).await;
         let databases = databases.map_err(|error| said(&error))?;
-        let statements = sql::loader(&user, &sql::digest(&password), &databases);
+        let statements = sql::tenant(&user, &sql::digest(&password), &databases);
         self.worker.held()?;
         session
             .execute(&statements)
@@ -165,18 +176,16 @@ impl Backups<'_> {
             ("connection", connection),
         ]);
         let name = names::secret(worker.name(), "database");
-        worker
-            .make_told_secret(&name, values, BTreeMap::new())
-            .await?;
+        let made = worker.make_told_secret(&name, values, BTreeMap::new());
+        is_new(made.await?, &name)?;
         let keys = opened.keys.get(&keystone.inputs.service);
         for (word, kept) in keys.into_iter().flatten() {
             let values = kept.data.iter();
             let values = values
                 .map(|(key, value)| (key.as_str(), String::from_utf8_lossy(&value.0).into_owned()));
             let name = names::secret(worker.name(), word);
-            worker
-                .make_told_secret(&name, values.collect(), kept.annotations.clone())
-                .await?;
+            let made = worker.make_told_secret(&name, values.collect(), kept.annotations.clone());
+            is_new(made.await?, &name)?;
         }
         Ok(())
     }
@@ -207,7 +216,7 @@ impl Backups<'_> {
             }
             None => "all tables came back as they were saved",
         };
-        self.ends(of, BackupDrillResult::Passed, message).await?;
+        self.notes(of, BackupDrillResult::Passed, message).await?;
         Ok(Some(format!("backup {}: {message}", of.name)))
     }
 
@@ -217,12 +226,13 @@ impl Backups<'_> {
             // The failure itself is what somebody must hear of; what is left goes with the next drill.
             let _ = self.clear().await;
             let message = format!("{}: {}", failure.code, failure.message);
-            self.ends(of, BackupDrillResult::Failed, &message).await?;
+            self.notes(of, BackupDrillResult::Failed, &message).await?;
         }
         result
     }
 
-    async fn ends(
+    /// Notes how a drill stands.
+    async fn notes(
         &self,
         of: &Brought,
         result: BackupDrillResult,
@@ -238,12 +248,7 @@ impl Backups<'_> {
     }
 
     async fn clear(&self) -> Result<(), Failure> {
-        if let Some(keystone) = self.keystone()? {
-            let beside = self.drill_keystone(&keystone);
-            let worker = &beside.worker;
-            worker.remove_release(&names::api(worker.name())).await?;
-            self.remove_drill_secrets(&beside).await?;
-        }
+        let without_keystone = self.clear_keystone().await;
         let services = self.services()?;
         let Some(first) = services.first() else {
             return Ok(());
@@ -251,7 +256,24 @@ impl Backups<'_> {
         let (_way, mut session) = self.worker.session(&first.inputs.database).await?;
         let cleared = self.clear_databases(&mut session).await;
         session.close().await;
-        cleared
+        cleared.and(without_keystone)
+    }
+
+    /// Under its name somebody may have a service: then nothing of that is touched.
+    async fn clear_keystone(&self) -> Result<(), Failure> {
+        let Some(keystone) = self.keystone()? else {
+            return Ok(());
+        };
+        let beside = self.drill_keystone(&keystone);
+        let worker = &beside.worker;
+        let name = worker.name();
+        let found = worker.services().get_metadata_opt(name).await;
+        let found = found.map_err(|error| call(format!("read OpenStackService {name}"), &error))?;
+        if found.is_some() {
+            return Err(taken(&format!("OpenStackService {name}")));
+        }
+        worker.remove_release(&names::api(name)).await?;
+        self.remove_drill_secrets(&beside).await
     }
 
     async fn clear_databases(&self, session: &mut Session) -> Result<(), Failure> {
@@ -279,5 +301,45 @@ impl Backups<'_> {
     /// The user of the databases of a drill.
     async fn user(&self) -> Result<String, Failure> {
         Ok(format!("windlass_drill_{}", self.mark().await?))
+    }
+}
+
+/// A Secret that is there holds somebody else's keys.
+fn is_new(made: bool, secret: &str) -> Result<(), Failure> {
+    if made {
+        return Ok(());
+    }
+    Err(taken(&format!("Secret {secret}")))
+}
+
+fn taken(what: &str) -> Failure {
+    config(
+        "Taken",
+        format!("{what} is there, and a drill makes one of that name"),
+        "give it another name, or remove it; then ask for another drill",
+    )
+}
+
+fn silent() -> Failure {
+    failure(
+        FailureClass::Permanent,
+        "DrillKeystone",
+        format!(
+            "a Keystone on the databases of the backup did not serve within {} min",
+            SERVES.as_secs() / 60
+        ),
+        "see why the pods of the cloud's own Keystone would not start either, then ask for another drill",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_is_there_is_not_taken_for_the_drill_s() {
+        assert!(is_new(true, "one-drill-admin").is_ok());
+        let refused = is_new(false, "one-drill-admin").unwrap_err();
+        assert_eq!(refused.code, "Taken");
     }
 }

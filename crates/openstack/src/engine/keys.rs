@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::run::{Failure, FailureClass};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     ResourceExt,
@@ -20,7 +20,7 @@ use crate::{
     definition::Definition,
     engine::{Done, Worker},
     names,
-    rotation::{self, Keys, Refused, Rule, Since},
+    rotation::{self, Keys, LIFETIME, Noted, Refused, Rule, SINCE, Since},
     service::Inputs,
 };
 
@@ -46,8 +46,9 @@ impl Worker {
             let lifetime = rule(inputs, rotation)?.lifetime;
             let found = self.secrets().get_opt(&name).await;
             let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
+            let is_longer = |secret: &Secret| Noted::read(secret.annotations()).lifetime < lifetime;
             let Some(secret) =
-                found.filter(|secret| self.is_own(secret.labels()) && noted(secret) < lifetime)
+                found.filter(|secret| self.is_own(secret.labels()) && is_longer(secret))
             else {
                 continue;
             };
@@ -77,13 +78,10 @@ impl Worker {
             return Err(config("Taken", what, remedy).into());
         }
         let mut rule = rule(inputs, rotation)?;
-        rule.lifetime = rule.lifetime.max(noted(&secret));
+        let noted = Noted::read(secret.annotations());
+        rule.lifetime = rule.lifetime.max(noted.lifetime);
         let keys = read(&name, &secret)?;
-        let since = secret.annotations().get(SINCE);
-        let since: Since = since
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default();
-        let rotated = rotation::rotate(&keys, &since, rule, Timestamp::now(), key());
+        let rotated = rotation::rotate(&keys, &noted.since, rule, Timestamp::now(), key());
         let (keys, since) = rotated.map_err(|why| refused(&name, &why))?;
         let told = keys.keys().map(u32::to_string).collect::<Vec<_>>();
         let data = keys
@@ -103,19 +101,6 @@ impl Worker {
         Ok(Some(format!("keys {} are there", told.join(", "))))
     }
 }
-
-/// The longest that tokens were ever valid in this Secret's time, in seconds: what was sealed then is valid for that long, whatever
-/// is configured now.
-const LIFETIME: &str = "openstack.windlass.dev/keys-lifetime";
-
-fn noted(secret: &Secret) -> SignedDuration {
-    let noted = secret.annotations().get(LIFETIME);
-    let seconds = noted.and_then(|text| text.parse::<u32>().ok());
-    SignedDuration::from_secs(seconds.unwrap_or_default().into())
-}
-
-/// Since when each key seals.
-const SINCE: &str = "openstack.windlass.dev/keys-since";
 
 fn written(since: &Since) -> String {
     let entries = since
@@ -148,21 +133,7 @@ fn rule(inputs: &Inputs, rotation: &Rotation) -> Result<Rule, Failure> {
         text: text.unwrap_or_default(),
     };
     let merged = Merged::of(&[source]).map_err(|_| unreadable(&rotation.keep))?;
-    let number = |setting: &str| {
-        let (section, key) = setting.split_once('.')?;
-        let value = merged.setting(Some(section), key)?.values().last()?;
-        value.trim().parse::<u32>().ok()
-    };
-    let keep = number(&rotation.keep).ok_or_else(|| unreadable(&rotation.keep))?;
-    let mut lifetime = SignedDuration::ZERO;
-    for setting in &rotation.lifetime {
-        let seconds = number(setting).ok_or_else(|| unreadable(setting))?;
-        lifetime += SignedDuration::from_secs(seconds.into());
-    }
-    Ok(Rule {
-        keep: usize::try_from(keep).unwrap_or(usize::MAX),
-        lifetime,
-    })
+    Rule::of(&merged, rotation).map_err(unreadable)
 }
 
 fn refused(secret: &str, why: &Refused) -> Failure {

@@ -207,9 +207,7 @@ impl Worker {
     }
 
     pub(super) fn is_own(&self, labels: &BTreeMap<String, String>) -> bool {
-        labels
-            .get(api::openstack::OF_LABEL)
-            .is_some_and(|of| of == self.name())
+        names::is_own(labels, self.name(), self.drill_of.as_deref())
     }
 
     async fn make_secret(
@@ -250,13 +248,7 @@ impl Worker {
 
     /// On everything that is made for the object.
     pub(super) fn labels(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([
-            (
-                "app.kubernetes.io/managed-by".to_owned(),
-                "windlass".to_owned(),
-            ),
-            (api::openstack::OF_LABEL.to_owned(), self.name().to_owned()),
-        ])
+        names::labels(self.name(), self.drill_of.as_deref())
     }
 
     pub(super) fn config_maps(&self) -> Api<ConfigMap> {

@@ -131,6 +131,10 @@ impl Worker {
         values["path"] = json!(definition.path);
         values["grace"] = json!(definition.api.grace);
         values["labels"] = json!(self.part("api"));
+        // No wish is for none of them.
+        if inputs.replicas == 0 {
+            values["stopped"] = json!(true);
+        }
         if let Some(directory) = &definition.volume {
             values["volume"] = json!({"directory": directory, "storage": inputs.storage});
         }
@@ -305,8 +309,10 @@ impl Worker {
         let Some(last) = history.last() else {
             return Ok(Whose::Nobody);
         };
-        let of = &last.values()["labels"][api::openstack::OF_LABEL];
-        Ok(if of == self.name() {
+        let labels = last.values()["labels"].clone();
+        let labels: std::collections::BTreeMap<String, String> =
+            serde_json::from_value(labels).unwrap_or_default();
+        Ok(if self.is_own(&labels) {
             Whose::Own
         } else {
             Whose::Another

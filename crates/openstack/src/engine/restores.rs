@@ -1,7 +1,8 @@
 //! Steps that bring a cloud back to a backup.
 //!
-//! Each can be repeated: what was loaded in part is emptied and loaded again. A run that fails leaves the services stopped, for what they
-//! would meet is neither what was nor what is to be; it is retried.
+//! Each can be repeated: what was loaded in part is emptied and loaded again. Before anything is emptied it is noted on the run: from then
+//! on, until all of it was loaded, services stay stopped and nothing else is begun, for what they would meet is neither what was nor what
+//! is to be. A run that fails earlier or later holds nothing up: each service is started by a run of its own.
 
 use std::{
     collections::BTreeMap,
@@ -12,19 +13,23 @@ use api::{
     Run,
     run::{Failure, FailureClass, Step},
 };
+use jiff::Timestamp;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, PostParams},
 };
-use runs::calls::{Seen, boundary, call, failure, tell, until};
+use runs::{
+    calls::{Seen, boundary, call, config, failure, tell, until},
+    object,
+};
 use workflow::StepContext;
 
 use crate::{
     action::Brought,
-    backup::archive::{Count, Kept, Part, Reader, Table},
+    backup::archive::{Count, Kept, Keys, Part, Reader, Table},
     engine::{
         Done, Ended,
-        backups::{Backups, Opened, Service, counted},
+        backups::{Backups, Opened, Service, counted, has_tables_alone},
         database::said,
         objects::password,
         releases::selector,
@@ -105,6 +110,20 @@ impl Backups<'_> {
         Ok(None)
     }
 
+    /// Makes the services known to Keystone as this cloud's. What a backup of another cluster tells of them says that they are that one's.
+    pub(super) async fn seed(&self, of: &Brought) -> Done {
+        let mut told = Vec::new();
+        for Service { worker, inputs, .. } in self.services()? {
+            let Some(identity) = &inputs.identity else {
+                continue;
+            };
+            let former = of.from.as_deref().map(|cluster| worker.owner_in(cluster));
+            let seeded = worker.seed(&inputs, identity, former.as_deref()).await?;
+            told.extend(seeded.map(|seeded| format!("{}: {seeded}", inputs.service)));
+        }
+        Ok((!told.is_empty()).then(|| told.join("; ")))
+    }
+
     /// Has the cloud's own Keystone issue a token.
     pub(super) async fn log_in(&self) -> Done {
         match self.keystone()? {
@@ -119,7 +138,7 @@ impl Backups<'_> {
         Ok(services.find(|service| service.definition.identity.is_none()))
     }
 
-    /// Brings the databases back, and compares them.
+    /// Brings the databases back, compares them, and brings the Secrets back: of one opening, so that what was loaded is not brought again.
     pub(super) async fn restore(
         &self,
         of: &Brought,
@@ -133,21 +152,10 @@ impl Backups<'_> {
             return Ok(None);
         };
         let (way, mut session) = self.worker.reading(&first.inputs.database).await?;
-        let mut to = BTreeMap::new();
-        for service in &services {
-            let own = service.worker.owner().await?;
-            for database in &service.definition.backup.databases {
-                let found = session.find(database).await.map_err(server)?;
-                if !matches!(&found, Found::Database(owner) if *owner == own) {
-                    let what =
-                        format!("database {database} is not there, or not known to be {own}'s");
-                    let remedy =
-                        "let the cloud make it (windlass openstack status), then retry the run";
-                    return Err(runs::calls::config("NotOwn", what, remedy).into());
-                }
-                to.insert(database.clone(), database.clone());
-            }
-        }
+        let to = replaceable(&services, &mut session).await?;
+        // They may have been started again since, where a run that failed is retried.
+        self.stop(step, context).await?;
+        self.note_emptying().await?;
         for database in to.values() {
             let tables = session.tables(database).await.map_err(server)?;
             self.worker.held()?;
@@ -168,7 +176,19 @@ impl Backups<'_> {
         let told = loaded?;
         removed.map_err(server)?;
         session.close().await;
-        Ok(Some(format!("{told} are as backup {} has them", of.name)))
+        let left = restore_keys(&services, &opened.keys).await?;
+        Ok(Some(format!(
+            "{told} are as backup {} has them{left}",
+            of.name
+        )))
+    }
+
+    /// Notes on the run what the next statement makes true: without it nobody would know of databases that are half loaded.
+    async fn note_emptying(&self) -> Result<(), Failure> {
+        self.worker.held()?;
+        let (run, now) = (&self.worker.work.run, Timestamp::now().to_string());
+        let noted = object::mark(&self.worker.work.client, run, names::EMPTIED, &now).await;
+        noted.map_err(|error| call(format!("note it on run {}", run.name_any()), &error))
     }
 
     /// What tells this cloud from others on a server, in a few letters.
@@ -207,7 +227,8 @@ impl Backups<'_> {
             };
             tell(step, context, &format!("comparing {there}")).await?;
             let found = contents(admin, there).await.map_err(server)?;
-            compared(name, tables, &found)?;
+            let others = admin.others(there).await.map_err(server)?;
+            compared(name, tables, (&found, &others))?;
             let counted = counted(&found);
             all = (all.0 + counted.0, all.1.saturating_add(counted.1));
         }
@@ -262,36 +283,56 @@ impl Backups<'_> {
         }
         Ok(())
     }
+}
 
-    /// Brings the Secrets back that the databases do not work without. What somebody else made stays.
-    pub(super) async fn restore_keys(
-        &self,
-        of: &Brought,
-        step: &Step,
-        context: &mut StepContext,
-    ) -> Done {
-        let opened = self.opened(of, step, context).await?;
-        let mut left = Vec::new();
-        for service in self.services()? {
-            let keys = opened.keys.get(&service.inputs.service);
-            for word in &service.definition.backup.secrets {
-                let Some(kept) = keys.and_then(|keys| keys.get(word)) else {
-                    continue;
-                };
-                let name = names::secret(service.worker.name(), word);
-                if !restore_secret(&service, &name, kept).await? {
-                    left.push(name);
-                }
+/// The databases that are replaced, each by its own name. Refused are one that is not the service's, and one that has more than tables: it
+/// would stay, and be found when the tables are gone.
+pub(super) async fn replaceable(
+    services: &[Service],
+    session: &mut Session,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let server = |error: sql::Error| said(&error);
+    let mut to = BTreeMap::new();
+    for service in services {
+        let own = service.worker.owner().await?;
+        for database in &service.definition.backup.databases {
+            let found = session.find(database).await.map_err(server)?;
+            if !matches!(&found, Found::Database(owner) if *owner == own) {
+                let what = format!("database {database} is not there, or not known to be {own}'s");
+                let remedy =
+                    "let the cloud make it (windlass openstack status), then retry the run";
+                return Err(config("NotOwn", what, remedy));
+            }
+            let others = session.others(database).await.map_err(server)?;
+            has_tables_alone(database, &others, "remove it, then retry the run")?;
+            to.insert(database.clone(), database.clone());
+        }
+    }
+    Ok(to)
+}
+
+/// Brings the Secrets back that the databases do not work without, and tells what is left as it is: what somebody else made stays.
+async fn restore_keys(services: &[Service], keys: &Keys) -> Result<String, Failure> {
+    let mut left = Vec::new();
+    for service in services {
+        let keys = keys.get(&service.inputs.service);
+        for word in &service.definition.backup.secrets {
+            let Some(kept) = keys.and_then(|keys| keys.get(word)) else {
+                continue;
+            };
+            let name = names::secret(service.worker.name(), word);
+            if !restore_secret(service, &name, kept).await? {
+                left.push(name);
             }
         }
-        Ok(match left.as_slice() {
-            [] => None,
-            left => Some(format!(
-                "left as they are, for Windlass did not make them: {}",
-                left.join(", ")
-            )),
-        })
     }
+    Ok(match left.as_slice() {
+        [] => String::new(),
+        left => format!(
+            "; left as they are, for Windlass did not make them: {}",
+            left.join(", ")
+        ),
+    })
 }
 
 /// Whether it was brought back.
@@ -330,8 +371,12 @@ async fn contents(session: &mut Session, database: &str) -> Result<Vec<Table>, s
     Ok(found)
 }
 
-/// Holds what a database has against what a backup tells. Pure.
-fn compared(database: &str, told: &[Table], found: &[Table]) -> Result<(), Failure> {
+/// Holds what a database has, its tables and what else is in it, against what a backup tells. Pure.
+fn compared(
+    database: &str,
+    told: &[Table],
+    (found, others): (&[Table], &[String]),
+) -> Result<(), Failure> {
     let differs = |what: String| {
         failure(
             FailureClass::Permanent,
@@ -361,6 +406,11 @@ fn compared(database: &str, told: &[Table], found: &[Table]) -> Result<(), Failu
             Some(_) => {}
         }
     }
+    if let [first, ..] = others {
+        return Err(differs(format!(
+            "database {database} came back with {first}, and a backup holds tables alone"
+        )));
+    }
     if found.len() != told.len() {
         let (found, told) = (found.len(), told.len());
         return Err(differs(format!(
@@ -382,7 +432,10 @@ mod tests {
             sum: sum.into(),
         };
         let told = [table("user", 2, "a"), table("role", 1, "b")];
-        assert!(compared("keystone", &told, &told).is_ok());
+        assert!(compared("keystone", &told, (&told, &[])).is_ok());
+        let trigger = ["trigger a".to_owned()];
+        let error = compared("keystone", &told, (&told, &trigger)).unwrap_err();
+        assert!(error.message.contains("trigger a"), "{}", error.message);
         for (found, why) in [
             (vec![table("user", 2, "a")], "role did not come back"),
             (vec![table("user", 1, "a"), table("role", 1, "b")], "1 rows"),
@@ -399,7 +452,7 @@ mod tests {
                 "3 tables",
             ),
         ] {
-            let error = compared("keystone", &told, &found).unwrap_err();
+            let error = compared("keystone", &told, (&found, &[])).unwrap_err();
             assert!(error.message.contains(why), "{}", error.message);
         }
     }

@@ -140,7 +140,7 @@ impl Worker {
         Ok(None)
     }
 
-    fn services(&self) -> Api<OpenStackService> {
+    pub(super) fn services(&self) -> Api<OpenStackService> {
         Api::namespaced(self.work.client.clone(), &self.namespace())
     }
 

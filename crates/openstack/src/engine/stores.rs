@@ -6,23 +6,16 @@ use age::secrecy::SecretString as AgeSecret;
 use api::{
     cluster::SecretKeyRef,
     run::{Failure, FailureClass},
-    snapshots::AddressStyle,
 };
 use runs::calls::{config, failure};
 use snapshots::{
     Name, Store,
     seal::{self, Key, OpenError, Seal},
-    settings::{CA, IDENTITY, PASSPHRASE, key_of},
-    store::{self, Access, Bucket, Directory, Settings},
+    settings::{self, CA, IDENTITY, PASSPHRASE, access, key_of},
+    store::{self, Access, Bucket, Directory, Loopback},
 };
 
 use crate::{backup::FIELD, engine::backups::Backups};
-
-/// The keys of a Secret with an access key, as buckets that are claimed have them, and the region that servers take that have none.
-const ID: &str = "AWS_ACCESS_KEY_ID";
-const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
-const TOKEN: &str = "AWS_SESSION_TOKEN";
-const REGION: &str = "us-east-1";
 
 impl Backups<'_> {
     /// The store of the cloud.
@@ -40,10 +33,13 @@ impl Backups<'_> {
         };
         let credentials = &s3.credentials_secret_ref.name;
         let access = Access {
-            id: worker.secret_value(credentials, ID).await?,
-            secret: worker.secret_value(credentials, SECRET).await?.into(),
+            id: worker.secret_value(credentials, access::ID).await?,
+            secret: worker
+                .secret_value(credentials, access::SECRET)
+                .await?
+                .into(),
             token: worker
-                .optional_value(credentials, TOKEN)
+                .optional_value(credentials, access::TOKEN)
                 .await?
                 .map(Into::into),
             authorities: match &s3.ca_secret_ref {
@@ -51,18 +47,8 @@ impl Backups<'_> {
                 None => None,
             },
         };
-        let prefix = s3
-            .prefix
-            .iter()
-            .fold(String::new(), |_, prefix| format!("{prefix}/"));
-        let settings = Settings {
-            endpoint: s3.endpoint.clone(),
-            bucket: s3.bucket.clone(),
-            region: s3.region.clone().unwrap_or_else(|| REGION.to_owned()),
-            prefix: format!("{prefix}{below}/"),
-            virtual_host: s3.address_style == Some(AddressStyle::VirtualHost),
-        };
-        Bucket::new(&settings, &access)
+        let settings = settings::of_bucket(s3, &below);
+        Bucket::new(&settings, &access, Loopback::of_this_process())
             .map(|bucket| Store::Bucket(Box::new(bucket)))
             .map_err(|error| of_store(&error))
     }
@@ -173,7 +159,21 @@ pub(super) fn unopened(name: &Name, error: &OpenError) -> Failure {
     }
 }
 
+/// More than a backup may hold.
+#[derive(Debug, thiserror::Error)]
+#[error("the databases have more than {0} bytes as text, and no backup has more")]
+pub(super) struct TooLarge(pub(super) u64);
+
 pub(super) fn disk(error: &std::io::Error) -> Failure {
+    let inner = error.get_ref();
+    if let Some(large) = inner.and_then(|inner| inner.downcast_ref::<TooLarge>()) {
+        return failure(
+            FailureClass::Permanent,
+            "BackupTooLarge",
+            large.to_string(),
+            "remove the rows that no service needs any more (glance-manage db purge), or save these databases by other means",
+        );
+    }
     failure(
         FailureClass::Permanent,
         "FileUnwritable",

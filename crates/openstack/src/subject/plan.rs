@@ -15,7 +15,9 @@ use runs::{is_active, object, phase};
 use crate::{
     action::Action,
     backup::{errand, standing},
+    names,
     release::{self, Change},
+    rotation::{Noted, schedule},
     wish::{Operation, Wanted, Wish},
 };
 
@@ -26,8 +28,14 @@ pub struct Observed {
     pub runs: Vec<Run>,
     /// What of it does not serve.
     pub unhealthy: Vec<String>,
+    /// Whether a restore stopped its pods, and nobody started them since.
+    pub is_stopped: bool,
+    /// The restore of the cloud that it belongs to, where that is at work or left the databases half loaded.
+    pub held_by: Option<Run>,
     /// What lies in the store of backups, if anybody has looked.
     pub backups: Option<BackupsStatus>,
+    /// What is noted beside its keys, where they are rotated on a schedule.
+    pub keys: Noted,
     /// When it was looked at.
     pub now: Timestamp,
     /// Whether it goes because its whole namespace does, which takes no new objects.
@@ -76,8 +84,12 @@ impl Observed {
     pub fn kept(&self) -> BTreeSet<String> {
         let read = self.answers().next().into_iter();
         let read = read.chain(self.made()).chain(self.reached());
+        // Without one that ended well, an older one that did not would count again.
+        let read = read.chain(restored(&self.runs));
         // Whether a backup is due is told by the run that took the last one.
         let read = read.chain(standing::newest(&self.runs));
+        // And whether a rotation is.
+        let read = read.chain(schedule::newest(&self.runs));
         read.map(ResourceExt::name_any).collect()
     }
 }
@@ -101,6 +113,39 @@ fn has_begun(run: &Run) -> bool {
             Some(Action::Job(_) | Action::Declare(_))
         )
     })
+}
+
+/// The newest restore that replaced databases, or began to. A step that has begun tells nothing: it brings the backup first.
+fn restored(runs: &[Run]) -> Option<&Run> {
+    let mut restores = runs.iter().rev();
+    restores.find(|run| {
+        let has_emptied = run.annotations().contains_key(names::EMPTIED);
+        is_of(run, Operation::Restore) && (has_emptied || phase(run) == RunPhase::Succeeded)
+    })
+}
+
+/// The restore that left databases which are neither what was nor what is to be, if one did.
+fn half_restored(runs: &[Run]) -> Option<&Run> {
+    restored(runs).filter(|run| phase(run) != RunPhase::Succeeded && !has_loaded(run))
+}
+
+/// Whether the databases of a restore are whole again, or a person has said so.
+fn has_loaded(run: &Run) -> bool {
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    let mut done =
+        steps.filter(|step| matches!(step.phase, StepPhase::Succeeded | StepPhase::Skipped));
+    done.any(|done| {
+        let of = run.spec.plan.steps.iter().find(|step| step.id == done.id);
+        matches!(of.and_then(Action::of), Some(Action::LoadBackup(_)))
+    })
+}
+
+/// Of the restores of a cloud, oldest first, the one that holds its services: it is at work, or left the databases half loaded.
+pub(super) fn holding(restores: &[Run]) -> Option<&Run> {
+    let mut newest = restores.iter().rev();
+    newest
+        .find(|run| is_active(phase(run)))
+        .or_else(|| half_restored(restores))
 }
 
 /// What to do.
@@ -149,7 +194,7 @@ impl NewRun {
 ///
 /// A plan cannot be written as JSON.
 pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_json::Error> {
-    // What a person had done by hand has to end first, and a backup or what is done with one.
+    // What a person had done by hand has to end first, and a backup or what is done with one, and a rotation of keys.
     let mut asides = observed.runs.iter().rev().filter(|run| is_aside(run));
     let aside = asides.find(|run| is_active(phase(run)));
     let last = observed.answers().next();
@@ -162,26 +207,50 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
         Some(run) => Decision::Follow(Box::new(run.clone())),
         None => Decision::Stall(problems),
     };
+    // A Job would change tables that are being replaced, and pods would meet them.
+    if let Some(restore) = &observed.held_by {
+        return Ok(Decision::Follow(Box::new(
+            at_work.unwrap_or(restore).clone(),
+        )));
+    }
     let wanted = match object.wanted() {
         Ok(wanted) => wanted,
         Err(problems) => return Ok(refused(problems)),
     };
-    let is_same = |run: &&Run| {
+    let is_for = |run: &&Run| {
         run.spec.plan.inputs == wanted.inputs
-            && run.spec.plan.steps == wanted.install
             && !is_of(run, Operation::Delete)
             // One that gave way to another wish did not make this one true, though it was this one.
             && phase(run) != RunPhase::Superseded
     };
+    let is_same = |run: &&Run| is_for(run) && run.spec.plan.steps == wanted.install;
+    // Pods would meet half of a backup, and a backup of that would drive the good ones out.
+    if let Some(restore) = half_restored(&observed.runs) {
+        // Another Windlass may come to the same by other steps.
+        let is_made = last.is_some_and(|run| is_for(&run) && phase(run) == RunPhase::Succeeded);
+        let again = match aside {
+            None if is_made => errand::next_restore(object, observed, &wanted)?,
+            _ => None,
+        };
+        let at_work = aside.filter(|run| !is_of(run, Operation::Step));
+        return Ok(match again {
+            Some(new) => Decision::Start(Box::new(new)),
+            None => Decision::Follow(Box::new(at_work.unwrap_or(restore).clone())),
+        });
+    }
     if let Some(run) = last.filter(is_same) {
         let run = Box::new(run.clone());
         if phase(&run) != RunPhase::Succeeded {
             return Ok(Decision::Follow(run));
         }
+        if observed.is_stopped && aside.is_none() {
+            let plan = wanted.plan(Operation::Update, "a restore stopped its pods")?;
+            return Ok(start(object, observed, Operation::Update, plan));
+        }
         return Ok(match aside {
             Some(by_hand) if is_of(by_hand, Operation::Step) => Decision::Keep(run),
             Some(errand) => Decision::Follow(Box::new(errand.clone())),
-            None => match errand::next(object, observed, &wanted)? {
+            None => match aside_of(object, observed, &wanted)? {
                 Some(new) => Decision::Start(Box::new(new)),
                 None => Decision::Keep(run),
             },
@@ -201,6 +270,18 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
         Some(run) => Decision::Supersede(Box::new(run.clone()), plan.digest),
         None => start(object, observed, operation, plan),
     })
+}
+
+/// What is begun for an object that is as it should be: one thing after the other.
+fn aside_of<K: Wish>(
+    object: &K,
+    observed: &Observed,
+    wanted: &Wanted,
+) -> Result<Option<NewRun>, serde_json::Error> {
+    match errand::next(object, observed, wanted)? {
+        Some(new) => Ok(Some(new)),
+        None => schedule::next(object, observed, wanted),
+    }
 }
 
 fn deletion<K: Wish>(
@@ -362,6 +443,48 @@ mod tests {
         assert_eq!(decide(&first, &mut world), "follow install-1");
         end(&mut world, RunPhase::Superseded);
         assert_eq!(decide(&first, &mut world), "start install-2");
+    }
+
+    #[test]
+    fn nothing_of_a_service_is_begun_while_a_restore_holds_it() {
+        let mut world = Observed::default();
+        let first = service("keystone:1");
+        assert_eq!(decide(&first, &mut world), "start install-1");
+        let name = "openstack-one-restore-2".to_owned();
+        let restore = object::of(&first, name, Operation::Restore.name(), 1, Plan::default());
+        world.held_by = Some(restore);
+        let other = service("keystone:2");
+        assert_eq!(decide(&other, &mut world), "follow install-1");
+        end(&mut world, RunPhase::Succeeded);
+        world.is_stopped = true;
+        // Also where another Windlass has other steps for it.
+        world.runs[0].spec.plan.steps.pop();
+        for wish in [&first, &other] {
+            let followed = decide(wish, &mut world);
+            assert_eq!(followed, "follow openstack-one-restore-2");
+        }
+        world.held_by = None;
+        assert_eq!(decide(&other, &mut world), "start update-2");
+    }
+
+    #[test]
+    fn a_service_that_a_restore_stopped_is_started_once_nothing_holds_it() {
+        let mut world = Observed::default();
+        let object = service("keystone:1");
+        assert_eq!(decide(&object, &mut world), "start install-1");
+        end(&mut world, RunPhase::Succeeded);
+        world.unhealthy = vec!["Deployment identity-api is stopped".to_owned()];
+        // By a person.
+        assert_eq!(decide(&object, &mut world), "keep install-1");
+        world.is_stopped = true;
+        assert_eq!(decide(&object, &mut world), "start update-2");
+        let steps = world.runs[1].spec.plan.steps.iter();
+        let mut actions = steps.filter_map(Action::of);
+        assert!(actions.any(|action| action == Action::Deploy));
+        assert_eq!(decide(&object, &mut world), "follow update-2");
+        end(&mut world, RunPhase::Succeeded);
+        world.is_stopped = false;
+        assert_eq!(decide(&object, &mut world), "keep update-2");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use api::{
     Run,
-    openstack::{Phase, Standing as Told},
+    openstack::{KeysStatus, Phase, Standing as Told},
     run::{RunPhase, StepPhase},
 };
 use controller::{
@@ -39,6 +39,7 @@ pub(super) async fn publish<K: Layer>(
     let now = Timestamp::now();
     let mut told = told((&before, generation), &namespace, applied, observed, now);
     of_backups(object, &before, applied, observed, &mut told);
+    told.keys = of_keys(object, applied, observed);
     if let Some(occurrence) = occurrence(&before, &told) {
         let regarding = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
@@ -130,6 +131,19 @@ fn of_backups<K: Layer>(
     told.conditions = conditions.into_vec();
 }
 
+/// What is told of keys that are rotated on a schedule, of what was made and is to stay.
+fn of_keys<K: Layer>(object: &K, applied: &Applied, observed: &Observed) -> Option<KeysStatus> {
+    if !observed.was_made() || object.meta().deletion_timestamp.is_some() {
+        return None;
+    }
+    let mut fernet = object.rotation()?.told(&applied.decision, observed);
+    let namespace = object.namespace().unwrap_or_default();
+    fernet.message = fernet.message.map(|text| hint::placed(&text, &namespace));
+    Some(KeysStatus {
+        fernet: Some(fernet),
+    })
+}
+
 /// How many of a run's steps are done.
 fn steps(run: &Run) -> String {
     let status = run.status.as_ref();
@@ -206,6 +220,7 @@ fn summary(applied: &Applied, observed: &Observed) -> (Phase, Summary) {
 
 fn follow(run: &Run, observed: &Observed) -> (Phase, Summary) {
     let name = run.name_any();
+    let is_restore = run.spec.operation == crate::wish::Operation::Restore.name();
     let stalled = |message| {
         let summary = Summary {
             standing: Standing::Stalled,
@@ -225,8 +240,14 @@ fn follow(run: &Run, observed: &Observed) -> (Phase, Summary) {
                 format!("{}{}", failure.message, remedy.unwrap_or_default())
             });
             let why = why.unwrap_or_else(|| "nothing is known of why".to_owned());
-            stalled(format!("run {name} failed: {why}"))
+            // One that holds nothing up is not followed.
+            let held = is_restore.then(|| format!(". {}", errand::half_restored(run)));
+            stalled(format!(
+                "run {name} failed: {why}{}",
+                held.unwrap_or_default()
+            ))
         }
+        RunPhase::Cancelled if is_restore => stalled(errand::half_restored(run)),
         RunPhase::Cancelled => stalled(format!(
             "run {name} was cancelled; change the spec, or delete the run, for another one"
         )),

@@ -4,10 +4,17 @@
 //! bring another client and another crate of times.) An object is written by one request, which takes 5 GiB: etcd's own bound is 8 GiB at
 //! most, and its default 2.
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
+use futures::StreamExt;
 use reqwest::{
-    Body, Certificate, Client, Method, Response, StatusCode,
+    Body, Certificate, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode,
+    dns::{Addrs, Name, Resolve, Resolving},
     header::{CONTENT_LENGTH, HeaderValue, IF_NONE_MATCH},
     redirect,
 };
@@ -16,6 +23,7 @@ use rusty_s3::{
     actions::{ListObjectsV2, ListObjectsV2Response},
 };
 use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Notify;
 
 use super::{Content, Error, MOST, Object, Taken, chunks};
 
@@ -33,6 +41,8 @@ const SILENCE: Duration = Duration::from_mins(2);
 const ANSWER: usize = 4 * 1024 * 1024;
 /// How much of what a server says is told.
 const TOLD: usize = 256;
+/// What Kubernetes sets in every pod, and nobody else anywhere.
+const IN_A_POD: &str = "KUBERNETES_SERVICE_HOST";
 
 /// Where a bucket is.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -62,12 +72,62 @@ pub struct Access {
     pub authorities: Option<Vec<u8>>,
 }
 
+/// Whether a server may be this machine itself. Whoever writes where a store is has requests sent there, with signatures, and hears how they
+/// were answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loopback {
+    /// It may: this machine is that of who writes.
+    Allowed,
+    /// It may not: what answers there is for who runs this program.
+    Refused,
+}
+
+impl Loopback {
+    /// A pod has a loopback of its own, and a process stands beside its user.
+    pub fn of_this_process() -> Self {
+        match std::env::var_os(IN_A_POD) {
+            Some(_) => Self::Refused,
+            None => Self::Allowed,
+        }
+    }
+
+    /// Why no server of a user's has that address, if none has.
+    fn refusal(self, address: IpAddr) -> Option<&'static str> {
+        if self == Self::Allowed && address.is_loopback() {
+            return None;
+        }
+        api::address::refused(address)
+    }
+}
+
+/// Resolves names to addresses of servers alone.
+struct Servers(Loopback);
+
+impl Resolve for Servers {
+    fn resolve(&self, name: Name) -> Resolving {
+        let loopback = self.0;
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let found: Vec<SocketAddr> = found.collect();
+            for address in found.iter().map(SocketAddr::ip) {
+                if let Some(rule) = loopback.refusal(address) {
+                    return Err(format!("{} is {address}, which {rule}", name.as_str()).into());
+                }
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
 /// A bucket, as far as one cluster is concerned.
 #[derive(Debug)]
 pub struct Bucket {
     place: rusty_s3::Bucket,
     credentials: Credentials,
     client: Client,
+    /// Sends what takes its time: to this client, one who reads is not silent.
+    sending: Client,
+    silence: Duration,
     prefix: String,
 }
 
@@ -76,11 +136,24 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// The settings are none.
-    pub fn new(settings: &Settings, access: &Access) -> Result<Self, Error> {
+    /// The settings are none, or its server has an address that no server of a user's has.
+    pub fn new(settings: &Settings, access: &Access, loopback: Loopback) -> Result<Self, Error> {
+        Self::patient((settings, access, loopback), SILENCE)
+    }
+
+    /// One whose server may be silent for so long.
+    fn patient(
+        (settings, access, loopback): (&Settings, &Access, Loopback),
+        silence: Duration,
+    ) -> Result<Self, Error> {
         let unusable = |why: String| Error::Unusable(why);
         let endpoint = reqwest::Url::parse(&settings.endpoint)
             .map_err(|error| unusable(format!("{} is no URL: {error}", settings.endpoint)))?;
+        let host = endpoint.host_str().unwrap_or_default();
+        // No resolver is asked for what is an address already.
+        if let Some(rule) = literal(host).and_then(|address| loopback.refusal(address)) {
+            return Err(unusable(format!("{host} {rule}, and no server of a store")));
+        }
         let style = if settings.virtual_host {
             UrlStyle::VirtualHost
         } else {
@@ -100,26 +173,17 @@ impl Bucket {
         };
         // Fails when a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECTING)
-            .read_timeout(SILENCE)
-            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
-        if let Some(pem) = &access.authorities {
-            let authorities = Certificate::from_pem_bundle(pem)
-                .ok()
-                .filter(|authorities| !authorities.is_empty())
-                .ok_or_else(|| {
-                    unusable("what caSecretRef names has no certificate in PEM form".to_owned())
-                })?;
-            builder = builder.tls_certs_merge(authorities);
-        }
-        let client = builder.build().map_err(|error| unusable(chain(&error)))?;
+        let built = |builder: ClientBuilder| {
+            let client = builder.build();
+            client.map_err(|error| unusable(chain(&error)))
+        };
         Ok(Self {
             place: bucket,
             credentials,
-            client,
+            client: built(builder(access, loopback)?.read_timeout(silence))?,
+            // The client's own count begins with the request, and would bound how long its body may take.
+            sending: built(builder(access, loopback)?)?,
+            silence,
             prefix: settings.prefix.clone(),
         })
     }
@@ -151,6 +215,7 @@ impl Bucket {
             .place
             .put_object(Some(&self.credentials), &key)
             .sign(SIGNED);
+        let moved = Arc::new(Notify::new());
         let (size, body) = match content {
             Content::Bytes(bytes) => (bytes.len() as u64, Body::from(bytes.to_vec())),
             Content::File(file, size) => {
@@ -160,31 +225,26 @@ impl Bucket {
                     ))));
                 }
                 let chunks = chunks(file).map_err(|error| Put::Failed(Error::Local(error)))?;
+                let moves = Arc::clone(&moved);
+                let chunks = chunks.inspect(move |_| moves.notify_one());
                 (size, Body::wrap_stream(chunks))
             }
         };
         let mut request = self
-            .client
+            .sending
             .request(Method::PUT, url)
             .header(CONTENT_LENGTH, HeaderValue::from(size))
             .body(body);
         if over == Over::Nothing {
             request = request.header(IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
-        let answer = request.send().await;
-        let status = answer.as_ref().map(Response::status).ok();
-        match (over, status) {
-            (Over::Nothing, Some(StatusCode::NOT_IMPLEMENTED)) => Err(Put::NoConditions),
-            (Over::Nothing, Some(StatusCode::PRECONDITION_FAILED)) => {
-                Err(Put::Failed(Error::Taken(name.to_owned())))
-            }
-            (Over::Nothing, Some(StatusCode::CONFLICT)) => {
-                let response = answer.map_err(|error| Put::Failed(unreachable(error)))?;
-                let text = bounded(response).await.unwrap_or_default();
-                Err(Put::Failed(conflict(name, &text)))
-            }
-            _ => answered(name, answer).await.map(drop).map_err(Put::Failed),
-        }
+        let written = written(name, request, over);
+        let written = while_it_moves(written, &moved, self.silence).await;
+        written.unwrap_or_else(|| {
+            let seconds = self.silence.as_secs();
+            let why = format!("{name}: it took nothing more, and said nothing, for {seconds} s");
+            Err(Put::Failed(Error::Unreachable(why)))
+        })
     }
 
     pub(super) async fn read(&self, name: &str, taken: &mut Taken<'_>) -> Result<(), Error> {
@@ -258,6 +318,69 @@ enum Put {
     /// The server knows no conditions of writes.
     NoConditions,
     Failed(Error),
+}
+
+/// Sends an object, and says what came of it.
+async fn written(name: &str, request: RequestBuilder, over: Over) -> Result<(), Put> {
+    let answer = request.send().await;
+    let status = answer.as_ref().map(Response::status).ok();
+    match (over, status) {
+        (Over::Nothing, Some(StatusCode::NOT_IMPLEMENTED)) => Err(Put::NoConditions),
+        (Over::Nothing, Some(StatusCode::PRECONDITION_FAILED)) => {
+            Err(Put::Failed(Error::Taken(name.to_owned())))
+        }
+        (Over::Nothing, Some(StatusCode::CONFLICT)) => {
+            let response = answer.map_err(|error| Put::Failed(unreachable(error)))?;
+            let text = bounded(response).await.unwrap_or_default();
+            Err(Put::Failed(conflict(name, &text)))
+        }
+        _ => answered(name, answer).await.map(drop).map_err(Put::Failed),
+    }
+}
+
+/// What comes of something, unless nothing of it moves for so long.
+async fn while_it_moves<T>(
+    work: impl Future<Output = T>,
+    moved: &Notify,
+    silence: Duration,
+) -> Option<T> {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Some(done),
+            () = moved.notified() => {}
+            () = tokio::time::sleep(silence) => return None,
+        }
+    }
+}
+
+/// What a client of a bucket is made from.
+fn builder(access: &Access, loopback: Loopback) -> Result<ClientBuilder, Error> {
+    let builder = Client::builder()
+        .no_proxy()
+        .dns_resolver(Arc::new(Servers(loopback)))
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECTING)
+        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
+    let Some(pem) = &access.authorities else {
+        return Ok(builder);
+    };
+    let authorities = Certificate::from_pem_bundle(pem)
+        .ok()
+        .filter(|authorities| !authorities.is_empty())
+        .ok_or_else(|| {
+            let why = "what caSecretRef names has no certificate in PEM form";
+            Error::Unusable(why.to_owned())
+        })?;
+    Ok(builder.tls_certs_merge(authorities))
+}
+
+/// The address that a host is, without asking anybody.
+fn literal(host: &str) -> Option<IpAddr> {
+    if host == "localhost" {
+        return Some(Ipv4Addr::LOCALHOST.into());
+    }
+    host.trim_matches(['[', ']']).parse().ok()
 }
 
 fn listed(text: &str) -> Result<ListObjectsV2Response, Error> {
@@ -343,7 +466,112 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
     use super::*;
+
+    /// How large an object is that no buffer on the way takes as a whole.
+    const SIZE: u64 = 64 << 20;
+    /// How much of it the server takes at once.
+    const PART: u64 = 1 << 20;
+
+    fn at(endpoint: &str) -> Settings {
+        Settings {
+            endpoint: endpoint.to_owned(),
+            bucket: "bucket".into(),
+            region: "us-east-1".into(),
+            prefix: String::new(),
+            virtual_host: false,
+        }
+    }
+
+    fn access() -> Access {
+        Access {
+            id: "id".into(),
+            secret: SecretString::from("secret".to_owned()),
+            token: None,
+            authorities: None,
+        }
+    }
+
+    #[test]
+    fn a_server_is_none_of_this_machine_s_link_and_in_a_pod_none_of_its_loopback() {
+        for (endpoint, allowed, refused) in [
+            ("https://s3.example.org", true, true),
+            ("https://10.0.0.1", true, true),
+            ("http://127.0.0.1:7070", true, false),
+            ("http://[::1]:7070", true, false),
+            ("http://localhost", true, false),
+            ("https://0x7f.1", true, false),
+            ("https://169.254.169.254", false, false),
+            ("https://[fe80::1]", false, false),
+            ("https://0.0.0.0", false, false),
+        ] {
+            for (loopback, expected) in [(Loopback::Allowed, allowed), (Loopback::Refused, refused)]
+            {
+                let bucket = Bucket::new(&at(endpoint), &access(), loopback);
+                assert_eq!(bucket.is_ok(), expected, "{endpoint} {loopback:?}");
+                if let Err(error) = bucket {
+                    assert_eq!(error.advice().0, "StoreUnusable", "{error}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_leads_to_no_address_that_may_not_be_asked() {
+        let resolved = async |loopback| {
+            let name: Name = "localhost".parse().unwrap();
+            Servers(loopback).resolve(name).await.map(drop)
+        };
+        assert!(resolved(Loopback::Allowed).await.is_ok());
+        let refused = resolved(Loopback::Refused).await.unwrap_err();
+        assert!(refused.to_string().contains("loopback"), "{refused}");
+    }
+
+    /// Writes an object to a server that takes a part of it after each pause, and answers when it has it.
+    async fn put(pause: Duration, silence: Duration) -> Result<(), Error> {
+        let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = at(&format!("http://{}", door.local_addr().unwrap()));
+        tokio::spawn(async move {
+            let (mut client, _) = door.accept().await.unwrap();
+            let mut sink = tokio::io::sink();
+            for _ in 0..SIZE / PART {
+                tokio::time::sleep(pause).await;
+                let mut part = (&mut client).take(PART);
+                tokio::io::copy(&mut part, &mut sink).await.unwrap();
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            client.write_all(answer).await.unwrap();
+            let _ = tokio::io::copy(&mut client, &mut sink).await;
+        });
+        let file: File = tempfile::tempfile().unwrap();
+        file.set_len(SIZE).unwrap();
+        let bucket = Bucket::patient((&settings, &access(), Loopback::Allowed), silence);
+        let bucket = bucket.unwrap();
+        bucket.put("a.db", Content::File(&file, SIZE)).await
+    }
+
+    #[tokio::test]
+    async fn an_object_may_take_longer_than_its_server_may_be_silent() {
+        let silence = Duration::from_secs(2);
+        let began = std::time::Instant::now();
+        put(Duration::from_millis(60), silence).await.unwrap();
+        assert!(began.elapsed() > silence, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_nothing_is_left() {
+        let silence = Duration::from_millis(500);
+        let error = put(Duration::from_hours(1), silence).await.unwrap_err();
+        assert_eq!(error.advice().0, "StoreUnreachable", "{error}");
+        assert!(error.to_string().contains("took nothing"), "{error}");
+    }
 
     #[test]
     fn what_a_server_says_is_told_by_its_kind() {
