@@ -435,7 +435,7 @@ pub struct Operations {
     /// Upgrading the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
-    /// Bringing back a cluster whose etcd lost its quorum.
+    /// Bringing back a cluster whose etcd lost its quorum, or rolling one back to a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recover: Option<Recover>,
     /// Bringing one component (container engine, etcd, network plugin) to what the spec says, in the settings of an upgrade.

@@ -56,7 +56,7 @@ pub const LOST: &str = "recover/quorum";
 pub const SET_ASIDE: &str = "recover/set-aside";
 /// The step that founds etcd anew.
 pub const FOUND: &str = "recover/found";
-/// The step that proves that all members can be taken back to a snapshot, before one is stopped.
+/// The step that proves that all members can be rolled back to a snapshot, before one is stopped.
 pub const CHECKED: &str = "recover/check";
 /// The step that proves that etcd is one member, and answers.
 pub const FOUNDED: &str = "recover/founded";

@@ -393,7 +393,7 @@ fn founds(
         format!(
             "etcd has its quorum: {working} of {all} members answer, so nothing is given up, and nothing was touched"
         ),
-        "remove the hosts that are dead (windlass node remove NAME); to take a cluster that works back to a snapshot: windlass recover \
+        "remove the hosts that are dead (windlass node remove NAME); to roll a cluster that works back to a snapshot: windlass recover \
          --roll-back --from-snapshot NAME",
     )
 }

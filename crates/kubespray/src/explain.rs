@@ -80,7 +80,7 @@ pub fn explain(run: &Run, kept: &impl Kept) -> io::Result<Option<Explanation>> {
     let first = match rank(&failure.code) {
         // It has none, whatever failed before it.
         Rank::Cause => None,
-        Rank::Symptom => match in_events(&before, record, kept)? {
+        Rank::Symptom => match in_events(run, &before, record, kept)? {
             Some(first) => Some(first),
             None => in_history(&before, record),
         },
@@ -116,8 +116,17 @@ fn is_done<'a>(mut later: impl Iterator<Item = &'a Record>, step: &str) -> bool 
     })
 }
 
-/// A task of the same attempt that failed before and was ignored, mended or tried again, with what is a cause by itself.
-fn in_events(before: &[&Record], failed: &Record, kept: &impl Kept) -> io::Result<Option<First>> {
+/// A task of the same attempt that failed before and was ignored, mended or tried again, with what is a cause by itself. One on a host
+/// that was left out only where there is no other: the run went on without it.
+fn in_events(
+    run: &Run,
+    before: &[&Record],
+    failed: &Record,
+    kept: &impl Kept,
+) -> io::Result<Option<First>> {
+    let excluded = run.status.iter().flat_map(|status| &status.excluded);
+    let excluded: Vec<&str> = excluded.map(|host| host.target.as_str()).collect();
+    let mut of_excluded = None;
     let mut started = before
         .iter()
         .rev()
@@ -132,7 +141,7 @@ fn in_events(before: &[&Record], failed: &Record, kept: &impl Kept) -> io::Resul
     loop {
         line.clear();
         if events.read_until(b'\n', &mut line)? == 0 {
-            return Ok(None);
+            return Ok(of_excluded);
         }
         if !is_of_trouble(&line) {
             continue;
@@ -142,11 +151,15 @@ fn in_events(before: &[&Record], failed: &Record, kept: &impl Kept) -> io::Resul
             continue;
         };
         if event.time > to {
-            return Ok(None);
+            return Ok(of_excluded);
         }
         let cause = Some(&event).filter(|event| event.time >= from);
-        if let Some(first) = cause.and_then(cause_of) {
-            return Ok(Some(first));
+        match cause.and_then(cause_of) {
+            Some((host, first)) if excluded.contains(&host) => {
+                of_excluded = of_excluded.or(Some(first));
+            }
+            Some((_, first)) => return Ok(Some(first)),
+            None => {}
         }
     }
 }
@@ -166,7 +179,8 @@ fn is_of_trouble(line: &[u8]) -> bool {
         || kind.starts_with("item\"") && line.contains("\"failed\"")
 }
 
-fn cause_of(event: &Event) -> Option<First> {
+/// What a task failed with, and on which host.
+fn cause_of(event: &Event) -> Option<(&str, First)> {
     let (host, task, why) = match &event.kind {
         Kind::Failed {
             host, name, why, ..
@@ -188,13 +202,14 @@ fn cause_of(event: &Event) -> Option<First> {
     let kind = failure::of_text(&said(why)).filter(|kind| kind.rank == Rank::Cause)?;
     #[expect(clippy::cast_possible_truncation, reason = "whole seconds are shown")]
     let at = Timestamp::from_second(event.time as i64).ok();
-    Some(First {
+    let first = First {
         at,
         place: format!("{task} on {host}"),
         code: kind.code.to_owned(),
         message: plain(&why.text(), WORDS),
         remedy: Some(kind.remedy.to_owned()),
-    })
+    };
+    Some((host, first))
 }
 
 fn said(why: &Why) -> String {

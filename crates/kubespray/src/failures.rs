@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 69] = [
+static OWN: [Kind; 70] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -63,6 +63,12 @@ static OWN: [Kind; 69] = [
         Config,
         "No PodDisruptionBudget lets these pods go, now or later.",
         "Give the pods another replica or loosen the budget; or give them up with --force.",
+    ),
+    own(
+        "CredentialsOfVault",
+        Config,
+        "A Secret that a spec refers to is what VaultSecrets log in with, and nothing of a cluster is made of that.",
+        "Refer to another Secret, then retry the run.",
     ),
     own(
         "DrainBlocked",
@@ -254,7 +260,7 @@ static OWN: [Kind; 69] = [
         "QuorumIntact",
         External,
         "etcd has its quorum, so that nothing is given up.",
-        "Remove the hosts that are dead: windlass node remove NAME.",
+        "Remove the hosts that are dead: windlass node remove NAME. To roll a cluster that works back to a snapshot: windlass recover --roll-back --from-snapshot NAME.",
     ),
     own(
         "QuorumWouldBeLost",
@@ -392,7 +398,7 @@ static OWN: [Kind; 69] = [
         "StoreFull",
         External,
         "The store of snapshots has no room.",
-        "Free room there or write a smaller spec.etcd.snapshots.keep; then retry the run.",
+        "Free room there, and retry the run; or write a smaller spec.etcd.snapshots.keep, and ask again.",
     ),
     own(
         "StoreRefused",

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ansible::inventory::{Level, refused_as_secret};
-use api::{Cluster, ClusterNode, cluster::SecretKeyRef};
+use api::{Cluster, ClusterNode, cluster::SecretKeyRef, secrets::CREDENTIALS_TYPE};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value};
@@ -48,6 +48,8 @@ pub enum Holds {
 pub enum Found {
     /// There is no such Secret.
     NoSecret,
+    /// The Secret is what VaultSecrets log in with.
+    ForVault,
     /// The Secret has no such key, but these.
     NoKey(Vec<String>),
     /// The value of this key is no text.
@@ -155,6 +157,9 @@ pub(crate) fn read(
     reference: &SecretKeyRef,
     holds: Holds,
 ) -> Result<Content, Found> {
+    if secret::is_for_vault(secret) {
+        return Err(Found::ForVault);
+    }
     let text = |key: &str| match bytes(secret, key) {
         None => Err(Found::NoKey(secret::keys(secret))),
         Some(bytes) => {
@@ -391,6 +396,14 @@ pub(crate) fn wrong(referred: &Referred, found: &Found) -> Vec<Problem> {
             format!("create it: kubectl create secret generic {name} --from-env-file=PATH"),
         )],
         (Found::NoSecret, _) => vec![secret::missing(field, name, key)],
+        (Found::ForVault, _) => vec![Problem::new(
+            format!("{field}.name"),
+            name,
+            format!(
+                "a Secret of the type {CREDENTIALS_TYPE} is for a Vault alone, and is no variable"
+            ),
+            "refer to another Secret",
+        )],
         (Found::NoKey(keys), _) => vec![secret::missing_key(field, name, key, keys)],
         (Found::NotText(key), _) => vec![Problem::new(
             format!("{field}.key"),
@@ -544,6 +557,25 @@ mod tests {
             told(&cluster, Some(&secret(&json!({"k": "hidden"})))),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn what_vault_secrets_log_in_with_is_no_variable() {
+        let mut credentials = secret(&json!({"token": "hidden"}));
+        credentials.type_ = Some(CREDENTIALS_TYPE.to_owned());
+        let reference = json!({REFERENCE: {"name": "s", "key": "token"}});
+        for cluster in [
+            cluster(&json!({"a": [reference]}), &Value::Null),
+            cluster(&Value::Null, &json!({"name": "s"})),
+            cluster(&Value::Null, &json!({"name": "s", "key": "token"})),
+        ] {
+            let told = told(&cluster, Some(&credentials));
+            assert!(
+                told.len() == 1 && told[0].contains("is for a Vault alone"),
+                "{told:?}"
+            );
+            assert!(!told[0].contains("hidden"), "{told:?}");
+        }
     }
 
     #[test]

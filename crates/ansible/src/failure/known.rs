@@ -217,7 +217,7 @@ pub static KINDS: [Kind; 53] = [
         (External, Cause),
         r"\[ERROR (FileAvailable|DirAvailable)-|member \S+ has already been bootstrapped|request cluster ID mismatch|cluster ID mismatch",
         "The host has files of an earlier cluster.",
-        "Reset the host (windlass node remove, or kubeadm reset and removing /etc/kubernetes and /var/lib/etcd), then retry the step. Look first whether another cluster still uses it.",
+        "Look first whether another cluster still uses the host. Where the cluster is built: windlass node reset NAME, after which the host joins by a run of its own. Where it is being created: kubeadm reset on the host, remove /etc/kubernetes and /var/lib/etcd, then retry the step.",
     ),
     by_words(
         "TooSmall",

@@ -102,6 +102,28 @@ fn what_an_earlier_task_could_not_do_goes_before_what_followed() {
 }
 
 #[test]
+fn a_host_that_was_left_out_is_the_cause_where_there_is_no_other() {
+    let mut run = failed("ApiServerDown", "the connection to the server was refused");
+    let excluded = json!([{"target": "two", "reason": "it does not answer"}]);
+    let status = run.status.as_mut().unwrap();
+    status.excluded = serde_json::from_value(excluded).unwrap();
+    let lost = json!({
+        "event": "unreachable", "host": "two", "task": 3, "name": "Look", "ignored": false,
+        "message": "ssh: connect to host two port 22: Connection refused",
+    });
+    let full = ignored("Save the state", "No space left on device");
+    let place = |told: &[(u32, Value)]| {
+        let told = explained(&run, &events(told), "").unwrap();
+        told.first.unwrap().place
+    };
+    assert_eq!(
+        place(&[(5, lost.clone()), (6, full)]),
+        "Save the state on one"
+    );
+    assert_eq!(place(&[(5, lost)]), "Look on two");
+}
+
+#[test]
 fn what_is_a_cause_by_itself_has_no_other() {
     let run = failed("DiskFull", "No space left on device");
     let events = events(&[(6, ignored("Pull", "Temporary failure in name resolution"))]);

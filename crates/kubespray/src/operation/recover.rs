@@ -1,10 +1,10 @@
-//! Recover: brings back a built cluster whose etcd lost its quorum, or takes one that works back to a snapshot. Pure.
+//! Recover: brings back a built cluster whose etcd lost its quorum, or rolls one that works back to a snapshot. Pure.
 //!
 //! It is asked for by the annotation [`request::RECOVER`], each value of which is [answered](super::asked) once. The value says what is
 //! given up: all members of etcd but one, and control planes; and the data of that one, where a snapshot takes its place. Etcd is founded anew on the one that stays; the hosts that are given up leave the cluster, and those that are still declared
 //! join it again as new ones, one a run. That the quorum is lost is asked of etcd, before anything is changed.
 //!
-//! To take a cluster back no member is given up: all of them stop, have their data replaced by the snapshot, and start together.
+//! To roll a cluster back no member is given up: all of them stop, have their data replaced by the snapshot, and start together.
 //!
 //! A run that was ended in the middle leaves a cluster that is neither what it was nor what it is to be: until it was taken up again,
 //! nothing else is begun.
@@ -74,7 +74,7 @@ pub struct Request {
     /// given up. None: the data of that host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Whether all members are taken back to the snapshot, though etcd has its quorum.
+    /// Whether all members are rolled back to the snapshot, though etcd has its quorum.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub roll_back: bool,
 }
@@ -141,7 +141,7 @@ pub fn cancelled(runs: &[Run]) -> Option<String> {
 /// A request that can be carried out.
 struct Wanted<'a> {
     before: &'a Inputs,
-    /// The member that etcd is founded on; where it is taken back, the first one.
+    /// The member that etcd is founded on; where it is rolled back, the first one.
     founder: MemberChange,
     given_up: Vec<Host>,
     snapshot: Option<Snapshot>,
@@ -350,7 +350,7 @@ fn of_roll_back(request: &Request) -> Vec<Problem> {
         problems.push(Problem::new(
             format!("{FIELD} snapshot"),
             "",
-            "a cluster is taken back to a snapshot, and none is named",
+            "a cluster is rolled back to a snapshot, and none is named",
             "name one (windlass recover --roll-back --from-snapshot NAME); see which there are: windlass snapshots list",
         ));
     }
@@ -358,7 +358,7 @@ fn of_roll_back(request: &Request) -> Vec<Problem> {
         problems.push(Problem::new(
             format!("{FIELD} giveUp"),
             compile::listed(&request.give_up),
-            "no host is given up where all members of etcd are taken back",
+            "no host is given up where all members of etcd are rolled back",
             "leave it out; a host that is dead is removed first: windlass node remove NAME",
         ));
     }
@@ -573,7 +573,7 @@ fn told(
     inputs.snapshots = wanted.stored().and_then(|_| resolved.store());
 }
 
-/// The plan that takes all members of etcd back to a snapshot.
+/// The plan that rolls all members of etcd back to a snapshot.
 fn rolled_back(
     cluster: &Cluster,
     (asked, now): (&str, Timestamp),
@@ -606,7 +606,7 @@ fn rolled_back(
     steps.push(compile::healthy(conduct, &inputs));
     let members = compile::listed(inputs.group("etcd"));
     if conduct.approval == Approval::Manual {
-        let question = format!("take etcd back to a snapshot on {members}");
+        let question = format!("roll etcd back to a snapshot on {members}");
         steps.insert(0, compile::approval(question));
     }
     let snapshot = match &wanted.snapshot {
@@ -615,7 +615,7 @@ fn rolled_back(
         None => String::new(),
     };
     let reason = format!(
-        "somebody asked for it: etcd is taken back to {snapshot} on {members}, so that what was written since is lost; the data of each \
+        "somebody asked for it: etcd is rolled back to {snapshot} on {members}, so that what was written since is lost; the data of each \
          is kept aside, and the API does not answer meanwhile"
     );
     compile::finish(&RECOVER, Some(asked), &inputs, reason, steps)

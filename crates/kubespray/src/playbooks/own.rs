@@ -31,7 +31,7 @@ pub enum Own {
     RecoverSetAside,
     /// Proves that members can be founded anew, and touches nothing.
     RecoverCheck,
-    /// Founds etcd anew on one member, or takes all of them back to a snapshot.
+    /// Founds etcd anew on one member, or rolls all of them back to a snapshot.
     RecoverEtcd,
     /// Has a host of the control plane serve again, on etcd that was founded anew.
     RecoverServe,

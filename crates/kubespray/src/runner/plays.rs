@@ -2,7 +2,8 @@
 //!
 //! A play's step starts with the play's first event and ends with the next play's, or with the process. The process is a
 //! session of its own and outlives a runner that is killed; the next runner finds it by its record, lets it end between two
-//! tasks, waits until no module is at work on a host, and runs the interrupted play again: never two playbooks at a time.
+//! tasks, waits until no module is at work on a host, and runs the interrupted play again: never two playbooks at a time. A pod
+//! takes the process with it, and the record where its volume goes too: then the hosts of the interrupted play are asked alone.
 
 use std::{
     fs,

@@ -18,6 +18,7 @@ use ansible::{
 use api::{
     HostName,
     run::{Failure, FailureClass},
+    secrets::CREDENTIALS_TYPE,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -30,7 +31,7 @@ use crate::{
     host_keys,
     inputs::Inputs,
     private::{self, Place},
-    secret::key_of,
+    secret::{is_for_vault, key_of},
 };
 
 /// The files of a run.
@@ -186,10 +187,11 @@ impl Workspace {
         Ok(Some(bytes.0))
     }
 
-    /// A Secret, or that there is none; the failure is that the API does not say.
+    /// A Secret, or that there is none; the failure is that the API does not say, or that it is for a Vault alone. Whatever a run does
+    /// with a Secret that a spec names, it has it from here.
     pub(super) async fn secret(&self, name: &str) -> Result<Option<Secret>, Failure> {
         let api = Api::<Secret>::namespaced(self.work.client.clone(), &self.work.namespace());
-        api.get_opt(name).await.map_err(|error| {
+        let secret = api.get_opt(name).await.map_err(|error| {
             let text = crate::chain(&error);
             failure(
                 FailureClass::Transient,
@@ -197,7 +199,8 @@ impl Workspace {
                 format!("the Secret {name} cannot be read: {text}"),
                 None,
             )
-        })
+        })?;
+        not_for_vault(name, secret)
     }
 
     /// Compiles and writes inventory and variables. Hosts that are left out get a place in the fact cache.
@@ -282,6 +285,20 @@ impl Workspace {
     }
 }
 
+fn not_for_vault(name: &str, secret: Option<Secret>) -> Result<Option<Secret>, Failure> {
+    if !secret.as_ref().is_some_and(is_for_vault) {
+        return Ok(secret);
+    }
+    Err(failure(
+        FailureClass::Config,
+        "CredentialsOfVault",
+        format!(
+            "Secret {name} is of the type {CREDENTIALS_TYPE}: it is for a Vault alone, and no run reads it"
+        ),
+        Some("refer to another Secret, then retry the run"),
+    ))
+}
+
 pub(crate) fn disk(path: &Path, error: &std::io::Error) -> Failure {
     let full = error.kind() == std::io::ErrorKind::StorageFull;
     failure(
@@ -314,5 +331,24 @@ pub(crate) fn failure(
         message,
         remedy: remedy.map(str::to_owned),
         targets: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_run_reads_what_vault_secrets_log_in_with() {
+        let of = |kind: &str| Secret {
+            type_: Some(kind.to_owned()),
+            ..Secret::default()
+        };
+        for secret in [None, Some(Secret::default()), Some(of("Opaque"))] {
+            assert_eq!(not_for_vault("a", secret.clone()), Ok(secret));
+        }
+        let refused = not_for_vault("a", Some(of(CREDENTIALS_TYPE))).unwrap_err();
+        assert_eq!(refused.code, "CredentialsOfVault");
+        assert!(refused.message.contains("Secret a"), "{}", refused.message);
     }
 }

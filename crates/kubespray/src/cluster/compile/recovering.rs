@@ -1,4 +1,4 @@
-//! Steps that bring back a cluster whose etcd lost its quorum, or take one back to a snapshot. Pure.
+//! Steps that bring back a cluster whose etcd lost its quorum, or roll one back to a snapshot. Pure.
 //!
 //! kubespray documents that as `recover-control-plane.yml`: it removes the data of the survivor before it restores it, repeats the whole
 //! `cluster.yml`, and expects somebody to have put the survivors first. Here etcd is founded by playbooks of Windlass' own, which keep
@@ -145,7 +145,7 @@ pub(crate) fn recovering(
     endpoints(&change, &compiled(&left)?, steps)
 }
 
-/// The steps after all members have answered that take them back to a snapshot.
+/// The steps after all members have answered that roll them back to a snapshot.
 pub(crate) fn rolling_back(
     (cluster, conduct): (&str, &Conduct),
     inputs: &Inputs,
@@ -161,10 +161,10 @@ pub(crate) fn rolling_back(
         placed.step.id = format!("{BRING_SNAPSHOT}-{number}");
         steps.push(placed);
     }
-    let title = "Prove that all members can be taken back to the snapshot";
+    let title = "Prove that all members can be rolled back to the snapshot";
     let words = (CHECKED, title);
     steps.push(own(Own::RecoverCheck, conduct, words, members.to_vec()));
-    let title = format!("Take etcd back to the snapshot on {}", listed(members));
+    let title = format!("Roll etcd back to the snapshot on {}", listed(members));
     let words = (FOUND, title.as_str());
     let mut placed = own(Own::RecoverEtcd, conduct, words, members.to_vec());
     // In the middle of it nobody answers.

@@ -35,8 +35,8 @@ fn saved(conduct: &Conduct, members: &[HostName]) -> [Placed; 2] {
 }
 
 /// The step that saves one before an operation puts etcd at risk, where the plan has a store: of the first of these members that can. It
-/// holds the operation up when it fails; to note what lies there never does. None is let go of: several operations in a day would push
-/// out what the schedule keeps for weeks.
+/// holds the operation up when it fails; to note what lies there never does. None is let go of where the store has room: several operations in a
+/// day would push out what the schedule keeps for weeks.
 pub(crate) fn saving_first(
     conduct: &Conduct,
     inputs: &Inputs,

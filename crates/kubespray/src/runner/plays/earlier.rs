@@ -12,9 +12,10 @@ use ansible::{
 };
 use api::{
     HostName,
-    run::{Failure, FailureClass, Step},
+    run::{Failure, FailureClass, RunnerIdentity, Step},
 };
 use futures::future::join_all;
+use runs::runner::is_pod;
 use serde::{Deserialize, Serialize};
 use workflow::{StepContext, StepProgress};
 
@@ -129,34 +130,55 @@ pub(crate) async fn end_now(directory: &Path) {
     }
 }
 
+/// What the records tell of the processes of an earlier runner.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Former {
+    /// There is no record.
+    Unknown,
+    /// All of them came to their ends, or were never started.
+    Ended,
+    /// One did not, so that modules of it may still be at work on hosts.
+    Killed,
+}
+
+impl Former {
+    /// Whether hosts are to be asked what is at work on them before a step begins that was begun before.
+    fn may_have_left(self, identity: &RunnerIdentity) -> bool {
+        match self {
+            Self::Ended | Self::Killed => true,
+            // Records go with the volume of a pod, but not what it started on hosts. Elsewhere they outlive every runner: without one
+            // nothing was started.
+            Self::Unknown => is_pod(identity),
+        }
+    }
+}
+
 /// Ends the processes of an earlier runner between two tasks, and waits until nothing is at work on the hosts.
 pub(super) async fn end(
     executor: &KubesprayExecutor,
     step: &Step,
     context: &StepContext,
 ) -> Result<(), Failure> {
-    let mut former = false;
-    let mut remote_work = false;
+    let mut former = Former::Unknown;
     let records = Record::before(&executor.work.directory, step);
     for record in &records {
         if let Some(process) = record.process() {
-            former = true;
-            remote_work |= end_process(&process, step, context).await?;
+            former = former.max(end_process(&process, step, context).await?);
         }
     }
-    if remote_work || (former && context.interrupted) {
+    let begun = context.interrupted && former.may_have_left(&executor.work.identity);
+    if begun || former == Former::Killed {
         quiesce(executor, step, context).await?;
     }
     records.iter().for_each(Record::forget);
     Ok(())
 }
 
-/// Whether modules of it may still be at work on hosts.
 async fn end_process(
     former: &PlaybookRun,
     step: &Step,
     context: &StepContext,
-) -> Result<bool, Failure> {
+) -> Result<Former, Failure> {
     let trouble = |error: playbook::Error| {
         failure(
             FailureClass::Transient,
@@ -168,9 +190,9 @@ async fn end_process(
             None,
         )
     };
-    Ok(match former.adopt().map_err(trouble)? {
-        Adopted::Never => false,
-        Adopted::Ended(outcome) => !outcome.tally.ended() && !outcome.tally.stopped,
+    let outcome = match former.adopt().map_err(trouble)? {
+        Adopted::Never => return Ok(Former::Ended),
+        Adopted::Ended(outcome) => outcome,
         Adopted::Running(mut handle) => {
             tell(
                 step,
@@ -182,10 +204,11 @@ async fn end_process(
                 .resume()
                 .and_then(|()| handle.stop())
                 .map_err(trouble)?;
-            let outcome = handle.wait().await.map_err(trouble)?;
-            !outcome.tally.ended() && !outcome.tally.stopped
+            handle.wait().await.map_err(trouble)?
         }
-    })
+    };
+    let ended = outcome.tally.ended() || outcome.tally.stopped;
+    Ok(if ended { Former::Ended } else { Former::Killed })
 }
 
 async fn quiesce(
@@ -233,4 +256,33 @@ async fn tell(step: &Step, context: &StepContext, task: &str) {
     };
     // A runner that has ended takes no reports; the next report finds out.
     let _ = context.reporter.progress(&step.id, progress).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_has_no_record_asks_the_hosts_all_the_same() {
+        let runner = |pid| RunnerIdentity {
+            id: "a".to_owned(),
+            pid,
+        };
+        let (pod, process) = (runner(None), runner(Some(7)));
+        for (former, in_pod, beside) in [
+            (Former::Unknown, true, false),
+            (Former::Ended, true, true),
+            (Former::Killed, true, true),
+        ] {
+            assert_eq!(former.may_have_left(&pod), in_pod, "{former:?}");
+            assert_eq!(former.may_have_left(&process), beside, "{former:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_processes_the_worst_counts() {
+        let all = [Former::Ended, Former::Killed, Former::Ended];
+        let worst = all.into_iter().fold(Former::Unknown, Former::max);
+        assert_eq!(worst, Former::Killed);
+    }
 }
