@@ -218,7 +218,7 @@ async fn a_server_that_nobody_vouches_for_is_not_believed() {
     assert_eq!(server.asked(), 0);
 }
 
-/// The API that ConfigMaps are kept in.
+/// The API that ConfigMaps are kept in, with the provider's namespace.
 async fn embedded(data: &tempfile::TempDir) -> Client {
     let options = kapi::Options {
         data_dir: data.path().to_owned(),
@@ -226,7 +226,16 @@ async fn embedded(data: &tempfile::TempDir) -> Client {
         listen: None,
     };
     let server = kapi::Server::open(options).await.unwrap();
-    Client::new(server.router(), "default")
+    let client = Client::new(server.router(), "default");
+    let namespace = json!({"metadata": {"name": "example-system"}});
+    Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
+        .create(
+            &kube::api::PostParams::default(),
+            &serde_json::from_value(namespace).unwrap(),
+        )
+        .await
+        .unwrap();
+    client
 }
 
 async fn held(client: &Client, provider: &InfrastructureProvider) -> Option<source::Held> {
@@ -246,14 +255,6 @@ async fn what_was_brought_is_kept_as_what_was_loaded() {
     let server = server.await.unwrap();
     let data = tempfile::tempdir().unwrap();
     let client = embedded(&data).await;
-    let namespace = json!({"metadata": {"name": "example-system"}});
-    Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
-        .create(
-            &kube::api::PostParams::default(),
-            &serde_json::from_value(namespace).unwrap(),
-        )
-        .await
-        .unwrap();
     let provider = provider(&server.url("/org/example/releases"), Some("v2.1.0"));
     assert_eq!(held(&client, &provider).await, None);
     let (fetcher, wanted) = (fetcher(&server), wanted(&provider));
@@ -484,14 +485,6 @@ async fn an_artefact_that_was_brought_is_kept_as_the_existing_operator_keeps_it(
     let server = registry_of("v2.1.0", manifest, blobs).await;
     let data = tempfile::tempdir().unwrap();
     let client = embedded(&data).await;
-    let namespace = json!({"metadata": {"name": "example-system"}});
-    Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
-        .create(
-            &kube::api::PostParams::default(),
-            &serde_json::from_value(namespace).unwrap(),
-        )
-        .await
-        .unwrap();
     let at = format!("127.0.0.1:{}/providers/example:v2.1.0", server.port());
     let provider = artefact(&at, None);
     let (fetcher, wanted) = (fetcher(&server), wanted(&provider));
