@@ -203,6 +203,48 @@ impl Action {
         })
     }
 
+    /// Whether it is a step of a cloud. If not, it is one of a service.
+    pub(crate) const fn is_of_cloud(&self) -> bool {
+        match self {
+            Self::MakeServerSecret
+            | Self::DeployServer
+            | Self::AwaitServer
+            | Self::RemoveServer
+            | Self::Declare(_)
+            | Self::AwaitService(_)
+            | Self::RemoveServices
+            | Self::CheckStore
+            | Self::SaveBackup
+            | Self::KeepBackups
+            | Self::CheckBackup(_)
+            | Self::StopServices
+            | Self::LoadBackup(_)
+            | Self::StartServices
+            | Self::SeedServices(_)
+            | Self::LogIn
+            | Self::DrillLoad(_)
+            | Self::DrillLogin(_)
+            | Self::DrillClear(_) => true,
+            Self::CheckDatabase
+            | Self::CheckOwner
+            | Self::ApplyConfig
+            | Self::MakeSecrets
+            | Self::CreateDatabase
+            | Self::Job(_)
+            | Self::SeedIdentity
+            | Self::Ask(_)
+            | Self::ForgetIdentity
+            | Self::Deploy
+            | Self::AwaitApi
+            | Self::IssueToken
+            | Self::RotateKeys(_)
+            | Self::PruneConfig
+            | Self::RemoveReleases
+            | Self::DropDatabase
+            | Self::RemoveSecrets => false,
+        }
+    }
+
     /// How long it may take in seconds, its weight, and how many times more it is tried.
     const fn bounds(&self) -> (u64, u32, u8) {
         match self {

@@ -141,13 +141,14 @@ impl Worker {
     async fn do_action(&self, action: Action, step: &Step, context: &mut StepContext) -> Done {
         boundary(step, context).await?;
         self.held()?;
-        match (&self.of, action) {
-            (Of::Service(of), action) => {
+        match (&self.of, action.is_of_cloud()) {
+            (Of::Service(of), false) => {
                 let (inputs, definition) = of.as_ref();
                 self.act_on_service(inputs, definition, action, step, context)
                     .await
             }
-            (Of::Cloud(inputs), action) => self.act_on_cloud(inputs, action, step, context).await,
+            (Of::Cloud(inputs), true) => self.act_on_cloud(inputs, action, step, context).await,
+            (Of::Service(_), true) | (Of::Cloud(_), false) => Err(misplaced(step).into()),
         }
     }
 
@@ -177,25 +178,7 @@ impl Worker {
             Action::RemoveReleases => self.remove_releases(step, context).await,
             Action::DropDatabase => self.drop_database(inputs, definition).await,
             Action::RemoveSecrets => self.remove_secrets(definition).await,
-            Action::CheckStore
-            | Action::SaveBackup
-            | Action::KeepBackups
-            | Action::CheckBackup(_)
-            | Action::StopServices
-            | Action::LoadBackup(_)
-            | Action::StartServices
-            | Action::SeedServices(_)
-            | Action::LogIn
-            | Action::DrillLoad(_)
-            | Action::DrillLogin(_)
-            | Action::DrillClear(_)
-            | Action::MakeServerSecret
-            | Action::DeployServer
-            | Action::AwaitServer
-            | Action::RemoveServer
-            | Action::Declare(_)
-            | Action::AwaitService(_)
-            | Action::RemoveServices => Err(misplaced(step).into()),
+            _ => Err(misplaced(step).into()),
         }
     }
 
@@ -214,35 +197,7 @@ impl Worker {
             Action::Declare(named) => self.declare(inputs, &named.service).await,
             Action::AwaitService(named) => self.await_service(&named.service, step, context).await,
             Action::RemoveServices => self.remove_services(step, context).await,
-            Action::CheckStore
-            | Action::SaveBackup
-            | Action::KeepBackups
-            | Action::CheckBackup(_)
-            | Action::StopServices
-            | Action::LoadBackup(_)
-            | Action::StartServices
-            | Action::SeedServices(_)
-            | Action::LogIn
-            | Action::DrillLoad(_)
-            | Action::DrillLogin(_)
-            | Action::DrillClear(_) => self.act_on_backups(inputs, action, step, context).await,
-            Action::CheckDatabase
-            | Action::CheckOwner
-            | Action::ApplyConfig
-            | Action::MakeSecrets
-            | Action::CreateDatabase
-            | Action::Job(_)
-            | Action::Deploy
-            | Action::AwaitApi
-            | Action::IssueToken
-            | Action::SeedIdentity
-            | Action::Ask(_)
-            | Action::ForgetIdentity
-            | Action::RotateKeys(_)
-            | Action::PruneConfig
-            | Action::RemoveReleases
-            | Action::DropDatabase
-            | Action::RemoveSecrets => Err(misplaced(step).into()),
+            _ => self.act_on_backups(inputs, action, step, context).await,
         }
     }
 
