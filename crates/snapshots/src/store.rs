@@ -85,41 +85,68 @@ pub enum Error {
     Local(#[source] io::Error),
 }
 
+/// Who keeps what lies in a store, for what people are told to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Caller {
+    /// The field that its settings stand in.
+    pub field: &'static str,
+    /// The command that tells what lies in the store.
+    pub command: &'static str,
+    /// What it calls what it keeps.
+    pub noun: &'static str,
+    /// How the codes begin that are of what it keeps.
+    pub code: &'static str,
+}
+
 impl Error {
-    /// A code of it for machines, and what a person can do.
-    pub const fn advice(&self) -> (&'static str, &'static str) {
+    /// A code of it for machines, and what a person can do, in the words of the caller.
+    pub fn advice(&self, caller: &Caller) -> (String, String) {
+        let Caller {
+            field,
+            command,
+            noun,
+            code,
+        } = caller;
+        let of_store = |name: &str, remedy: String| (name.to_owned(), remedy);
+        let of_kept = |what: &str, remedy: String| (format!("{code}{what}"), remedy);
         match self {
-            Self::Unusable(_) => (
+            Self::Unusable(_) => of_store(
                 "StoreUnusable",
-                "make the directory or the bucket, or correct spec.etcd.snapshots.store; then retry the run",
+                format!(
+                    "make the directory or the bucket, or correct {field}.store; then retry the run"
+                ),
             ),
-            Self::Refused(_) => (
+            Self::Refused(_) => of_store(
                 "StoreRefused",
-                "give the operator's user, or the credentials of spec.etcd.snapshots.store, the right to read, write, list and delete there; then retry the run",
+                format!(
+                    "give the operator's user, or the credentials of {field}.store, the right to read, write, list and delete there; then retry the run"
+                ),
             ),
-            Self::Full(_) => (
+            Self::Full(_) => of_store(
                 "StoreFull",
-                "free room in the store, and retry the run; or write a smaller spec.etcd.snapshots.keep, and ask again",
+                format!(
+                    "free room in the store, and retry the run; or write a smaller {field}.keep, and ask again"
+                ),
             ),
-            Self::Missing(_) => (
-                "SnapshotMissing",
-                "see which there are: windlass snapshots list",
-            ),
-            Self::Unreachable(_) => (
+            Self::Missing(_) => of_kept("Missing", format!("see which there are: {command}")),
+            Self::Unreachable(_) => of_store(
                 "StoreUnreachable",
-                "let this machine reach the endpoint of spec.etcd.snapshots.store, and trust its certificate (caSecretRef); then retry the run",
+                format!(
+                    "let this machine reach the endpoint of {field}.store, and trust its certificate (caSecretRef); then retry the run"
+                ),
             ),
-            Self::Taken(_) => (
-                "SnapshotNameTaken",
-                "find out who else writes there; then retry the run, which takes another name",
+            Self::Taken(_) => of_kept(
+                "NameTaken",
+                "find out who else writes there; then retry the run, which takes another name"
+                    .to_owned(),
             ),
-            Self::Altered(_) => (
-                "SnapshotAltered",
-                "find out who writes to the store; take another snapshot: windlass snapshots list",
+            Self::Altered(_) => of_kept(
+                "Altered",
+                format!("find out who writes to the store; take another {noun}: {command}"),
             ),
-            Self::Local(_) => (
+            Self::Local(_) => of_store(
                 "FileUnwritable",
-                "see to the disk of the data directory, then retry the run",
+                "see to the disk of the data directory, then retry the run".to_owned(),
             ),
         }
     }

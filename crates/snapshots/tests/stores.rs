@@ -18,12 +18,19 @@ use snapshots::{
     Manifest, Name, Store,
     manifest::{LARGEST_SNAPSHOT, Stored, Told},
     seal::{Seal, Spool, unnamed},
-    store::{Access, Bucket, Directory, Error, Loopback, Settings, listing},
+    store::{Access, Bucket, Caller, Directory, Error, Loopback, Settings, listing},
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const BELOW: &str = "demo/first";
+/// Who is told of errors.
+const CALLER: Caller = Caller {
+    field: "spec.etcd.snapshots",
+    command: "windlass snapshots list",
+    noun: "snapshot",
+    code: "Snapshot",
+};
 
 /// A snapshot in a file, and its manifest.
 fn snapshot(directory: &Path, name: &str, content: &[u8]) -> (File, Manifest) {
@@ -129,12 +136,12 @@ async fn keeps_and_brings_back(store: &Store, path: &Path) {
     ] {
         fs::write(&object, altered).unwrap();
         let error = brought(store, work.path(), &manifest).await.unwrap_err();
-        assert_eq!(error.advice().0, "SnapshotAltered");
+        assert_eq!(error.advice(&CALLER).0, "SnapshotAltered");
         assert!(error.to_string().contains(why), "{error}");
     }
     fs::write(path.join(name.manifest()), b"{}").unwrap();
     let error = store.manifest::<Manifest>(name).await.unwrap_err();
-    assert_eq!(error.advice().0, "SnapshotAltered");
+    assert_eq!(error.advice(&CALLER).0, "SnapshotAltered");
 
     for object in [name.manifest(), manifest.object()] {
         store.remove(&object).await.unwrap();
@@ -212,7 +219,7 @@ async fn a_name_that_is_taken_again_and_again_is_told_of() {
     }
     let (file, manifest) = snapshot(work.path(), "a", b"short");
     let error = store.keep(&file, manifest).await.unwrap_err();
-    assert_eq!(error.advice().0, "SnapshotNameTaken");
+    assert_eq!(error.advice(&CALLER).0, "SnapshotNameTaken");
     assert!(
         error.to_string().contains("a.db, a-2.db, a-3.db"),
         "{error}"
@@ -262,12 +269,12 @@ async fn a_directory_writes_through_no_link() {
 #[tokio::test]
 async fn a_directory_that_is_not_there_full_or_not_to_be_written_is_told_of() {
     let missing = Directory::open(Path::new("/nonexistent/a"), BELOW).await;
-    assert_eq!(missing.unwrap_err().advice().0, "StoreUnusable");
+    assert_eq!(missing.unwrap_err().advice(&CALLER).0, "StoreUnusable");
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
     fs::write(&file, b"").unwrap();
     let no_directory = Directory::open(&file, BELOW).await;
-    assert_eq!(no_directory.unwrap_err().advice().0, "StoreUnusable");
+    assert_eq!(no_directory.unwrap_err().advice(&CALLER).0, "StoreUnusable");
 
     let small = Mounted::of(&root.path().join("small"));
     let directory = Directory::open(&small.0, BELOW).await.unwrap();
@@ -275,7 +282,7 @@ async fn a_directory_that_is_not_there_full_or_not_to_be_written_is_told_of() {
     let work = tempfile::tempdir().unwrap();
     let (file, large) = snapshot(work.path(), "a", &vec![7; 4 * 1024 * 1024]);
     let error = store.keep(&file, large.clone()).await.unwrap_err();
-    assert_eq!(error.advice().0, "StoreFull", "{error}");
+    assert_eq!(error.advice(&CALLER).0, "StoreFull", "{error}");
     // Nothing of it is left, so that a smaller one has room.
     let (file, short) = snapshot(work.path(), "b", b"short");
     store.keep(&file, short.clone()).await.unwrap();
@@ -284,9 +291,9 @@ async fn a_directory_that_is_not_there_full_or_not_to_be_written_is_told_of() {
 
     small.read_only();
     let error = store.keep(&file, short.clone()).await.unwrap_err();
-    assert_eq!(error.advice().0, "StoreRefused", "{error}");
+    assert_eq!(error.advice(&CALLER).0, "StoreRefused", "{error}");
     let error = store.remove(&short.name.manifest()).await.unwrap_err();
-    assert_eq!(error.advice().0, "StoreRefused", "{error}");
+    assert_eq!(error.advice(&CALLER).0, "StoreRefused", "{error}");
 }
 
 /// In a store of a megabyte: what is kept no longer makes room for what is to be kept.
@@ -297,7 +304,7 @@ async fn makes_room(store: &Store) {
     let (file, next) = snapshot(work.path(), "d", &vec![8; 600 * 1024]);
     let nothing = async { Ok::<usize, Error>(0) };
     let full = store.keep_with_room(&file, next.clone(), nothing).await;
-    assert_eq!(full.unwrap_err().advice().0, "StoreFull");
+    assert_eq!(full.unwrap_err().advice(&CALLER).0, "StoreFull");
     let room = async {
         store.remove(&former.name.manifest()).await?;
         store.remove(&former.object()).await?;
@@ -436,14 +443,14 @@ async fn a_bucket_keeps_and_brings_back_and_what_it_refuses_is_told_of() {
     ] {
         let store = server.store(bucket, secret, None);
         let error = store.keep(&file, manifest.clone()).await.unwrap_err();
-        assert_eq!(error.advice().0, code, "{error}");
+        assert_eq!(error.advice(&CALLER).0, code, "{error}");
         assert!(!error.to_string().contains("Signature="), "{error}");
         let error = store.list().await.unwrap_err();
-        assert_eq!(error.advice().0, code, "{error}");
+        assert_eq!(error.advice(&CALLER).0, code, "{error}");
     }
     drop(server);
     let error = store.list().await.unwrap_err();
-    assert_eq!(error.advice().0, "StoreUnreachable", "{error}");
+    assert_eq!(error.advice(&CALLER).0, "StoreUnreachable", "{error}");
     assert!(!error.to_string().contains("X-Amz"), "{error}");
 }
 
@@ -521,6 +528,6 @@ async fn a_server_is_trusted_by_the_authority_that_is_named_alone() {
         .list()
         .await
         .unwrap_err();
-    assert_eq!(error.advice().0, "StoreUnreachable", "{error}");
+    assert_eq!(error.advice(&CALLER).0, "StoreUnreachable", "{error}");
     assert!(error.to_string().contains("certificate"), "{error}");
 }

@@ -25,7 +25,7 @@ use snapshots::{
     retention,
     seal::{self, Key, OpenError, Seal, Spool, Spooled},
     settings::{self, CA, IDENTITY, PASSPHRASE, access, key_of},
-    store::{self, Access, Bucket, Directory, Loopback, Seen},
+    store::{self, Access, Bucket, Caller, Directory, Loopback, Seen},
 };
 use workflow::{StepContext, StepOutcome, StepProgress};
 
@@ -42,6 +42,13 @@ use crate::{
     },
 };
 
+/// Whose words the advice of a store is in.
+const CALLER: Caller = Caller {
+    field: "spec.etcd.snapshots",
+    command: "windlass snapshots list",
+    noun: "snapshot",
+    code: "Snapshot",
+};
 /// The label of what belongs to a cluster.
 const CLUSTER: &str = "windlass.dev/cluster";
 /// How long a host may take to save a snapshot, or to drill one.
@@ -889,7 +896,7 @@ fn fits(manifest: &Manifest, here: &Here) -> Result<(), Failure> {
 }
 
 fn of_store(error: &store::Error) -> Failure {
-    let (code, remedy) = error.advice();
+    let (code, remedy) = error.advice(&CALLER);
     let class = match error {
         store::Error::Unreachable(_) => FailureClass::Transient,
         store::Error::Altered(_) | store::Error::Local(_) => FailureClass::Permanent,
@@ -898,7 +905,7 @@ fn of_store(error: &store::Error) -> Failure {
         }
         store::Error::Unusable(_) | store::Error::Missing(_) => FailureClass::Config,
     };
-    failure(class, code, crate::chain(error), Some(remedy))
+    failure(class, &code, crate::chain(error), Some(&remedy))
 }
 
 fn unopened(name: &Name, error: &OpenError) -> Failure {
@@ -1067,7 +1074,7 @@ mod tests {
         assert_eq!(own(&seen, Some("mine")).unwrap(), all[2]);
         for nobody in [None, Some("nobody")] {
             let error = own(&seen, nobody).unwrap_err();
-            assert_eq!(error.advice().0, "SnapshotMissing");
+            assert_eq!(error.advice(&CALLER).0, "SnapshotMissing");
         }
     }
 

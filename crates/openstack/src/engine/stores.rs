@@ -12,10 +12,18 @@ use snapshots::{
     Name, Store,
     seal::{self, Key, OpenError, Seal},
     settings::{self, CA, IDENTITY, PASSPHRASE, access, key_of},
-    store::{self, Access, Bucket, Directory, Loopback},
+    store::{self, Access, Bucket, Caller, Directory, Loopback},
 };
 
 use crate::{backup::FIELD, engine::backups::Backups};
+
+/// Whose words the advice of a store is in.
+const CALLER: Caller = Caller {
+    field: "spec.backup",
+    command: "windlass openstack backups",
+    noun: "backup",
+    code: "Backup",
+};
 
 impl Backups<'_> {
     /// The store of the cloud.
@@ -125,7 +133,7 @@ impl Backups<'_> {
 
 /// A store that did not do what was asked, in the words of backups.
 pub(super) fn of_store(error: &store::Error) -> Failure {
-    let (code, remedy) = error.advice();
+    let (code, remedy) = error.advice(&CALLER);
     let class = match error {
         store::Error::Unreachable(_) => FailureClass::Transient,
         store::Error::Altered(_) | store::Error::Local(_) => FailureClass::Permanent,
@@ -134,17 +142,7 @@ pub(super) fn of_store(error: &store::Error) -> Failure {
         }
         store::Error::Unusable(_) | store::Error::Missing(_) => FailureClass::Config,
     };
-    let (code, remedy) = ours(code, remedy);
     failure(class, &code, controller::chain(error), &remedy)
-}
-
-/// The advice of who keeps snapshots, for backups.
-fn ours(code: &str, remedy: &str) -> (String, String) {
-    let remedy = remedy
-        .replace("spec.etcd.snapshots", "spec.backup")
-        .replace("windlass snapshots list", "windlass openstack backups")
-        .replace("another snapshot", "another backup");
-    (code.replace("Snapshot", "Backup"), remedy)
 }
 
 pub(super) fn unopened(name: &Name, error: &OpenError) -> Failure {
@@ -204,5 +202,10 @@ mod tests {
             assert!(!told.to_lowercase().contains("etcd"), "{told}");
             assert!(!told.to_lowercase().contains("snapshot"), "{told}");
         }
+        let altered = of_store(&store::Error::Altered(why()));
+        assert_eq!(altered.code, "BackupAltered");
+        let remedy =
+            "find out who writes to the store; take another backup: windlass openstack backups";
+        assert_eq!(altered.remedy.as_deref(), Some(remedy));
     }
 }

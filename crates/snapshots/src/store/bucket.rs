@@ -474,7 +474,15 @@ mod tests {
     };
 
     use super::*;
+    use crate::store::Caller;
 
+    /// Who is told of errors.
+    const CALLER: Caller = Caller {
+        field: "spec.etcd.snapshots",
+        command: "windlass snapshots list",
+        noun: "snapshot",
+        code: "Snapshot",
+    };
     /// How large an object is that no buffer on the way takes as a whole.
     const SIZE: u64 = 64 << 20;
     /// How much of it the server takes at once.
@@ -517,7 +525,7 @@ mod tests {
                 let bucket = Bucket::new(&at(endpoint), &access(), loopback);
                 assert_eq!(bucket.is_ok(), expected, "{endpoint} {loopback:?}");
                 if let Err(error) = bucket {
-                    assert_eq!(error.advice().0, "StoreUnusable", "{error}");
+                    assert_eq!(error.advice(&CALLER).0, "StoreUnusable", "{error}");
                 }
             }
         }
@@ -569,7 +577,7 @@ mod tests {
     async fn a_server_that_takes_nothing_is_left() {
         let silence = Duration::from_millis(500);
         let error = put(Duration::from_hours(1), silence).await.unwrap_err();
-        assert_eq!(error.advice().0, "StoreUnreachable", "{error}");
+        assert_eq!(error.advice(&CALLER).0, "StoreUnreachable", "{error}");
         assert!(error.to_string().contains("took nothing"), "{error}");
     }
 
@@ -592,7 +600,7 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).unwrap();
             let error = refused("a.db", status, &body(code));
-            assert_eq!(error.advice().0, kind, "{code} {status}");
+            assert_eq!(error.advice(&CALLER).0, kind, "{code} {status}");
             assert!(!error.to_string().contains('\u{1b}'));
         }
     }
@@ -607,7 +615,7 @@ mod tests {
             (body("OperationAborted"), "StoreUnreachable"),
             (body("InvalidBucketState"), "StoreRefused"),
         ] {
-            assert_eq!(conflict("a.db", &text).advice().0, kind, "{text}");
+            assert_eq!(conflict("a.db", &text).advice(&CALLER).0, kind, "{text}");
         }
     }
 }
