@@ -7,6 +7,8 @@
 use std::{fmt::Write as _, path::PathBuf, process::Command};
 
 use clap::{Args, ValueEnum};
+use e2e::{Options, Stage};
+use lab::progress::Terminal;
 
 use crate::tools;
 
@@ -206,6 +208,25 @@ impl Profile {
             Self::Release => "release",
         })
     }
+}
+
+/// How a stage of so many hosts is set, with the bundle.
+fn on_hosts(hosts: u8, windlass: PathBuf) -> Options {
+    Options {
+        hosts,
+        dead: 0,
+        windlass,
+        directory: tools::root(),
+        playbooks: tools::root().join("bundle"),
+    }
+}
+
+/// Such a stage with `windlass up`, on which what is measured raises a cluster next.
+fn stage(measured: &str, hosts: u8, windlass: PathBuf) -> anyhow::Result<Stage> {
+    let mut stage = Stage::set(on_hosts(hosts, windlass), &Terminal::default())?;
+    stage.up()?;
+    eprintln!("{measured}: raising the cluster");
+    Ok(stage)
 }
 
 /// The middle of the figures; the upper one of two.

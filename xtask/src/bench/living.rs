@@ -12,13 +12,13 @@ use std::{
 };
 
 use anyhow::Context;
-use e2e::{NAMESPACE, Options, Stage, node, wait_until};
-use lab::progress::Terminal;
+use e2e::{NAMESPACE, Stage, node, wait_until};
 use serde_json::{Value, json};
 
 use super::{
     Row, median, output,
     plays::{Ran, plain, through_windlass},
+    stage,
 };
 use crate::tools;
 
@@ -32,16 +32,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 const TIMEOUT: f64 = 5.0;
 
 pub(crate) fn measure(pairs: u8, windlass: PathBuf) -> anyhow::Result<Vec<Row>> {
-    let options = Options {
-        hosts: 4,
-        dead: 0,
-        windlass,
-        directory: tools::root(),
-        playbooks: tools::root().join("bundle"),
-    };
-    let mut stage = Stage::set(options, &Terminal::default())?;
-    stage.up()?;
-    eprintln!("living: raising the cluster");
+    let mut stage = stage("living", 4, windlass)?;
     through_windlass(&stage, || {
         stage.apply_example(&tools::root().join("examples/first-cluster"))
     })?;

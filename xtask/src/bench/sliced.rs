@@ -9,28 +9,17 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use e2e::{NAMESPACE, Options, Stage};
-use lab::progress::Terminal;
+use e2e::{NAMESPACE, Stage};
 
 use super::{
     Row, median, output,
     plays::{Ran, plain, through_windlass},
+    stage,
 };
 use crate::tools;
 
 pub(crate) fn measure(pairs: u8, windlass: PathBuf) -> anyhow::Result<Vec<Row>> {
-    let mut stage = Stage::set(
-        Options {
-            hosts: 3,
-            dead: 0,
-            windlass,
-            directory: tools::root(),
-            playbooks: tools::root().join("bundle"),
-        },
-        &Terminal::default(),
-    )?;
-    stage.up()?;
-    eprintln!("sliced: raising the cluster");
+    let stage = stage("sliced", 3, windlass)?;
     let create = || stage.apply_example(&tools::root().join("examples/first-cluster"));
     let mut last = through_windlass(&stage, create)?;
     eprintln!("sliced: raised in {:.1} s of plays", last.plays);

@@ -6,11 +6,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
-use e2e::{Options, Stage};
-use lab::progress::Terminal;
 use serde_json::json;
 
-use super::{Row, median, output, plays::followed};
+use super::{Row, median, output, plays::followed, stage};
 use crate::tools;
 
 /// The host of etcd.
@@ -37,16 +35,7 @@ const PARTS: [(&str, &str); 4] = [
 ];
 
 pub(crate) fn measure(pairs: u8, windlass: PathBuf) -> anyhow::Result<Vec<Row>> {
-    let options = Options {
-        hosts: 3,
-        dead: 0,
-        windlass,
-        directory: tools::root(),
-        playbooks: tools::root().join("bundle"),
-    };
-    let mut stage = Stage::set(options, &Terminal::default())?;
-    stage.up()?;
-    eprintln!("snapshot: raising the cluster");
+    let stage = stage("snapshot", 3, windlass)?;
     followed(&stage, || {
         stage.apply_example(&tools::root().join("examples/first-cluster"))
     })?;

@@ -9,12 +9,12 @@ use std::{
 };
 
 use anyhow::Context;
-use e2e::{Options, Stage};
+use e2e::Stage;
 use lab::progress::Terminal;
 use serde_json::{Value, json};
 
 use super::{
-    Row, median,
+    Row, median, on_hosts,
     plays::{Ran, plain, through_windlass},
 };
 use crate::tools;
@@ -69,13 +69,7 @@ pub(crate) fn measure(pairs: u8, windlass: &Path) -> anyhow::Result<Vec<Row>> {
 
 /// A cluster of three with the older version, and the files that it was made of.
 fn raised(windlass: &Path) -> anyhow::Result<(Stage, PathBuf)> {
-    let options = Options {
-        hosts: 3,
-        dead: 0,
-        windlass: windlass.to_owned(),
-        directory: tools::root(),
-        playbooks: tools::root().join("bundle"),
-    };
+    let options = on_hosts(3, windlass.to_owned());
     let mut stage = Stage::set_with_older(options, None, &Terminal::default())?;
     stage.up()?;
     eprintln!("upgrades: raising a cluster");
