@@ -193,6 +193,25 @@ async fn born(world: &World, bao: &Bao) -> FleetCluster {
     world.until::<FleetCluster>("shop", "born", is_ready).await
 }
 
+/// The same in a world of its own, where Vault has this secret too.
+async fn born_beside(path: &str, fields: Value) -> (Bao, World, Keeper, FleetCluster) {
+    let bao = Bao::start().await;
+    bao.put(path, fields).await;
+    let world = World::with(api::secrets::definitions()).await;
+    let keeper = Keeper::start(&world.client);
+    let born = born(&world, &bao).await;
+    (bao, world, keeper, born)
+}
+
+/// A site whose clusters have another field of one secret, and another path of the other.
+fn moved(address: &str) -> Value {
+    let mut site = site(address);
+    site["values"]["ssh"] = json!({"vault": {"path": "infra/ssh", "key": "unused"}});
+    site["values"]["variables"]["registry"]["login"] =
+        json!({"vault": {"path": "infra/mirror", "key": "login"}});
+    site
+}
+
 /// The Secrets that the Cluster refers to: for ssh, and for the registry.
 async fn references(world: &World) -> (Value, Value) {
     let made = world.all::<Cluster>("shop").get("shop").await.unwrap();
@@ -324,21 +343,15 @@ async fn a_value_in_vault_reaches_its_secret_alone_and_rolls_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_cluster_still_works_with_stays_until_it_is_well() {
-    let bao = Bao::start().await;
-    bao.put("infra/mirror", json!({"login": "hush-mirror"}))
-        .await;
-    let world = World::with(api::secrets::definitions()).await;
-    let _keeper = Keeper::start(&world.client);
-    let born = status(&born(&world, &bao).await);
+    let mirror = json!({"login": "hush-mirror"});
+    let (bao, world, _keeper, born) = born_beside("infra/mirror", mirror).await;
+    let born = status(&born);
     let (ssh, login) = references(&world).await;
 
     // Another version, another field of one secret and another path of the other, in one edit. It takes its time.
     world.play.held.lock().unwrap().insert("shop".to_owned());
-    let mut edited = site(&bao.server.address);
+    let mut edited = moved(&bao.server.address);
     edited["values"]["version"] = json!("1.34.4");
-    edited["values"]["ssh"] = json!({"vault": {"path": "infra/ssh", "key": "unused"}});
-    edited["values"]["variables"]["registry"]["login"] =
-        json!({"vault": {"path": "infra/mirror", "key": "login"}});
     world.apply::<Site>("fra", edited).await;
     let is_written = |cluster: &FleetCluster| {
         let status = status(cluster);
@@ -378,20 +391,14 @@ async fn what_a_cluster_still_works_with_stays_until_it_is_well() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_while_a_rollout_watches_a_cluster_that_says_it_is_well() {
-    let bao = Bao::start().await;
-    bao.put("infra/mirror", json!({"login": "hush-mirror"}))
-        .await;
-    let world = World::with(api::secrets::definitions()).await;
-    let _keeper = Keeper::start(&world.client);
-    let born = status(&born(&world, &bao).await);
+    let mirror = json!({"login": "hush-mirror"});
+    let (bao, world, _keeper, born) = born_beside("infra/mirror", mirror).await;
+    let born = status(&born);
     let (ssh, login) = references(&world).await;
 
     let rollout = |soak: &str| json!({"soak": soak, "canary": {"count": 0}});
     world.apply::<Rollout>("all", rollout("1h")).await;
-    let mut edited = site(&bao.server.address);
-    edited["values"]["ssh"] = json!({"vault": {"path": "infra/ssh", "key": "unused"}});
-    edited["values"]["variables"]["registry"]["login"] =
-        json!({"vault": {"path": "infra/mirror", "key": "login"}});
+    let edited = moved(&bao.server.address);
     world.apply::<Site>("fra", edited).await;
     let soaks = |rollout: &Rollout| {
         let run = rollout
@@ -440,11 +447,8 @@ async fn nothing_goes_while_a_rollout_watches_a_cluster_that_says_it_is_well() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_path_halts_the_rollout_and_an_edit_mends_it_whatever_else_is_missing() {
-    let bao = Bao::start().await;
-    bao.put("infra/other", json!({"key": "hush-other"})).await;
-    let world = World::with(api::secrets::definitions()).await;
-    let _keeper = Keeper::start(&world.client);
-    born(&world, &bao).await;
+    let other = json!({"key": "hush-other"});
+    let (bao, world, _keeper, _) = born_beside("infra/other", other).await;
     let (_, login) = references(&world).await;
     let before = world.versions_of_objects().await;
 
