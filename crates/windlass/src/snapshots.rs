@@ -1,11 +1,16 @@
 //! `windlass snapshots`: what lies in the store of a cluster, and whether one of it can be relied on.
 
+use std::fmt::Debug;
+
 use anyhow::bail;
 use api::{
     Cluster,
     snapshots::{SnapshotState, SnapshotStatus, SnapshotsStatus},
 };
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::{SignedDuration, Timestamp},
+};
 use kube::{Api, ResourceExt};
 use kubespray::{Layout, operation::drill::ASKED, preview};
 
@@ -62,36 +67,26 @@ fn text(seen: &SnapshotsStatus, now: Timestamp) -> String {
         "NAME", "AGE", "SIZE", "ETCD", "REVISION", "KEYS", "DIGEST", "STATE",
     ];
     let rows = seen.kept.iter().map(|kept| row(kept, now));
-    let mut text = format!("{}\n", terminal::table(header, rows));
-    let shown = seen.kept.len();
-    let all = usize::try_from(seen.count).unwrap_or(shown);
-    if all > shown {
-        text.push_str(&format!("and {} older ones\n", all - shown));
-    }
-    text.push_str(&format!(
-        "in {}, as seen at {}\n",
-        terminal::text(&seen.place),
-        seen.seen_at.0
-    ));
-    if let Some(drill) = &seen.drill {
-        text.push_str(&format!(
-            "drilled at {}: {:?}, {}\n",
-            drill.at.0,
-            drill.result,
-            terminal::text(&drill.message)
-        ));
-    }
-    text
+    let foot = Foot {
+        shown: seen.kept.len(),
+        count: seen.count,
+        place: &seen.place,
+        seen_at: Some(&seen.seen_at),
+        drill: seen
+            .drill
+            .as_ref()
+            .map(|drill| drilled(&drill.at, &drill.result, &drill.message)),
+    };
+    format!("{}\n{}", terminal::table(header, rows), foot.text())
 }
 
 fn row(kept: &SnapshotStatus, now: Timestamp) -> Vec<String> {
-    let number = |number: Option<i64>| number.map_or_else(unknown, |number| number.to_string());
-    let age = kept.taken_at.as_ref();
     let digest = kept.digest.as_deref().unwrap_or("-");
+    let [name, age, size] = beginning(&kept.name, kept.taken_at.as_ref(), kept.size, now);
     vec![
-        kept.name.clone(),
-        age.map_or_else(unknown, |taken| aged(now.duration_since(taken.0))),
-        kept.size.map_or_else(unknown, size),
+        name,
+        age,
+        size,
         kept.etcd_version.clone().unwrap_or_else(unknown),
         number(kept.revision),
         number(kept.keys),
@@ -106,12 +101,69 @@ fn row(kept: &SnapshotStatus, now: Timestamp) -> Vec<String> {
     ]
 }
 
+/// What is told below a list of what lies in a store.
+pub(crate) struct Foot<'a> {
+    /// How many the list has.
+    pub(crate) shown: usize,
+    /// How many there are.
+    pub(crate) count: u32,
+    /// Where the store is.
+    pub(crate) place: &'a str,
+    /// When somebody looked. None: nobody said.
+    pub(crate) seen_at: Option<&'a Time>,
+    /// What the last drill came to.
+    pub(crate) drill: Option<String>,
+}
+
+impl Foot<'_> {
+    /// Its lines.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        let all = usize::try_from(self.count).unwrap_or(self.shown);
+        if all > self.shown {
+            text.push_str(&format!("and {} older ones\n", all - self.shown));
+        }
+        if let Some(at) = self.seen_at {
+            let place = terminal::text(self.place);
+            text.push_str(&format!("in {place}, as seen at {}\n", at.0));
+        }
+        if let Some(drill) = &self.drill {
+            text.push_str(&format!("{drill}\n"));
+        }
+        text
+    }
+}
+
+/// What a drill came to.
+pub(crate) fn drilled(at: &Time, result: &dyn Debug, message: &str) -> String {
+    let message = terminal::text(message);
+    format!("drilled at {}: {result:?}, {message}", at.0)
+}
+
+/// How the row of something in a store begins: its name, its age and its size.
+pub(crate) fn beginning(
+    name: &str,
+    taken_at: Option<&Time>,
+    bytes: Option<i64>,
+    now: Timestamp,
+) -> [String; 3] {
+    [
+        terminal::text(name),
+        taken_at.map_or_else(unknown, |taken| aged(now.duration_since(taken.0))),
+        bytes.map_or_else(unknown, size),
+    ]
+}
+
+pub(crate) fn number(number: Option<i64>) -> String {
+    number.map_or_else(unknown, |number| number.to_string())
+}
+
 pub(crate) fn unknown() -> String {
     "-".to_owned()
 }
 
 /// As kubectl tells ages: the largest unit of which there are two.
-pub(crate) fn aged(age: SignedDuration) -> String {
+fn aged(age: SignedDuration) -> String {
     let seconds = age.as_secs().max(0);
     for (unit, length) in [("d", 86_400), ("h", 3_600), ("m", 60)] {
         if seconds >= 2 * length {
@@ -121,7 +173,7 @@ pub(crate) fn aged(age: SignedDuration) -> String {
     format!("{seconds}s")
 }
 
-pub(crate) fn size(bytes: i64) -> String {
+fn size(bytes: i64) -> String {
     const UNITS: [(&str, i64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.into_iter().find(|(_, unit)| bytes >= *unit);
     match unit {

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::{
     cli::{BackupCloud, DrillBackup, Global, ListBackups, Output, RestoreBackup},
     client::named_or_only,
-    snapshots::{aged, size, unknown},
+    snapshots::{Foot, beginning, drilled, number, unknown},
     terminal,
 };
 
@@ -112,35 +112,26 @@ pub(super) async fn list(global: &Global, options: &ListBackups) -> anyhow::Resu
 fn text(seen: &BackupsStatus, now: Timestamp) -> String {
     let header = ["NAME", "AGE", "SIZE", "RELEASE", "TABLES", "ROWS", "STATE"];
     let rows = seen.kept.iter().map(|kept| row(kept, now));
-    let mut text = format!("{}\n", terminal::table(header, rows));
-    let shown = seen.kept.len();
-    let all = usize::try_from(seen.count).unwrap_or(shown);
-    if all > shown {
-        text.push_str(&format!("and {} older ones\n", all - shown));
-    }
-    if let Some(at) = &seen.seen_at {
-        let place = terminal::text(&seen.place);
-        text.push_str(&format!("in {place}, as seen at {}\n", at.0));
-    }
-    if let Some(drill) = &seen.drill {
-        text.push_str(&format!(
-            "{} was drilled at {}: {:?}, {}\n",
-            terminal::text(&drill.name),
-            drill.at.0,
-            drill.result,
-            terminal::text(&drill.message)
-        ));
-    }
-    text
+    let foot = Foot {
+        shown: seen.kept.len(),
+        count: seen.count,
+        place: &seen.place,
+        seen_at: seen.seen_at.as_ref(),
+        drill: seen.drill.as_ref().map(|drill| {
+            let name = terminal::text(&drill.name);
+            let drilled = drilled(&drill.at, &drill.result, &drill.message);
+            format!("{name} was {drilled}")
+        }),
+    };
+    format!("{}\n{}", terminal::table(header, rows), foot.text())
 }
 
 fn row(kept: &BackupStatus, now: Timestamp) -> Vec<String> {
-    let number = |number: Option<i64>| number.map_or_else(unknown, |number| number.to_string());
-    let age = kept.taken_at.as_ref();
+    let [name, age, size] = beginning(&kept.name, kept.taken_at.as_ref(), kept.size, now);
     vec![
-        terminal::text(&kept.name),
-        age.map_or_else(unknown, |taken| aged(now.duration_since(taken.0))),
-        kept.size.map_or_else(unknown, size),
+        name,
+        age,
+        size,
         kept.release.as_deref().map_or_else(unknown, terminal::text),
         number(kept.tables),
         number(kept.rows),
