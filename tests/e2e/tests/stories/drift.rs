@@ -12,7 +12,8 @@ fn radar(stage: &Stage, radar: &Value) {
         .unwrap();
 }
 
-fn on_worker(stage: &Stage, command: &str) {
+/// Runs a command on the worker, where it must succeed.
+pub(crate) fn on_worker(stage: &Stage, command: &str) {
     let worker = &stage.lab.hosts()[1].name;
     let answer = stage.lab.ssh(worker, command).unwrap();
     assert!(answer.status.success(), "{command}: {answer:?}");
@@ -76,7 +77,8 @@ pub(crate) fn is_named(stage: &Stage) {
     .unwrap();
 }
 
-fn drifted(stage: &Stage, status: &str, words: &str) -> String {
+/// What the condition `Drifted` tells, once it is so and has the words.
+pub(crate) fn drifted(stage: &Stage, status: &str, words: &str) -> String {
     let what = format!("Drifted to be {status} in {NAMESPACE}: {words}");
     wait_until(&what, stage.patience(), || {
         let cluster = stage.object("cluster", "first")?;

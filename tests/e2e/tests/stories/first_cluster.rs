@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e::{Kubespray, NAMESPACE, Options, Stage, node, root, wait_until, windlass};
 use serde_json::{Value, json};
 
-use crate::{by_hand, drift, edges::Edges, gapped, snapshots::Kept, told};
+use crate::{by_hand, drift, edges::Edges, gapped, scheduled::Scheduled, snapshots::Kept, told};
 
 #[test]
 fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
@@ -207,7 +207,10 @@ fn a_dead_worker_is_named_and_left_out() {
     let results = &played.next().unwrap()["results"];
     assert!(results["changed"].as_u64().unwrap_or(0) == 0, "{results:#}");
     drift::was_seen_before_the_run(&stage);
+    let scheduled = Scheduled::after(&stage, "first-converge-5");
     by_hand::tools(&stage);
+    scheduled.waits(&stage);
+    scheduled.mends(&stage);
 }
 
 #[test]

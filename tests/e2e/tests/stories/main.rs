@@ -30,6 +30,7 @@ mod providers;
 mod recover;
 mod relocation;
 mod replace;
+mod scheduled;
 mod self_managing;
 mod snapshots;
 mod told;
