@@ -404,6 +404,22 @@ fn run(node: &Node, namespace: &str) -> Value {
     items.and_then(Vec::pop).unwrap_or_default()
 }
 
+/// Merges this into the cluster whose runner has a volume.
+fn wish(node: &Node, value: &Value) {
+    let value = value.to_string();
+    let patch = [
+        "-n",
+        NAMESPACE,
+        "patch",
+        "cluster",
+        "first",
+        "--type=merge",
+        "--patch",
+        &value,
+    ];
+    output(&mut node.kubectl(&patch)).unwrap();
+}
+
 /// How often the history of a run has an event, of this step or of none.
 fn count(run: &Value, event: &str, step: &Value) -> usize {
     let history = run["status"]["history"].as_array();

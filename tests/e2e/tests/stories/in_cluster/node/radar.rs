@@ -4,25 +4,14 @@ use e2e::{SYSTEM, root, wait_until};
 use lab::{Node, command::output};
 use serde_json::json;
 
-use super::{LIMIT, NAMESPACE, get};
+use super::{LIMIT, NAMESPACE, get, wish};
 
 /// A file that the playbooks write, and a person edits.
 const EDITED: &str = "/etc/crictl.yaml";
 
 /// What somebody edits on a host of the cluster that was raised is named; without ssh the radar is refused.
 pub(super) fn sees_an_edit(node: &Node) {
-    let wish = json!({"spec": {"radar": {"every": "10s"}}}).to_string();
-    let patch = [
-        "-n",
-        NAMESPACE,
-        "patch",
-        "cluster",
-        "first",
-        "--type=merge",
-        "--patch",
-        &wish,
-    ];
-    output(&mut node.kubectl(&patch)).unwrap();
+    wish(node, &json!({"spec": {"radar": {"every": "10s"}}}));
     told(node, "Stalled", "True", "this operator has no ssh");
 
     let file = root().join("deploy/manifests/radar.yaml");

@@ -3,10 +3,10 @@
 use std::fs::File;
 
 use e2e::wait_until;
-use lab::{Node, command::output, progress::Terminal};
+use lab::{Node, progress::Terminal};
 use serde_json::{Value, json};
 
-use super::{super::apply, LIMIT, NAMESPACE, get, name};
+use super::{super::apply, LIMIT, NAMESPACE, get, name, wish};
 
 /// The directory of the node that is the volume.
 const PATH: &str = "/var/lib/windlass-shelf";
@@ -18,22 +18,11 @@ pub(super) fn keeps_a_snapshot(node: &Node) {
     let make = format!("install -d -o 65532 -g 65532 {PATH}");
     assert!(node.lab.ssh("host-1", &make).unwrap().status.success());
     let store = json!({"persistentVolumeClaim": {"claimName": CLAIM}});
-    let wish = json!({
+    let wanted = json!({
         "metadata": {"annotations": {"kubespray.k8s.io/snapshot": "1"}},
         "spec": {"etcd": {"snapshots": {"store": store}}},
     });
-    let wish = wish.to_string();
-    let patch = [
-        "-n",
-        NAMESPACE,
-        "patch",
-        "cluster",
-        "first",
-        "--type=merge",
-        "--patch",
-        &wish,
-    ];
-    output(&mut node.kubectl(&patch)).unwrap();
+    wish(node, &wanted);
     let kubectl = || node.kubectl(&[]);
     let of_run = |runs: Vec<Value>| runs.into_iter().find(|run| name(run) == "first-snapshot-2");
     wait_until("the runner to wait for its volume", LIMIT, || {
