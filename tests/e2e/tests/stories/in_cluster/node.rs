@@ -16,6 +16,7 @@ use super::{LIMIT, NAMESPACE, apply, await_reason, condition, get, name, objects
 
 mod canary;
 mod engine;
+mod hooks;
 mod radar;
 mod shelf;
 
@@ -50,6 +51,7 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
     keep_on_a_volume(&node, &mut story);
     pull_with_a_secret(&mut story);
     canary::hide(&mut story);
+    hooks::stand(&mut story);
     let address = node.lab.host("host-3").unwrap().address.to_string();
     let mut bare = objects(BARE, &[&address], BUNDLE, &key);
     *spec_of(&mut bare, "/ssh/knownHostsSecretRef") = json!({"name": "hosts"});
@@ -141,6 +143,7 @@ fn a_cluster_is_raised_by_a_job_whatever_becomes_of_its_pods() {
         assert_run(&node, namespace, starts);
         assert_raised(&node, namespace);
     }
+    hooks::have_run(&node);
     canary::assert_in_its_secret_alone(&node);
     shelf::keeps_a_snapshot(&node);
     radar::sees_an_edit(&node);
@@ -454,6 +457,12 @@ fn assert_run(node: &Node, namespace: &str, starts: usize) {
         assert_eq!(count(&run, "StepSucceeded", id), 1, "{id}: {run:#}");
     }
     condition(&|| node.kubectl(&[]), namespace, "Ready", "True");
+    let logs = said(node, namespace);
+    assert!(logs.contains("TASK ["), "{logs}");
+}
+
+/// What the pod that ended the run of a namespace wrote.
+fn said(node: &Node, namespace: &str) -> String {
     // Of the Job's pods kubectl shows one, which may have met its end before its first task. The kubelet tells of the end
     // after the run does.
     let last = wait_until("the pod that ended the run", LIMIT, || {
@@ -462,8 +471,7 @@ fn assert_run(node: &Node, namespace: &str, starts: usize) {
         Ok(pods.iter().find(done).map(name))
     })
     .unwrap();
-    let logs = output(&mut node.kubectl(&["-n", namespace, "logs", &last])).unwrap();
-    assert!(logs.contains("TASK ["), "{logs}");
+    output(&mut node.kubectl(&["-n", namespace, "logs", &last])).unwrap()
 }
 
 /// The raised cluster answers by the kubeconfig that the run stored.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::{NAMESPACE, spec_of};
 
 /// The value, of which no part is a word of anything else.
-const CANARY: &str = "canary-of-the-pods-5b1f0e77";
+pub(super) const CANARY: &str = "canary-of-the-pods-5b1f0e77";
 
 /// What people and programs can read of a pod's work. Secrets are not among it.
 const KINDS: &str = "clusters.kubespray.k8s.io,clusternodes,runs,jobs,pods,events,configmaps,persistentvolumeclaims,\
