@@ -116,6 +116,7 @@ fn texts_of(secret: &Secret, texts: &mut Vec<String>, which: Leaves) {
 fn leaves(value: &Value, is_secret: bool, which: Leaves, texts: &mut Vec<String>) {
     match value {
         Value::String(text) if is_secret => texts.push(text.clone()),
+        Value::Number(number) if is_secret => texts.push(number.to_string()),
         Value::Array(items) => {
             for item in items {
                 leaves(item, is_secret, which, texts);
@@ -217,4 +218,33 @@ fn text(bundle: &Bundle, run: Run, with_records: bool) -> anyhow::Result<String>
         text += &format!("\n{why}");
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_secret_are_secret_too() {
+        let document = "pin: 482913\nport: 6443\nregistry: {password: hunter22, token: 99887766}\n";
+        let data = ByteString(document.as_bytes().to_vec());
+        let secret = Secret {
+            data: Some([("values.yaml".to_owned(), data)].into()),
+            ..Secret::default()
+        };
+        let found = |which| {
+            let mut texts = Vec::new();
+            texts_of(&secret, &mut texts, which);
+            texts.remove(0);
+            texts.sort_unstable();
+            texts
+        };
+        assert_eq!(
+            found(Leaves::All),
+            ["482913", "6443", "99887766", "hunter22"]
+        );
+        assert_eq!(found(Leaves::Secret), ["99887766", "hunter22"]);
+    }
 }
