@@ -1,14 +1,17 @@
 //! What may be secret, in what goes into a bundle.
 
 use ansible::mask::{Mask, may_be_secret};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 /// The one field of a value that stands in a Secret.
 const REFERENCE: &str = "secretKeyRef";
 
+/// A shorter value whose name alone says that it may be secret is in too many other words to be looked for everywhere.
+const SHORTEST: usize = 6;
+
 /// How secrets are taken out of documents and texts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Redaction {
     mask: Mask,
     key: [u8; 32],
@@ -20,6 +23,18 @@ impl Redaction {
         Self {
             mask: Mask::of(secrets),
             key,
+        }
+    }
+
+    /// Masks wherever they stand the values too of which a document's redaction makes digests: a task may have printed them.
+    #[must_use]
+    pub fn knowing(self, document: &Value) -> Self {
+        let mut values = Vec::new();
+        secrets(document, false, &mut values);
+        let mask = Mask::of(values.iter().map(String::as_str));
+        Self {
+            mask: self.mask.and(mask),
+            key: self.key,
         }
     }
 
@@ -64,9 +79,9 @@ impl Redaction {
             // Where a secret is, is none.
             Value::Object(fields) if fields.len() == 1 && fields.contains_key(REFERENCE) => {}
             Value::Object(fields) => {
+                let pairs_one = pairs_secret(fields);
                 for (name, field) in fields {
-                    let names_one = may_be_secret(name) && !name.ends_with("Ref");
-                    self.redact_of(field, is_secret || names_one);
+                    self.redact_of(field, is_secret || holds_secret(name, pairs_one));
                 }
             }
             _ => {}
@@ -80,5 +95,44 @@ impl Redaction {
             .chain_update(value.to_string());
         let digest = hex::encode(digest.finalize());
         format!("digest:{}", digest.get(..24).unwrap_or_default())
+    }
+}
+
+/// Whether a field holds what is secret, as its name says, or the name beside it.
+fn holds_secret(name: &str, pairs_one: bool) -> bool {
+    (may_be_secret(name) && !name.ends_with("Ref")) || (pairs_one && name == "value")
+}
+
+/// Whether these are `name` and `value` of something that may be secret, as containers are given their environment.
+fn pairs_secret(fields: &Map<String, Value>) -> bool {
+    let name = fields.get("name").and_then(Value::as_str);
+    fields.contains_key("value") && name.is_some_and(may_be_secret)
+}
+
+/// The values of which a redaction makes digests, but for those of a field that names a Secret: its name is none.
+fn secrets(value: &Value, is_secret: bool, found: &mut Vec<String>) {
+    let mut add = |text: String| {
+        if is_secret && text.trim().chars().count() >= SHORTEST {
+            found.push(text);
+        }
+    };
+    match value {
+        Value::String(text) => add(text.clone()),
+        Value::Number(number) => add(number.to_string()),
+        Value::Array(items) => {
+            for item in items {
+                secrets(item, is_secret, found);
+            }
+        }
+        Value::Object(fields) if fields.len() == 1 && fields.contains_key(REFERENCE) => {}
+        Value::Object(fields) => {
+            let pairs_one = pairs_secret(fields);
+            for (name, field) in fields {
+                if !name.contains("Secret") {
+                    secrets(field, is_secret || holds_secret(name, pairs_one), found);
+                }
+            }
+        }
+        _ => {}
     }
 }

@@ -23,6 +23,7 @@ fn run() -> api::Run {
                 "inputs": {
                     "ssh": {"key": {"name": "ssh", "key": "ssh-privatekey"}},
                     "variables": {"registry_password": "plain-in-the-spec", "other_password": "plain-in-the-spec", "cni": "flannel"},
+                    "hooks": [{"image": {"env": [{"name": "DB_PASSWORD", "value": "spelled-in-the-env"}, {"name": "CNI", "value": "flannel"}]}}],
                 },
             },
         },
@@ -72,7 +73,9 @@ fn gathered() -> Gathered {
     );
     put(
         "logs/two.log",
-        format!("TASK [Say]\nfailed: [one] {CANARY}\n"),
+        format!(
+            "TASK [Say]\nfailed: [one] {CANARY}\nlogin with plain-in-the-spec and spelled-in-the-env\n"
+        ),
     );
     put("slices/two.yml", "- hosts: all\n".to_owned());
     put("private", CANARY.to_owned());
@@ -166,7 +169,7 @@ fn nothing_secret_is_in_it() {
     );
     for (name, bytes) in &entries {
         let text = String::from_utf8_lossy(bytes);
-        for secret in [CANARY, "plain-in-the-spec", "1234"] {
+        for secret in [CANARY, "plain-in-the-spec", "spelled-in-the-env", "1234"] {
             assert!(!text.contains(secret), "{secret} in {name}: {text}");
         }
     }
@@ -181,6 +184,9 @@ fn nothing_secret_is_in_it() {
     );
     assert_eq!(variables["registry_password"], variables["other_password"]);
     assert_eq!(variables["cni"], "flannel");
+    let env = &run["spec"]["plan"]["inputs"]["hooks"][0]["image"]["env"];
+    assert_eq!(env[0]["name"], "DB_PASSWORD");
+    assert_eq!(env[1]["value"], "flannel");
     assert_eq!(run["spec"]["plan"]["inputs"]["ssh"]["key"]["name"], "ssh");
     let other = Redaction::of([], [8; 32]).document(json!({"password": "plain-in-the-spec"}));
     assert_ne!(other["password"], variables["registry_password"]);

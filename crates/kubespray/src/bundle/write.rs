@@ -17,6 +17,9 @@ use crate::runner::{EVENTS, FORMER_EVENTS};
 /// A log or a list of events that is longer is left out: a bundle is for people to send.
 const LONGEST: u64 = 128 * 1024 * 1024;
 
+/// The files that hold variables.
+const VARIABLES: [&str; 2] = ["inventory/inventory.json", "vars.json"];
+
 /// What a bundle is made of.
 #[derive(Debug, Default)]
 pub struct Gathered {
@@ -66,7 +69,9 @@ pub fn gather(
     let mut gathered = Gathered::default();
     let mut object = run.clone();
     object.metadata.managed_fields = None;
-    let object = redaction.document(serde_json::to_value(&object)?);
+    let object = serde_json::to_value(&object)?;
+    let redaction = known(&object, directory, redaction.clone());
+    let object = redaction.document(object);
     gathered.add(RUN, format!("{object:#}\n"));
     gathered.add(TOLD, format!("{:#}\n", redaction.document(told.clone())));
     let local = FileJournal::read(&directory.join("journal.jsonl"));
@@ -85,7 +90,7 @@ pub fn gather(
         Ok(document) => format!("{:#}\n", redaction.document(document)),
         Err(_) => redaction.text(text),
     };
-    for name in ["inventory/inventory.json", "vars.json"] {
+    for name in VARIABLES {
         gathered.file(directory, name, document);
     }
     for name in [FORMER_EVENTS, EVENTS] {
@@ -100,6 +105,20 @@ pub fn gather(
         }
     }
     Ok(gathered)
+}
+
+/// The redaction that masks the values of secret variables too, wherever they stand.
+fn known(run: &Value, directory: &Path, redaction: Redaction) -> Redaction {
+    let plan = run.pointer("/spec/plan").unwrap_or(&Value::Null);
+    let files = VARIABLES.iter().filter_map(|name| {
+        let path = directory.join(name);
+        let found = fs::symlink_metadata(&path).ok()?;
+        let is_read = found.is_file() && found.len() <= LONGEST;
+        serde_json::from_slice::<Value>(&fs::read(path).ok().filter(|_| is_read)?).ok()
+    });
+    files.fold(redaction.knowing(plan), |redaction, document| {
+        redaction.knowing(&document)
+    })
 }
 
 /// The files of a directory whose names end so, in order.
