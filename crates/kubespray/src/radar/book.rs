@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -47,21 +50,25 @@ struct Entry {
     /// What they were held against.
     mark: Option<Mark>,
     next: Option<Instant>,
-    /// When the look began that is under way.
-    began: Option<Instant>,
+    /// The number of the look that is under way, and when it began.
+    under_way: Option<(u64, Instant)>,
     /// When the last one began that has ended.
     looked: Option<Instant>,
     /// Since when a run waits for one.
     awaited: Option<Instant>,
-    /// Moved when a run begins, so that what was seen before counts no more.
-    turn: u64,
+    /// The number that was drawn when a run began: looks with smaller ones count no more.
+    held: u64,
 }
+
+type Entries = Arc<Mutex<HashMap<Key, Entry>>>;
 
 /// How the hosts of every cluster with a radar stand.
 pub struct RadarBook {
     client: Client,
     layout: Layout,
-    entries: Arc<Mutex<HashMap<Key, Entry>>>,
+    entries: Entries,
+    /// The number of the next look. One counter for all: a cluster that is forgotten and made anew has no look of the one before.
+    next: AtomicU64,
     /// Whose turn it is, of the hosts of all clusters.
     turns: Arc<Semaphore>,
     looked: WakeUps,
@@ -75,6 +82,7 @@ impl RadarBook {
             client,
             layout,
             entries: Arc::default(),
+            next: AtomicU64::new(1),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             looked,
             changed,
@@ -90,7 +98,7 @@ impl RadarBook {
     pub fn interval(&self, cluster: &Cluster) -> Option<Duration> {
         let entries = lock(&self.entries);
         let entry = entries.get(&key(cluster));
-        let entry = entry.filter(|entry| entry.began.is_none())?;
+        let entry = entry.filter(|entry| entry.under_way.is_none())?;
         let left = entry.next?.saturating_duration_since(Instant::now());
         Some(left.max(Duration::from_secs(1)))
     }
@@ -98,38 +106,48 @@ impl RadarBook {
     /// Looks in the background if that is due; `before` is what the hosts' statuses say, for a book that has just been opened.
     pub fn refresh(&self, cluster: &Cluster, watch: Watch, before: impl FnOnce() -> Hosts) {
         let key = key(cluster);
-        let (known, turn);
-        {
-            let mut entries = lock(&self.entries);
-            let entry = entries.entry(key.clone()).or_default();
-            let due = entry.next.is_none_or(|next| next <= Instant::now());
-            if entry.began.is_some() || !(due || entry.mark.as_ref() != Some(&watch.mark)) {
-                return;
-            }
-            entry.began = Some(Instant::now());
-            turn = entry.turn;
-            known = entry.hosts.clone().unwrap_or_else(|| Arc::new(before()));
-        }
+        let Some((under_way, known)) = self.begin(&key, &watch, before) else {
+            return;
+        };
         let (client, layout) = (self.client.clone(), self.layout.clone());
-        let (entries, turns) = (Arc::clone(&self.entries), Arc::clone(&self.turns));
-        let (looked, changed) = (self.looked.clone(), self.changed.clone());
+        let (turns, changed) = (Arc::clone(&self.turns), self.changed.clone());
         tokio::spawn(async move {
             let found = look((&client, &layout), &key, &watch, &known, &turns).await;
-            if let Some(entry) = lock(&entries).get_mut(&key) {
-                let began = entry.began.take();
-                if entry.turn == turn {
-                    entry.looked = began;
-                    entry.next = Some(Instant::now() + jittered(watch.every));
-                    entry.mark = Some(watch.mark);
-                    let is_new = entry.hosts.as_deref() != Some(&found);
-                    entry.hosts = Some(Arc::new(found));
-                    if is_new {
-                        changed.wake(&key);
-                    }
-                }
+            if under_way.end(found) {
+                changed.wake(&key);
             }
-            looked.wake(&key);
         });
+    }
+
+    /// Begins a look if one is due, and says how the hosts stood before.
+    fn begin(
+        &self,
+        key: &Key,
+        watch: &Watch,
+        before: impl FnOnce() -> Hosts,
+    ) -> Option<(UnderWay, Arc<Hosts>)> {
+        let mut entries = lock(&self.entries);
+        let entry = entries.entry(key.clone()).or_default();
+        let due = entry.next.is_none_or(|next| next <= Instant::now());
+        if entry.under_way.is_some() || !(due || entry.mark.as_ref() != Some(&watch.mark)) {
+            return None;
+        }
+        let number = self.draw();
+        entry.under_way = Some((number, Instant::now()));
+        let known = entry.hosts.clone().unwrap_or_else(|| Arc::new(before()));
+        let under_way = UnderWay {
+            entries: Arc::clone(&self.entries),
+            key: key.clone(),
+            number,
+            every: watch.every,
+            mark: watch.mark.clone(),
+            looked: self.looked.clone(),
+        };
+        Some((under_way, known))
+    }
+
+    fn draw(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Whether its hosts were looked at since a run waits for that, or it has waited for so long that it waits no more.
@@ -158,7 +176,7 @@ impl RadarBook {
     /// Lets nothing count that is seen from now on until the next look: a run changes hosts.
     pub fn hold(&self, cluster: &Cluster) {
         if let Some(entry) = lock(&self.entries).get_mut(&key(cluster)) {
-            entry.turn = entry.turn.wrapping_add(1);
+            entry.held = self.draw();
             entry.next = None;
             entry.looked = None;
             entry.awaited = None;
@@ -168,6 +186,57 @@ impl RadarBook {
     /// Forgets a cluster.
     pub fn forget(&self, key: &Key) {
         lock(&self.entries).remove(key);
+    }
+}
+
+/// A look that is under way. Where it comes to no end, the next one is due as after any other.
+struct UnderWay {
+    entries: Entries,
+    key: Key,
+    number: u64,
+    every: Duration,
+    mark: Mark,
+    looked: WakeUps,
+}
+
+impl UnderWay {
+    /// Writes down what was found, if it still counts, and says whether that is something else than before.
+    fn end(self, found: Hosts) -> bool {
+        let mut entries = lock(&self.entries);
+        let Some((entry, began)) = self.entry(&mut entries) else {
+            return false;
+        };
+        if self.number < entry.held {
+            return false;
+        }
+        entry.looked = Some(began);
+        self.pass(entry);
+        let is_new = entry.hosts.as_deref() != Some(&found);
+        entry.hosts = Some(Arc::new(found));
+        is_new
+    }
+
+    /// The entry that waits for this look, which waits no more.
+    fn entry<'a>(&self, entries: &'a mut HashMap<Key, Entry>) -> Option<(&'a mut Entry, Instant)> {
+        let entry = entries.get_mut(&self.key)?;
+        let ours = entry
+            .under_way
+            .take_if(|(number, _)| *number == self.number);
+        ours.map(|(_, began)| (entry, began))
+    }
+
+    fn pass(&self, entry: &mut Entry) {
+        entry.next = Some(Instant::now() + jittered(self.every));
+        entry.mark = Some(self.mark.clone());
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some((entry, _)) = self.entry(&mut lock(&self.entries)) {
+            self.pass(entry);
+        }
+        self.looked.wake(&self.key);
     }
 }
 
@@ -321,4 +390,105 @@ fn key(cluster: &Cluster) -> Key {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Config;
+    use serde_json::json;
+
+    use super::*;
+
+    const EVERY: Duration = Duration::from_mins(5);
+
+    /// A book that asks nobody: its looks are begun and ended by hand.
+    fn book() -> RadarBook {
+        let config = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let layout = Layout::new("/nonexistent");
+        RadarBook::new(client, layout, WakeUps::default(), WakeUps::default())
+    }
+
+    fn cluster() -> Cluster {
+        serde_json::from_value(json!({
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "Cluster",
+            "metadata": {"namespace": "demo", "name": "one"}, "spec": {},
+        }))
+        .unwrap()
+    }
+
+    fn watch() -> Watch {
+        let inputs = serde_json::from_value(json!({
+            "kubespray": "2.30.0", "source": {"origin": "", "digest": ""}, "renew": "1d",
+            "ssh": {"user": "root", "port": 22, "connectTimeout": "5s"}, "hosts": [],
+        }));
+        Watch {
+            every: EVERY,
+            inputs: inputs.unwrap(),
+            mark: Mark::default(),
+        }
+    }
+
+    fn begun(book: &RadarBook) -> Option<UnderWay> {
+        let begun = book.begin(&key(&cluster()), &watch(), Hosts::new);
+        begun.map(|(under_way, _)| under_way)
+    }
+
+    fn found(host: &str) -> Hosts {
+        [(host.to_owned(), RadarStatus::default())].into()
+    }
+
+    #[tokio::test]
+    async fn a_look_counts_once_and_the_next_is_due_in_an_interval() {
+        let (book, cluster) = (book(), cluster());
+        let look = begun(&book).unwrap();
+        assert!(begun(&book).is_none());
+        assert!(look.end(found("old")));
+        assert_eq!(*book.latest(&cluster).unwrap(), found("old"));
+        assert!(begun(&book).is_none());
+        assert!(book.interval(&cluster).unwrap() > Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn what_a_forgotten_cluster_was_seen_to_be_is_not_told_of_the_next_by_its_name() {
+        let (book, cluster) = (book(), cluster());
+        let before = begun(&book).unwrap();
+        book.forget(&key(&cluster));
+        let anew = begun(&book).unwrap();
+        assert!(!before.end(found("old")));
+        assert!(book.latest(&cluster).is_none());
+        assert!(begun(&book).is_none());
+        assert!(anew.end(found("new")));
+        assert_eq!(*book.latest(&cluster).unwrap(), found("new"));
+    }
+
+    #[tokio::test]
+    async fn what_was_seen_before_a_run_changed_hosts_counts_no_more() {
+        let (book, cluster) = (book(), cluster());
+        let before = begun(&book).unwrap();
+        book.hold(&cluster);
+        book.awaits(&cluster, true);
+        assert!(!before.end(found("old")));
+        assert!(book.latest(&cluster).is_none());
+        assert!(!book.has_looked(&cluster));
+        book.awaits(&cluster, true);
+        assert!(begun(&book).unwrap().end(found("new")));
+        assert!(book.has_looked(&cluster));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_comes_to_no_end_holds_the_next_up_for_an_interval_alone() {
+        let (book, cluster) = (book(), cluster());
+        let look = begun(&book).unwrap();
+        assert!(book.interval(&cluster).is_none());
+        let failed = tokio::spawn(async move {
+            let _look = look;
+            panic!("as a defect does");
+        });
+        assert!(failed.await.unwrap_err().is_panic());
+        assert!(book.interval(&cluster).unwrap() > Duration::from_secs(1));
+        assert!(begun(&book).is_none());
+        book.awaits(&cluster, true);
+        assert!(begun(&book).is_some());
+    }
 }
