@@ -70,6 +70,10 @@ pub struct Baseline {
     pub run: Option<String>,
     /// When it was looked at.
     pub taken_at: Time,
+    /// A digest of what was asked: what is asked today and was not then is no difference. None: an earlier release asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub asked: Option<String>,
     /// What was seen: files with the beginning of their SHA-256, units with their state, programs with their version.
     #[schemars(schema_with = "things_schema")]
     pub things: BTreeMap<String, String>,

@@ -6,15 +6,28 @@ use api::{
     radar::{Finding, MOST_THINGS},
     text::plain,
 };
+use sha2::{Digest as _, Sha256};
 
 /// Files that the playbooks write and that nobody else changes while no run is at work: static pods, the settings and units of the
 /// kubelet, of the container engine and of etcd, what the kernel and the proxy of the API server are told. No keys, no certificates and
-/// no kubeconfigs: those are renewed by whom they are of. Of /etc/hosts the blocks alone that Ansible wrote.
+/// no kubeconfigs: those are renewed by whom they are of. Of /etc/hosts the blocks alone that Ansible wrote. What may be many comes last,
+/// and is so many at most that all of it fits.
 const ASK: &str = r#"
 LC_ALL=C; PATH=$PATH:/usr/local/bin:/usr/local/sbin:/opt/bin
 export LC_ALL PATH
 echo begin
 echo "clock $(date +%s)"
+if [ -f /etc/hosts ]; then
+  printf 'file '; sed -n '/^# .*BEGIN/,/^# .*END/p' /etc/hosts | sha256sum | sed 's|-$|/etc/hosts|'
+fi
+units='kubelet containerd docker crio etcd'
+systemctl is-active $units 2>/dev/null | for unit in $units; do read -r state && echo "unit $unit $state"; done
+echo "version kubelet $(kubelet --version 2>/dev/null)"
+echo "version containerd $(containerd --version 2>/dev/null)"
+echo "kernel $(uname -r)"
+if [ "$(wc -l </proc/swaps)" -gt 1 ]; then echo swap on; else echo swap off; fi
+df -Pk / /var/lib /var/lib/kubelet /var/lib/etcd /var/lib/containerd 2>/dev/null | sed '1d; s/^/disk /'
+df -Pi / /var/lib /var/lib/kubelet /var/lib/etcd /var/lib/containerd 2>/dev/null | sed '1d; s/^/inodes /'
 set --
 for file in /etc/kubernetes/manifests/* /etc/kubernetes/kubelet.env /etc/kubernetes/kubelet-config.yaml \
   /etc/kubernetes/kubeadm-config.yaml /etc/kubernetes/kubeadm-client.conf /etc/kubernetes/audit-policy/*.yaml \
@@ -28,18 +41,7 @@ for file in /etc/kubernetes/manifests/* /etc/kubernetes/kubelet.env /etc/kuberne
   /etc/sysctl.d/95-kubernetes.conf /etc/sysctl.d/99-sysctl.conf; do
   if [ -f "$file" ]; then set -- "$@" "$file"; fi
 done
-if [ $# -gt 0 ]; then sha256sum -- "$@" 2>/dev/null | head -n 200 | sed 's/^/file /'; fi
-if [ -f /etc/hosts ]; then
-  printf 'file '; sed -n '/^# .*BEGIN/,/^# .*END/p' /etc/hosts | sha256sum | sed 's|-$|/etc/hosts|'
-fi
-units='kubelet containerd docker crio etcd'
-systemctl is-active $units 2>/dev/null | for unit in $units; do read -r state && echo "unit $unit $state"; done
-echo "version kubelet $(kubelet --version 2>/dev/null)"
-echo "version containerd $(containerd --version 2>/dev/null)"
-echo "kernel $(uname -r)"
-if [ "$(wc -l </proc/swaps)" -gt 1 ]; then echo swap on; else echo swap off; fi
-df -Pk / /var/lib /var/lib/kubelet /var/lib/etcd /var/lib/containerd 2>/dev/null | sed '1d; s/^/disk /'
-df -Pi / /var/lib /var/lib/kubelet /var/lib/etcd /var/lib/containerd 2>/dev/null | sed '1d; s/^/inodes /'
+if [ $# -gt 0 ]; then sha256sum -- "$@" 2>/dev/null | head -n 112 | sed 's/^/file /'; fi
 echo end
 "#;
 
@@ -55,9 +57,18 @@ pub(crate) const fn question() -> &'static str {
     ASK
 }
 
+/// A digest of the script, by which two answers to the same are known.
+fn asked() -> String {
+    let mut digest = hex::encode(Sha256::digest(ASK));
+    digest.truncate(16);
+    digest
+}
+
 /// What a host is like.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Look {
+    /// A digest of what was asked.
+    pub asked: String,
     /// What is held against an earlier look.
     pub things: BTreeMap<String, String>,
     /// What is wrong whatever it was before.
@@ -74,7 +85,10 @@ pub fn read(said: &str, (began, ended): (i64, i64)) -> Result<Look, String> {
     if lines.last() != Some(&"end") {
         return Err("it did not say all that was asked".to_owned());
     }
-    let mut look = Look::default();
+    let mut look = Look {
+        asked: asked(),
+        ..Look::default()
+    };
     for line in lines {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         match kind {
@@ -255,6 +269,22 @@ mod tests {
         let things: Vec<_> = look.things.keys().collect();
         assert_eq!(things.len(), 1, "{things:?}");
         assert!(api::text::is_plain(things[0]), "{things:?}");
+    }
+
+    #[test]
+    fn many_files_leave_room_for_everything_else() {
+        let (_, rest) = ASK.split_once("head -n ").unwrap();
+        let most: usize = rest.split_whitespace().next().unwrap().parse().unwrap();
+        let files = (0..most).map(|number| format!("file {}  /x/{number}\n", "b".repeat(64)));
+        let files: String = files.collect();
+        let units = "unit kubelet a\nunit containerd a\nunit docker a\nunit crio a\nunit etcd a\n";
+        let before = said(units).replace("end\n", "");
+        let fixed = read(&format!("{before}end\n"), (1000, 1000))
+            .unwrap()
+            .things
+            .len();
+        let look = read(&format!("{before}{files}end\n"), (1000, 1000)).unwrap();
+        assert_eq!(look.things.len(), fixed + most);
     }
 
     #[test]

@@ -64,12 +64,14 @@ fn baseline(
     let mut new = Baseline {
         run: mark.0.first().map(|newest| newest.run.clone()),
         taken_at: Time(now),
+        asked: Some(look.asked.clone()),
         things: look.things.clone(),
     };
     let Some((status, old)) = before.and_then(|status| Some((status, status.baseline.as_ref()?)))
     else {
         return new;
     };
+    let old = &as_asked(old, status, look);
     // A run that is not known any more was the newer one.
     let counts = |written: &&Written| {
         let is_newer = |old: &String| runs::number(old) < runs::number(&written.run);
@@ -102,6 +104,24 @@ fn baseline(
         }
     }
     new
+}
+
+/// A measure as this look would have taken it: what only one of their questions asks for has not drifted. What was found to have stays.
+fn as_asked(old: &Baseline, status: &RadarStatus, look: &Look) -> Baseline {
+    let mut old = old.clone();
+    if old.asked.as_ref() == Some(&look.asked) {
+        return old;
+    }
+    let is_found = |thing: &String| status.findings.iter().any(|found| found.thing == *thing);
+    old.asked = Some(look.asked.clone());
+    old.things
+        .retain(|thing, _| look.things.contains_key(thing) || is_found(thing));
+    let new = look.things.iter().filter(|(thing, _)| !is_found(thing));
+    for (thing, value) in new {
+        let thing = old.things.entry(thing.clone());
+        thing.or_insert_with(|| value.clone());
+    }
+    old
 }
 
 /// Whether a thing is as it should be, whatever it was before.
@@ -200,7 +220,7 @@ mod tests {
             things: things
                 .map(|(thing, value)| ((*thing).to_owned(), (*value).to_owned()))
                 .collect(),
-            troubles: Vec::new(),
+            ..Look::default()
         }
     }
 
@@ -321,14 +341,51 @@ mod tests {
     }
 
     #[test]
+    fn what_a_new_release_asks_for_anew_or_no_more_has_not_drifted() {
+        let first = mark("r-1", true);
+        let asked = |question: &str, things: &[(&str, &str)]| Look {
+            asked: question.to_owned(),
+            ..look(things)
+        };
+        assert_eq!(
+            found(&[
+                (
+                    &first,
+                    asked("old", &[("/a", "1"), ("/b", "1"), ("kernel", "6.1")])
+                ),
+                (
+                    &first,
+                    asked("old", &[("/a", "1"), ("/c", "1"), ("kernel", "6.1")])
+                ),
+                (
+                    &first,
+                    asked("new", &[("/a", "2"), ("/c", "1"), ("runc", "1.2")])
+                ),
+                (
+                    &first,
+                    asked("new", &[("/a", "2"), ("/c", "1"), ("runc", "1.3")])
+                ),
+            ]),
+            [
+                "",
+                "/b: it is gone; /c: it was not there",
+                "/a: it was changed; /b: it is gone; /c: it was not there",
+                "/a: it was changed; /b: it is gone; /c: it was not there; runc: it was 1.2 and is 1.3",
+            ]
+        );
+    }
+
+    #[test]
     fn what_did_not_fit_into_the_findings_stays_drifted_too() {
         let (create, scale) = (mark("r-1", true), mark("r-2", false));
         let host: HostName = "a".parse().unwrap();
         let files = |value: &str| {
             let names = (0..FINDINGS + 8).map(|number| format!("/{number:03}"));
             let things = names.map(|name| (name, value.to_owned())).collect();
-            let troubles = Vec::new();
-            Ok(Look { things, troubles })
+            Ok(Look {
+                things,
+                ..Look::default()
+            })
         };
         let now = Timestamp::UNIX_EPOCH;
         let first = judged(&host, None, files("1"), &create, now);
