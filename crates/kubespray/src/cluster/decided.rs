@@ -23,6 +23,7 @@ use crate::{
     },
     hooks::Texts,
     host_keys::HostKeys,
+    operation::asked,
     playbooks::{Checkout, Playbooks},
     problem::Problem,
     secret::SshKey,
@@ -98,13 +99,8 @@ struct Remembered {
     kubernetes: Option<KubernetesVersion>,
     kubespray: Option<KubesprayVersion>,
     kubeconfig_secret: Option<String>,
-    converge: Option<ConvergeRequest>,
-    renew: Option<ConvergeRequest>,
-    recover: Option<ConvergeRequest>,
-    component: Option<ConvergeRequest>,
-    snapshot: Option<ConvergeRequest>,
-    snapshot_drill: Option<ConvergeRequest>,
-    toolbox: Option<ConvergeRequest>,
+    /// The last answers, in the order of `asked::ALL`.
+    answered: Vec<Option<ConvergeRequest>>,
 }
 
 /// Playbooks, the same as others only if they were cut together.
@@ -156,17 +152,14 @@ impl Basis {
                 annotations.into_iter().collect(),
             ),
             status: status.map_or_else(Remembered::default, |status| Remembered {
+                answered: asked::ALL
+                    .iter()
+                    .map(|asked| (asked.answered)(&status).cloned())
+                    .collect(),
                 inventory: status.inventory,
                 kubernetes: status.kubernetes_version,
                 kubespray: status.kubespray_version,
                 kubeconfig_secret: status.kubeconfig_secret,
-                converge: status.converge,
-                renew: status.renew,
-                recover: status.recover,
-                component: status.component,
-                snapshot: status.snapshot,
-                snapshot_drill: status.snapshot_drill,
-                toolbox: status.toolbox,
             }),
             older_cluster: older_cluster.clone(),
             nodes: nodes

@@ -15,7 +15,7 @@ use runs::{
 
 use crate::{
     cluster::{built::built_by, observe::Observed},
-    operation::{Operation, Order, renew, upgrade},
+    operation::{Operation, Order, asked, renew, upgrade},
     snapshots::standing,
 };
 
@@ -66,19 +66,14 @@ fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
         standing::newest(runs),
     ];
     let status = cluster.status.as_ref();
-    let named = [
-        status.and_then(|status| status.last_operation.as_ref()?.run.clone()),
-        status.and_then(|status| status.converge.as_ref()?.run.clone()),
-        status.and_then(|status| status.renew.as_ref()?.run.clone()),
-        status.and_then(|status| status.recover.as_ref()?.run.clone()),
-        status.and_then(|status| status.component.as_ref()?.run.clone()),
-        status.and_then(|status| status.snapshot.as_ref()?.run.clone()),
-        status.and_then(|status| status.snapshot_drill.as_ref()?.run.clone()),
-    ];
+    let last = status.and_then(|status| status.last_operation.as_ref()?.run.clone());
+    let answered = asked::ALL.iter().filter_map(|asked| {
+        let answer = (asked.answered)(status?)?;
+        answer.run.clone()
+    });
     let of_runs = of_runs.into_iter().flatten().map(ResourceExt::name_any);
     let stopped = stopped(runs).map(ResourceExt::name_any);
-    let named = named.into_iter().flatten();
-    of_runs.chain(named).chain(stopped).collect()
+    of_runs.chain(last).chain(answered).chain(stopped).collect()
 }
 
 /// The newest run of each wish, where that failed or was cancelled: it is why nothing is begun anew.
@@ -187,6 +182,21 @@ mod tests {
         });
         let least = json!({"limit": 1, "maxAge": "0s"});
         assert_eq!(removed(&least, &status, runs), [1, 6]);
+    }
+
+    #[test]
+    fn a_run_that_is_the_answer_to_a_request_stays_whatever_was_asked_for() {
+        for asked in asked::ALL {
+            let mut cluster = Cluster::new("c", api::cluster::ClusterSpec::default());
+            let status = cluster.status.get_or_insert_default();
+            *(asked.place)(status) = Some(api::cluster::ConvergeRequest {
+                request: "1".to_owned(),
+                run: Some("c-run-9".to_owned()),
+                refused: None,
+            });
+            let kept = kept(&cluster, &[]);
+            assert_eq!(kept, ["c-run-9".to_owned()].into(), "{}", asked.annotation);
+        }
     }
 
     #[test]

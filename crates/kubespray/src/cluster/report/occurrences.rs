@@ -6,7 +6,7 @@ use controller::{Occurrence, Severity, conditions};
 use runs::obstacle::Kind;
 
 use super::{AWAITING_WINDOW, WAITING_FOR_WINDOW, what_changed};
-use crate::{radar::DRIFTED, snapshots::BACKED_UP};
+use crate::{operation::asked, radar::DRIFTED, snapshots::BACKED_UP};
 
 /// What happened between the status that was and the one that is. Pure.
 pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) -> Vec<Occurrence> {
@@ -47,23 +47,13 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
             happened(severity, &reason, message);
         }
     }
-    for (reason, was, is) in [
-        ("ConvergeRefused", &before.converge, &status.converge),
-        ("RenewRefused", &before.renew, &status.renew),
-        ("RecoverRefused", &before.recover, &status.recover),
-        ("ComponentRefused", &before.component, &status.component),
-        ("SnapshotRefused", &before.snapshot, &status.snapshot),
-        (
-            "DrillRefused",
-            &before.snapshot_drill,
-            &status.snapshot_drill,
-        ),
-    ] {
-        if let Some(answer) = is
-            && was.as_ref() != Some(answer)
-            && let Some(why) = &answer.refused
+    for asked in asked::ALL {
+        let answer = (asked.answered)(status);
+        if let Some(why) = answer.and_then(|answer| answer.refused.as_ref())
+            && (asked.answered)(&before) != answer
         {
-            happened(Severity::Warning, reason, why.clone());
+            let reason = format!("{}Refused", asked.operation.name);
+            happened(Severity::Warning, &reason, why.clone());
         }
     }
     if let Some(answer) = &status.maintain
@@ -201,4 +191,31 @@ fn edge(before: &ClusterStatus, status: &ClusterStatus, stalled: bool) -> String
         was.as_ref().map(|was| &was.reason),
         was.as_ref().map(|was| &was.last_transition_time),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use api::cluster::ConvergeRequest;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_whatever_was_asked_for_is_told_once() {
+        for asked in asked::ALL {
+            let mut status = ClusterStatus::default();
+            *(asked.place)(&mut status) = Some(ConvergeRequest {
+                request: "1".to_owned(),
+                run: None,
+                refused: Some("not now".to_owned()),
+            });
+            let told = between(None, &status);
+            let told: Vec<_> = told
+                .iter()
+                .map(|it| (it.severity, &*it.reason, &*it.note))
+                .collect();
+            let reason = format!("{}Refused", asked.operation.name);
+            assert_eq!(told, [(Severity::Warning, &*reason, "not now")]);
+            assert!(between(Some(&status), &status).is_empty());
+        }
+    }
 }
