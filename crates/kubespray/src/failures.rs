@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 70] = [
+static OWN: [Kind; 71] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -339,6 +339,12 @@ static OWN: [Kind; 70] = [
         Config,
         "The store has no snapshot of that name.",
         "See which there are: windlass snapshots list.",
+    ),
+    own(
+        "SnapshotNameTaken",
+        External,
+        "Somebody else wrote to the store under the name that a snapshot was to have.",
+        "Find out who else writes there; then retry the run, which takes another name.",
     ),
     own(
         "SnapshotNotSaved",

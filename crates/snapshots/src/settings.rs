@@ -63,13 +63,39 @@ pub fn kept(keep: Option<&Keep>) -> retention::Keep {
     }
 }
 
+/// Where snapshots lie: the one field of a store that is set.
+#[derive(Clone, Copy, Debug)]
+pub enum Location<'a> {
+    /// A directory of the machine that runs Windlass.
+    Directory(&'a str),
+    /// A volume that pods of runners mount.
+    Claim(&'a VolumeClaim),
+    /// A bucket.
+    Bucket(&'a S3),
+}
+
+/// The place that a store names. None: it names none, or several.
+pub const fn location(store: &Store) -> Option<Location<'_>> {
+    let Store {
+        directory,
+        persistent_volume_claim,
+        s3,
+    } = store;
+    match (directory, persistent_volume_claim, s3) {
+        (Some(directory), None, None) => Some(Location::Directory(directory.as_str())),
+        (None, Some(claim), None) => Some(Location::Claim(claim)),
+        (None, None, Some(s3)) => Some(Location::Bucket(s3)),
+        _ => None,
+    }
+}
+
 /// What is wrong with where they lie; `in_pods` says whether runners are pods.
 pub fn of_store(field: &str, store: &Store, in_pods: bool) -> Option<Problem> {
-    match (&store.directory, &store.persistent_volume_claim, &store.s3) {
-        (Some(directory), None, None) => of_directory(field, directory, in_pods),
-        (None, Some(claim), None) => (!in_pods).then(|| of_claim(field, claim)),
-        (None, None, Some(s3)) => of_endpoint(field, s3),
-        _ => Some(Problem::new(
+    match location(store) {
+        Some(Location::Directory(directory)) => of_directory(field, directory, in_pods),
+        Some(Location::Claim(claim)) => (!in_pods).then(|| of_claim(field, claim)),
+        Some(Location::Bucket(s3)) => of_endpoint(field, s3),
+        None => Some(Problem::new(
             format!("{field}.store"),
             "",
             "exactly one of directory, persistentVolumeClaim and s3 is set",

@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use api::run::FailureClass;
 use futures::{Stream, StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -99,6 +100,16 @@ pub struct Caller {
 }
 
 impl Error {
+    /// What a step fails with for it.
+    pub const fn class(&self) -> FailureClass {
+        match self {
+            Self::Unreachable(_) => FailureClass::Transient,
+            Self::Altered(_) | Self::Local(_) => FailureClass::Permanent,
+            Self::Full(_) | Self::Refused(_) | Self::Taken(_) => FailureClass::External,
+            Self::Unusable(_) | Self::Missing(_) => FailureClass::Config,
+        }
+    }
+
     /// A code of it for machines, and what a person can do, in the words of the caller.
     pub fn advice(&self, caller: &Caller) -> (String, String) {
         let Caller {

@@ -24,7 +24,7 @@ use snapshots::{
     manifest::{Here, Told},
     retention,
     seal::{self, Key, OpenError, Seal, Spool, Spooled},
-    settings::{self, CA, IDENTITY, PASSPHRASE, access, key_of},
+    settings::{self, CA, IDENTITY, Location, PASSPHRASE, access, key_of},
     store::{self, Access, Bucket, Caller, Directory, Loopback, Seen},
 };
 use workflow::{StepContext, StepOutcome, StepProgress};
@@ -451,16 +451,11 @@ fn input(executor: &KubesprayExecutor) -> Result<&SnapshotsInput, Failure> {
 async fn open(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<Store, Failure> {
     let work = &executor.work;
     let below = format!("{}/{}", work.namespace(), work.cluster());
-    let volume = input.store.persistent_volume_claim.as_ref();
-    let volume = volume.map(|_| VOLUME);
-    if let Some(directory) = input.store.directory.as_deref().or(volume) {
-        let directory = Directory::open(Path::new(directory), &below).await;
-        return directory
-            .map(Store::Directory)
-            .map_err(|error| of_store(&error));
-    }
-    let Some(s3) = &input.store.s3 else {
-        return Err(of_store(&store::Error::Unusable("none is named".into())));
+    let s3 = match settings::location(&input.store) {
+        Some(Location::Bucket(s3)) => s3,
+        Some(Location::Directory(directory)) => return opened(directory, &below).await,
+        Some(Location::Claim(_)) => return opened(VOLUME, &below).await,
+        None => return Err(of_store(&store::Error::Unusable("none is named".into()))),
     };
     let credentials = &s3.credentials_secret_ref.name;
     let needed = async |key| {
@@ -481,6 +476,13 @@ async fn open(executor: &KubesprayExecutor, input: &SnapshotsInput) -> Result<St
     let settings = settings::of_bucket(s3, &below);
     Bucket::new(&settings, &access, Loopback::of_this_process())
         .map(|bucket| Store::Bucket(Box::new(bucket)))
+        .map_err(|error| of_store(&error))
+}
+
+async fn opened(directory: &str, below: &str) -> Result<Store, Failure> {
+    let directory = Directory::open(Path::new(directory), below).await;
+    directory
+        .map(Store::Directory)
         .map_err(|error| of_store(&error))
 }
 
@@ -897,15 +899,7 @@ fn fits(manifest: &Manifest, here: &Here) -> Result<(), Failure> {
 
 fn of_store(error: &store::Error) -> Failure {
     let (code, remedy) = error.advice(&CALLER);
-    let class = match error {
-        store::Error::Unreachable(_) => FailureClass::Transient,
-        store::Error::Altered(_) | store::Error::Local(_) => FailureClass::Permanent,
-        store::Error::Full(_) | store::Error::Refused(_) | store::Error::Taken(_) => {
-            FailureClass::External
-        }
-        store::Error::Unusable(_) | store::Error::Missing(_) => FailureClass::Config,
-    };
-    failure(class, &code, crate::chain(error), Some(&remedy))
+    failure(error.class(), &code, crate::chain(error), Some(&remedy))
 }
 
 fn unopened(name: &Name, error: &OpenError) -> Failure {
@@ -986,6 +980,28 @@ mod tests {
     use snapshots::{manifest::Stored, store::Object};
 
     use super::*;
+
+    /// Its codes are put together of words elsewhere, where the test of the table does not find them.
+    #[test]
+    fn every_code_of_a_store_is_in_the_table_of_failures_with_its_class() {
+        let said = || "said".to_owned();
+        let next = |error: &store::Error| match error {
+            store::Error::Unusable(_) => Some(store::Error::Refused(said())),
+            store::Error::Refused(_) => Some(store::Error::Full(said())),
+            store::Error::Full(_) => Some(store::Error::Missing(said())),
+            store::Error::Missing(_) => Some(store::Error::Unreachable(said())),
+            store::Error::Unreachable(_) => Some(store::Error::Taken(said())),
+            store::Error::Taken(_) => Some(store::Error::Altered(said())),
+            store::Error::Altered(_) => Some(store::Error::Local(std::io::ErrorKind::Other.into())),
+            store::Error::Local(_) => None,
+        };
+        let all = std::iter::successors(Some(store::Error::Unusable(said())), next);
+        for failure in all.map(|error| of_store(&error)) {
+            let kind = crate::failures::named(&failure.code);
+            let class = kind.map(|kind| kind.class);
+            assert_eq!(class, Some(failure.class), "{}", failure.code);
+        }
+    }
 
     fn time(text: &str) -> Timestamp {
         format!("2026-11-{text}:00:00Z").parse().unwrap()

@@ -8,7 +8,10 @@ use api::{
 };
 use controller::window::Recurrence;
 use serde::{Deserialize, Serialize};
-use snapshots::{retention, settings};
+use snapshots::{
+    retention,
+    settings::{self, Location},
+};
 
 use crate::problem::Problem;
 
@@ -41,11 +44,15 @@ pub struct SnapshotsInput {
 impl SnapshotsInput {
     /// The names of the Secrets that it refers to.
     pub fn secrets(&self) -> BTreeSet<String> {
-        let s3 = self.store.s3.iter();
-        let of_store = s3.flat_map(|s3| {
-            let authorities = s3.ca_secret_ref.iter().map(|ca| ca.name.clone());
-            authorities.chain([s3.credentials_secret_ref.name.clone()])
-        });
+        let of_store = match settings::location(&self.store) {
+            Some(Location::Bucket(s3)) => {
+                let authorities = s3.ca_secret_ref.iter().map(|ca| ca.name.clone());
+                authorities
+                    .chain([s3.credentials_secret_ref.name.clone()])
+                    .collect()
+            }
+            Some(Location::Directory(_) | Location::Claim(_)) | None => Vec::new(),
+        };
         let encryption = self.encryption.iter();
         let of_keys = encryption.flat_map(|encryption| {
             let Encryption {
@@ -56,12 +63,15 @@ impl SnapshotsInput {
             let references = passphrase_secret_ref.iter().chain(identity_secret_ref);
             references.map(|reference| reference.name.clone())
         });
-        of_store.chain(of_keys).collect()
+        of_store.into_iter().chain(of_keys).collect()
     }
 
     /// The port of the store's server, if it has one.
     pub fn port(&self) -> Option<u16> {
-        let endpoint: http::Uri = self.store.s3.as_ref()?.endpoint.parse().ok()?;
+        let endpoint: http::Uri = match settings::location(&self.store)? {
+            Location::Bucket(s3) => s3.endpoint.parse().ok()?,
+            Location::Directory(_) | Location::Claim(_) => return None,
+        };
         let port = endpoint.port_u16();
         port.or_else(|| Some(if is_plain(&endpoint) { 80 } else { 443 }))
     }

@@ -11,7 +11,7 @@ use runs::calls::{config, failure};
 use snapshots::{
     Name, Store,
     seal::{self, Key, OpenError, Seal},
-    settings::{self, CA, IDENTITY, PASSPHRASE, access, key_of},
+    settings::{self, CA, IDENTITY, Location, PASSPHRASE, access, key_of},
     store::{self, Access, Bucket, Caller, Directory, Loopback},
 };
 
@@ -30,14 +30,18 @@ impl Backups<'_> {
     pub(super) async fn store(&self) -> Result<Store, Failure> {
         let worker = self.worker;
         let below = format!("openstack/{}/{}", worker.namespace(), worker.name());
-        if let Some(directory) = &self.backup.store.directory {
-            let directory = Directory::open(Path::new(directory), &below).await;
-            return directory
-                .map(Store::Directory)
-                .map_err(|error| of_store(&error));
-        }
-        let Some(s3) = &self.backup.store.s3 else {
-            return Err(of_store(&store::Error::Unusable("none is named".into())));
+        let s3 = match settings::location(&self.backup.store) {
+            Some(Location::Bucket(s3)) => s3,
+            Some(Location::Directory(directory)) => {
+                let directory = Directory::open(Path::new(directory), &below).await;
+                return directory
+                    .map(Store::Directory)
+                    .map_err(|error| of_store(&error));
+            }
+            // Refused before: this runs in the operator, which mounts no claims.
+            Some(Location::Claim(_)) | None => {
+                return Err(of_store(&store::Error::Unusable("none is named".into())));
+            }
         };
         let credentials = &s3.credentials_secret_ref.name;
         let access = Access {
@@ -134,15 +138,7 @@ impl Backups<'_> {
 /// A store that did not do what was asked, in the words of backups.
 pub(super) fn of_store(error: &store::Error) -> Failure {
     let (code, remedy) = error.advice(&CALLER);
-    let class = match error {
-        store::Error::Unreachable(_) => FailureClass::Transient,
-        store::Error::Altered(_) | store::Error::Local(_) => FailureClass::Permanent,
-        store::Error::Full(_) | store::Error::Refused(_) | store::Error::Taken(_) => {
-            FailureClass::External
-        }
-        store::Error::Unusable(_) | store::Error::Missing(_) => FailureClass::Config,
-    };
-    failure(class, &code, controller::chain(error), &remedy)
+    failure(error.class(), &code, controller::chain(error), &remedy)
 }
 
 pub(super) fn unopened(name: &Name, error: &OpenError) -> Failure {
