@@ -26,6 +26,8 @@ const LONGEST: Duration = Duration::from_seconds(31 * 86_400);
 /// How often a window may open again before it has closed, until it counts as one that never closes: a window of a minute that
 /// opens each minute of five days is told from that.
 const MOST_IN_A_ROW: usize = 10_000;
+/// How many openings and closings are looked at for one that is long enough: two months of a window a day.
+const LOOKED_AHEAD: usize = 128;
 /// From where schedules are judged, so that a wish that was right yesterday is right today: a leap year comes first.
 const REFERENCE: Timestamp = Timestamp::constant(1_704_067_200, 0);
 /// For how long: the clocks of every zone have changed there and back by then.
@@ -129,6 +131,31 @@ impl Windows {
         Now::Closed {
             opens: Moment(opens),
         }
+    }
+
+    /// When the first one opens that leaves room for what takes so long, if it does not fit into the one that is open. None: it fits, or
+    /// none of those to come is that long.
+    pub fn room(&self, now: Timestamp, needed: SignedDuration) -> Option<Moment> {
+        let mut opened = None;
+        let mut at = now;
+        for _ in 0..LOOKED_AHEAD {
+            match self.at(at) {
+                Now::Unbound | Now::Open { closes: None } => return opened,
+                Now::Open {
+                    closes: Some(closes),
+                } => {
+                    if closes.timestamp().duration_since(at) >= needed {
+                        return opened;
+                    }
+                    at = closes.timestamp();
+                }
+                Now::Closed { opens } => {
+                    at = opens.timestamp();
+                    opened = Some(opens);
+                }
+            }
+        }
+        None
     }
 
     /// When those that are open at an instant close, if another one does not open by then.

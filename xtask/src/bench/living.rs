@@ -216,7 +216,8 @@ fn without(stage: &Stage, ran: &Ran) -> anyhow::Result<f64> {
     let (name, _) = NEW;
     let only = format!("--limit={name}");
     let took = plain(stage, &ran.directory, "scale.yml", &[&only])?;
-    let gone = format!("node={name} skip_confirmation=true");
+    // As `key=value` it would be a word, which kubespray takes and the bundle does not.
+    let gone = json!({"node": name, "skip_confirmation": true}).to_string();
     plain(stage, &ran.directory, "remove-node.yml", &["-e", &gone])?;
     Ok(took)
 }

@@ -390,3 +390,24 @@ fn whatever_is_written_is_read_or_refused() {
         }
     }
 }
+
+#[test]
+fn what_does_not_fit_into_one_waits_for_one_that_is_long_enough() {
+    let both = windows(&[("0 22 * * *", "1h", "UTC"), ("0 20 * * 6", "8h", "UTC")]);
+    for (at, hours, expected) in [
+        ("2026-06-01T22:00:00Z", 1, None),
+        ("2026-06-01T22:00:01Z", 1, Some("2026-06-02T22:00:00+00:00")),
+        // Saturday.
+        ("2026-06-01T22:00:00Z", 2, Some("2026-06-06T20:00:00+00:00")),
+        ("2026-06-01T12:00:00Z", 2, Some("2026-06-06T20:00:00+00:00")),
+        ("2026-06-06T21:00:00Z", 2, None),
+        ("2026-06-01T22:00:00Z", 9, None),
+    ] {
+        let room = both.room(at.parse().unwrap(), SignedDuration::from_hours(hours));
+        let room = room.map(|moment| moment.to_string());
+        assert_eq!(room.as_deref(), expected, "{hours} h at {at}");
+    }
+    let now = "2026-06-01T22:00:00Z".parse().unwrap();
+    let none = Windows::default();
+    assert_eq!(none.room(now, SignedDuration::from_hours(9)), None);
+}

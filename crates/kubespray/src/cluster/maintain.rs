@@ -9,9 +9,11 @@ use api::{
     Cluster, HostName, Run,
     cluster::MaintainRequest,
     maintenance::OnWindowEnd,
-    run::{Plan, StepPhase},
+    run::{Plan, RunPhase, StepPhase},
 };
 use controller::window::Moment;
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource, ResourceExt};
 use runs::{control, is_active, phase};
 use workflow::Rest;
@@ -59,7 +61,8 @@ pub(super) fn admitted(
     let keeping = situation.wanted.ok().map(|wanted| &wanted.maintenance);
     // What a person asks for by its name is not held back.
     let asked = new.request.is_some();
-    let opens = keeping.and_then(|keeping| keeping.waits(new.operation, now));
+    let takes = takes(&situation.observed.runs, new.operation);
+    let opens = keeping.and_then(|keeping| keeping.begins(new.operation, now, takes));
     let Some(opens) = opens.filter(|_| !asked) else {
         return Ok(new);
     };
@@ -72,6 +75,24 @@ pub(super) fn admitted(
     }
     let hosts = pending::hosts(built, &new.plan);
     Err(Box::new(Waiting { new, hosts, opens }))
+}
+
+/// How long an operation is likely to take: as long as it did when it succeeded last, without what it waited for people and windows.
+pub(super) fn takes(runs: &[Run], operation: &Operation) -> Option<SignedDuration> {
+    let mut runs = runs.iter().rev();
+    let last =
+        runs.find(|run| run.spec.operation == operation.name && phase(run) == RunPhase::Succeeded)?;
+    let status = last.status.as_ref()?;
+    let between = |began: &Option<Time>, ended: &Option<Time>| {
+        let (began, ended) = (began.as_ref()?, ended.as_ref()?);
+        Some(ended.0.duration_since(began.0))
+    };
+    let whole = between(&status.started_at, &status.finished_at)?;
+    let steps = status.steps.iter();
+    let steps = steps.filter_map(|step| between(&step.started_at, &step.finished_at));
+    let worked = steps.fold(SignedDuration::ZERO, SignedDuration::saturating_add);
+    // Steps that run side by side take longer together than the run.
+    Some(worked.min(whole))
 }
 
 /// A change of where a run rests.

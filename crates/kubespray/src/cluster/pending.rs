@@ -3,12 +3,13 @@
 //! Every operation is asked, as if it were the first to be: what it would start, or cannot, is pending unless it is what was decided.
 
 use api::{
-    Cluster, HostName, Run,
+    Cluster, Duration, HostName, Run,
     cluster::Pending,
     run::Plan,
     run::{DesiredState, RunPhase},
     text::lines,
 };
+use controller::window::Now;
 use kube::{Resource, ResourceExt};
 use runs::{control, is_active, phase};
 
@@ -17,6 +18,7 @@ use crate::{
         built::Built,
         compile,
         decision::{Decision, NewRun, Situation},
+        maintain,
         plan::SAY,
         resolve::{ReplacingTurn, Resolved},
     },
@@ -261,10 +263,24 @@ impl List<'_> {
 
     fn window(&self, situation: &Situation<'_>, new: &NewRun) -> Option<String> {
         let keeping = &situation.wanted.ok()?.maintenance;
-        let opens = keeping.waits(new.operation, situation.observed.now)?;
+        let now = situation.observed.now;
+        let takes = maintain::takes(&situation.observed.runs, new.operation);
+        let opens = keeping.begins(new.operation, now, takes)?;
+        let (name, cluster) = (new.operation.name, self.cluster.name_any());
+        let short = match (keeping.windows.at(now), takes) {
+            (
+                Now::Open {
+                    closes: Some(closes),
+                },
+                Some(takes),
+            ) => format!(
+                "the one that is open closes at {closes}, and {name} took {} the last time: ",
+                Duration::from_seconds(takes.as_secs().unsigned_abs())
+            ),
+            _ => String::new(),
+        };
         Some(format!(
-            "the maintenance window opens at {opens}; to start it now: windlass maintain {}",
-            self.cluster.name_any()
+            "{short}the maintenance window opens at {opens}; to start it now: windlass maintain {cluster}"
         ))
     }
 

@@ -135,6 +135,60 @@ async fn a_removal_waits_for_its_window_and_new_workers_do_not() {
     assert_eq!(events.len(), 2, "{events:?}");
 }
 
+/// A longer window, three days from now.
+fn soon() -> Value {
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let (day, month) = {
+        let then = now.checked_add(jiff::Span::new().days(3)).unwrap();
+        (then.day(), then.month())
+    };
+    json!({"schedule": format!("0 22 {day} {month} *"), "duration": "4h", "timeZone": "Europe/Berlin"})
+}
+
+/// A window that opened in this minute, and stays open for an hour.
+fn open() -> Value {
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    json!({"schedule": format!("{} {} * * *", now.minute(), now.hour()), "duration": "1h"})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_took_longer_than_the_window_leaves_waits_for_one_that_is_long_enough() {
+    let world = World::start().await;
+    world.built().await;
+    world
+        .cluster(
+            "first",
+            json!({"maintenance": {"windows": [open(), soon()], "confine": "All"}}),
+        )
+        .await;
+    // How long it takes is not known yet.
+    world.node("worker-3", "worker", "10.0.0.4").await;
+    world.run_until(2).await;
+    let run = world.run_named("first-scale-2").await;
+    let times = json!({"startedAt": "2026-06-01T10:00:00Z", "finishedAt": "2026-06-01T12:00:00Z"});
+    let mut status = times.clone();
+    status["phase"] = json!("Succeeded");
+    let mut step = times;
+    step["id"] = json!("drain");
+    step["phase"] = json!("Succeeded");
+    status["steps"] = json!([step]);
+    world.run_status(&run, status).await;
+
+    world.node("worker-4", "worker", "10.0.0.5").await;
+    let pending = world.pending("waits", waits_for_window).await;
+    assert_eq!(
+        told(&pending),
+        [("Scale", "WaitingForWindow", vec!["worker-4"])]
+    );
+    for told in ["Scale took 2h the last time", "T22:00:00+0"] {
+        assert!(pending[0].message.contains(told), "{pending:?}");
+    }
+    assert_eq!(
+        world.maintain("1").await.run.as_deref(),
+        Some("first-scale-3")
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_confined_is_what_the_spec_says() {
     let world = World::start().await;

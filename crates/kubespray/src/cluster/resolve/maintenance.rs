@@ -41,6 +41,19 @@ impl Keeping {
         }
     }
 
+    /// When the window opens that an operation is to wait for which takes so long: the one that is open may close before it ends. Where
+    /// none is that long, it begins in the next one all the same.
+    pub fn begins(
+        &self,
+        operation: &Operation,
+        now: Timestamp,
+        takes: Option<SignedDuration>,
+    ) -> Option<Moment> {
+        let room = takes.filter(|_| self.confines(operation));
+        let room = room.and_then(|takes| self.windows.room(now, takes));
+        room.or_else(|| self.waits(operation, now))
+    }
+
     /// How long until a window opens or closes.
     pub fn left(&self, now: Timestamp) -> Option<SignedDuration> {
         let edge = match self.windows.at(now) {
