@@ -140,8 +140,8 @@ fn refused<'a>(preview: &'a Preview, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 ///
-/// Nobody has said so by the name of the host: what is `lost`, and which verb does it `again`.
-fn confirmed(
+/// Nobody has said so by the name of the host or of the cluster: what is `lost`, and which verb does it `again`.
+pub(crate) fn confirmed(
     preview: Preview,
     planned: bool,
     name: &str,
@@ -154,9 +154,18 @@ fn confirmed(
     }
     ensure!(
         options.dry_run || confirmed,
-        "nothing was done: {lost}; if that is wanted: windlass node {again} --confirm {name}"
+        "nothing was done: {}{lost}; if that is wanted: windlass {again} --confirm {name}",
+        another(options, name)
     );
     Ok(!options.dry_run)
+}
+
+/// Says that another name was typed, if one was.
+fn another(options: &Confirmed, name: &str) -> String {
+    let typed = options.confirm.as_deref();
+    typed.map_or_else(String::new, |typed| {
+        format!("--confirm names {typed}, and not {name}; ")
+    })
 }
 
 async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
@@ -181,7 +190,7 @@ async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
         PreviewOutcome::Plan(_) | PreviewOutcome::Nothing(_)
     );
     let lost = format!("{name} leaves the cluster and is reset, what is on it is lost");
-    let again = format!("replace {name} --by {by}");
+    let again = format!("node replace {name} --by {by}");
     if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
         return Ok(());
     }
@@ -212,7 +221,7 @@ async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
     let cluster = named_or_only(&clusters, None).await?;
     ensure!(
         is_built(&cluster),
-        "cluster {0} is not built: to remove what its creation left from all of its hosts, write spec.deletionPolicy: Reset, and delete it",
+        "cluster {0} is not built: to remove what its creation left from all of its hosts: windlass reset {0}",
         cluster.name_any()
     );
     let asked = format!("{name} {}", Timestamp::now());
@@ -226,7 +235,7 @@ async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
     }
     let planned = matches!(preview.outcome, PreviewOutcome::Plan(_));
     let lost = format!("all of Kubernetes on {name} is removed, with its data");
-    let again = format!("reset {name}");
+    let again = format!("node reset {name}");
     if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
         return Ok(());
     }
