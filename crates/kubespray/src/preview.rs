@@ -18,7 +18,7 @@ use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::Deserializ
 use runs::{is_active, phase};
 
 use crate::{
-    authorities,
+    authorities, budgets,
     certificates::Served,
     cluster::{
         decision::{Decision, Planned},
@@ -80,6 +80,8 @@ pub struct Preview {
     pub changes: Vec<String>,
     /// What the plan waits for, if it does not start at once.
     pub waits: Option<String>,
+    /// What the drains of the plan would meet, once [`foresee`] has asked.
+    pub drains: Vec<String>,
     /// What else the spec asks for, in its order.
     pub pending: Vec<Pending>,
 }
@@ -110,6 +112,7 @@ impl Preview {
             outcome,
             changes: Vec::new(),
             waits: waiting.map(|waiting| waiting.told()),
+            drains: Vec::new(),
             pending,
         }
     }
@@ -234,8 +237,18 @@ pub async fn asked(
         outcome,
         changes: changes.unwrap_or_default(),
         waits: None,
+        drains: Vec::new(),
         pending: Vec::new(),
     })
+}
+
+/// Asks the cluster itself what the drains of the plan would meet: which pods a PodDisruptionBudget would hold, and which would be lost. It is
+/// read by its kubeconfig Secret. A cluster that does not answer is told in a line, and fails nothing.
+pub async fn foresee(client: &Client, preview: &mut Preview) {
+    if let PreviewOutcome::Plan(plan) = &preview.outcome {
+        let cluster = (preview.namespace.as_str(), preview.cluster.as_str());
+        preview.drains = budgets::ahead(client, cluster, plan).await;
+    }
 }
 
 async fn observed_in(

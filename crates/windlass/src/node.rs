@@ -16,7 +16,7 @@ use kubespray::{
     cluster::built::{built_by, built_with, is_built},
     inputs::Inputs,
     names::NODE_FINALIZER,
-    preview::{Preview, PreviewOutcome},
+    preview::{Preview, PreviewOutcome, foresee},
     request::{FORCE_REMOVAL, REPLACED_BY, RESET_HOST},
     secret,
     workload::Workload,
@@ -65,8 +65,10 @@ async fn remove(global: &Global, options: &RemoveNode) -> anyhow::Result<()> {
     let clusters = answered(clusters, "list the Clusters")?.items;
     // Nobody holds the hosts of no cluster.
     if options.dry_run || !clusters.is_empty() {
-        let preview = previewed(global, client, leaving, None, options.force).await?;
+        let of_api = client.clone();
+        let mut preview = previewed(global, of_api, leaving, None, options.force).await?;
         if options.dry_run {
+            foresee(&client, &mut preview).await;
             return plan::show(&[preview], options.output);
         }
         let mut names = options.names.iter();

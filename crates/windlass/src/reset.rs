@@ -96,6 +96,7 @@ mod tests {
             outcome,
             changes: Vec::new(),
             waits: None,
+            drains: Vec::new(),
             pending: Vec::new(),
         }
     }
