@@ -334,7 +334,23 @@ async fn a_reset_is_shown_before_it_is_asked_for() {
         };
         let reason = plan.reason.unwrap();
         assert!(reason.contains("deletionPolicy is Reset"), "{reason}");
+        assert!(!reason.contains("resolv.conf"), "{reason}");
     }
+    // What the playbooks have written into the hosts' resolver stays.
+    let cluster = world.all::<Cluster>().get("first").await.unwrap();
+    let mut written = serde_json::to_value(&cluster).unwrap();
+    written["spec"]["nodes"]["all"]["deploy"]["extraVars"] =
+        json!({"resolvconf_mode": "host_resolvconf", "upstream_dns_servers": ["192.0.2.53"]});
+    let written: Cluster = serde_json::from_value(written).unwrap();
+    let shown = preview::reset(&world.client, &written, &layout).await;
+    let PreviewOutcome::Plan(plan) = shown.unwrap().outcome else {
+        panic!("no host would be reset");
+    };
+    let reason = plan.reason.unwrap();
+    assert!(
+        reason.contains("/etc/resolv.conf of the hosts may still name the cluster's DNS first"),
+        "{reason}"
+    );
     // Nothing came of it.
     let cluster = world.all::<Cluster>().get("first").await.unwrap();
     assert!(cluster.metadata.deletion_timestamp.is_none());
