@@ -52,7 +52,8 @@ impl Going {
         for some in hosts.chunks(AT_ONCE) {
             let pods = try_join_all(some.iter().map(|host| cluster.pods(host))).await?;
             for (host, pods) in some.iter().zip(pods) {
-                let holding: &[PodDisruptionBudget] = if forced.contains(host) { &[] } else { &budgets };
+                let forced = forced.contains(host);
+                let holding: &[PodDisruptionBudget] = if forced { &[] } else { &budgets };
                 for pod in pods {
                     going.add(host, &pod, holding);
                 }
@@ -141,7 +142,7 @@ pub(crate) async fn ahead(
     };
     looked.await.unwrap_or_else(|why| {
         vec![format!(
-            "which pods the drain would meet is not known, because the cluster was not asked: {}",
+            "which pods the drain would meet is not known, because the cluster does not tell: {}",
             plain(&why, 512)
         )]
     })
