@@ -27,7 +27,7 @@ const PROGRAM: &str = "windlass ";
 /// The namespace of a command that names none.
 const USUAL: &str = "default";
 /// The verbs that look into a namespace, or write objects of one.
-pub const VERBS: [&str; 31] = [
+pub const VERBS: [&str; 32] = [
     "adopt",
     "apply",
     "approve",
@@ -53,6 +53,7 @@ pub const VERBS: [&str; 31] = [
     "providers",
     "recover",
     "renew",
+    "reset",
     "resume",
     "retry",
     "skip",

@@ -124,6 +124,19 @@ impl Metrics {
         });
     }
 
+    /// Tells times of each object of a store as [`Metrics::time`] does, each with further labels beside its namespace and its name. Of those
+    /// with the same labels one is told: what labels there can be bounds the number of series.
+    pub fn times<K>(
+        &self,
+        gauge: Gauge,
+        store: Store<DeserializeGuard<K>>,
+        values: impl Fn(&K) -> Vec<(Labels, i64)> + Send + Sync + 'static,
+    ) where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    {
+        self.each(gauge, store, values);
+    }
+
     /// Tells what is amiss with single objects: a series of value 1 for each set of further labels, beside its namespace and its name
     /// under the label of the gauge. There are none of an object that is well, which bounds their number. As with [`Metrics::gauge`] the
     /// first of a name counts.

@@ -42,6 +42,7 @@ pub mod variables;
 pub mod workload;
 
 mod authorities;
+mod budgets;
 mod etcd;
 mod operator;
 mod sandbox_users;

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use ansible::source::{Policy, Sources};
 use api::{
     Cluster, ClusterNode, Run,
-    cluster::{Pending, SecretKeyRef},
-    run::Plan,
+    cluster::{DeletionPolicy, Pending, SecretKeyRef},
+    run::{Plan, RunPhase},
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Secret},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
+use runs::{is_active, phase};
 
 use crate::{
-    authorities,
+    authorities, budgets,
     certificates::Served,
     cluster::{
         decision::{Decision, Planned},
@@ -26,7 +30,7 @@ use crate::{
     host_keys::{self, HostKeys},
     inputs::Inputs,
     layout::Layout,
-    operation::{asked, converge},
+    operation::{RESET, asked, converge},
     playbooks::{self, Checkout, LoadError, Playbooks, Wish},
     problem::Problem,
     request::CONVERGE,
@@ -76,6 +80,8 @@ pub struct Preview {
     pub changes: Vec<String>,
     /// What the plan waits for, if it does not start at once.
     pub waits: Option<String>,
+    /// What the drains of the plan would meet, once [`foresee`] has asked.
+    pub drains: Vec<String>,
     /// What else the spec asks for, in its order.
     pub pending: Vec<Pending>,
 }
@@ -106,6 +112,7 @@ impl Preview {
             outcome,
             changes: Vec::new(),
             waits: waiting.map(|waiting| waiting.told()),
+            drains: Vec::new(),
             pending,
         }
     }
@@ -160,6 +167,34 @@ pub async fn next(
     Ok(Preview::new(cluster, planned))
 }
 
+/// Says what the reset of a cluster would come to, as an API holds it, if its Cluster was deleted now with the deletion policy Reset. A run
+/// that is at work ends before it. Playbooks are brought into the data directory.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn reset(client: &Client, cluster: &Cluster, layout: &Layout) -> Result<Preview, Error> {
+    let mut cluster = cluster.clone();
+    cluster.spec.deletion_policy = Some(DeletionPolicy::Reset);
+    let now = Time(Timestamp::now());
+    cluster.meta_mut().deletion_timestamp.get_or_insert(now);
+    let playbooks = playbooks(&cluster, layout).await;
+    let mut observed = observed_in(client, &cluster, &[], playbooks).await?;
+    let at_work = |run: &&mut Run| is_active(phase(run)) && run.spec.operation != RESET.name;
+    for run in observed.runs.iter_mut().filter(at_work) {
+        run.status.get_or_insert_default().phase = RunPhase::Cancelled;
+    }
+    let wanted = resolve::resolve(&cluster, &observed);
+    let planned = plan::planned(&cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
+    let forgotten = matches!(planned.decision, Decision::Forget);
+    let mut preview = Preview::new(&cluster, planned);
+    if forgotten {
+        let why = "no run was ever to work on its hosts: none is reset, and the cluster is forgotten";
+        preview.outcome = PreviewOutcome::Nothing(why.to_owned());
+    }
+    Ok(preview)
+}
+
 /// Says what a request by one of the annotations of [`request`](crate::request), and with this value, would come to now, for a cluster
 /// as an API holds it. Playbooks are brought into the data directory.
 ///
@@ -202,8 +237,18 @@ pub async fn asked(
         outcome,
         changes: changes.unwrap_or_default(),
         waits: None,
+        drains: Vec::new(),
         pending: Vec::new(),
     })
+}
+
+/// Asks the cluster itself what the drains of the plan would meet: which pods a PodDisruptionBudget would hold, and which would be lost. It is
+/// read by its kubeconfig Secret. A cluster that does not answer is told in a line, and fails nothing.
+pub async fn foresee(client: &Client, preview: &mut Preview) {
+    if let PreviewOutcome::Plan(plan) = &preview.outcome {
+        let cluster = (preview.namespace.as_str(), preview.cluster.as_str());
+        preview.drains = budgets::ahead(client, cluster, plan).await;
+    }
 }
 
 async fn observed_in(

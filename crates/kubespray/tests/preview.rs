@@ -500,7 +500,7 @@ mod demands {
     /// As releases write it: the bundle itself takes one word of each.
     const ASSERTIONS: &str = "
 - name: Fail if removed variables are used
-  vars: {removed_vars: [kubelet_static_pod_path]}
+  vars: {removed_vars: [kubelet_static_pod_path, loadbalancer_apiserver, eviction_hard_control_plane]}
   assert: {that: removed_vars_found | length == 0}
 - name: Stop if unsupported options selected
   assert:
@@ -627,7 +627,29 @@ mod demands {
                     "extraVars.kubelet_static_pod_path",
                     "/etc/pods",
                     "had this variable once",
-                    "leave it out",
+                    "leave it out; the notes of the release",
+                ],
+            ),
+            (
+                "a variable that has another name now",
+                "{}",
+                "loadbalancer_apiserver: {address: 10.0.0.99, port: 6443}",
+                [
+                    "extraVars.loadbalancer_apiserver",
+                    "10.0.0.99",
+                    "had this variable once",
+                    "leave it out; kube_apiserver_endpoint and kube_apiserver_cluster_internal_endpoint took its place",
+                ],
+            ),
+            (
+                "a variable that is of hosts now",
+                "{}",
+                "eviction_hard_control_plane: {memory.available: 100Mi}",
+                [
+                    "extraVars.eviction_hard_control_plane",
+                    "100Mi",
+                    "had this variable once",
+                    "leave it out; eviction_hard in spec.inventory of the ClusterNodes of the control plane took its place",
                 ],
             ),
             (

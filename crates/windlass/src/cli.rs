@@ -144,6 +144,8 @@ pub(crate) enum Command {
     /// Remove hosts from a built cluster, or take that back; cordon, drain or restart a part of nodes that stay
     #[command(subcommand)]
     Node(Node),
+    /// Reset a whole cluster: Kubernetes is removed from all of its hosts, with its data, and the cluster is forgotten
+    Reset(ResetCluster),
     /// Make a token by which a node may join a built cluster, or look at the certificates on its hosts
     #[command(subcommand)]
     Cluster(ClusterCommand),
@@ -1584,7 +1586,7 @@ pub(crate) struct RemoveNode {
 /// How what costs data is begun.
 #[derive(Args, Debug)]
 pub(crate) struct Confirmed {
-    /// The name of the host once more; without it the plan is shown, and nothing is done
+    /// The name of the host, or of the cluster, once more; without it the plan is shown, and nothing is done
     #[arg(long, value_name = "NAME")]
     pub(crate) confirm: Option<String>,
     /// Show what would be done, in which order, on which hosts and why; nothing is touched
@@ -1615,6 +1617,15 @@ pub(crate) struct ReplaceNode {
 pub(crate) struct ResetNode {
     /// The ClusterNode
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) confirmed: Confirmed,
+}
+
+/// Options of `reset`.
+#[derive(Args, Debug)]
+pub(crate) struct ResetCluster {
+    /// The cluster
+    pub(crate) cluster: String,
     #[command(flatten)]
     pub(crate) confirmed: Confirmed,
 }

@@ -34,7 +34,8 @@ async fn upgrade(global: &Global, options: &UpgradeComponent) -> anyhow::Result<
     }
     let layout = Layout::new(global.private_data_directory()?);
     let asked = (ASKED.annotation, request.as_str());
-    let preview = preview::asked(&client, &cluster, asked, &layout).await?;
+    let mut preview = preview::asked(&client, &cluster, asked, &layout).await?;
+    preview::foresee(&client, &mut preview).await;
     plan::show(&[preview], options.output)?;
     if !options.dry_run && matches!(options.output, Output::Text) {
         println!("nothing was done; to carry it out, add: --yes");

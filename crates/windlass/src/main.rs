@@ -33,6 +33,7 @@ mod plan;
 mod providers;
 mod recover;
 mod relocate;
+mod reset;
 mod runner;
 mod sandbox;
 mod serve;
@@ -139,6 +140,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Snapshots(command) => snapshots::snapshots(global, &command).await?,
         Command::Maintain(options) => maintain::maintain(global, &options).await?,
         Command::Node(command) => node::node(global, &command).await?,
+        Command::Reset(options) => reset::reset(global, &options).await?,
         Command::Cluster(command) => toolbox::cluster_command(global, &command).await?,
         Command::Move(options) => relocate::relocate(global, &options).await?,
         Command::Magnum(options) => Box::pin(magnum::magnum(global, options)).await?,

@@ -16,7 +16,7 @@ use kubespray::{
     cluster::built::{built_by, built_with, is_built},
     inputs::Inputs,
     names::NODE_FINALIZER,
-    preview::{Preview, PreviewOutcome},
+    preview::{Preview, PreviewOutcome, foresee},
     request::{FORCE_REMOVAL, REPLACED_BY, RESET_HOST},
     secret,
     workload::Workload,
@@ -65,8 +65,10 @@ async fn remove(global: &Global, options: &RemoveNode) -> anyhow::Result<()> {
     let clusters = answered(clusters, "list the Clusters")?.items;
     // Nobody holds the hosts of no cluster.
     if options.dry_run || !clusters.is_empty() {
-        let preview = previewed(global, client, leaving, None, options.force).await?;
+        let of_api = client.clone();
+        let mut preview = previewed(global, of_api, leaving, None, options.force).await?;
         if options.dry_run {
+            foresee(&client, &mut preview).await;
             return plan::show(&[preview], options.output);
         }
         let mut names = options.names.iter();
@@ -140,8 +142,8 @@ fn refused<'a>(preview: &'a Preview, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 ///
-/// Nobody has said so by the name of the host: what is `lost`, and which verb does it `again`.
-fn confirmed(
+/// Nobody has said so by the name of the host or of the cluster: what is `lost`, and which verb does it `again`.
+pub(crate) fn confirmed(
     preview: Preview,
     planned: bool,
     name: &str,
@@ -154,9 +156,18 @@ fn confirmed(
     }
     ensure!(
         options.dry_run || confirmed,
-        "nothing was done: {lost}; if that is wanted: windlass node {again} --confirm {name}"
+        "nothing was done: {}{lost}; if that is wanted: windlass {again} --confirm {name}",
+        another(options, name)
     );
     Ok(!options.dry_run)
+}
+
+/// Says that another name was typed, if one was.
+fn another(options: &Confirmed, name: &str) -> String {
+    let typed = options.confirm.as_deref();
+    typed.map_or_else(String::new, |typed| {
+        format!("--confirm names {typed}, and not {name}; ")
+    })
 }
 
 async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
@@ -181,7 +192,7 @@ async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
         PreviewOutcome::Plan(_) | PreviewOutcome::Nothing(_)
     );
     let lost = format!("{name} leaves the cluster and is reset, what is on it is lost");
-    let again = format!("replace {name} --by {by}");
+    let again = format!("node replace {name} --by {by}");
     if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
         return Ok(());
     }
@@ -212,7 +223,7 @@ async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
     let cluster = named_or_only(&clusters, None).await?;
     ensure!(
         is_built(&cluster),
-        "cluster {0} is not built: to remove what its creation left from all of its hosts, write spec.deletionPolicy: Reset, and delete it",
+        "cluster {0} is not built: to remove what its creation left from all of its hosts: windlass reset {0}",
         cluster.name_any()
     );
     let asked = format!("{name} {}", Timestamp::now());
@@ -226,7 +237,7 @@ async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
     }
     let planned = matches!(preview.outcome, PreviewOutcome::Plan(_));
     let lost = format!("all of Kubernetes on {name} is removed, with its data");
-    let again = format!("reset {name}");
+    let again = format!("node reset {name}");
     if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
         return Ok(());
     }

@@ -104,7 +104,9 @@ async fn live(global: &Global, options: &Plan) -> anyhow::Result<Vec<Preview>> {
         }
         anyhow::ensure!(!clusters.is_empty(), "namespace {namespace} has no Cluster");
         for cluster in clusters {
-            previews.push(preview::next(&client, &cluster, &applied.nodes, &layout).await?);
+            let mut next = preview::next(&client, &cluster, &applied.nodes, &layout).await?;
+            preview::foresee(&client, &mut next).await;
+            previews.push(next);
         }
     }
     Ok(previews)
@@ -195,6 +197,9 @@ fn print(preview: &Preview) {
         }
         PreviewOutcome::Refused(why) => println!("  it would be refused: {}", text(why)),
         PreviewOutcome::Nothing(why) => println!("  nothing: {}", text(why)),
+    }
+    for line in &preview.drains {
+        println!("  drain: {}", text(line));
     }
     for line in afterwards(preview) {
         println!("  {}", text(&line));
@@ -304,6 +309,9 @@ fn documents(previews: &[Preview]) -> Value {
         }
         if let Some(waits) = &preview.waits {
             document["waits"] = json!(waits);
+        }
+        if !preview.drains.is_empty() {
+            document["drains"] = json!(preview.drains);
         }
         if !preview.pending.is_empty() {
             document["pending"] = json!(preview.pending);

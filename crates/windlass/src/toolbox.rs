@@ -130,7 +130,8 @@ async fn show(
     let text = written(request)?;
     let layout = Layout::new(global.private_data_directory()?);
     let asked = (ASKED.annotation, text.as_str());
-    let preview = preview::asked(client, cluster, asked, &layout).await?;
+    let mut preview = preview::asked(client, cluster, asked, &layout).await?;
+    preview::foresee(client, &mut preview).await;
     plan::show(&[preview], output)
 }
 

@@ -8,7 +8,7 @@ use api::{
 };
 use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::RESET;
 use crate::{
@@ -136,7 +136,17 @@ fn compiled(
             compile::listed(&spared)
         ));
     }
+    if writes_resolver(&inputs, checkout) {
+        reason.push_str(RESOLVER);
+    }
     compile::finish(&RESET, resolved.again.as_deref(), &inputs, reason, steps)
+}
+
+/// Whether the playbooks wrote the resolver of the hosts, as far as can be seen: a Secret or a template may say otherwise.
+fn writes_resolver(inputs: &Inputs, checkout: &Checkout) -> bool {
+    let default = || checkout.contract.defaults.get(RESOLVER_MODE);
+    let mode = inputs.variables.get(RESOLVER_MODE).or_else(default);
+    mode.and_then(Value::as_str) == Some("host_resolvconf")
 }
 
 /// Takes out the hosts that no run was ever to work on: what is on them is not the cluster's. Where the runs are gone, what was told of
@@ -164,3 +174,9 @@ fn spare(inputs: &mut Inputs, observed: &Observed) -> Vec<HostName> {
     }
     spared
 }
+
+/// The variable that says who writes the resolver of hosts.
+const RESOLVER_MODE: &str = "resolvconf_mode";
+/// What `reset.yml` leaves then: it writes the file anew from the name servers that it finds there, the cluster's own among them.
+const RESOLVER: &str = "; resolvconf_mode is host_resolvconf, so /etc/resolv.conf of the hosts may still name the cluster's DNS first \
+    afterwards: take the lines between \"# Ansible entries BEGIN\" and END away then";

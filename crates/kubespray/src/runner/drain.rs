@@ -8,15 +8,6 @@ use std::{collections::BTreeMap, time::Duration};
 use api::{
     HostName,
     run::{FailureClass, Step},
-    text::plain,
-};
-use k8s_openapi::{
-    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
-};
-use kube::{
-    ResourceExt,
-    core::{Selector, SelectorExt},
 };
 use tokio::time::Instant;
 use workflow::{StepContext, StepOutcome, StepProgress};
@@ -26,8 +17,11 @@ use super::{
     work::ClusterWork,
     workspace::failure,
 };
+pub(super) use crate::budgets::{first, named};
 use crate::{
-    action, secret,
+    action,
+    budgets::Going,
+    secret,
     workload::{Workload, is_ready},
 };
 
@@ -35,8 +29,6 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a step may take that says nothing.
 const DEADLINE: Duration = Duration::from_mins(10);
-/// How many of what is named a message holds.
-const NAMED: usize = 5;
 
 /// Tells which pods cannot go elsewhere, before one was asked to.
 pub(crate) async fn budgets(
@@ -46,30 +38,12 @@ pub(crate) async fn budgets(
 ) -> StepOutcome {
     let looked = async {
         let cluster = connect(&executor.work).await?;
-        let budgets = cluster.budgets().await?;
-        let (mut held, mut going, mut alone) = (Vec::new(), 0_usize, Vec::new());
-        for host in action::hosts_of(executor.work.plan.plan(), step) {
-            for pod in cluster.pods(&host).await? {
-                going = going.saturating_add(1);
-                if pod.owner_references().is_empty() {
-                    alone.push(named(&pod));
-                }
-                if forced.contains(&host) {
-                    continue;
-                }
-                let holds = |budget: &&PodDisruptionBudget| never(budget) && covers(budget, &pod);
-                held.extend(
-                    budgets.iter().find(holds).map(|budget| {
-                        format!("{} on {host}, held by {}", named(&pod), named(budget))
-                    }),
-                );
-            }
-        }
-        Ok::<_, String>((held, going, alone))
+        let hosts = action::hosts_of(executor.work.plan.plan(), step);
+        Going::of(&cluster, &hosts, forced).await
     };
     match looked.await {
         Err(error) => failed(unanswered(error)),
-        Ok((held, ..)) if !held.is_empty() => failed(failure(
+        Ok(Going { held, .. }) if !held.is_empty() => failed(failure(
             FailureClass::Config,
             "BudgetForbids",
             format!(
@@ -84,11 +58,11 @@ pub(crate) async fn budgets(
                  pods up: windlass node remove NAME --force"
             }),
         )),
-        Ok((_, going, alone)) if alone.is_empty() => {
-            succeeded(Some(format!("{going} pods go elsewhere")))
+        Ok(Going { number, alone, .. }) if alone.is_empty() => {
+            succeeded(Some(format!("{number} pods go elsewhere")))
         }
-        Ok((_, going, alone)) => succeeded(Some(format!(
-            "{going} pods go; without a controller, and lost: {}",
+        Ok(Going { number, alone, .. }) => succeeded(Some(format!(
+            "{number} pods go; without a controller, and lost: {}",
             first(&alone)
         ))),
     }
@@ -280,86 +254,4 @@ pub(super) fn unanswered(error: String) -> api::run::Failure {
         error,
         Some("see to the control plane, then retry the run"),
     )
-}
-
-/// Whether a budget lets none of its pods go, however well they are.
-fn never(budget: &PodDisruptionBudget) -> bool {
-    budget.status.as_ref().is_some_and(|status| {
-        status.expected_pods > 0 && status.desired_healthy >= status.expected_pods
-    })
-}
-
-fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
-    budget.namespace() == pod.namespace()
-        && selector.is_some_and(|selector: LabelSelector| {
-            Selector::try_from(selector).is_ok_and(|selector| selector.matches(pod.labels()))
-        })
-}
-
-/// What a tenant named, for people.
-pub(super) fn named(object: &impl ResourceExt) -> String {
-    let name = format!(
-        "{}/{}",
-        object.namespace().unwrap_or_default(),
-        object.name_any()
-    );
-    plain(&name, 128)
-}
-
-/// Some of it, and how much more there is.
-pub(super) fn first(all: &[String]) -> String {
-    let more = all.len().saturating_sub(NAMED);
-    let shown = all[..all.len() - more].join(", ");
-    if more == 0 {
-        shown
-    } else {
-        format!("{shown} and {more} more")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, from_value, json};
-
-    use super::*;
-
-    fn pod(metadata: &Value, phase: &str) -> Pod {
-        from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
-    }
-
-    #[test]
-    fn a_budget_forbids_for_ever_what_it_will_never_allow() {
-        let budget = |expected: i32, desired: i32, selector: Value| -> PodDisruptionBudget {
-            from_value(json!({
-                "metadata": {"name": "web", "namespace": "shop"},
-                "spec": {"selector": selector},
-                "status": {"expectedPods": expected, "desiredHealthy": desired, "currentHealthy": 0, "disruptionsAllowed": 0},
-            }))
-            .unwrap()
-        };
-        let web = json!({"matchLabels": {"app": "web"}});
-        let pod = pod(
-            &json!({"name": "a", "namespace": "shop", "labels": {"app": "web"}}),
-            "Running",
-        );
-        for (expected, desired, forbids) in
-            [(2, 2, true), (1, 1, true), (2, 1, false), (0, 0, false)]
-        {
-            assert_eq!(never(&budget(expected, desired, web.clone())), forbids);
-        }
-        assert!(covers(&budget(2, 2, web), &pod));
-        assert!(covers(&budget(2, 2, json!({})), &pod));
-        let others =
-            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]});
-        assert!(!covers(&budget(2, 2, others), &pod));
-        let elsewhere = Pod {
-            metadata: kube::api::ObjectMeta {
-                namespace: Some("other".to_owned()),
-                ..pod.metadata.clone()
-            },
-            ..pod
-        };
-        assert!(!covers(&budget(2, 2, json!({})), &elsewhere));
-    }
 }

@@ -31,6 +31,10 @@ use std::time::Duration;
 use api::{Cluster, ClusterNode, Run};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use kubespray::{
+    Layout,
+    preview::{self, PreviewOutcome},
+};
 use serde_json::json;
 
 use world::{NAMESPACE, World, condition, is};
@@ -301,6 +305,57 @@ async fn deletion_with_reset_runs_reset_first() {
     assert_eq!(inputs.operation_variables["reset_confirmation"], "yes");
     world.run_status(reset, json!({"phase": "Succeeded"})).await;
     world.until_gone("first").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_is_shown_before_it_is_asked_for() {
+    let world = World::start().await;
+    let data = tempfile::tempdir().unwrap();
+    let layout = Layout::new(data.path());
+    world.node("worker-1", "worker", "10.0.0.2").await;
+    world.cluster("first", json!({})).await;
+    let waits = |c: &Cluster| is(c, "Reconciling", "WaitingForHosts");
+    let cluster = world.until("first", "waits", waits).await;
+    let shown = preview::reset(&world.client, &cluster, &layout).await;
+    let PreviewOutcome::Nothing(why) = shown.unwrap().outcome else {
+        panic!("a host would be reset that no run was to work on");
+    };
+    assert!(why.contains("none is reset"), "{why}");
+
+    world.three_nodes().await;
+    let run = world.run_until(1).await.remove(0);
+    // Whatever becomes of the run that is at work.
+    for phase in ["Running", "Failed"] {
+        world.run_status(&run, json!({"phase": phase})).await;
+        let cluster = world.all::<Cluster>().get("first").await.unwrap();
+        let shown = preview::reset(&world.client, &cluster, &layout).await;
+        let PreviewOutcome::Plan(plan) = shown.unwrap().outcome else {
+            panic!("no host would be reset: {phase}");
+        };
+        let reason = plan.reason.unwrap();
+        assert!(reason.contains("deletionPolicy is Reset"), "{reason}");
+        assert!(!reason.contains("resolv.conf"), "{reason}");
+    }
+    // What the playbooks have written into the hosts' resolver stays.
+    let cluster = world.all::<Cluster>().get("first").await.unwrap();
+    let mut written = serde_json::to_value(&cluster).unwrap();
+    written["spec"]["nodes"]["all"]["deploy"]["extraVars"] =
+        json!({"resolvconf_mode": "host_resolvconf", "upstream_dns_servers": ["192.0.2.53"]});
+    let written: Cluster = serde_json::from_value(written).unwrap();
+    let shown = preview::reset(&world.client, &written, &layout).await;
+    let PreviewOutcome::Plan(plan) = shown.unwrap().outcome else {
+        panic!("no host would be reset");
+    };
+    let reason = plan.reason.unwrap();
+    assert!(
+        reason.contains("/etc/resolv.conf of the hosts may still name the cluster's DNS first"),
+        "{reason}"
+    );
+    // Nothing came of it.
+    let cluster = world.all::<Cluster>().get("first").await.unwrap();
+    assert!(cluster.metadata.deletion_timestamp.is_none());
+    assert!(cluster.spec.deletion_policy.is_none());
+    assert_eq!(world.run_until(1).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,15 +2,24 @@
 
 use std::time::Duration;
 
-use api::{ClusterNode, HostName, Run, cluster::ClusterState, node::NodeState};
+use api::{
+    ClusterNode, HostName, Run,
+    cluster::{ClusterState, Pending},
+    node::NodeState,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
     runtime::wait::await_condition,
 };
 use kubespray::{
+    Layout,
     inputs::Inputs,
     names::NODE_FINALIZER,
+    operation::converge,
+    preview::{self, PreviewOutcome},
     request::{FORCE_REMOVAL, START_AGAIN},
 };
 use serde_json::{Value, json};
@@ -142,6 +151,38 @@ async fn a_worker_leaves_by_a_run_and_its_object_is_held_until_then() {
     assert_eq!(names, ["master-1", "worker-2", "worker-3"]);
     assert!(inputs.operation_variables.is_empty());
     assert!(inputs.leaving.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_its_drain_would_meet_is_asked_of_the_cluster_and_is_nothing_the_plan_needs() {
+    let world = World::start().await;
+    world.built().await;
+    let data = tempfile::tempdir().unwrap();
+    let layout = Layout::new(data.path());
+    let cluster = world.all::<api::Cluster>().get("first").await.unwrap();
+    let shown = async |leaving: &[ClusterNode]| {
+        let next = preview::next(&world.client, &cluster, leaving, &layout);
+        let mut next = next.await.unwrap();
+        assert!(next.drains.is_empty());
+        preview::foresee(&world.client, &mut next).await;
+        next
+    };
+    let nothing = shown(&[]).await;
+    assert!(matches!(nothing.outcome, PreviewOutcome::Nothing(_)));
+    assert!(nothing.drains.is_empty());
+
+    let mut leaving = world.all::<ClusterNode>().get("worker-1").await.unwrap();
+    leaving.metadata.deletion_timestamp = Some(Time(Timestamp::now()));
+    let removal = shown(&[leaving]).await;
+    assert!(matches!(removal.outcome, PreviewOutcome::Plan(_)));
+    let [told] = removal.drains.as_slice() else {
+        panic!("{:?}", removal.drains);
+    };
+    assert!(told.contains("is not known"), "{told}");
+    assert!(
+        told.contains("Secret first-kubeconfig is not there"),
+        "{told}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -296,6 +337,42 @@ async fn a_host_that_is_no_part_of_a_cluster_is_let_go_of_at_once() {
     world.run_status(&scale, json!({"phase": "Failed"})).await;
     world.node_gone("worker-3").await;
     world.state(ClusterState::Created).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_another_run_works_on_waits_behind_it_and_the_run_is_named() {
+    let world = World::start().await;
+    world.built().await;
+    world.node_held("worker-2").await;
+    world.ask(&converge::ASKED, "1").await;
+    let answer = world.answer(&converge::ASKED, "1").await;
+    assert_eq!(answer.run.as_deref(), Some("first-converge-2"));
+    let run = world.run_named("first-converge-2").await;
+    let works_on_it = |step: &str| targets(&run, step).contains(&"worker-2".to_owned());
+    assert!(works_on_it("prepare/probe"));
+    world.run_status(&run, json!({"phase": "Running"})).await;
+    world.state(ClusterState::Converging).await;
+
+    world.delete::<ClusterNode>("worker-2").await;
+    let behind = |pending: &[Pending]| pending.iter().any(|one| one.reason == "BehindRun");
+    let pending = world.pending("waits behind it", behind).await;
+    let [removal] = pending.as_slice() else {
+        panic!("{pending:?}");
+    };
+    assert_eq!(removal.operation, "Remove");
+    assert_eq!(hosts(&removal.hosts), ["worker-2"]);
+    assert_eq!(
+        removal.message,
+        "run first-converge-2 comes first, and is at work"
+    );
+    assert_eq!(world.run_until(2).await.len(), 2);
+    world.node_held("worker-2").await;
+
+    world.run_status(&run, json!({"phase": "Succeeded"})).await;
+    world.run_until(3).await;
+    let remove = world.run_named("first-remove-3").await;
+    let inputs = Inputs::from_map(&remove.spec.plan.inputs).unwrap();
+    assert_eq!(hosts(&inputs.leaving), ["worker-2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,7 @@ fn far() -> Value {
 }
 
 impl World {
-    async fn pending(&self, what: &str, wanted: impl Fn(&[Pending]) -> bool) -> Vec<Pending> {
+    pub async fn pending(&self, what: &str, wanted: impl Fn(&[Pending]) -> bool) -> Vec<Pending> {
         let pending = |cluster: &Cluster| {
             let status = cluster.status.clone().unwrap_or_default();
             status.pending

@@ -126,10 +126,19 @@ fn removed(contract: &Contract, given: &Given<'_>) -> Vec<Problem> {
             field(name),
             shown(value),
             "kubespray had this variable once, and refuses to run with it",
-            "leave it out; the notes of the release say what took its place",
+            successor(name),
         )
     };
     removed.map(problem).collect()
+}
+
+/// What to write instead of a variable that was removed.
+fn successor(name: &str) -> String {
+    let mut renamed = RENAMED.iter();
+    match renamed.find(|(old, _)| *old == name) {
+        Some((_, new)) => format!("leave it out; {new} took its place"),
+        None => "leave it out; the notes of the release say what took its place".to_owned(),
+    }
 }
 
 /// What the playbooks assert and does not hold. Of a choice that is none nothing else is told: it follows from it.
@@ -367,6 +376,27 @@ const LONGEST: usize = 128;
 
 /// The programs of Kubernetes that are downloaded.
 const PROGRAMS: [&str; 3] = ["kubelet", "kubeadm", "kubectl"];
+
+/// Variables that kubespray renamed, and what took their place. A row counts for the playbooks alone that refuse the variable.
+///
+/// # Source
+/// The message of "Fail if removed variables are used" in `roles/validate_inventory/tasks/main.yml` on kubespray's master, and issue 12883
+/// (endpoints); pull request 13400 (eviction); the warning about dual stack in the same file; pull requests 10738 and 12969 (registries).
+const RENAMED: &[(&str, &str)] = &[
+    ("apiserver_loadbalancer_domain_name", ENDPOINTS),
+    ("containerd_insecure_registries", REGISTRIES),
+    ("containerd_registries", REGISTRIES),
+    ("enable_dual_stack_networks", "ipv4_stack and ipv6_stack"),
+    (
+        "eviction_hard_control_plane",
+        "eviction_hard in spec.inventory of the ClusterNodes of the control plane",
+    ),
+    ("kube_apiserver_global_endpoint", ENDPOINTS),
+    ("kubeadm_config_api_fqdn", ENDPOINTS),
+    ("loadbalancer_apiserver", ENDPOINTS),
+];
+const ENDPOINTS: &str = "kube_apiserver_endpoint and kube_apiserver_cluster_internal_endpoint";
+const REGISTRIES: &str = "containerd_registries_mirrors";
 
 /// Variables of hosts that have fields of their own.
 const FIELDS: &[&str] = &["ip", "access_ip", "etcd_member_name"];
