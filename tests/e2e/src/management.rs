@@ -145,11 +145,8 @@ impl Management {
     /// It cannot be started.
     pub fn operate(&self) -> anyhow::Result<()> {
         drop(self.operator.take());
-        let mut command = self.windlass(&[
-            "controller",
-            "--runners=process",
-            "--provider-fetch=never",
-        ]);
+        let mut command =
+            self.windlass(&["controller", "--runners=process", "--provider-fetch=never"]);
         command.args(&self.works_on);
         let log = self.node.lab.dir().join("operator.log");
         let operator = Operator::start(&mut command, log)?;

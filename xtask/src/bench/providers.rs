@@ -120,8 +120,8 @@ fn read(printed: &str) -> anyhow::Result<Vec<Value>> {
         legacy_octal_numbers: true,
         budget: serde_saphyr::budget! { max_depth: 200 },
     };
-    let objects: Vec<Value> = serde_saphyr::from_multiple_with_options(printed, options)
-        .context("it printed no YAML")?;
+    let objects: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(printed, options).context("it printed no YAML")?;
     Ok(normal::normal(objects))
 }
 

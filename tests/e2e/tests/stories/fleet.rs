@@ -305,7 +305,8 @@ type Machines = BTreeMap<(&'static str, &'static str), String>;
 fn machine(object: &Value) -> Option<((&'static str, &'static str), String)> {
     let labels = &object["metadata"]["labels"];
     let mut clusters = CLUSTERS.into_iter();
-    let (cluster, _) = clusters.find(|(name, _)| labels["cluster.x-k8s.io/cluster-name"] == *name)?;
+    let (cluster, _) =
+        clusters.find(|(name, _)| labels["cluster.x-k8s.io/cluster-name"] == *name)?;
     let part = if labels.get("cluster.x-k8s.io/control-plane").is_some() {
         PLANE
     } else {

@@ -104,8 +104,10 @@ fn an_image_that_is_nowhere_is_survived(management: &Management, version: &str) 
     let spec = json!({"version": version, "deployment": {"containers": containers}});
     management.declare_with(core, &spec).unwrap();
     wait_until("the image to be asked for in vain", LIMIT, || {
-        let reasons = "--output=jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}";
-        let reasons = management.kubectl(&["--namespace", core.namespace, "get", "pods", reasons])?;
+        let reasons =
+            "--output=jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}";
+        let reasons =
+            management.kubectl(&["--namespace", core.namespace, "get", "pods", reasons])?;
         Ok(reasons.contains("Image").then_some(()))
     })
     .unwrap();
@@ -241,6 +243,12 @@ fn runs(management: &Management, provider: Installed) -> anyhow::Result<Vec<Valu
 
 fn get(management: &Management, provider: Installed) -> anyhow::Result<Value> {
     let name = format!("{}/{}", provider.kind, provider.name);
-    let get = ["--namespace", provider.namespace, "get", &name, "--output=json"];
+    let get = [
+        "--namespace",
+        provider.namespace,
+        "get",
+        &name,
+        "--output=json",
+    ];
     Ok(serde_json::from_str(&management.kubectl(&get)?)?)
 }

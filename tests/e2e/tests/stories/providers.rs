@@ -166,7 +166,9 @@ impl World {
             };
             let status = &found["status"];
             let is_seen = status["observedGeneration"] == found["metadata"]["generation"];
-            let is_available = status["availableReplicas"] == 1 && status["updatedReplicas"] == 1;
+            // No old pod stands in for the new one.
+            let counts = ["replicas", "availableReplicas", "updatedReplicas"];
+            let is_available = counts.iter().all(|count| status[*count] == 1);
             Ok((is_seen && is_available).then_some(()))
         })
         .unwrap();
