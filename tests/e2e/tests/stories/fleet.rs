@@ -220,7 +220,7 @@ impl Fleet {
                 Some(phase.to_owned())
             });
             let ended = last["history"].as_array().map_or(0, Vec::len);
-            Ok((ended == runs).then_some(()))
+            Ok((ended == runs && last["phase"] == "Idle").then_some(()))
         })
         .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.0.said()));
         assert_eq!(last["history"][0]["phase"], "Succeeded", "{last:#}");
