@@ -15,12 +15,14 @@ use crate::tools;
 mod api;
 mod creates;
 mod explain;
+mod fleet;
 mod living;
 mod operator;
 mod plans;
 mod plays;
 mod probe;
 mod process;
+mod providers;
 mod radar;
 mod sliced;
 mod snapshot;
@@ -69,6 +71,10 @@ enum Name {
     Living,
     /// A minor upgrade of three nodes against plain ansible-playbook
     Upgrades,
+    /// `windlass providers generate` against `clusterctl generate provider`
+    Providers,
+    /// A fleet of 10,000 clusters
+    Fleet,
 }
 
 /// One line of the table.
@@ -116,6 +122,8 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
         Name::Probe,
         Name::Radar,
         Name::Explain,
+        Name::Providers,
+        Name::Fleet,
         Name::Api,
         Name::Operator,
         Name::Creates,
@@ -144,6 +152,8 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Built => creates::built(options.clusters)?,
             Name::Plans => plans::measure()?,
             Name::Living => living::measure(options.runs, windlass(options)?)?,
+            Name::Providers => providers::measure(&windlass(options)?)?,
+            Name::Fleet => fleet::measure()?,
             Name::Upgrades => upgrades::measure(options.runs, &windlass(options)?)?,
         });
     }

@@ -20,7 +20,7 @@ fn main() {
     let objects = objects(clusters);
     let begin = Instant::now();
     let fleet = Fleet::read(objects, "default").unwrap();
-    println!("read          {:?}", begin.elapsed());
+    println!("read          {:.1?}", begin.elapsed());
 
     let begin = Instant::now();
     let (mut documents, mut bytes) = (0, 0);
@@ -33,7 +33,7 @@ fn main() {
         })
         .unwrap();
     println!(
-        "render all    {:?}: {documents} objects, {bytes} bytes of JSON",
+        "render all    {:.1?}: {documents} objects, {bytes} bytes of JSON",
         begin.elapsed()
     );
 
@@ -43,7 +43,7 @@ fn main() {
         .map(|cluster| fleet.render(&cluster).unwrap())
         .collect();
     println!(
-        "one site      {:?}: {} clusters",
+        "one site      {:.1?}: {} clusters",
         begin.elapsed(),
         rendered.len()
     );
@@ -54,7 +54,7 @@ fn main() {
     let question = format!("Cluster/{}", cluster.name).parse().unwrap();
     let leaves = rendered.explain(&question).unwrap().len();
     println!(
-        "explain       {:?}: {leaves} leaves of one object",
+        "explain       {:.1?}: {leaves} leaves of one object",
         begin.elapsed()
     );
     println!("memory        {}", memory());

@@ -96,16 +96,23 @@ fn deployment(object: &Deployment) -> Option<String> {
     let is_available = condition("Available").is_some_and(|condition| condition.status == "True");
     let is_seen = status.observed_generation >= object.metadata.generation;
     let updated = status.updated_replicas.unwrap_or_default();
-    if is_seen && is_available && updated >= wanted {
+    // While new pods do not come up old ones stand in for them, and it is Available by those.
+    let older = status.replicas.unwrap_or_default() - updated;
+    if is_seen && is_available && updated >= wanted && older <= 0 {
         return None;
     }
+    let stand_in = if older > 0 {
+        format!(", {older} of an older one")
+    } else {
+        String::new()
+    };
     let stuck = condition("Progressing").filter(|condition| condition.status == "False");
     let stuck = stuck.and_then(|condition| condition.message.clone());
     Some(told(
         "Deployment",
         object,
         &format!(
-            "{} of {wanted} pods are available, {updated} are of the newest form",
+            "{} of {wanted} pods are available, {updated} are of the newest form{stand_in}",
             status.available_replicas.unwrap_or_default()
         ),
         stuck,
@@ -261,6 +268,12 @@ mod tests {
         ] {
             assert!(waits(&status).is_some(), "{what}");
         }
+        let surge = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 2, "conditions": available});
+        assert_eq!(
+            waits(&surge).unwrap(),
+            "Deployment b/a: 2 of 2 pods are available, 2 are of the newest form, 1 of an older one",
+            "a pod that does not come up is no pod that serves"
+        );
         let stuck = json!({"observedGeneration": 2, "conditions": [{"type": "Progressing", "status": "False", "message": "has timed out"}]});
         assert_eq!(
             waits(&stuck).unwrap(),

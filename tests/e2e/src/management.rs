@@ -1,7 +1,7 @@
 //! A management cluster: a real cluster of one node in which Windlass installs real providers of Cluster API, whose machines are in
 //! memory.
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{cell::RefCell, fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use lab::{
@@ -32,6 +32,16 @@ pub struct Installed {
     pub namespace: &'static str,
     /// How the command line names its kind.
     option: &'static str,
+}
+
+impl Installed {
+    /// What clusterctl calls it.
+    pub fn label(&self) -> String {
+        match self.option {
+            "--core" => self.name.to_owned(),
+            option => format!("{}-{}", option.trim_start_matches("--"), self.name),
+        }
+    }
 }
 
 /// The providers, core first.
@@ -73,7 +83,9 @@ pub struct Management {
     /// What is installed in it.
     pub managers: Managers,
     windlass: PathBuf,
-    operator: Option<Operator>,
+    /// What Windlass works on: options of its controller, and of what prints the definitions.
+    works_on: Vec<&'static str>,
+    operator: RefCell<Option<Operator>>,
 }
 
 impl Management {
@@ -86,6 +98,19 @@ impl Management {
     ///
     /// What is needed cannot be made, or the cluster does not come up.
     pub fn set(windlass: PathBuf, progress: &dyn Progress) -> anyhow::Result<Self> {
+        Self::set_with(windlass, &[], progress)
+    }
+
+    /// The same, where Windlass works on more than providers: `--fleet`.
+    ///
+    /// # Errors
+    ///
+    /// What is needed cannot be made, or the cluster does not come up.
+    pub fn set_with(
+        windlass: PathBuf,
+        further: &[&'static str],
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
         let managers = managers::managers(progress)?;
         let options = LabOptions {
             hosts: 1,
@@ -99,32 +124,33 @@ impl Management {
             }
         }
         progress.end();
-        let mut management = Self {
+        let management = Self {
             node,
             managers,
             windlass,
-            operator: None,
+            works_on: [&["--providers"][..], further].concat(),
+            operator: RefCell::default(),
         };
-        operator::define(&management.node, &management.windlass, "--providers")?;
+        for kinds in &management.works_on {
+            operator::define(&management.node, &management.windlass, kinds)?;
+        }
         management.operate()?;
         Ok(management)
     }
 
-    /// Starts Windlass; the one before ends.
+    /// Starts Windlass; the one before is killed.
     ///
     /// # Errors
     ///
     /// It cannot be started.
-    pub fn operate(&mut self) -> anyhow::Result<()> {
-        self.operator = None;
-        let mut command = self.windlass(&[
-            "controller",
-            "--runners=process",
-            "--providers",
-            "--provider-fetch=never",
-        ]);
+    pub fn operate(&self) -> anyhow::Result<()> {
+        drop(self.operator.take());
+        let mut command =
+            self.windlass(&["controller", "--runners=process", "--provider-fetch=never"]);
+        command.args(&self.works_on);
         let log = self.node.lab.dir().join("operator.log");
-        self.operator = Some(Operator::start(&mut command, log)?);
+        let operator = Operator::start(&mut command, log)?;
+        *self.operator.borrow_mut() = Some(operator);
         Ok(())
     }
 
@@ -159,7 +185,7 @@ impl Management {
     ///
     /// One is not Ready in time; the error shows how it stands.
     pub fn install(&self, version: &str) -> anyhow::Result<()> {
-        self.settle(&PROVIDERS, version)
+        self.settle(&PROVIDERS, version, &|| Ok(()))
     }
 
     /// Upgrades all providers while everything that they bring along is called, and says what became of the calls. `cluster` is
@@ -175,27 +201,47 @@ impl Management {
         cluster: &str,
         tell: &dyn Fn(&str),
     ) -> anyhow::Result<Vec<Tally>> {
+        self.upgrade_while(version, cluster, tell, &|| Ok(()))
+    }
+
+    /// The same, while something is done again and again.
+    ///
+    /// # Errors
+    ///
+    /// A provider or the cluster does not get there in time, or what is done fails.
+    pub fn upgrade_while(
+        &self,
+        version: &str,
+        cluster: &str,
+        tell: &dyn Fn(&str),
+        meanwhile: &dyn Fn() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<Tally>> {
         let calls = self.calls();
         let [core, bootstrap, control_plane, infrastructure] = PROVIDERS;
-        self.settle(&[core], version)?;
+        self.settle(&[core], version, meanwhile)?;
         tell("core is upgraded");
-        self.settle(&[bootstrap, control_plane], version)?;
+        self.settle(&[bootstrap, control_plane], version, meanwhile)?;
         tell("kubeadm's providers are upgraded");
         ensure!(self.is_available(cluster)?, "{cluster} is not Available");
         self.remove(cluster)?;
         tell("the cluster is deleted");
-        self.settle(&[infrastructure], version)?;
+        self.settle(&[infrastructure], version, meanwhile)?;
         self.old_pods_gone()?;
         tell("all providers are upgraded");
         calls.end()
     }
 
-    fn settle(&self, providers: &[Installed], version: &str) -> anyhow::Result<()> {
+    fn settle(
+        &self,
+        providers: &[Installed],
+        version: &str,
+        meanwhile: &dyn Fn() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         for provider in providers {
             self.declare(*provider, version)?;
         }
         for provider in providers {
-            self.installed(*provider, version)?;
+            self.installed_while(*provider, version, meanwhile)?;
         }
         Ok(())
     }
@@ -206,10 +252,19 @@ impl Management {
     ///
     /// The API refuses it.
     pub fn declare(&self, provider: Installed, version: &str) -> anyhow::Result<()> {
+        self.declare_with(provider, &json!({"version": version}))
+    }
+
+    /// Declares a provider with such a spec.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses it.
+    pub fn declare_with(&self, provider: Installed, spec: &Value) -> anyhow::Result<()> {
         self.apply(&json!({
             "apiVersion": "operator.cluster.x-k8s.io/v1alpha2", "kind": provider.title,
             "metadata": {"name": provider.name, "namespace": provider.namespace},
-            "spec": {"version": version},
+            "spec": spec,
         }))
     }
 
@@ -219,6 +274,15 @@ impl Management {
     ///
     /// It is not in time; the error shows how it stands.
     pub fn installed(&self, provider: Installed, version: &str) -> anyhow::Result<()> {
+        self.installed_while(provider, version, &|| Ok(()))
+    }
+
+    fn installed_while(
+        &self,
+        provider: Installed,
+        version: &str,
+        meanwhile: &dyn Fn() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let name = format!("{}/{}", provider.kind, provider.name);
         let get = [
             "--namespace",
@@ -229,6 +293,7 @@ impl Management {
         ];
         let mut last = Value::Null;
         wait_until(&format!("{name} {version} to be Ready"), LIMIT, || {
+            meanwhile()?;
             let object: Value = serde_json::from_str(&self.kubectl(&get)?)?;
             last = object["status"].clone();
             let ready = is_true(&object, "Ready");
@@ -249,9 +314,28 @@ impl Management {
     ///
     /// It is not in time; the error shows how it stands.
     pub fn raise(&self, name: &str) -> anyhow::Result<()> {
+        self.begin(name)?;
+        self.raised(name)
+    }
+
+    /// Declares a workload cluster as [`Management::raise`] does, and does not wait for it.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses it.
+    pub fn begin(&self, name: &str) -> anyhow::Result<()> {
         for object in workload(name) {
             self.apply(&object)?;
         }
+        Ok(())
+    }
+
+    /// Waits until a workload cluster is Available.
+    ///
+    /// # Errors
+    ///
+    /// It is not in time; the error shows how it stands.
+    pub fn raised(&self, name: &str) -> anyhow::Result<()> {
         let cluster = format!("clusters.cluster.x-k8s.io/{name}");
         let get = ["get", &cluster, "--output=json"];
         let mut last = Value::Null;
@@ -316,8 +400,8 @@ impl Management {
 
     /// What Windlass said.
     pub fn said(&self) -> String {
-        let operator = self.operator.as_ref();
-        operator.map(Operator::said).unwrap_or_default()
+        let operator = self.operator.borrow();
+        operator.as_ref().map(Operator::said).unwrap_or_default()
     }
 
     /// Runs kubectl, and gives what it prints.
@@ -349,6 +433,41 @@ impl Management {
             Ok(_) => Ok(()),
             Err(error) => bail!("{error:#}: {object}"),
         }
+    }
+
+    /// What a plain `clusterctl` prints that knows the releases there are, and nothing of Windlass.
+    ///
+    /// # Errors
+    ///
+    /// It fails.
+    pub fn clusterctl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let home = self.node.lab.dir().join("clusterctl");
+        fs::create_dir_all(&home).context("make a home of clusterctl")?;
+        let releases = ClusterApi::PROVIDERS.iter().zip(PROVIDERS);
+        let releases: Vec<_> = releases
+            .map(|(provided, installed)| {
+                let [_, newest] = Self::VERSIONS;
+                let repository = self.managers.repository.join(provided.label);
+                let file = repository.join(newest).join(provided.file);
+                json!({"name": installed.name, "type": installed.title, "url": format!("file://{}", file.display())})
+            })
+            .collect();
+        let configuration = home.join("clusterctl.yaml");
+        fs::write(&configuration, json!({"providers": releases}).to_string())
+            .context("configure clusterctl")?;
+        let mut command = Command::new(&self.managers.cluster_api.clusterctl);
+        command
+            .args(arguments)
+            .arg("--config")
+            .arg(&configuration)
+            .arg("--kubeconfig")
+            .arg(self.node.kubeconfig())
+            .env("HOME", &home)
+            .env("XDG_CONFIG_HOME", &home)
+            .env("GOPROXY", "off")
+            .env("NO_COLOR", "1")
+            .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
+        output(&mut self.node.lab.enter_network(&command))
     }
 
     /// `windlass` by the administrator's kubeconfig, whose address is in the lab's network alone.

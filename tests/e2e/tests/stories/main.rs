@@ -15,6 +15,7 @@ mod drift;
 mod edges;
 mod faults;
 mod first_cluster;
+mod fleet;
 mod foreign;
 mod gapped;
 mod in_cluster;

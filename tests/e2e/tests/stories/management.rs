@@ -1,10 +1,22 @@
-//! Real providers of Cluster API: Windlass installs them in a real cluster, they raise clusters, and nobody notices their upgrade.
-//! Root is needed.
+//! Real providers of Cluster API: Windlass installs them in a real cluster, they raise clusters, and nobody notices their upgrade, though
+//! Windlass itself is killed again and again on the way. Root is needed.
 
-use std::time::Instant;
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-use e2e::{Management, windlass};
+use e2e::{Installed, Management, PROVIDERS, Tally, condition, wait_until, windlass};
 use lab::progress::Terminal;
+use serde_json::{Value, json};
+
+use crate::providers::each_step_once;
+
+/// A loaded machine takes its time.
+const LIMIT: Duration = Duration::from_mins(5);
+/// An image that is nowhere.
+const NOWHERE: &str = "registry.k8s.io/cluster-api/cluster-api-controller:v0.0.0-nowhere";
 
 #[test]
 fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
@@ -18,16 +30,225 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
     }
     management.install(old).unwrap();
     tell("providers are installed");
+    seen_by_clusterctl(&management, old, &[new]);
     management.raise("first").unwrap();
     tell("a cluster is Available");
 
-    let tallies = management.upgrade(new, "first", &tell).unwrap();
-    for tally in &tallies {
+    an_image_that_is_nowhere_is_survived(&management, old);
+    tell("an image that is nowhere was named, and put back");
+
+    let deaths = Deaths::default();
+    let tallies = management
+        .upgrade_while(new, "first", &tell, &|| deaths.kill(&management))
+        .unwrap();
+    all_were_heard(&tallies);
+    eprintln!("Windlass was killed at {:#?}", deaths.at.borrow());
+    upgraded_once(&management, &deaths);
+    seen_by_clusterctl(&management, new, &["Already", "up", "to", "date"]);
+
+    management.begin("second").unwrap();
+    what_stands_in_the_way_is_named(&management, "second");
+    tell("another cluster is Available");
+    let tree = ["describe", "cluster", "second", "--namespace", "default"];
+    let tree = management.clusterctl(&tree).unwrap();
+    for words in ["Cluster/second", "Available: True"] {
+        assert!(tree.contains(words), "{words:?} is not in {tree}");
+    }
+}
+
+fn all_were_heard(tallies: &[Tally]) {
+    for tally in tallies {
         eprintln!("{tally:?}");
         assert!(tally.calls > 100, "{tally:?}");
     }
-    management.raise("second").unwrap();
-    tell("another cluster is Available");
+    nobody_noticed(tallies);
+}
+
+fn nobody_noticed(tallies: &[Tally]) {
     let failed: u64 = tallies.iter().map(|tally| tally.failed).sum();
     assert_eq!(failed, 0, "{tallies:#?}");
+}
+
+/// Plain clusterctl lists what is installed, and what it would make of it.
+fn seen_by_clusterctl(management: &Management, version: &str, next: &[&str]) {
+    let plan = management.clusterctl(&["upgrade", "plan"]).unwrap();
+    let rows: Vec<Vec<_>> = plan
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    for provider in PROVIDERS {
+        let label = provider.label();
+        let expected = [label.as_str(), provider.namespace, provider.title, version];
+        let expected = [&expected[..], next].concat();
+        assert!(rows.contains(&expected), "{expected:?} is not in {plan}");
+    }
+}
+
+/// The pods that there are go on serving, the provider tells what is waited for, and the way back is the spec as it was.
+fn an_image_that_is_nowhere_is_survived(management: &Management, version: &str) {
+    let [core, ..] = PROVIDERS;
+    let pods = || {
+        let names = [
+            "--namespace",
+            core.namespace,
+            "get",
+            "pods",
+            "--field-selector=status.phase=Running",
+            "--output=jsonpath={.items[*].metadata.name}",
+        ];
+        management.kubectl(&names).unwrap()
+    };
+    let before = pods();
+    let calls = management.calls();
+    let containers = json!([{"name": "manager", "imageUrl": NOWHERE}]);
+    let spec = json!({"version": version, "deployment": {"containers": containers}});
+    management.declare_with(core, &spec).unwrap();
+    wait_until("the image to be asked for in vain", LIMIT, || {
+        let reasons =
+            "--output=jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}";
+        let reasons =
+            management.kubectl(&["--namespace", core.namespace, "get", "pods", reasons])?;
+        Ok(reasons.contains("Image").then_some(()))
+    })
+    .unwrap();
+    let run = wait_until("the run to tell what it waits for", LIMIT, || {
+        let run = runs(management, core)?.pop();
+        Ok(run.filter(|run| run.to_string().contains("1 of an older one")))
+    })
+    .unwrap();
+    assert_eq!(run["spec"]["operation"], "Reconfigure", "{run:#}");
+    assert_eq!(run["status"]["step"], "check/ready", "{run:#}");
+    let provider = wait_until("the provider to be at work", LIMIT, || {
+        let provider = get(management, core)?;
+        let ready = condition(&provider, "Ready").cloned().unwrap_or_default();
+        let message = ready["message"].as_str().unwrap_or_default();
+        let is_told = ready["status"] == "False" && message.contains("is at step check/ready");
+        Ok(is_told.then_some(provider))
+    })
+    .unwrap();
+    assert_eq!(provider["status"]["installedVersion"], version);
+    assert_eq!(pods(), before, "the old pods serve");
+    assert!(management.is_available("first").unwrap());
+
+    management.declare(core, version).unwrap();
+    management.installed(core, version).unwrap();
+    nobody_noticed(&calls.end().unwrap());
+    assert_eq!(pods(), before, "nothing was to be replaced");
+    let runs = runs(management, core).unwrap();
+    let [.., given_up, last] = runs.as_slice() else {
+        panic!("{runs:#?}")
+    };
+    assert_eq!(given_up["status"]["phase"], "Superseded", "{given_up:#}");
+    assert_eq!(last["status"]["phase"], "Succeeded", "{last:#}");
+}
+
+/// Where Windlass was killed: a run of a namespace, and the step that it was at.
+#[derive(Default)]
+struct Deaths {
+    at: RefCell<BTreeSet<(String, String)>>,
+}
+
+impl Deaths {
+    /// Kills it once at every step of an upgrade that is seen, and starts it again.
+    fn kill(&self, management: &Management) -> anyhow::Result<()> {
+        for provider in PROVIDERS {
+            for run in runs(management, provider)? {
+                let is_at_work = run["status"]["phase"] == "Running";
+                let Some(step) = run["status"]["step"].as_str().filter(|_| is_at_work) else {
+                    continue;
+                };
+                let edge = (provider.namespace.to_owned(), step.to_owned());
+                if run["spec"]["operation"] == "Upgrade" && self.at.borrow_mut().insert(edge) {
+                    management.operate()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each provider was upgraded by one run, which went through its steps once, whoever died meanwhile.
+fn upgraded_once(management: &Management, deaths: &Deaths) {
+    for provider in PROVIDERS {
+        let upgrades: Vec<_> = runs(management, provider)
+            .unwrap()
+            .into_iter()
+            .filter(|run| run["spec"]["operation"] == "Upgrade")
+            .collect();
+        let [upgrade] = upgrades.as_slice() else {
+            panic!("{upgrades:#?}")
+        };
+        assert_eq!(upgrade["status"]["phase"], "Succeeded", "{upgrade:#}");
+        each_step_once(upgrade);
+        // New pods take seconds to come up.
+        let waiting = (provider.namespace.to_owned(), "check/ready".to_owned());
+        assert!(deaths.at.borrow().contains(&waiting), "{waiting:?}");
+    }
+    assert!(deaths.at.borrow().len() > PROVIDERS.len());
+}
+
+/// While a cluster comes up, what is deepest below it and unfinished is named first; then nothing is.
+fn what_stands_in_the_way_is_named(management: &Management, name: &str) {
+    let describe = || {
+        let mut command = management.windlass(&["--namespace", "default"]);
+        command.args(["describe", "cluster", name]);
+        lab::command::output(&mut command)
+    };
+    let mut named = BTreeSet::new();
+    wait_until(&format!("{name} to be Available"), LIMIT, || {
+        let told = describe()?;
+        if management.is_available(name)? {
+            return Ok(Some(()));
+        }
+        let mut lines = told.lines();
+        assert_eq!(
+            lines.next(),
+            Some(format!("Cluster/{name} waits for:").as_str()),
+            "{told}"
+        );
+        let first = lines.next().unwrap_or_default().split_whitespace();
+        named.insert(first.take(2).collect::<Vec<_>>().join(" "));
+        Ok(None)
+    })
+    .unwrap();
+    eprintln!("{named:#?}");
+    // Nothing is below a machine in memory that boots.
+    let machine = format!("DevMachine/{name}-");
+    let is_it = |fact: &String| fact.starts_with(&machine) && fact.ends_with(" waiting");
+    assert!(named.iter().any(is_it), "{named:#?}");
+
+    management.raised(name).unwrap();
+    let mut told = String::new();
+    let nothing = format!("Cluster/{name} waits for nothing.");
+    wait_until("nothing to be waited for", LIMIT, || {
+        told = describe()?;
+        Ok((told.lines().next() == Some(nothing.as_str())).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error}: {told}"));
+}
+
+/// The runs of a provider, the oldest first.
+fn runs(management: &Management, provider: Installed) -> anyhow::Result<Vec<Value>> {
+    let get = [
+        "--namespace",
+        provider.namespace,
+        "get",
+        "runs",
+        "--sort-by=.metadata.creationTimestamp",
+        "--output=json",
+    ];
+    let mut list: Value = serde_json::from_str(&management.kubectl(&get)?)?;
+    Ok(serde_json::from_value(list["items"].take())?)
+}
+
+fn get(management: &Management, provider: Installed) -> anyhow::Result<Value> {
+    let name = format!("{}/{}", provider.kind, provider.name);
+    let get = [
+        "--namespace",
+        provider.namespace,
+        "get",
+        &name,
+        "--output=json",
+    ];
+    Ok(serde_json::from_str(&management.kubectl(&get)?)?)
 }

@@ -4,6 +4,7 @@
 //! and a Deployment.
 
 use std::{
+    cell::RefCell,
     fs,
     path::PathBuf,
     process::{Command, Stdio},
@@ -23,7 +24,7 @@ const INFRASTRUCTURE: &str = "infrastructureprovider/docker";
 
 struct World {
     plane: ControlPlane,
-    operator: Option<Operator>,
+    operator: RefCell<Option<Operator>>,
     /// Has releases of the infrastructure provider.
     releases: Server,
     _runtime: tokio::runtime::Runtime,
@@ -43,26 +44,53 @@ impl World {
         }
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let releases = runtime.block_on(Server::start(released)).unwrap();
-        let mut world = Self {
+        let world = Self {
             plane,
-            operator: None,
+            operator: RefCell::default(),
             releases,
             _runtime: runtime,
         };
         let authority = world.plane.dir().join("authority.pem");
         fs::write(&authority, world.releases.authority()).unwrap();
         world.kubectl(&["create", "namespace", NAMESPACE]);
+        world.operate();
+        world
+    }
+
+    /// Starts an operator; the one before is killed.
+    fn operate(&self) {
+        drop(self.operator.take());
         let mut command = Command::new(windlass().unwrap());
-        command
-            .arg("--data-dir")
-            .arg(world.plane.dir().join("data"));
-        command.arg("--kubeconfig").arg(world.plane.kubeconfig());
+        command.arg("--data-dir").arg(self.data());
+        command.arg("--kubeconfig").arg(self.plane.kubeconfig());
         command.args(["controller", "--runners=process", "--providers"]);
         command.args(["--provider-fetch=named", "--provider-address=127.0.0.1/32"]);
+        let authority = self.plane.dir().join("authority.pem");
         command.arg("--provider-authorities").arg(authority);
-        let log = world.plane.dir().join("operator.log");
-        world.operator = Some(Operator::start(&mut command, log).unwrap());
-        world
+        let log = self.plane.dir().join("operator.log");
+        let operator = Operator::start(&mut command, log).unwrap();
+        *self.operator.borrow_mut() = Some(operator);
+    }
+
+    /// Kills the operator once the journal of a run has a record, and starts another one.
+    fn die_after(&self, run: &str, event: &str, step: &str) {
+        let runs = self.data().join("runs").join(NAMESPACE);
+        let journal = runs.join(run).join("journal.jsonl");
+        wait_until(&format!("{event} of {step} in {run}"), LIMIT, || {
+            let text = fs::read_to_string(&journal).unwrap_or_default();
+            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            let is_there = whole.lines().any(|line| {
+                let record = &serde_json::from_str::<Value>(line).unwrap()["record"];
+                record["event"] == event && record["step"] == step
+            });
+            Ok(is_there.then_some(()))
+        })
+        .unwrap();
+        self.operate();
+    }
+
+    fn data(&self) -> PathBuf {
+        self.plane.dir().join("data")
     }
 
     fn kubectl(&self, arguments: &[&str]) -> String {
@@ -138,7 +166,9 @@ impl World {
             };
             let status = &found["status"];
             let is_seen = status["observedGeneration"] == found["metadata"]["generation"];
-            let is_available = status["availableReplicas"] == 1 && status["updatedReplicas"] == 1;
+            // No old pod stands in for the new one.
+            let counts = ["replicas", "availableReplicas", "updatedReplicas"];
+            let is_available = counts.iter().all(|count| status[*count] == 1);
             Ok((is_seen && is_available).then_some(()))
         })
         .unwrap();
@@ -164,11 +194,12 @@ impl World {
         format!("{:#}", output(&mut self.windlass(arguments)).unwrap_err())
     }
 
-    /// What `windlass providers` says that waits for pods of a provider.
-    fn windlass_with_pods(&self, arguments: &[&str], provider: &str) -> String {
+    /// What `windlass providers` says that waits for pods of a provider, while its operator dies at edges of a run.
+    fn windlass_with_pods(&self, arguments: &[&str], provider: &str, run: &str) -> String {
         let mut command = self.windlass(arguments);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let child = child.unwrap();
+        self.die_after(run, "StepSucceeded", "apply/definitions");
         let image = format!("example.com/{provider}:v1.14.0");
         wait_until("the new Deployment", LIMIT, || {
             let found = self.get(&format!("deployment/{provider}-controller-manager"));
@@ -177,7 +208,9 @@ impl World {
             Ok((*now == json!(image)).then_some(()))
         })
         .unwrap();
+        self.die_after(run, "StepStarted", "check/ready");
         self.run_pods(provider);
+        self.die_after(run, "StepSucceeded", "check/ready");
         let said = child.wait_with_output().unwrap();
         let text = String::from_utf8(said.stdout).unwrap();
         assert!(said.status.success(), "{text}");
@@ -316,8 +349,8 @@ fn installed(world: &World) -> String {
     ] {
         assert!(told.contains(step), "{step} is not told: {told}");
     }
-    let secret =
-        world.operator.as_ref().unwrap().said() + &told + &run.to_string() + &core.to_string();
+    let said = world.operator.borrow().as_ref().unwrap().said();
+    let secret = said + &told + &run.to_string() + &core.to_string();
     assert!(
         !secret.contains("from-the-secret"),
         "a value of a Secret was told"
@@ -410,7 +443,8 @@ fn upgraded(world: &World) {
     let upgrade = ["upgrade", "--to", "cluster-api=v1.14.0"];
     let refused = world.refused(&upgrade);
     assert!(refused.contains("providers upgrade --yes"), "{refused}");
-    let told = world.windlass_with_pods(&[&upgrade[..], &["--yes"]].concat(), "cluster-api");
+    let run = "cluster-api-upgrade-3";
+    let told = world.windlass_with_pods(&[&upgrade[..], &["--yes"]].concat(), "cluster-api", run);
     for said in [
         "stores    things.cluster-api.example.com in v2 instead of v1",
         "Ctrl-C ends what is shown here",
@@ -419,6 +453,8 @@ fn upgraded(world: &World) {
     ] {
         assert!(told.contains(said), "{said}: {told}");
     }
+    // Its operator died three times meanwhile: the run went on where it was.
+    each_step_once(&world.get(&format!("run/{run}")).unwrap());
     // What was there is stored in the new version, and the old one could go.
     assert_eq!(world.stored("things.cluster-api.example.com"), ["v2"]);
     let kept = world.get("things.cluster-api.example.com/kept").unwrap();
@@ -614,6 +650,17 @@ fn deleted_last_first(world: &World) {
         );
     }
     assert!(world.get(&format!("namespace/{NAMESPACE}")).is_some());
+}
+
+/// Every step of a run's plan was done, in order, and none again.
+pub(crate) fn each_step_once(run: &Value) {
+    let planned = run["spec"]["plan"]["steps"].as_array().unwrap().iter();
+    let planned: Vec<_> = planned.map(|step| &step["id"]).collect();
+    let history = run["status"]["history"].as_array().unwrap().iter();
+    let done = history.filter(|record| record["event"] == "StepSucceeded");
+    let done: Vec<_> = done.map(|record| &record["step"]).collect();
+    assert!(!planned.is_empty(), "{run:#}");
+    assert_eq!(done, planned, "{run:#}");
 }
 
 fn thing() -> Value {

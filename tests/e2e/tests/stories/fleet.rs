@@ -1,0 +1,325 @@
+//! A fleet on real providers of Cluster API, whose machines are in memory: an edit of a site goes to its clusters, canary first, and
+//! replaces the Machines that it changes and no others. Root is needed.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use e2e::{Management, wait_until, windlass};
+use lab::progress::Terminal;
+use serde_json::{Value, json};
+
+/// Machines take seconds each, and one that comes or goes is looked at every 15 seconds.
+const LIMIT: Duration = Duration::from_mins(8);
+const FLEET: &str = "fleet";
+const ALPHA: &str = "alpha";
+const BETA: &str = "beta";
+const GAMMA: &str = "gamma";
+/// The clusters, and the site of each.
+const CLUSTERS: [(&str, &str); 3] = [(ALPHA, "fra1"), (BETA, "fra1"), (GAMMA, "ams2")];
+
+const PLANE: &str = "plane";
+const WORKER: &str = "worker";
+
+/// What a cluster is rendered to, as people write it. The names of templates end in a digest of what is in them.
+const TEMPLATE: &str = r#"
+apiVersion: inventory.windlass.dev/v1alpha1
+kind: ClusterTemplate
+metadata: {name: memory, namespace: fleet}
+spec:
+  backEnd: Plain
+  documents:
+    - object:
+        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+        kind: DevCluster
+        # Its controller writes an annotation, and falls over where there are none.
+        metadata: {name: "{{ cluster.name }}", annotations: {example.com/in-memory: "true"}}
+        spec: {backend: {inMemory: {}}}
+    - naming: Hashed
+      object:
+        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+        kind: DevMachineTemplate
+        metadata: {name: "{{ cluster.name }}-plane"}
+        spec: {template: {spec: {backend: {inMemory: {
+          vm: {provisioning: {startupDuration: "{{ boot }}", startupJitter: "0.2"}},
+          node: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
+          apiServer: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
+          etcd: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}}}}}}}
+    - naming: Hashed
+      object:
+        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+        kind: DevMachineTemplate
+        metadata: {name: "{{ cluster.name }}-worker"}
+        spec: {template: {spec: {backend: {inMemory: {
+          vm: {provisioning: {startupDuration: 2s, startupJitter: "0.2"}},
+          node: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
+          apiServer: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
+          etcd: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}}}}}}}
+    - naming: Hashed
+      object:
+        apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+        kind: KubeadmConfigTemplate
+        metadata: {name: "{{ cluster.name }}-worker"}
+        spec:
+          template:
+            spec:
+              files: [{path: /etc/site, content: "dns {{ dns | join(' ') }}"}]
+              joinConfiguration: {nodeRegistration: {criSocket: "unix:///run/containerd/containerd.sock"}}
+    - object:
+        apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+        kind: KubeadmControlPlane
+        metadata: {name: "{{ cluster.name }}-plane"}
+        spec:
+          replicas: 1
+          version: v1.34.4
+          kubeadmConfigSpec: {clusterConfiguration: {apiServer: {certSANs: [localhost]}}}
+          machineTemplate:
+            spec:
+              infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: "{{ cluster.name }}-plane"}
+    - object:
+        apiVersion: cluster.x-k8s.io/v1beta2
+        kind: MachineDeployment
+        metadata: {name: "{{ cluster.name }}-worker"}
+        spec:
+          clusterName: "{{ cluster.name }}"
+          replicas: 1
+          selector: {matchLabels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}"}}
+          template:
+            metadata: {labels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}"}}
+            spec:
+              clusterName: "{{ cluster.name }}"
+              version: v1.34.4
+              bootstrap:
+                configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: "{{ cluster.name }}-worker"}
+              infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: "{{ cluster.name }}-worker"}
+    - object:
+        apiVersion: cluster.x-k8s.io/v1beta2
+        kind: Cluster
+        metadata: {name: "{{ cluster.name }}"}
+        spec:
+          clusterNetwork: {pods: {cidrBlocks: [192.168.0.0/16]}, services: {cidrBlocks: [10.128.0.0/12]}}
+          controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: "{{ cluster.name }}-plane"}
+          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevCluster, name: "{{ cluster.name }}"}
+"#;
+
+#[test]
+fn an_edit_of_a_site_replaces_the_machines_that_it_changes_and_no_others() {
+    let [_, newest] = Management::VERSIONS;
+    let began = Instant::now();
+    let tell = |what: &str| eprintln!("{:>5.1} s: {what}", began.elapsed().as_secs_f64());
+    let management =
+        Management::set_with(windlass().unwrap(), &["--fleet"], &Terminal::default()).unwrap();
+    management.preload(newest).unwrap();
+    management.install(newest).unwrap();
+    tell("providers are installed");
+    let fleet = Fleet(management);
+    fleet.born();
+    tell("all clusters are well");
+    let first = fleet.machines();
+
+    // Workers of a site are bootstrapped otherwise.
+    fleet.site("fra1", "10.77.0.54", "2s", "");
+    fleet.rolled_out(1, |phase| {
+        assert_eq!(phase(GAMMA), None, "it is of another site");
+        if phase(BETA).is_some_and(|phase| phase != "Pending") {
+            assert_eq!(phase(ALPHA).as_deref(), Some("Done"), "the canary is first");
+        }
+    });
+    let second = fleet.machines();
+    assert_eq!(replaced(&first, &second), [(ALPHA, WORKER), (BETA, WORKER)]);
+    tell("workers of a site were replaced");
+
+    // The control plane of another boots otherwise.
+    fleet.site("ams2", "10.77.0.53", "3s", "");
+    fleet.rolled_out(2, |phase| {
+        if phase(GAMMA).is_some() {
+            assert_eq!(phase(ALPHA), None, "it is of another site");
+        }
+    });
+    let third = fleet.machines();
+    assert_eq!(replaced(&second, &third), [(GAMMA, PLANE)]);
+    tell("the control plane of another was replaced");
+
+    fleet.nothing_is_written(&third);
+}
+
+struct Fleet(Management);
+
+impl Fleet {
+    /// Declares the inventory, and waits until all of it is well. Births are no roll-outs.
+    fn born(&self) {
+        self.0
+            .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLEET}}))
+            .unwrap();
+        let levels = json!({"levels": [{"name": "site", "kind": "Site"}]});
+        self.declare("Hierarchy", "default", &levels);
+        let template: Value = serde_saphyr::from_str(TEMPLATE).unwrap();
+        self.0.apply(&template).unwrap();
+        for site in ["fra1", "ams2"] {
+            self.site(site, "10.77.0.53", "2s", "");
+        }
+        for (name, site) in CLUSTERS {
+            self.cluster(name, site, "nothing");
+        }
+        self.well();
+        let rollout = json!({"canary": {"clusters": [ALPHA]}, "parallel": 2, "soak": "2s", "deadline": "10m"});
+        self.declare("Rollout", "all", &rollout);
+    }
+
+    /// Declares a site: a name server, how long machines of control planes boot, and what is rendered nowhere.
+    fn site(&self, name: &str, dns: &str, boot: &str, contact: &str) {
+        let values = json!({"dns": [dns], "boot": boot, "contact": contact});
+        self.declare("Site", name, &json!({"values": values}));
+    }
+
+    /// Declares a cluster, with what is rendered nowhere.
+    fn cluster(&self, name: &str, site: &str, note: &str) {
+        let spec =
+            json!({"template": "memory", "parents": {"site": site}, "values": {"note": note}});
+        self.declare("FleetCluster", name, &spec);
+    }
+
+    fn declare(&self, kind: &str, name: &str, spec: &Value) {
+        self.0
+            .apply(&json!({
+                "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": kind,
+                "metadata": {"name": name, "namespace": FLEET}, "spec": spec,
+            }))
+            .unwrap();
+    }
+
+    /// Waits until every cluster is well at what it is rendered to.
+    fn well(&self) {
+        let mut last = Value::Null;
+        wait_until("all clusters to be well", LIMIT, || {
+            last = self.get("fleetclusters")?;
+            let clusters = last["items"].as_array().into_iter().flatten();
+            let well = clusters.filter(|cluster| {
+                let status = &cluster["status"];
+                status["health"] == "Well"
+                    && status["applied"] == status["rendered"]
+                    && status["pending"].is_null()
+            });
+            Ok((well.count() == CLUSTERS.len()).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.0.said()));
+    }
+
+    /// Waits until so many runs of the Rollout have ended and all is well. What it says of clusters is looked at all the time.
+    fn rolled_out(&self, runs: usize, look: impl Fn(&dyn Fn(&str) -> Option<String>)) {
+        let mut last = Value::Null;
+        wait_until("the roll-out to end", LIMIT, || {
+            last = self.get("rollout/all")?["status"].take();
+            let members = last["run"]["clusters"].as_array();
+            look(&|name: &str| {
+                let mut members = members.into_iter().flatten();
+                let member = members.find(|member| member["name"] == name)?;
+                // What it does not say is that it was not begun.
+                let phase = member["phase"].as_str().unwrap_or("Pending");
+                Some(phase.to_owned())
+            });
+            let ended = last["history"].as_array().map_or(0, Vec::len);
+            Ok((ended == runs && last["phase"] == "Idle").then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.0.said()));
+        assert_eq!(last["history"][0]["phase"], "Succeeded", "{last:#}");
+        self.well();
+    }
+
+    /// The UID of each Machine, by its cluster and what it is of it, when none comes or goes any more.
+    fn machines(&self) -> Machines {
+        wait_until("Machines to be at rest", LIMIT, || {
+            let list = self.get("machines.cluster.x-k8s.io")?;
+            let items = list["items"].as_array().cloned().unwrap_or_default();
+            let machines: Machines = items.iter().filter_map(machine).collect();
+            let is_whole = items.len() == machines.len() && machines.len() == 2 * CLUSTERS.len();
+            Ok(is_whole.then_some(machines))
+        })
+        .unwrap()
+    }
+
+    /// What is rendered nowhere changes nothing, and a Windlass that starts anew writes nothing.
+    fn nothing_is_written(&self, machines: &Machines) {
+        self.site("fra1", "10.77.0.54", "2s", "somebody");
+        for note in ["once", "twice", "thrice"] {
+            let before = self.versions();
+            self.0.operate().unwrap();
+            self.cluster(ALPHA, "fra1", note);
+            wait_until("the cluster to be looked at", LIMIT, || {
+                let cluster = self.get(&format!("fleetcluster/{ALPHA}"))?;
+                let seen = &cluster["status"]["observedGeneration"];
+                Ok((*seen == cluster["metadata"]["generation"]).then_some(()))
+            })
+            .unwrap();
+            self.well();
+            assert_eq!(self.versions(), before, "{note}");
+        }
+        assert_eq!(self.machines(), *machines);
+        let status = self.get("rollout/all").unwrap()["status"].take();
+        assert_eq!(status["history"].as_array().unwrap().len(), 2, "{status:#}");
+    }
+
+    /// The version of all that Windlass alone writes, but of the cluster that is edited; of objects of Cluster API, what Windlass wrote
+    /// of them, and when.
+    fn versions(&self) -> BTreeMap<String, String> {
+        let kinds = "fleetclusters,fleetrevisions,rollouts,clusters.cluster.x-k8s.io,machinedeployments,kubeadmcontrolplanes,\
+                     kubeadmconfigtemplates,devclusters,devmachinetemplates";
+        let list = self.get(kinds).unwrap();
+        let versions = list["items"].as_array().unwrap().iter().map(|object| {
+            let metadata = &object["metadata"];
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let (kind, name) = (text(&object["kind"]), text(&metadata["name"]));
+            let is_own = text(&object["apiVersion"]).starts_with("inventory.windlass.dev/");
+            let version = if is_own {
+                text(&metadata["resourceVersion"])
+            } else {
+                let fields = metadata["managedFields"].as_array().unwrap().iter();
+                let own: Vec<_> = fields
+                    .filter(|entry| entry["manager"] == "windlass-fleet")
+                    .collect();
+                assert!(!own.is_empty(), "{kind}/{name} is not Windlass'");
+                json!([own, metadata["generation"]]).to_string()
+            };
+            (format!("{kind}/{name}"), version)
+        });
+        let edited = format!("FleetCluster/{ALPHA}");
+        let versions: BTreeMap<_, _> = versions.filter(|(key, _)| *key != edited).collect();
+        // Two FleetClusters, a Rollout, six objects of each cluster and what was before.
+        assert!(versions.len() > 3 + 6 * CLUSTERS.len(), "{versions:#?}");
+        versions
+    }
+
+    fn get(&self, what: &str) -> anyhow::Result<Value> {
+        let output = ["--output=json", "--show-managed-fields"];
+        let get = ["--namespace", FLEET, "get", what];
+        Ok(serde_json::from_str(
+            &self.0.kubectl(&[&get[..], &output].concat())?,
+        )?)
+    }
+}
+
+/// UIDs by cluster and part.
+type Machines = BTreeMap<(&'static str, &'static str), String>;
+
+fn machine(object: &Value) -> Option<((&'static str, &'static str), String)> {
+    let labels = &object["metadata"]["labels"];
+    let mut clusters = CLUSTERS.into_iter();
+    let (cluster, _) =
+        clusters.find(|(name, _)| labels["cluster.x-k8s.io/cluster-name"] == *name)?;
+    let part = if labels.get("cluster.x-k8s.io/control-plane").is_some() {
+        PLANE
+    } else {
+        WORKER
+    };
+    let uid = object["metadata"]["uid"].as_str()?;
+    Some(((cluster, part), uid.to_owned()))
+}
+
+/// Those that are others now.
+fn replaced(before: &Machines, after: &Machines) -> Vec<(&'static str, &'static str)> {
+    let replaced = after
+        .iter()
+        .filter(|(key, uid)| before.get(*key) != Some(*uid));
+    replaced.map(|(key, _)| *key).collect()
+}
