@@ -81,6 +81,14 @@ pub enum MetadataError {
 pub struct InvalidContract(String);
 
 impl Contract {
+    /// The contracts of cores that are known.
+    pub const KNOWN: [&'static str; 2] = ["v1beta1", "v1beta2"];
+
+    /// Whether a core of this contract is known.
+    pub fn is_known(&self) -> bool {
+        Self::KNOWN.contains(&self.0.as_str())
+    }
+
     /// The contracts that a management cluster of this one may have beside it.
     ///
     /// # Source

@@ -5,6 +5,7 @@
 //! through an installation, or never, is refused here before the first step.
 
 mod among;
+mod contract;
 mod deployment;
 mod manager;
 mod names;

@@ -103,10 +103,11 @@ pub(super) async fn observe<K: Kind>(
             };
         }
     }
+    let source = source_of(provider, client, &namespace).await?;
     Ok(Some(Observed {
         findings: check::object(provider),
-        among: check::among(provider, &others),
-        source: source_of(provider, client, &namespace).await?,
+        among: check::among(provider, &others, source.as_ref().ok()),
+        source,
         fetch: fetch::Wanted::of(provider, context.fetcher.policy().reach),
         variables: variables(provider, client, &namespace).await?,
         additional: additional(provider, client, &namespace).await?,

@@ -201,6 +201,7 @@ fn providers_are_installed_upgraded_and_deleted() {
     let core = installed(&world);
     the_next_leaves_the_first_alone(&world, &core);
     put_back(&world);
+    no_upgrade_out_of_order(&world);
     upgraded(&world);
     brought_over_the_network(&world);
     deleted_last_first(&world);
@@ -398,6 +399,46 @@ fn put_back(world: &World) {
     assert_eq!(labels["team"], "platform");
     let told = world.kubectl(&["describe", CORE]);
     assert!(told.contains("Drifted"), "{told}");
+}
+
+/// Whoever writes a version by hand is held to clusterctl's rules too.
+fn no_upgrade_out_of_order(world: &World) {
+    let incompatible = "CAPIVersionIncompatibility";
+    let core = |version: &str| {
+        let wish = json!({"version": version, "configSecret": {"name": "variables"}});
+        world.apply(&provider("CoreProvider", "cluster-api", &wish));
+    };
+    core("v1.17.0");
+    let message = world.await_condition(CORE, "PreflightCheckPassed", incompatible);
+    assert!(
+        message.contains("v1.17.0 would follow v1.13.4") && message.ends_with("go by way of v1.16"),
+        "{message}"
+    );
+    core("v1.13.4");
+    world.await_condition(CORE, "Ready", "DeploymentAvailable");
+
+    let mut older = manifests("infrastructure", "docker", "v1.14.9", "DockerThing");
+    let metadata = older["data"]["metadata"].as_str().unwrap();
+    older["data"]["metadata"] = json!(metadata.replace("v1beta2", "v1alpha4"));
+    world.apply(&older);
+    let docker = |version: &str| {
+        let wish = json!({"version": version});
+        world.apply(&provider("InfrastructureProvider", "docker", &wish));
+    };
+    docker("v1.14.9");
+    let message = world.await_condition(INFRASTRUCTURE, "PreflightCheckPassed", incompatible);
+    assert!(
+        message.contains("keeps contract v1alpha4, which does not go with v1beta2 of CoreProvider"),
+        "{message}"
+    );
+    docker("v1.13.4");
+    world.await_condition(INFRASTRUCTURE, "Ready", "DeploymentAvailable");
+    world.kubectl(&["delete", "configmap", "infrastructure-docker-v1.14.9"]);
+    assert_eq!(
+        world.get("run/infrastructure-docker-upgrade-2"),
+        None,
+        "nothing was begun"
+    );
 }
 
 /// What the new version does not have any more is removed; what nobody has an answer for is refused.
