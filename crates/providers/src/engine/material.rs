@@ -15,6 +15,7 @@ use runs::calls::{call, config};
 use super::Installer;
 use crate::{
     certificates,
+    inputs::Variables,
     render::{self, Material, Rendered},
     source, target,
 };
@@ -65,6 +66,7 @@ impl Installer {
             components: held.components,
             additional: self.additional().await?,
             variables: self.variables().await?,
+            variables_mark: self.inputs.variables.as_ref().map(Variables::mark),
             changes: self.inputs.changes.clone(),
             lingers: false,
         })
@@ -89,11 +91,8 @@ impl Installer {
         let mut material = self.material().await?;
         material.lingers = is_at_least(there, LINGERS_FROM).await?;
         let discovery = discover(there).await?;
-        let rendered = render::render(&material, &scopes(&discovery)).map_err(|error| {
-            let remedy =
-                "mend the manifests or the spec, or give the variables in the Secret of spec.configSecret";
-            config("ComponentsError", controller::chain(&error), remedy)
-        })?;
+        let rendered = render::render(&material, &scopes(&discovery));
+        let rendered = rendered.map_err(|error| error.failure())?;
         Ok(Asked {
             objects: rendered.objects,
             notices: rendered.notices,

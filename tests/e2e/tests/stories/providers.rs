@@ -501,6 +501,8 @@ fn upgraded(world: &World) {
     })
     .unwrap();
 
+    replaced_for_a_credential(world);
+
     world.apply(&provider(
         "CoreProvider",
         "cluster-api",
@@ -515,6 +517,32 @@ fn upgraded(world: &World) {
         world.get(CORE).unwrap()["status"]["installedVersion"],
         "v1.14.0"
     );
+}
+
+/// A value that changes no workload replaces the pods all the same.
+fn replaced_for_a_credential(world: &World) {
+    let mark = || {
+        let found = world.get("deployment/cluster-api-controller-manager");
+        let template = &found.unwrap_or_default()["spec"]["template"];
+        template["metadata"]["annotations"]["windlass.dev/variables"].clone()
+    };
+    let before = mark();
+    assert!(before.is_string(), "{before}");
+    world.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "variables", "namespace": NAMESPACE},
+        "stringData": {"GREETING": "from-the-secret", "CREDENTIAL": "another"},
+    }));
+    world.kubectl(&["annotate", "--overwrite", CORE, "example.com/look=2"]);
+    wait_until("the new mark", LIMIT, || {
+        Ok((mark() != before).then_some(()))
+    })
+    .unwrap();
+    world.run_pods("cluster-api");
+    wait_until("the run of the credential", LIMIT, || {
+        let run = world.get("run/cluster-api-reconfigure-5");
+        Ok(run.filter(|run| run["status"]["phase"] == "Succeeded"))
+    })
+    .unwrap();
 }
 
 /// A release that nobody loaded comes from where its provider says, once.
