@@ -34,7 +34,7 @@ pub use inventory::{Installed, InventoryError};
 pub use linger::linger;
 pub use manifest::{ManifestError, parse as parse_manifest};
 pub use mark::mark_pods;
-pub use metadata::{Contract, Metadata, MetadataError, ReleaseSeries};
+pub use metadata::{Contract, InvalidOverlay, Metadata, MetadataError, Overlay, ReleaseSeries};
 pub use object::{Lack, Object};
 pub use provider::{InvalidProvider, Provider, ProviderType, label};
 pub use scope::{Scope, Scopes};

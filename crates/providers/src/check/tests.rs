@@ -298,6 +298,24 @@ fn each_field_is_judged() {
 }
 
 #[test]
+fn series_of_releases_are_refused_by_name() {
+    let mut aws: InfrastructureProvider = provider("aws", "{}");
+    let mut told = |series: &str| {
+        let annotation = (RELEASE_SERIES.to_owned(), series.to_owned());
+        aws.metadata.annotations = Some([annotation].into());
+        let found = object(&aws);
+        found.iter().map(Finding::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(told("1.15=v1beta2,1.16=v1beta2"), [""; 0]);
+    assert_eq!(
+        told("1.15"),
+        [
+            "InfrastructureProvider metadata.annotations[windlass.dev/release-series] is \"1.15\": \"1.15\" is no series; each is MAJOR.MINOR=CONTRACT, and a comma stands between two; write for example 1.15=v1beta2,1.16=v1beta2, or remove the annotation"
+        ]
+    );
+}
+
+#[test]
 fn a_provider_is_called_what_it_is() {
     let core: CoreProvider = provider("capi", "{}");
     let [finding] = object(&core).try_into().unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::provider::key;
 use api::run::Failure;
-use clusterctl::{Object, Scope, Scopes};
+use clusterctl::{Contract, Object, ReleaseSeries, Scope, Scopes};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, ResourceExt,
@@ -51,7 +51,11 @@ impl Installer {
             version.map_err(|error| config("NoVersion", controller::chain(&error), CHANGED))?;
         let name = &manifests.config_map;
         let map = self.config_map(&namespace, name).await?;
-        let held = source::held(&map)
+        // The plan has the contract already, whatever the metadata lacks.
+        let series = ReleaseSeries::from(&version);
+        let contract: Option<Contract> = self.inputs.contract.parse().ok();
+        let overlay = contract.map(|contract| (series, contract));
+        let held = source::held(&map, &overlay.into_iter().collect())
             .map_err(|error| config("ManifestsUnreadable", error.to_string(), CHANGED))?;
         if held.digest() != manifests.digest {
             let message =

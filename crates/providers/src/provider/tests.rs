@@ -234,6 +234,10 @@ fn nothing_is_brought_that_is_held_or_is_not_asked_for() {
     world.source = Err(missing);
     let fetches = "fetch https://git.example/org/capi/releases";
     assert_eq!(short(&decide(&core, &world)), fetches);
+    world.source = Err(Missing::Stale {
+        config_map: "core".to_owned(),
+    });
+    assert_eq!(short(&decide(&core, &world)), fetches, "it is asked for");
     world.among = Ok(Some(crate::check::Waiting::ForCore));
     let waits = "await WaitingForCoreProviderReady";
     assert_eq!(short(&decide(&core, &world)), waits, "nor before its time");
