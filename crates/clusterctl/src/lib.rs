@@ -16,6 +16,7 @@ mod image;
 mod inventory;
 mod linger;
 mod manifest;
+mod mark;
 mod metadata;
 mod object;
 pub mod patch;
@@ -32,7 +33,8 @@ pub use image::{Image, ImageOverride, ImageOverrides, InvalidImage, NonCanonical
 pub use inventory::{Installed, InventoryError};
 pub use linger::linger;
 pub use manifest::{ManifestError, parse as parse_manifest};
-pub use metadata::{Contract, Metadata, MetadataError, ReleaseSeries};
+pub use mark::mark_pods;
+pub use metadata::{Contract, InvalidOverlay, Metadata, MetadataError, Overlay, ReleaseSeries};
 pub use object::{Lack, Object};
 pub use provider::{InvalidProvider, Provider, ProviderType, label};
 pub use scope::{Scope, Scopes};

@@ -25,6 +25,50 @@ pub struct Metadata {
     series: BTreeMap<ReleaseSeries, Contract>,
 }
 
+/// Series that somebody knows better than a `metadata.yaml`, as in `1.15=v1beta2,1.16=v1beta2`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlay(BTreeMap<ReleaseSeries, Contract>);
+
+/// Why a text is no such series.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOverlay {
+    /// A part of it.
+    #[error("{0:?} is no series; each is MAJOR.MINOR=CONTRACT, and a comma stands between two")]
+    Series(String),
+    /// One stands there twice.
+    #[error("{0} stands there twice; remove one")]
+    Twice(ReleaseSeries),
+}
+
+impl FromStr for Overlay {
+    type Err = InvalidOverlay;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut overlay = Self::default();
+        for part in text.split(',').map(str::trim) {
+            let invalid = || InvalidOverlay::Series(part.chars().take(80).collect());
+            let (series, contract) = part.split_once('=').ok_or_else(invalid)?;
+            let (major, minor) = series.split_once('.').ok_or_else(invalid)?;
+            let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number <= MOST);
+            let series = ReleaseSeries {
+                major: number(major).ok_or_else(invalid)?,
+                minor: number(minor).ok_or_else(invalid)?,
+            };
+            let contract: Contract = contract.parse().map_err(|_| invalid())?;
+            if overlay.0.insert(series, contract).is_some() {
+                return Err(InvalidOverlay::Twice(series));
+            }
+        }
+        Ok(overlay)
+    }
+}
+
+impl FromIterator<(ReleaseSeries, Contract)> for Overlay {
+    fn from_iter<T: IntoIterator<Item = (ReleaseSeries, Contract)>>(series: T) -> Self {
+        Self(series.into_iter().collect())
+    }
+}
+
 /// What is wrong with a `metadata.yaml`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
@@ -81,6 +125,14 @@ pub enum MetadataError {
 pub struct InvalidContract(String);
 
 impl Contract {
+    /// The contracts of cores that are known.
+    pub const KNOWN: [&'static str; 2] = ["v1beta1", "v1beta2"];
+
+    /// Whether a core of this contract is known.
+    pub fn is_known(&self) -> bool {
+        Self::KNOWN.contains(&self.0.as_str())
+    }
+
     /// The contracts that a management cluster of this one may have beside it.
     ///
     /// # Source
@@ -184,8 +236,10 @@ impl Metadata {
 
     /// The same with series that somebody knows better: they replace those of the file and are added to them.
     #[must_use]
-    pub fn overlaid(mut self, series: impl IntoIterator<Item = (ReleaseSeries, Contract)>) -> Self {
-        self.series.extend(series);
+    pub fn overlaid(mut self, overlay: &Overlay) -> Self {
+        let series = overlay.0.iter();
+        self.series
+            .extend(series.map(|(series, contract)| (*series, contract.clone())));
         self
     }
 
@@ -296,12 +350,9 @@ mod tests {
 
     #[test]
     fn series_that_are_laid_over_win() {
-        let series = |major, minor| ReleaseSeries { major, minor };
         let contract = |text: &str| text.parse::<Contract>().unwrap();
-        let metadata = Metadata::parse(WHOLE).unwrap().overlaid([
-            (series(1, 15), contract("v1beta2")),
-            (series(1, 10), contract("v1beta2")),
-        ]);
+        let overlay = "1.15=v1beta2, 1.10=v1beta2".parse().unwrap();
+        let metadata = Metadata::parse(WHOLE).unwrap().overlaid(&overlay);
         assert_eq!(
             metadata.contract(&version("v1.15.0")),
             Ok(&contract("v1beta2"))
@@ -314,6 +365,23 @@ mod tests {
             metadata.contract(&version("v1.9.3")),
             Ok(&contract("v1beta1"))
         );
+    }
+
+    #[test]
+    fn an_overlay_is_series_with_their_contracts() {
+        for (text, said) in [
+            ("", "\"\" is no series; each is MAJOR.MINOR=CONTRACT"),
+            ("1.15", "\"1.15\" is no series"),
+            ("v1.15=v1beta2", "\"v1.15=v1beta2\" is no series"),
+            ("1.15.0=v1beta2", "\"1.15.0=v1beta2\" is no series"),
+            ("1.-1=v1beta2", "is no series"),
+            ("1.15=beta", "\"1.15=beta\" is no series"),
+            ("1.14=v1beta2,", "\"\" is no series"),
+            ("1.15=v1beta1,1.15=v1beta2", "1.15 stands there twice"),
+        ] {
+            let error = text.parse::<Overlay>().expect_err(text).to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 
     #[test]

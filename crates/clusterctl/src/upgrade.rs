@@ -222,11 +222,11 @@ pub fn plan_for(
             return Err(Refusals(refusals));
         }
     };
-    if !KNOWN.contains(&contract.to_string().as_str()) {
+    if !contract.is_known() {
         refusals.push(Refusal::UnknownContract {
             version: target.clone(),
             contract: contract.clone(),
-            known: KNOWN.map(str::to_owned).to_vec(),
+            known: Contract::KNOWN.map(str::to_owned).to_vec(),
         });
     }
     let mut plan = UpgradePlan {
@@ -328,7 +328,7 @@ fn check_step(
             from,
             to: to.clone(),
         });
-    } else if skips(one, to) {
+    } else if skips(&one.provider, &one.version, to) {
         refusals.push(Refusal::Skip {
             provider,
             from,
@@ -391,7 +391,7 @@ fn newest(
                 Ok(its)
                     if contract.is_compatible(its)
                         && !version.is_prerelease()
-                        && !skips(one, version) =>
+                        && !skips(&one.provider, &one.version, version) =>
                 {
                     best = best.max(Some(version));
                 }
@@ -410,11 +410,11 @@ fn newest(
     plan
 }
 
-/// Whether a version is further away than may be gone at once.
-fn skips(one: &Installed, to: &Version) -> bool {
-    one.provider.is_of_cluster_api()
-        && one.version >= SKIPS_COUNT_FROM
-        && to.minor() > one.version.minor() + 3
+/// Whether a version is further away than may be gone at once: more than three minors, of core and the providers of kubeadm.
+pub fn skips(provider: &Provider, from: &Version, to: &Version) -> bool {
+    provider.is_of_cluster_api()
+        && *from >= SKIPS_COUNT_FROM
+        && to.minor() > from.minor().saturating_add(3)
 }
 
 impl UpgradePlan {
@@ -435,9 +435,6 @@ impl fmt::Display for Refusals {
 }
 
 impl std::error::Error for Refusals {}
-
-/// The contracts of cores that are known.
-const KNOWN: [&str; 2] = ["v1beta1", "v1beta2"];
 
 /// Cluster API counts skipped minors from this version on.
 const SKIPS_COUNT_FROM: Version = Version::new(1, 10, 0);

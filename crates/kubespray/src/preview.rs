@@ -189,7 +189,8 @@ pub async fn reset(client: &Client, cluster: &Cluster, layout: &Layout) -> Resul
     let forgotten = matches!(planned.decision, Decision::Forget);
     let mut preview = Preview::new(&cluster, planned);
     if forgotten {
-        let why = "no run was ever to work on its hosts: none is reset, and the cluster is forgotten";
+        let why =
+            "no run was ever to work on its hosts: none is reset, and the cluster is forgotten";
         preview.outcome = PreviewOutcome::Nothing(why.to_owned());
     }
     Ok(preview)

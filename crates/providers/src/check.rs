@@ -5,6 +5,7 @@
 //! through an installation, or never, is refused here before the first step.
 
 mod among;
+mod contract;
 mod deployment;
 mod manager;
 mod names;
@@ -18,7 +19,10 @@ use clusterctl::Version;
 use controller::Problem;
 use kube::ResourceExt;
 
-use crate::{fetch, inputs, names::COMPONENTS_DIGEST};
+use crate::{
+    fetch, inputs,
+    names::{COMPONENTS_DIGEST, RELEASE_SERIES},
+};
 
 pub use among::{Other, Waiting, among};
 
@@ -92,6 +96,15 @@ pub fn object<K: Kind>(provider: &Provider<K>) -> Vec<Finding> {
             said,
             "a digest is sha256: and 64 lower-case hexadecimal digits",
             "write what sha256sum says of the file of components, or remove the annotation",
+        );
+    }
+    if let Err(invalid) = crate::source::overlay(provider) {
+        let series = provider.annotations().get(RELEASE_SERIES);
+        findings.invalid(
+            &format!("metadata.annotations[{RELEASE_SERIES}]"),
+            series.map_or("", String::as_str),
+            invalid.to_string(),
+            "write for example 1.15=v1beta2,1.16=v1beta2, or remove the annotation",
         );
     }
     findings.found

@@ -17,7 +17,7 @@ use std::{
 
 use api::provider::{FetchConfig, Kind, Provider, label};
 use clusterctl::{
-    Object, Version,
+    Object, Overlay, Version,
     source::{Artefact, ConfigMapError, Files, Location, config_map},
 };
 use controller::{BackOff, Problem};
@@ -33,7 +33,8 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     check::given,
     inputs,
-    names::{COMPONENTS_DIGEST, FETCHED_FROM, MANAGER},
+    names::{COMPONENTS_DIGEST, FETCHED_FROM, MANAGER, REFETCHED},
+    source,
 };
 
 mod error;
@@ -59,6 +60,10 @@ pub struct Wanted {
     pub version: Option<Version>,
     /// SHA-256 of its components, in hex, if somebody insists on it.
     pub pin: Option<String>,
+    /// Series that somebody knows better than its metadata.
+    pub overlay: Overlay,
+    /// The value for which it is brought anew, where it is held already.
+    pub refetch: Option<String>,
 }
 
 /// Where a release is.
@@ -100,6 +105,8 @@ impl Wanted {
             place,
             version: version(provider),
             pin: pin(provider).and_then(Result::ok),
+            overlay: source::overlay(provider).unwrap_or_default(),
+            refetch: source::refetch(provider).map(str::to_owned),
             url,
         })
     }
@@ -307,6 +314,7 @@ fn checked(
         }
     }
     let read = files.metadata();
+    let read = read.map(|metadata| metadata.overlaid(&wanted.overlay));
     read.and_then(|metadata| metadata.contract(version).map(drop))
         .map_err(|source| FetchError::Metadata(from, source))
 }
@@ -362,6 +370,9 @@ async fn keep<K: Kind>(
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.insert(FETCHED_FROM.to_owned(), json!(wanted.url));
+            if let Some(refetch) = &wanted.refetch {
+                annotations.insert(REFETCHED.to_owned(), json!(refetch));
+            }
         }
         if let (Place::Artefact(_), Some(labels)) = (
             &wanted.place,

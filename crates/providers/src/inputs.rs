@@ -97,6 +97,13 @@ pub struct Variables {
     pub resource_version: String,
 }
 
+impl Variables {
+    /// What pods are marked by, so that they are replaced when it is another. Of what the Secret holds nothing goes into it.
+    pub fn mark(&self) -> String {
+        controller::digest(&[&self.uid, &self.resource_version], 16)
+    }
+}
+
 /// Further manifests.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

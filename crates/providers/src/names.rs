@@ -13,9 +13,17 @@ pub const TARGET: &str = "windlass.dev/target-kubeconfig";
 pub const KUBECONFIG_KEY: &str = "value";
 /// The annotation with the digest that a provider's components must have: `sha256:` and what sha256sum says of their file.
 pub const COMPONENTS_DIGEST: &str = "windlass.dev/components-digest";
+/// The annotation with series of releases that stand in no `metadata.yaml`, or wrongly, as in `1.15=v1beta2,1.16=v1beta2`.
+pub const RELEASE_SERIES: &str = "windlass.dev/release-series";
+/// The annotation that has the release brought anew, with any value that it has not had yet.
+pub const REFETCH: &str = "windlass.dev/refetch";
+/// The annotation of a ConfigMap with the value of [`REFETCH`] that it was brought for last.
+pub const REFETCHED: &str = "windlass.dev/refetched";
 /// The annotation of a Secret with a certificate that was made here: from when on it is to be renewed.
 pub const RENEWED_FROM: &str = "windlass.dev/renewed-from";
 /// The annotation that leaves what others have written as it is, where its value is `false`: it is told, and not put back.
 pub const REPAIR: &str = "windlass.dev/repair-drift";
+/// The annotation of pods that tells which state of the Secret with variables they were made of. Of its values nothing can be told from it.
+pub const VARIABLES_MARK: &str = "windlass.dev/variables";
 /// The annotation of a ConfigMap with the address that its release was brought from.
 pub const FETCHED_FROM: &str = "windlass.dev/fetched-from";

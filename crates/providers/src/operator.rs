@@ -6,7 +6,7 @@ use api::{
     Run,
     provider::{
         Addon, Bootstrap, ControlPlane, Core, GROUP, Infrastructure, Ipam, Kind, Provider,
-        RuntimeExtension,
+        ProviderStatus, RuntimeExtension,
     },
 };
 use controller::{Events, Manager, WakeUps, Watch, conditions, reads};
@@ -99,10 +99,15 @@ fn everywhere<K: Kind>(own: &Watch<Provider<K>>) -> Vec<ObjectRef<DeserializeGua
         .collect()
 }
 
-/// What others wait for.
-fn readiness(core: &DeserializeGuard<Provider<Core>>) -> bool {
+/// What others wait for: that it is ready, and the contract that it keeps.
+fn readiness(core: &DeserializeGuard<Provider<Core>>) -> (bool, Option<String>) {
     let status = core.0.as_ref().ok().and_then(|core| core.status.as_ref());
-    status.is_some_and(|status| conditions::is_true(&status.conditions, conditions::READY))
+    let is_ready =
+        |status: &ProviderStatus| conditions::is_true(&status.conditions, conditions::READY);
+    (
+        status.is_some_and(is_ready),
+        status.and_then(|status| status.contract.clone()),
+    )
 }
 
 /// What a provider tells of its run.

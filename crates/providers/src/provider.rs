@@ -11,6 +11,7 @@ use api::{
         RuntimeExtension,
     },
 };
+use clusterctl::Version;
 use controller::{Events, Outcome, stream::readable};
 use futures::FutureExt;
 use kube::{
@@ -20,7 +21,11 @@ use kube::{
 };
 use runs::history;
 
-use crate::{check::Other, fetch::Fetcher, target};
+use crate::{
+    check::Other,
+    fetch::{self, Fetcher},
+    target,
+};
 
 mod apply;
 mod observe;
@@ -104,6 +109,9 @@ fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>) -> Option<Vec<Other
             .as_ref()
             .ok()
             .and_then(|provider| provider.status.as_ref());
+        let installed = status.and_then(|status| status.installed_version.as_deref());
+        let installed: Option<Version> = installed.and_then(|version| version.parse().ok());
+        let wanted: Option<Version> = object.0.as_ref().ok().and_then(fetch::version);
         Other {
             provider: K::TYPE,
             namespace: meta.namespace.clone().unwrap_or_default(),
@@ -112,6 +120,11 @@ fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>) -> Option<Vec<Other
             is_ready: status.is_some_and(|status| {
                 controller::conditions::is_true(&status.conditions, controller::conditions::READY)
             }),
+            is_moving: installed.is_some() && wanted.is_some() && installed != wanted,
+            installed,
+            contract: status
+                .and_then(|status| status.contract.as_deref())
+                .and_then(|contract| contract.parse().ok()),
         }
     });
     Some(others.collect())

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use api::run::Failure;
 use clusterctl::{
     Components, ComponentsError, ImageOverrides, NonCanonical, Object, Provider, Release, Scopes,
     Substitution, Version,
     customize::{Customization, CustomizeError, Notice},
     patch::{self, ManifestPatch, Matched, Matching, PatchError, PatchTarget},
 };
+use runs::calls::config;
 use serde_json::json;
 
-use crate::inputs::Changes;
+use crate::{inputs::Changes, names::VARIABLES_MARK};
 
 /// Everything that objects are made of.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Material {
     pub additional: Option<String>,
     /// Values of variables.
     pub variables: BTreeMap<String, String>,
+    /// What tells the Secret of these values from what it held before. Nothing of the values can be told from it.
+    pub variables_mark: Option<String>,
     /// What is changed in the objects.
     pub changes: Changes,
     /// Whether pods can be told to go on for some seconds when they are to end.
@@ -50,6 +54,14 @@ pub enum RenderError {
     /// A patch does not fit the manifests.
     #[error("apply the patch {0}")]
     Patch(String, #[source] PatchError),
+}
+
+impl RenderError {
+    /// As a step tells it, with what to do.
+    pub(crate) fn failure(&self) -> Failure {
+        let remedy = "mend the manifests or the spec, or give the variables in the Secret of spec.configSecret";
+        config("ComponentsError", controller::chain(self), remedy)
+    }
 }
 
 /// The objects of a release.
@@ -110,6 +122,9 @@ fn change(objects: &mut [Object], material: &Material) -> Result<Vec<String>, Re
     let mut notices: Vec<_> = notices.iter().map(notice).collect();
     if material.lingers {
         clusterctl::linger(objects);
+    }
+    if let Some(mark) = &material.variables_mark {
+        clusterctl::mark_pods(objects, VARIABLES_MARK, mark);
     }
     for (at, text) in manifest_patches.iter().flatten().enumerate() {
         let field = format!("spec.manifestPatches[{at}]");
@@ -202,4 +217,73 @@ pub fn is_definition(object: &Object) -> bool {
 /// Whether an object is a namespace.
 pub fn is_namespace(object: &Object) -> bool {
     object.kind() == "Namespace" && object.group().is_empty()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    const COMPONENTS: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: example-system}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: credentials, namespace: example-system}
+stringData: {token: "${TOKEN}"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: example-controller-manager, namespace: example-system}
+spec:
+  selector: {matchLabels: {app: example}}
+  template:
+    metadata: {labels: {app: example}}
+    spec: {containers: [{name: manager, image: "example.com/example:v1.0.0", envFrom: [{secretRef: {name: credentials}}]}]}
+"#;
+
+    fn material(mark: Option<&str>) -> Material {
+        let kind = clusterctl::ProviderType::Infrastructure;
+        Material {
+            provider: Provider::new(kind, "example").unwrap(),
+            version: "v1.0.0".parse().unwrap(),
+            namespace: "example-system".to_owned(),
+            is_here: true,
+            components: COMPONENTS.to_owned(),
+            additional: None,
+            variables: BTreeMap::from([("TOKEN".to_owned(), "hunter2".to_owned())]),
+            variables_mark: mark.map(str::to_owned),
+            changes: Changes::default(),
+            lingers: false,
+        }
+    }
+
+    fn template(mark: Option<&str>) -> Value {
+        let rendered = render(&material(mark), &Scopes::default()).unwrap();
+        let found = rendered.objects.iter();
+        let mut found = found.filter(|object| object.kind() == "Deployment");
+        found.next().unwrap().value()["spec"]["template"].clone()
+    }
+
+    #[test]
+    fn pods_are_replaced_when_the_secret_with_variables_is_another() {
+        let (first, second) = (template(Some("a")), template(Some("b")));
+        assert_eq!(first["metadata"]["annotations"][VARIABLES_MARK], "a");
+        assert_eq!(first["metadata"]["labels"]["app"], "example");
+        assert_ne!(first, second, "another Secret");
+        assert_eq!(first, template(Some("a")), "the same one");
+        assert_eq!(template(None)["metadata"].get("annotations"), None);
+    }
+
+    /// Why a step fails whose release has two variables without values.
+    pub(crate) fn unset() -> Failure {
+        let mut material = material(None);
+        material.variables.clear();
+        material.components += "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {region: \"${REGION}\"}\n";
+        let error = render(&material, &Scopes::default()).unwrap_err();
+        error.failure()
+    }
 }

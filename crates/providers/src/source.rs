@@ -1,11 +1,15 @@
 //! Manifests in ConfigMaps: those that a selector names, or that were preloaded as the existing operator does.
 
 use api::provider::{FetchConfig, Kind, Provider, label};
-use clusterctl::{Object, Version, source::read_config_map};
+use clusterctl::{InvalidOverlay, Object, Overlay, Version, source::read_config_map};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::Selector};
 
-use crate::{fetch, names::FETCHED_FROM};
+use crate::{
+    check::given,
+    fetch,
+    names::{FETCHED_FROM, REFETCH, REFETCHED, RELEASE_SERIES},
+};
 
 /// What a ConfigMap holds of one version.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,6 +50,12 @@ pub enum Missing {
         namespace: String,
         /// The labels.
         labels: String,
+    },
+    /// What is there is to be brought anew.
+    #[error("ConfigMap {config_map} is brought anew")]
+    Stale {
+        /// The ConfigMap.
+        config_map: String,
     },
     /// None has the version.
     #[error(
@@ -119,7 +129,11 @@ pub async fn list(
 /// # Errors
 ///
 /// None has it, or the one that has it cannot be read. What is wrong with others is theirs.
-pub fn choose(maps: &[ConfigMap], wanted: Option<&Version>) -> Result<Held, Missing> {
+pub fn choose(
+    maps: &[ConfigMap],
+    wanted: Option<&Version>,
+    overlay: &Overlay,
+) -> Result<Held, Missing> {
     let mut versions: Vec<(Version, &ConfigMap)> = Vec::new();
     for map in maps {
         let version = version_of(map);
@@ -165,7 +179,40 @@ pub fn choose(maps: &[ConfigMap], wanted: Option<&Version>) -> Result<Held, Miss
             version: version.to_string(),
         });
     }
-    held(map)
+    held(map, overlay)
+}
+
+/// The series that a provider knows better than the metadata of its releases.
+///
+/// # Errors
+///
+/// The annotation names none, which the check of the provider says better.
+pub fn overlay<K: Kind>(provider: &Provider<K>) -> Result<Overlay, InvalidOverlay> {
+    match annotated(provider, RELEASE_SERIES) {
+        Some(series) => series.parse(),
+        None => Ok(Overlay::default()),
+    }
+}
+
+/// The value for which a provider's release is to be brought anew.
+pub fn refetch<K: Kind>(provider: &Provider<K>) -> Option<&str> {
+    annotated(provider, REFETCH)
+}
+
+/// Whether what was brought is to be brought anew: a value is answered once, whatever version came of it. What somebody loaded is theirs.
+pub fn is_stale(maps: &[ConfigMap], held: &Held, refetch: Option<&str>) -> bool {
+    let Some(refetch) = refetch else {
+        return false;
+    };
+    let says = |map: &ConfigMap, key: &str| map.annotations().get(key).cloned();
+    let is_answered = |map: &ConfigMap| says(map, REFETCHED).as_deref() == Some(refetch);
+    let was_brought =
+        |map: &ConfigMap| map.name_any() == held.config_map && says(map, FETCHED_FROM).is_some();
+    maps.iter().any(was_brought) && !maps.iter().any(is_answered)
+}
+
+fn annotated<'a, K: Kind>(provider: &'a Provider<K>, key: &str) -> Option<&'a str> {
+    given(provider.annotations().get(key).map(String::as_str))
 }
 
 /// What a ConfigMap holds.
@@ -173,13 +220,13 @@ pub fn choose(maps: &[ConfigMap], wanted: Option<&Version>) -> Result<Held, Miss
 /// # Errors
 ///
 /// It holds no release, or its metadata does not have the version.
-pub fn held(map: &ConfigMap) -> Result<Held, Missing> {
+pub fn held(map: &ConfigMap, overlay: &Overlay) -> Result<Held, Missing> {
     let failed = |what: String| unreadable(map, what);
     let value = serde_json::to_value(map).map_err(|error| failed(error.to_string()))?;
     let object = Object::new(value).map_err(|lack| failed(lack.to_string()))?;
     let (version, files) =
         read_config_map(&object).map_err(|error| failed(controller::chain(&error)))?;
-    let metadata = files.metadata();
+    let metadata = files.metadata().map(|read| read.overlaid(overlay));
     let contract = metadata.and_then(|read| read.contract(&version).map(ToString::to_string));
     Ok(Held {
         config_map: map.name_any(),
@@ -238,8 +285,11 @@ mod tests {
             map("c", Some("v1.13.10")),
             map("notes", None),
         ];
-        let chosen =
-            |wanted: Option<&str>| choose(&maps, wanted.map(|text| text.parse().unwrap()).as_ref());
+        let none = Overlay::default();
+        let chosen = |wanted: Option<&str>| {
+            let wanted: Option<Version> = wanted.map(|text| text.parse().unwrap());
+            choose(&maps, wanted.as_ref(), &none)
+        };
         assert_eq!(chosen(None).unwrap().config_map, "c");
         assert_eq!(chosen(Some("v1.14.0-rc.1")).unwrap().config_map, "b");
         assert!(matches!(
@@ -247,10 +297,13 @@ mod tests {
             Err(Missing::Version { .. })
         ));
         let twice = [map("v1.13.4", None), map("b", Some("v1.13.4"))];
-        assert!(matches!(choose(&twice, None), Err(Missing::Twice { .. })));
+        assert!(matches!(
+            choose(&twice, None, &none),
+            Err(Missing::Twice { .. })
+        ));
         let alone = [map("notes", None)];
         assert!(matches!(
-            choose(&alone, None),
+            choose(&alone, None, &none),
             Err(Missing::Unreadable { .. })
         ));
     }
@@ -266,12 +319,34 @@ mod tests {
     }
 
     #[test]
+    fn what_was_brought_is_brought_anew_once_for_each_value() {
+        let mut map = map("v1.13.4", None);
+        let release = held(&map, &Overlay::default()).unwrap();
+        let is_due =
+            |map: &ConfigMap, refetch| is_stale(std::slice::from_ref(map), &release, refetch);
+        assert!(!is_due(&map, Some("1")), "somebody loaded it");
+        let annotate = |map: &mut ConfigMap, key: &str, value: &str| {
+            map.annotations_mut()
+                .insert(key.to_owned(), value.to_owned());
+        };
+        annotate(&mut map, FETCHED_FROM, "https://a.example");
+        assert!(!is_due(&map, None));
+        assert!(is_due(&map, Some("1")));
+        annotate(&mut map, REFETCHED, "1");
+        assert!(!is_due(&map, Some("1")), "it was answered");
+        assert!(is_due(&map, Some("2")));
+    }
+
+    #[test]
     fn metadata_must_know_the_version() {
-        let error = held(&map("a", Some("v1.15.0"))).unwrap_err().to_string();
+        let (none, later) = (Overlay::default(), map("a", Some("v1.15.0")));
+        let error = held(&later, &none).unwrap_err().to_string();
         assert!(error.contains("v1.15"), "{error}");
+        let overlay = "1.15=v1beta2".parse().unwrap();
+        assert_eq!(held(&later, &overlay).unwrap().contract, "v1beta2");
         let mut without = map("v1.13.4", None);
         without.data.as_mut().unwrap().remove("metadata");
-        let error = held(&without).unwrap_err().to_string();
+        let error = held(&without, &none).unwrap_err().to_string();
         let begins = "ConfigMap v1.13.4 cannot be read: data.metadata of";
         assert!(error.starts_with(begins), "{error}");
     }

@@ -11,7 +11,7 @@ use api::provider::{FetchConfig, Infrastructure, InfrastructureProvider, Provide
 use kube::{Api, Client, ResourceExt};
 use providers::{
     fetch::{FetchError, Fetcher, Policy, Reach, Wanted, digest_of},
-    names::{COMPONENTS_DIGEST, FETCHED_FROM},
+    names::{COMPONENTS_DIGEST, FETCHED_FROM, REFETCH, RELEASE_SERIES},
     source,
 };
 use registry::hex_of;
@@ -242,7 +242,8 @@ async fn held(client: &Client, provider: &InfrastructureProvider) -> Option<sour
     let selector = source::selector(provider).unwrap();
     let namespace = provider.namespace().unwrap();
     let maps = source::list(client, &namespace, &selector).await.unwrap();
-    source::choose(&maps, None).ok()
+    let overlay = source::overlay(provider).unwrap();
+    source::choose(&maps, None, &overlay).ok()
 }
 
 #[tokio::test]
@@ -496,4 +497,120 @@ async fn an_artefact_that_was_brought_is_kept_as_the_existing_operator_keeps_it(
     let map = maps.get(&held.config_map).await.unwrap();
     assert_eq!(map.labels()["provider.cluster.x-k8s.io/source"], "oci");
     assert_eq!(map.annotations()[FETCHED_FROM], at);
+}
+
+/// A server may mend what it has under the same version. What is held stands until somebody asks for it anew.
+#[tokio::test]
+async fn a_release_that_was_mended_is_brought_anew_on_command() {
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let server = Server::start(move |path| match path {
+        path if path.ends_with("/metadata.yaml") => Answer::Whole(METADATA.into()),
+        path if path.starts_with(DIRECTORY) => {
+            let before = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Answer::Whole(format!("{COMPONENTS}# {before}\n"))
+        }
+        _ => Answer::Status(404),
+    });
+    let server = server.await.unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let client = embedded(&data).await;
+    let fetcher = fetcher(&server);
+    let mut provider = provider(&server.url("/org/example/releases"), Some("v2.1.0"));
+    let stale = async |provider: &InfrastructureProvider| {
+        let selector = source::selector(provider).unwrap();
+        let maps = source::list(&client, "example-system", &selector).await;
+        let held = held(&client, provider).await.unwrap();
+        source::is_stale(&maps.unwrap(), &held, source::refetch(provider))
+    };
+    let bring = async |provider: &InfrastructureProvider| {
+        let brought = fetcher.bring(&client, provider, &wanted(provider)).await;
+        brought.unwrap().unwrap();
+        held(&client, provider).await.unwrap()
+    };
+    let first = bring(&provider).await;
+    assert!(!stale(&provider).await);
+    for value in ["1", "2"] {
+        provider
+            .annotations_mut()
+            .insert(REFETCH.to_owned(), value.to_owned());
+        assert!(stale(&provider).await, "{value} was not answered yet");
+        let anew = bring(&provider).await;
+        assert_eq!(anew.config_map, first.config_map);
+        assert_eq!(anew.components, format!("{COMPONENTS}# {value}\n"));
+        assert_ne!(anew.digest(), first.digest());
+        assert!(!stale(&provider).await, "{value} was answered");
+    }
+}
+
+#[tokio::test]
+async fn series_that_somebody_knows_better_make_a_release_fit() {
+    let server = Server::start(|path| match path {
+        path if path.ends_with("/metadata.yaml") => Answer::Whole(METADATA.into()),
+        _ => Answer::Whole(COMPONENTS.into()),
+    });
+    let server = server.await.unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let client = embedded(&data).await;
+    let fetcher = fetcher(&server);
+    let mut provider = provider(&server.url("/org/example/releases"), Some("v2.2.0"));
+    let refused = fetcher.release(&wanted(&provider), None).await;
+    assert!(
+        matches!(refused, Err(FetchError::Metadata(..))),
+        "{refused:?}"
+    );
+    provider
+        .annotations_mut()
+        .insert(RELEASE_SERIES.to_owned(), "2.2=v1beta1".to_owned());
+    let brought = fetcher.bring(&client, &provider, &wanted(&provider)).await;
+    assert_eq!(brought.unwrap().unwrap().to_string(), "v2.2.0");
+    let held = held(&client, &provider).await.unwrap();
+    assert_eq!(held.contract, "v1beta1");
+}
+
+#[tokio::test]
+async fn a_registry_that_hangs_gives_half_or_too_much_is_given_up() {
+    let files = [("metadata.yaml", METADATA), ("components.yaml", COMPONENTS)];
+    let (manifest, _) = packed(&files);
+    let half = |text: &str| Answer::Half(text.to_owned());
+    for (of_manifest, of_blob, said) in [
+        (Answer::Silence, None, "is not answered in full"),
+        (half(&manifest), None, "is not answered in full"),
+        (
+            Answer::Endless,
+            None,
+            "its manifest is larger than 4096 KiB",
+        ),
+        (Answer::Status(503), None, "the registry does not give"),
+        (
+            Answer::Whole(manifest.clone()),
+            Some(Answer::Silence),
+            "is not answered in full",
+        ),
+        (
+            Answer::Whole(manifest.clone()),
+            Some(half(METADATA)),
+            "is not answered in full",
+        ),
+        (
+            Answer::Whole(manifest.clone()),
+            Some(Answer::Endless),
+            "is larger than 32768 KiB",
+        ),
+    ] {
+        let told = format!("{of_manifest:?} {of_blob:?}");
+        let server = Server::start(move |path| {
+            if path.contains("/manifests/") {
+                of_manifest.clone()
+            } else {
+                of_blob.clone().unwrap_or(Answer::Status(404))
+            }
+        });
+        let server = server.await.unwrap();
+        let at = format!("127.0.0.1:{}/providers/example:v2.1.0", server.port());
+        let release = fetcher(&server)
+            .release(&wanted(&artefact(&at, None)), None)
+            .await;
+        let error = controller::chain(&release.expect_err(&told));
+        assert!(error.contains(said), "{told}: {error}");
+    }
 }

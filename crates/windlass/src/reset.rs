@@ -133,7 +133,13 @@ mod tests {
                 output: Output::Json,
             };
             let shown = of_hosts(1);
-            confirmed(shown, true, "first", &options, ("all is lost", "reset first"))
+            confirmed(
+                shown,
+                true,
+                "first",
+                &options,
+                ("all is lost", "reset first"),
+            )
         };
         assert!(confirm(Some("first"), false).unwrap());
         assert!(!confirm(Some("first"), true).unwrap());

@@ -61,7 +61,7 @@ reasons! {
     FetchConfigValidationError = "FetchConfigValidationError",
     /// Nobody knows where a provider of that name comes from.
     UnknownProvider = "UnknownProvider",
-    /// The provider keeps to a contract that the core does not know.
+    /// The provider keeps to a contract that does not go with that of the core, or skips more minor versions than may be skipped.
     ContractIncompatible = "CAPIVersionIncompatibility",
     /// The manifests could not be had.
     ComponentsFetchError = "ComponentsFetchError",

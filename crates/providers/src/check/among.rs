@@ -1,11 +1,15 @@
 //! A provider among the others, and against what is installed.
 
 use api::provider::{Kind, Provider, ProviderType, Reason};
-use clusterctl::Version;
+use clusterctl::{Contract, Version, upgrade};
 use kube::ResourceExt;
 
-use super::{Finding, Findings, given};
-use crate::target::{self, Place};
+use super::{Finding, Findings, contract, given};
+use crate::{
+    fetch, inputs,
+    source::Held,
+    target::{self, Place},
+};
 
 /// Another provider of the same API.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,6 +24,12 @@ pub struct Other {
     pub place: Place,
     /// Whether it is ready.
     pub is_ready: bool,
+    /// The version that is installed.
+    pub installed: Option<Version>,
+    /// The contract that this one keeps.
+    pub contract: Option<Contract>,
+    /// Whether its spec asks for another version than the installed one.
+    pub is_moving: bool,
 }
 
 /// What a provider waits for, which comes by itself.
@@ -27,13 +37,15 @@ pub struct Other {
 pub enum Waiting {
     /// There is no core provider that is ready.
     ForCore,
+    /// The core provider is on its way to another version, which may keep the contract that is needed.
+    ForCoreUpgrade,
 }
 
 impl Waiting {
     /// Why, as a condition has it.
     pub const fn reason(self) -> Reason {
         match self {
-            Self::ForCore => Reason::WaitingForCoreProviderReady,
+            Self::ForCore | Self::ForCoreUpgrade => Reason::WaitingForCoreProviderReady,
         }
     }
 
@@ -43,12 +55,15 @@ impl Waiting {
             Self::ForCore => {
                 "waits until a CoreProvider is ready: `kubectl get coreproviders -A` shows how it stands"
             }
+            Self::ForCoreUpgrade => {
+                "waits until the CoreProvider is upgraded, for its release keeps a newer contract than the installed core: `kubectl get coreproviders -A` shows how it stands"
+            }
         }
     }
 }
 
-/// What is wrong with a provider among `others` of the same place, or what it waits for. An upgrade need not wait for the core: it was there when
-/// the provider was installed, and may be what keeps the core from being ready.
+/// What is wrong with a provider among `others` of the same place, or what it waits for, with the release that is held of it. An upgrade within a
+/// contract need not wait for the core: it was there when the provider was installed, and may be what keeps the core from being ready.
 ///
 /// # Errors
 ///
@@ -56,6 +71,7 @@ impl Waiting {
 pub fn among<K: Kind>(
     provider: &Provider<K>,
     others: &[Other],
+    held: Option<&Held>,
 ) -> Result<Option<Waiting>, Vec<Finding>> {
     let mut findings = Findings::new(K::TYPE);
     let installed = provider
@@ -63,11 +79,9 @@ pub fn among<K: Kind>(
         .as_ref()
         .and_then(|status| given(status.installed_version.as_deref()));
     if let Some(installed) = installed {
-        downgrade(
-            given(provider.spec.version.as_deref()),
-            installed,
-            &mut findings,
-        );
+        let wanted = held.map(|held| held.version.clone());
+        let wanted = wanted.or_else(|| fetch::version(provider));
+        step(provider, wanted, installed, &mut findings);
     }
     let (namespace, name) = (
         provider.namespace().unwrap_or_default(),
@@ -95,29 +109,50 @@ pub fn among<K: Kind>(
             "delete one of the two",
         );
     }
+    let beside: Vec<_> = others
+        .iter()
+        .filter(is_beside)
+        .filter(|other| !is_self(other))
+        .collect();
+    let waiting = held.and_then(|held| contract::check(provider, held, &beside, &mut findings));
     if !findings.found.is_empty() {
         return Err(findings.found);
     }
-    let is_ready =
-        |other: &Other| is_beside(&other) && other.provider == ProviderType::Core && other.is_ready;
+    let is_ready = |other: &&Other| other.provider == ProviderType::Core && other.is_ready;
     let waits =
-        K::TYPE != ProviderType::Core && installed.is_none() && !others.iter().any(is_ready);
-    Ok(waits.then_some(Waiting::ForCore))
+        K::TYPE != ProviderType::Core && installed.is_none() && !beside.iter().any(is_ready);
+    Ok(waits.then_some(Waiting::ForCore).or(waiting))
 }
 
 /// Back within a minor version is allowed, as the existing operator has it: contracts and storage versions do not change in one.
-fn downgrade(wanted: Option<&str>, installed: &str, findings: &mut Findings) {
-    let read = |text: &str| text.parse::<Version>().ok();
-    let (Some(wanted), Some(installed)) = (wanted.and_then(read), read(installed)) else {
+/// Forward goes what clusterctl lets go.
+fn step<K: Kind>(
+    provider: &Provider<K>,
+    wanted: Option<Version>,
+    installed: &str,
+    findings: &mut Findings,
+) {
+    let (Some(wanted), Ok(installed)) = (wanted, installed.parse::<Version>()) else {
         return;
     };
+    let written = given(provider.spec.version.as_deref()).unwrap_or_default();
+    let identity = inputs::provider(K::TYPE, &provider.name_any());
     if (wanted.major(), wanted.minor()) < (installed.major(), installed.minor()) {
         findings.add(
             Reason::UnsupportedDowngrade,
             "spec.version",
-            &wanted,
-            format!("{installed} is installed, and Cluster API knows no way back to an older minor version"),
+            written,
+            format!("{wanted} would follow {installed}, which is installed, and Cluster API knows no way back to an older minor version"),
             format!("write {installed} or a newer one"),
+        );
+    } else if identity.is_ok_and(|identity| upgrade::skips(&identity, &installed, &wanted)) {
+        let farthest = installed.minor().saturating_add(3);
+        findings.add(
+            Reason::ContractIncompatible,
+            "spec.version",
+            written,
+            format!("{wanted} would follow {installed}, which is installed, and Cluster API supports no upgrade that skips more than three minor versions"),
+            format!("go by way of v{}.{farthest}", installed.major()),
         );
     }
 }

@@ -5,6 +5,7 @@ use api::provider::{
 };
 
 use super::*;
+use crate::source::Held;
 
 fn provider<K: Kind>(name: &str, spec: &str) -> Provider<K> {
     Provider::new("capi-system", name, serde_saphyr::from_str(spec).unwrap())
@@ -297,6 +298,24 @@ fn each_field_is_judged() {
 }
 
 #[test]
+fn series_of_releases_are_refused_by_name() {
+    let mut aws: InfrastructureProvider = provider("aws", "{}");
+    let mut told = |series: &str| {
+        let annotation = (RELEASE_SERIES.to_owned(), series.to_owned());
+        aws.metadata.annotations = Some([annotation].into());
+        let found = object(&aws);
+        found.iter().map(Finding::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(told("1.15=v1beta2,1.16=v1beta2"), [""; 0]);
+    assert_eq!(
+        told("1.15"),
+        [
+            "InfrastructureProvider metadata.annotations[windlass.dev/release-series] is \"1.15\": \"1.15\" is no series; each is MAJOR.MINOR=CONTRACT, and a comma stands between two; write for example 1.15=v1beta2,1.16=v1beta2, or remove the annotation"
+        ]
+    );
+}
+
+#[test]
 fn a_provider_is_called_what_it_is() {
     let core: CoreProvider = provider("capi", "{}");
     let [finding] = object(&core).try_into().unwrap();
@@ -326,12 +345,15 @@ fn there_is_one_of_each_and_no_way_back() {
         name: name.to_owned(),
         place: None,
         is_ready,
+        installed: None,
+        contract: None,
+        is_moving: false,
     };
     let core: CoreProvider = provider("cluster-api", "version: v1.13.4");
     let itself = other(ProviderType::Core, "capi-system", "cluster-api", false);
-    assert_eq!(among(&core, std::slice::from_ref(&itself)), Ok(None));
+    assert_eq!(among(&core, std::slice::from_ref(&itself), None), Ok(None));
     let second = other(ProviderType::Core, "elsewhere", "cluster-api", false);
-    let findings = among(&core, &[itself.clone(), second]).unwrap_err();
+    let findings = among(&core, &[itself.clone(), second], None).unwrap_err();
     assert_eq!(findings[0].reason, Reason::MoreThanOneExists);
     assert!(
         findings[0].problem.rule.contains("namespace elsewhere"),
@@ -342,14 +364,17 @@ fn there_is_one_of_each_and_no_way_back() {
     let kubeadm: BootstrapProvider = provider("kubeadm", "version: v1.13.4");
     let namesake = other(ProviderType::ControlPlane, "capi-system", "kubeadm", true);
     assert_eq!(
-        among(&kubeadm, &[itself.clone(), namesake]),
+        among(&kubeadm, &[itself.clone(), namesake], None),
         Ok(Some(Waiting::ForCore))
     );
     let ready = Other {
         is_ready: true,
         ..itself
     };
-    assert_eq!(among(&kubeadm, std::slice::from_ref(&ready)), Ok(None));
+    assert_eq!(
+        among(&kubeadm, std::slice::from_ref(&ready), None),
+        Ok(None)
+    );
 
     for (wanted, is_refused) in [
         ("v1.12.9", true),
@@ -363,11 +388,156 @@ fn there_is_one_of_each_and_no_way_back() {
             installed_version: Some("v1.13.4".to_owned()),
             ..ProviderStatus::default()
         });
-        let judged = among(&installed, &[]);
+        let judged = among(&installed, &[], None);
         assert_eq!(judged.is_err(), is_refused, "{wanted}: {judged:?}");
         if let Err(findings) = judged {
             assert_eq!(findings[0].reason, Reason::UnsupportedDowngrade);
         }
+    }
+}
+
+/// A release that is held.
+fn held(version: &str, contract: &str) -> Held {
+    Held {
+        config_map: format!("held-{version}"),
+        version: version.parse().unwrap(),
+        contract: contract.to_owned(),
+        metadata: String::new(),
+        components: String::new(),
+    }
+}
+
+fn has<K: Kind>(provider: &mut Provider<K>, version: &str, contract: &str) {
+    provider.status = Some(ProviderStatus {
+        installed_version: Some(version.to_owned()),
+        contract: Some(contract.to_owned()),
+        ..ProviderStatus::default()
+    });
+}
+
+/// One that is installed beside others.
+fn beside(kind: ProviderType, name: &str, version: &str, contract: &str) -> Other {
+    Other {
+        provider: kind,
+        namespace: "capi-system".to_owned(),
+        name: name.to_owned(),
+        place: None,
+        is_ready: true,
+        installed: Some(version.parse().unwrap()),
+        contract: Some(contract.parse().unwrap()),
+        is_moving: false,
+    }
+}
+
+/// What is said of a judgement: nothing, what is waited for, or reason and text.
+fn judged(judgement: Result<Option<Waiting>, Vec<Finding>>) -> String {
+    match judgement {
+        Ok(None) => "goes".to_owned(),
+        Ok(Some(waiting)) => format!("{waiting:?}"),
+        Err(findings) => {
+            let told = findings
+                .iter()
+                .map(|finding| format!("{} {finding}", finding.reason.as_str()));
+            told.collect::<Vec<_>>().join(". ")
+        }
+    }
+}
+
+#[test]
+fn the_contract_of_a_release_goes_with_that_of_the_core() {
+    let core = |version: &str, contract: &str, is_moving| Other {
+        is_moving,
+        ..beside(ProviderType::Core, "cluster-api", version, contract)
+    };
+    let old = core("v1.10.4", "v1beta1", false);
+    let moving = core("v1.10.4", "v1beta1", true);
+    let new = core("v1.14.2", "v1beta2", false);
+    let first = "CAPIVersionIncompatibility BootstrapProvider spec.version is \"v1.11.0\": v1.11.0 keeps contract v1beta2, which does not go with v1beta1 of CoreProvider capi-system/cluster-api v1.10.4; upgrade the CoreProvider first, to a version that keeps v1beta2, or write a version that keeps v1beta1";
+    let never = "CAPIVersionIncompatibility BootstrapProvider spec.version is \"v1.11.0\": v1.11.0 keeps contract v1alpha4, which does not go with v1beta2 of CoreProvider capi-system/cluster-api v1.14.2; write a version that keeps v1beta2";
+    for (installed, contract, core, expected) in [
+        (None, "v1beta2", &new, "goes"),
+        (None, "v1beta1", &new, "goes"),
+        (None, "v1beta1", &old, "goes"),
+        (None, "v1beta2", &old, first),
+        (None, "v1beta2", &moving, "ForCoreUpgrade"),
+        (None, "v1alpha4", &new, never),
+        (None, "v1alpha4", &core("v1.14.2", "v1beta2", true), never),
+        (Some(("v1.10.0", "v1beta1")), "v1beta2", &old, first),
+        (
+            Some(("v1.10.0", "v1beta1")),
+            "v1beta2",
+            &moving,
+            "ForCoreUpgrade",
+        ),
+        (Some(("v1.10.0", "v1beta1")), "v1beta1", &old, "goes"),
+        // What is installed like this does not move.
+        (Some(("v1.11.0", "v1beta2")), "v1beta2", &old, "goes"),
+        (Some(("v1.11.0", "v1beta1")), "v1beta2", &old, first),
+    ] {
+        let mut kubeadm: BootstrapProvider = provider("kubeadm", "version: v1.11.0");
+        if let Some((version, contract)) = installed {
+            has(&mut kubeadm, version, contract);
+        }
+        let held = held("v1.11.0", contract);
+        let said = judged(among(&kubeadm, std::slice::from_ref(core), Some(&held)));
+        assert_eq!(said, expected, "{installed:?} {contract}");
+        // A core of another cluster is none of its own.
+        let elsewhere = Other {
+            place: Some(("capi-system".to_owned(), "other".to_owned())),
+            ..core.clone()
+        };
+        let alone = judged(among(&kubeadm, &[elsewhere], Some(&held)));
+        let expected = if installed.is_some() {
+            "goes"
+        } else {
+            "ForCore"
+        };
+        assert_eq!(alone, expected, "{installed:?} {contract}");
+    }
+}
+
+#[test]
+fn a_core_keeps_a_contract_that_is_known_and_goes_with_the_others() {
+    let metal = beside(ProviderType::Infrastructure, "metal", "v0.9.0", "v1alpha4");
+    let docker = beside(ProviderType::Infrastructure, "docker", "v1.10.0", "v1beta1");
+    let unknown = "CAPIVersionIncompatibility CoreProvider spec.version: v1.16.0 keeps contract v1beta3, and v1beta1 and v1beta2 are known; write a version that keeps one of them, or use a Windlass that knows it";
+    let behind = "CAPIVersionIncompatibility CoreProvider spec.version: v1.16.0 keeps contract v1beta2, which does not go with what is installed beside it: InfrastructureProvider capi-system/metal (v1alpha4); take these to versions that keep it first, delete them, or write a version that keeps their contract";
+    for (contract, others, expected) in [
+        ("v1beta2", vec![docker.clone()], "goes"),
+        ("v1beta3", vec![docker.clone()], unknown),
+        ("v1beta2", vec![docker, metal], behind),
+    ] {
+        let mut core: CoreProvider = provider("cluster-api", "{}");
+        has(&mut core, "v1.14.2", "v1beta1");
+        let said = judged(among(&core, &others, Some(&held("v1.16.0", contract))));
+        assert_eq!(said, expected);
+        has(&mut core, "v1.16.0", contract);
+        let said = judged(among(&core, &others, Some(&held("v1.16.0", contract))));
+        assert_eq!(said, "goes", "what is installed stays");
+    }
+}
+
+#[test]
+fn no_more_minors_are_skipped_than_clusterctl_skips() {
+    let skips = "CAPIVersionIncompatibility BootstrapProvider spec.version is \"v1.14.0\": v1.14.0 would follow v1.10.1, which is installed, and Cluster API supports no upgrade that skips more than three minor versions; go by way of v1.13";
+    let back = "UnsupportedProviderDowngradeReason BootstrapProvider spec.version: v1.13.0 would follow v1.14.0, which is installed, and Cluster API knows no way back to an older minor version; write v1.14.0 or a newer one";
+    for (name, installed, wanted, release, expected) in [
+        ("kubeadm", "v1.10.1", "v1.14.0", None, skips),
+        ("kubeadm", "v1.10.1", "v1.14.0", Some("v1.14.0"), skips),
+        ("kubeadm", "v1.10.1", "v1.13.9", Some("v1.13.9"), "goes"),
+        ("kubeadm", "v1.9.9", "v1.14.0", Some("v1.14.0"), "goes"),
+        ("other", "v1.10.1", "v1.99.0", Some("v1.99.0"), "goes"),
+        // Without a version it is the one that is held.
+        ("kubeadm", "v1.14.0", "", Some("v1.13.0"), back),
+        ("kubeadm", "v1.14.0", "", None, "goes"),
+    ] {
+        let spec = format!("version: '{wanted}'");
+        let mut bootstrap: BootstrapProvider = provider(name, &spec);
+        has(&mut bootstrap, installed, "v1beta2");
+        let core = beside(ProviderType::Core, "cluster-api", "v1.14.2", "v1beta2");
+        let held = release.map(|version| held(version, "v1beta2"));
+        let said = judged(among(&bootstrap, &[core], held.as_ref()));
+        assert_eq!(said, expected, "{name} {installed} {wanted}");
     }
 }
 

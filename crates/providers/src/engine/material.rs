@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::provider::key;
 use api::run::Failure;
-use clusterctl::{Object, Scope, Scopes};
+use clusterctl::{Contract, Object, ReleaseSeries, Scope, Scopes};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, ResourceExt,
@@ -15,6 +15,7 @@ use runs::calls::{call, config};
 use super::Installer;
 use crate::{
     certificates,
+    inputs::Variables,
     render::{self, Material, Rendered},
     source, target,
 };
@@ -50,7 +51,11 @@ impl Installer {
             version.map_err(|error| config("NoVersion", controller::chain(&error), CHANGED))?;
         let name = &manifests.config_map;
         let map = self.config_map(&namespace, name).await?;
-        let held = source::held(&map)
+        // The plan has the contract already, whatever the metadata lacks.
+        let series = ReleaseSeries::from(&version);
+        let contract: Option<Contract> = self.inputs.contract.parse().ok();
+        let overlay = contract.map(|contract| (series, contract));
+        let held = source::held(&map, &overlay.into_iter().collect())
             .map_err(|error| config("ManifestsUnreadable", error.to_string(), CHANGED))?;
         if held.digest() != manifests.digest {
             let message =
@@ -65,6 +70,7 @@ impl Installer {
             components: held.components,
             additional: self.additional().await?,
             variables: self.variables().await?,
+            variables_mark: self.inputs.variables.as_ref().map(Variables::mark),
             changes: self.inputs.changes.clone(),
             lingers: false,
         })
@@ -89,11 +95,8 @@ impl Installer {
         let mut material = self.material().await?;
         material.lingers = is_at_least(there, LINGERS_FROM).await?;
         let discovery = discover(there).await?;
-        let rendered = render::render(&material, &scopes(&discovery)).map_err(|error| {
-            let remedy =
-                "mend the manifests or the spec, or give the variables in the Secret of spec.configSecret";
-            config("ComponentsError", controller::chain(&error), remedy)
-        })?;
+        let rendered = render::render(&material, &scopes(&discovery));
+        let rendered = rendered.map_err(|error| error.failure())?;
         Ok(Asked {
             objects: rendered.objects,
             notices: rendered.notices,

@@ -103,11 +103,13 @@ pub(super) async fn observe<K: Kind>(
             };
         }
     }
+    let fetch = fetch::Wanted::of(provider, context.fetcher.policy().reach);
+    let source = source_of(provider, client, &namespace, fetch.as_ref()).await?;
     Ok(Some(Observed {
         findings: check::object(provider),
-        among: check::among(provider, &others),
-        source: source_of(provider, client, &namespace).await?,
-        fetch: fetch::Wanted::of(provider, context.fetcher.policy().reach),
+        among: check::among(provider, &others, source.as_ref().ok()),
+        source,
+        fetch,
         variables: variables(provider, client, &namespace).await?,
         additional: additional(provider, client, &namespace).await?,
         repairs: repairs(provider) && drift::is_due(&runs, now),
@@ -155,6 +157,7 @@ async fn source_of<K: Kind>(
     provider: &Provider<K>,
     client: &Client,
     namespace: &str,
+    wanted: Option<&fetch::Wanted>,
 ) -> Result<Result<Held, Missing>, Error> {
     let nothing = |labels: String| Missing::Nothing {
         namespace: namespace.to_owned(),
@@ -173,8 +176,17 @@ async fn source_of<K: Kind>(
     if maps.is_empty() {
         return Ok(Err(nothing(selector.to_string())));
     }
-    // What is no version at all is what the check of the spec finds.
-    Ok(source::choose(&maps, fetch::version(provider).as_ref()))
+    // What is no version at all, and no series, is what the check of the provider finds.
+    let overlay = source::overlay(provider).unwrap_or_default();
+    let held = source::choose(&maps, fetch::version(provider).as_ref(), &overlay);
+    // Where nothing may be brought, what is held is all there is.
+    let refetch = wanted.and_then(|wanted| wanted.refetch.as_deref());
+    Ok(match held {
+        Ok(held) if source::is_stale(&maps, &held, refetch) => Err(Missing::Stale {
+            config_map: held.config_map,
+        }),
+        held => held,
+    })
 }
 
 async fn variables<K: Kind>(

@@ -153,9 +153,10 @@ fn wanted<K: Kind>(provider: &Provider<K>, observed: &Observed) -> Result<Inputs
         .source
         .as_ref()
         .map_err(|error| match (&observed.fetch, error) {
-            (Some(fetch), Missing::Nothing { .. } | Missing::Version { .. }) => {
-                Decision::Fetch(Box::new(fetch.clone()))
-            }
+            (
+                Some(fetch),
+                Missing::Nothing { .. } | Missing::Version { .. } | Missing::Stale { .. },
+            ) => Decision::Fetch(Box::new(fetch.clone())),
             _ => missing(&error.to_string()),
         })?;
     if let Some(problem) = changed(provider, held) {

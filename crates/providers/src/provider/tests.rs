@@ -234,6 +234,10 @@ fn nothing_is_brought_that_is_held_or_is_not_asked_for() {
     world.source = Err(missing);
     let fetches = "fetch https://git.example/org/capi/releases";
     assert_eq!(short(&decide(&core, &world)), fetches);
+    world.source = Err(Missing::Stale {
+        config_map: "core".to_owned(),
+    });
+    assert_eq!(short(&decide(&core, &world)), fetches, "it is asked for");
     world.among = Ok(Some(crate::check::Waiting::ForCore));
     let waits = "await WaitingForCoreProviderReady";
     assert_eq!(short(&decide(&core, &world)), waits, "nor before its time");
@@ -362,4 +366,22 @@ fn ready_is_of_everything() {
     assert_eq!(told(&world, READY).unwrap(), "False InstallFailed");
     assert_eq!(told(&world, STALLED).unwrap(), "True InstallFailed");
     assert_eq!(Operation::Install.name(), world.runs[0].spec.operation);
+}
+
+#[test]
+fn variables_without_values_are_named_all_at_once() {
+    let core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let mut failed = run(&core, &decide(&core, &world), RunPhase::Failed);
+    failed.status.as_mut().unwrap().failure = Some(crate::render::tests::unset());
+    world.runs = vec![failed];
+    let applied = Applied::of(decide(&core, &world), world.runs.last().cloned());
+    let status = report::status::<Core>(&core, &applied, &world, Timestamp::UNIX_EPOCH);
+    for kind in [READY, condition::PROVIDER_INSTALLED] {
+        let mut found = status.conditions.iter();
+        let message = &found.find(|one| one.type_ == kind).unwrap().message;
+        for said in ["REGION", "TOKEN", "spec.configSecret"] {
+            assert!(message.contains(said), "{kind}: {message}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use clusterctl::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
-use providers::target;
+use providers::{names::RELEASE_SERIES, target};
 
 use super::stand::Stand;
 use crate::{
@@ -47,6 +47,16 @@ pub(super) async fn planned(
         !stands.is_empty(),
         "there are no providers; make a CoreProvider first"
     );
+    for stand in &stands {
+        if let Err(invalid) = &stand.overlay {
+            bail!(
+                "{} {}/{} metadata.annotations[{RELEASE_SERIES}]: {invalid}; write for example 1.15=v1beta2,1.16=v1beta2, or remove the annotation",
+                stand.kind,
+                stand.namespace,
+                stand.name
+            );
+        }
+    }
     for (label, _) in wanted {
         let is_there = |stand: &Stand| label_of(stand).as_ref() == Some(label);
         if !stands.iter().any(is_there) {
@@ -138,7 +148,8 @@ fn releases(stands: &[Stand]) -> BTreeMap<clusterctl::Provider, Releases> {
     let known = stands.iter().filter_map(|stand| {
         let versions = stand.versions();
         let newest = stand.held(versions.last()?)?;
-        let metadata = Metadata::parse(&newest.metadata).ok()?;
+        let overlay = stand.overlay.clone().unwrap_or_default();
+        let metadata = Metadata::parse(&newest.metadata).ok()?.overlaid(&overlay);
         Some((stand.provider.clone()?, Releases { metadata, versions }))
     });
     known.collect()

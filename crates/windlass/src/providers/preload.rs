@@ -4,7 +4,7 @@ use std::env;
 
 use anyhow::Context;
 use clusterctl::{
-    Provider, Version,
+    Overlay, Provider, Version,
     source::{Artefact, Files, config_map},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -59,6 +59,8 @@ async fn fetched(options: &Preload, oci: &str) -> anyhow::Result<(Provider, Vers
         version: version.or_else(|| artefact.version()),
         place: Place::Artefact(artefact),
         pin: None,
+        overlay: Overlay::default(),
+        refetch: None,
     };
     let login = login_of(|name| env::var(name).ok());
     let release = Fetcher::new(Policy::person()).release(&wanted, login).await;

@@ -3,7 +3,7 @@
 use api::provider::{
     Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider, RuntimeExtension,
 };
-use clusterctl::Version;
+use clusterctl::{InvalidOverlay, Overlay, Version};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use providers::{inputs, names::TARGET, source, target};
@@ -35,6 +35,8 @@ pub(super) struct Stand {
     pub(super) target: Option<String>,
     /// What is kept for it.
     pub(super) maps: Vec<ConfigMap>,
+    /// Series that its annotation knows better than the metadata of releases, or why it names none.
+    pub(super) overlay: Result<Overlay, InvalidOverlay>,
 }
 
 impl Stand {
@@ -61,7 +63,8 @@ impl Stand {
 
     /// The release of a version, if it is kept.
     pub(super) fn held(&self, version: &Version) -> Option<source::Held> {
-        source::choose(&self.maps, Some(version)).ok()
+        let overlay = self.overlay.clone().unwrap_or_default();
+        source::choose(&self.maps, Some(version), &overlay).ok()
     }
 
     /// The versions that are kept.
@@ -102,6 +105,7 @@ async fn of_kind<K: Kind>(client: &Client) -> anyhow::Result<Vec<Stand>> {
             ready: ready.cloned(),
             place: target::place(&object),
             target: object.annotations().get(TARGET).cloned(),
+            overlay: source::overlay(&object),
             maps: answered(maps, &format!("list the ConfigMaps of {kind} {namespace}"))?,
             namespace,
         });

@@ -234,6 +234,7 @@ fn providers_are_installed_upgraded_and_deleted() {
     let core = installed(&world);
     the_next_leaves_the_first_alone(&world, &core);
     put_back(&world);
+    no_upgrade_out_of_order(&world);
     upgraded(&world);
     brought_over_the_network(&world);
     deleted_last_first(&world);
@@ -433,6 +434,46 @@ fn put_back(world: &World) {
     assert!(told.contains("Drifted"), "{told}");
 }
 
+/// Whoever writes a version by hand is held to clusterctl's rules too.
+fn no_upgrade_out_of_order(world: &World) {
+    let incompatible = "CAPIVersionIncompatibility";
+    let core = |version: &str| {
+        let wish = json!({"version": version, "configSecret": {"name": "variables"}});
+        world.apply(&provider("CoreProvider", "cluster-api", &wish));
+    };
+    core("v1.17.0");
+    let message = world.await_condition(CORE, "PreflightCheckPassed", incompatible);
+    assert!(
+        message.contains("v1.17.0 would follow v1.13.4") && message.ends_with("go by way of v1.16"),
+        "{message}"
+    );
+    core("v1.13.4");
+    world.await_condition(CORE, "Ready", "DeploymentAvailable");
+
+    let mut older = manifests("infrastructure", "docker", "v1.14.9", "DockerThing");
+    let metadata = older["data"]["metadata"].as_str().unwrap();
+    older["data"]["metadata"] = json!(metadata.replace("v1beta2", "v1alpha4"));
+    world.apply(&older);
+    let docker = |version: &str| {
+        let wish = json!({"version": version});
+        world.apply(&provider("InfrastructureProvider", "docker", &wish));
+    };
+    docker("v1.14.9");
+    let message = world.await_condition(INFRASTRUCTURE, "PreflightCheckPassed", incompatible);
+    assert!(
+        message.contains("keeps contract v1alpha4, which does not go with v1beta2 of CoreProvider"),
+        "{message}"
+    );
+    docker("v1.13.4");
+    world.await_condition(INFRASTRUCTURE, "Ready", "DeploymentAvailable");
+    world.kubectl(&["delete", "configmap", "infrastructure-docker-v1.14.9"]);
+    assert_eq!(
+        world.get("run/infrastructure-docker-upgrade-2"),
+        None,
+        "nothing was begun"
+    );
+}
+
 /// What the new version does not have any more is removed; what nobody has an answer for is refused.
 fn upgraded(world: &World) {
     world.apply(&manifests("core", "cluster-api", "v1.14.0", "Thing"));
@@ -496,6 +537,8 @@ fn upgraded(world: &World) {
     })
     .unwrap();
 
+    replaced_for_a_credential(world);
+
     world.apply(&provider(
         "CoreProvider",
         "cluster-api",
@@ -510,6 +553,32 @@ fn upgraded(world: &World) {
         world.get(CORE).unwrap()["status"]["installedVersion"],
         "v1.14.0"
     );
+}
+
+/// A value that changes no workload replaces the pods all the same.
+fn replaced_for_a_credential(world: &World) {
+    let mark = || {
+        let found = world.get("deployment/cluster-api-controller-manager");
+        let template = &found.unwrap_or_default()["spec"]["template"];
+        template["metadata"]["annotations"]["windlass.dev/variables"].clone()
+    };
+    let before = mark();
+    assert!(before.is_string(), "{before}");
+    world.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "variables", "namespace": NAMESPACE},
+        "stringData": {"GREETING": "from-the-secret", "CREDENTIAL": "another"},
+    }));
+    world.kubectl(&["annotate", "--overwrite", CORE, "example.com/look=2"]);
+    wait_until("the new mark", LIMIT, || {
+        Ok((mark() != before).then_some(()))
+    })
+    .unwrap();
+    world.run_pods("cluster-api");
+    wait_until("the run of the credential", LIMIT, || {
+        let run = world.get("run/cluster-api-reconfigure-5");
+        Ok(run.filter(|run| run["status"]["phase"] == "Succeeded"))
+    })
+    .unwrap();
 }
 
 /// A release that nobody loaded comes from where its provider says, once.
