@@ -20,6 +20,8 @@ pub const SANDBOX: &str = "prepare/sandbox";
 pub const PROBE: &str = "prepare/probe";
 /// The play that gathers the facts that later plays read from the cache.
 pub const FACTS: &str = "bootstrap/facts";
+/// The same of the hosts that are part of the cluster, where others join: only where what the cache has of them is stale.
+pub const FACTS_OF_OTHERS: &str = "bootstrap/facts-of-others";
 /// The same of the hosts that stay, where some leave.
 pub const FACTS_OF_STAYING: &str = "endpoints/facts";
 /// The step that asks the hosts that leave whether they answer.

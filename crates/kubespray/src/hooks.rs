@@ -675,6 +675,7 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
             action::QUORUM_AGAIN,
             action::JOINED,
             action::TAKE_OUT,
+            action::FACTS_OF_OTHERS,
             action::FACTS_OF_STAYING,
             "endpoints/api-server",
             "endpoints/api-servers",
