@@ -25,6 +25,7 @@ mod magnum;
 mod magnum_hosts;
 mod management;
 mod openstack;
+mod patched;
 mod planes;
 mod plugin;
 mod providers;
