@@ -9,6 +9,7 @@
 #[path = "preview/examples.rs"]
 mod examples;
 
+use ansible::slice::REPAIRS;
 use api::run::{Action, Plan};
 use kube::Client;
 use kubespray::{
@@ -150,10 +151,20 @@ async fn nothing_is_undone_on_the_hosts_of_a_cluster_that_was_adopted() {
     let undo = "windlass_founding";
     let plan = world.plan().await;
     assert!(format!("{:?}", plan.inputs).contains(undo));
+    // The plan says which plays it would be done before: each of the table is one of the playbook.
+    let told = |plan: &Plan| {
+        let told = plan
+            .steps
+            .iter()
+            .filter(|step| step.title.contains("is undone first"));
+        told.map(|step| step.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&plan), REPAIRS.map(|repair| repair.play));
     let mark = ("kubespray.k8s.io/adopted".to_owned(), "true".to_owned());
     world.0.clusters[0].metadata.annotations = Some([mark].into());
     let plan = world.plan().await;
     assert!(!format!("{:?}", plan.inputs).contains(undo), "{plan:#?}");
+    assert!(told(&plan).is_empty(), "{plan:#?}");
     let reason = plan.reason.unwrap();
     assert!(reason.starts_with("the cluster is taken over"), "{reason}");
 }
