@@ -16,8 +16,8 @@ use ansible::inventory::Inventory;
 use api::{
     Cluster, ClusterNode, KubernetesVersion, KubesprayVersion,
     cluster::{
-        AllNodes, Approval, ClusterSpec, Creation, Deploy, InventoryStatus, Kubespray, Minimum,
-        Nodes, OddMinimum, Operations, SecretKeyRef, Source, Ssh, StartConditions,
+        AllNodes, ClusterSpec, Creation, Deploy, InventoryStatus, Kubespray, Minimum, Nodes,
+        OddMinimum, Operations, SecretKeyRef, Source, Ssh, StartConditions,
     },
     node::{ClusterNodeSpec, NodeType, Role},
 };
@@ -185,7 +185,7 @@ fn spec(
         }),
         operations: Some(Operations {
             creation: Some(Creation {
-                // Not one host less than there are, and not without a person: what a first run meets is at work.
+                // Not one host less than there are: what is missing would be no part of what was taken over.
                 start_conditions: Some(StartConditions {
                     etcd: (etcd > 0).then_some(OddMinimum {
                         minimum: etcd.min(9),
@@ -198,7 +198,6 @@ fn spec(
                     }),
                     last_node_creation: None,
                 }),
-                approval: Some(Approval::Manual),
                 ..Creation::default()
             }),
             ..Operations::default()
