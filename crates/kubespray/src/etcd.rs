@@ -53,12 +53,18 @@ pub(crate) struct Member {
     pub(crate) id: u64,
     /// Its name; none: it has not started yet.
     pub(crate) name: Option<String>,
-    /// The hosts of the addresses at which others reach it.
     addresses: Vec<String>,
     /// Whether it has no vote yet.
     learner: bool,
     /// Whether it answers, with a quorum behind it.
     healthy: bool,
+}
+
+impl Member {
+    /// The hosts of the addresses at which others reach it.
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
 }
 
 /// Reads what a member told; an error says why that is no answer.
@@ -77,13 +83,21 @@ pub(crate) fn read(said: &str) -> Result<Vec<Member>, String> {
             "its etcd does not tell the members: it does not run, or has no quorum".to_owned(),
         );
     }
-    let unread = |error: serde_json::Error| format!("what its etcd says cannot be read: {error}");
-    let list: List = serde_json::from_str(members).map_err(unread)?;
     let health = told("health").unwrap_or_default().trim();
     let health: Vec<Endpoint> = match health {
         "" => Vec::new(),
         health => serde_json::from_str(health).map_err(unread)?,
     };
+    of_list(members, &health)
+}
+
+/// Reads a list of members alone, as `etcdctl member list --write-out=json` prints it: none of them counts as one that answers.
+pub(crate) fn listed(text: &str) -> Result<Vec<Member>, String> {
+    of_list(text, &[])
+}
+
+fn of_list(members: &str, health: &[Endpoint]) -> Result<Vec<Member>, String> {
+    let list: List = serde_json::from_str(members).map_err(unread)?;
     if list.members.is_empty() || list.members.len() > MEMBERS {
         return Err(format!("its etcd tells of {} members", list.members.len()));
     }
@@ -105,6 +119,10 @@ pub(crate) fn read(said: &str) -> Result<Vec<Member>, String> {
         }
     };
     Ok(list.members.into_iter().map(member).collect())
+}
+
+fn unread(error: serde_json::Error) -> String {
+    format!("what its etcd says cannot be read: {error}")
 }
 
 /// The host of a URL.
