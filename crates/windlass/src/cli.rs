@@ -1,6 +1,6 @@
 //! The command line: every command, option and default, and what `--help` says of them.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use ansible::source::{Policy, Protocol, Room};
 use anyhow::Context;
@@ -889,10 +889,14 @@ pub(crate) struct Adopt {
     /// The kubespray checkout that built the cluster, which is also used from now on
     #[arg(long, group = "release", value_name = "DIR")]
     pub(crate) checkout: Option<PathBuf>,
-    /// A kubeconfig of the cluster that runs: its nodes and its etcd are looked at, nothing is changed, and where the inventory
-    /// contradicts them is told
-    #[arg(long, value_name = "KUBECONFIG")]
-    pub(crate) live: Option<PathBuf>,
+    /// A kubeconfig of the cluster that runs, or without a value artifacts/admin.conf of the inventory: its nodes and its etcd are looked
+    /// at, nothing is changed there, and where the inventory contradicts them nothing is written
+    #[arg(long, value_name = "KUBECONFIG", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) live: Option<OsString>,
+    /// A file with what `etcdctl member list --write-out=json` prints on a member: it names the members, and the inventory must not
+    /// contradict it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_members: Option<PathBuf>,
     /// The Kubernetes version that the cluster has [default: what kube_version says, else with --live what its nodes have]
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes_version: Option<KubernetesVersion>,
@@ -910,7 +914,7 @@ pub(crate) struct Adopt {
     /// Write the objects into a new directory instead: cluster.yaml, nodes.yaml, and secrets.yaml with what was vaulted
     #[arg(short, long, value_name = "NEW")]
     pub(crate) output: Option<PathBuf>,
-    /// Fail if a host would get a variable that differs from what the inventory gives it
+    /// Fail if a host would get a variable that differs from what the inventory gives it, or if another host seems to head the cluster
     #[arg(long)]
     pub(crate) check: bool,
 }
