@@ -8,7 +8,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, ResourceExt};
 
-use super::{Context, Decided, Error, Known, MOST_RECORDS, record};
+use super::{
+    Context, Error,
+    decision::{Decided, MOST_RECORDS, record},
+    known::Known,
+};
 use crate::names::STATUS_MANAGER;
 
 /// Writes the status under the version that was read, and then the Events.
