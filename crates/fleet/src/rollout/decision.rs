@@ -6,6 +6,10 @@ use std::{
 };
 
 use api::inventory::{OnEdit, Rollout, RolloutPhase, RolloutRecord, RolloutRun, RolloutState};
+use controller::{
+    problem,
+    window::{Now, Windows},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -40,26 +44,20 @@ pub(super) fn decide(
 ) -> Decided {
     let spec = &rollout.spec;
     let status = rollout.status.clone().unwrap_or_default();
-    let unknown: Vec<_> = waves::levels(spec)
-        .into_iter()
-        .filter(|level| !known.levels.is_empty() && !known.levels.contains(level))
-        .collect();
     let control = spec.control.clone().unwrap_or_default();
     let state = control.state.unwrap_or_default();
+    let windows = Windows::read(
+        &spec.windows,
+        &format!("Rollout/{} spec.windows", rollout.name_any()),
+    );
     let mut decided = Decided {
         skipped: skipped(known, &status),
+        problem: unknown_level(rollout, known)
+            .or_else(|| gates::problem(&rollout.name_any(), spec))
+            .or_else(|| windows.as_ref().err().map(|wrong| problem::text(wrong))),
         ..Decided::default()
     };
-    if let Some(level) = unknown.first() {
-        let levels: Vec<_> = known.levels.iter().map(String::as_str).collect();
-        decided.problem = Some(format!(
-            "Rollout/{} spec: the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}",
-            rollout.name_any(),
-            levels.join(", ")
-        ));
-    } else {
-        decided.problem = gates::problem(&rollout.name_any(), spec);
-    }
+    let windows = windows.unwrap_or_default();
     let current = status.run.clone();
     let is_open = |run: &RolloutRun| run.ended.is_none();
     let edited = edited(known, current.as_ref(), &decided.skipped);
@@ -72,10 +70,13 @@ pub(super) fn decide(
             state => state,
         };
         // A roll-out that nobody lets go on gives way to an edit, whatever the policy says.
-        let stands = matches!(
-            status.phase,
-            Some(RolloutPhase::Halted | RolloutPhase::Aborted)
-        ) && state != RolloutState::Paused;
+        let stands = match status.phase {
+            _ if state == RolloutState::Paused => false,
+            Some(RolloutPhase::Halted | RolloutPhase::Aborted) => true,
+            // Edits that come one after the other while the window is shut are one run when it opens.
+            Some(RolloutPhase::WaitingForWindow) => !open.clusters.iter().any(engine::has_begun),
+            _ => false,
+        };
         let supersedes = spec.on_edit.unwrap_or_default() == OnEdit::Supersede || stands;
         let gives_way = !edited.is_empty() && is_seen && supersedes;
         let mut policy = waves::policy(spec);
@@ -91,8 +92,10 @@ pub(super) fn decide(
             skip: pick(&control.skip),
             gives_way,
             unknown: known.is_unknown(),
+            closed: closed(&windows, now),
         };
         decided.verdict = engine::advance(open, &policy, &known.seen, &steering, now);
+        decided.verdict.wake = wake(decided.verdict.wake, &windows, now);
         if let Some(problem) = &decided.problem {
             decided.verdict.waits = Some(problem.clone());
         }
@@ -162,9 +165,44 @@ pub(super) fn decide(
         decided.skipped.remove(&member.name);
     }
     let policy = waves::policy(spec);
-    decided.verdict = engine::advance(&mut run, &policy, &known.seen, &Steering::default(), now);
+    let steering = Steering {
+        closed: closed(&windows, now),
+        ..Steering::default()
+    };
+    decided.verdict = engine::advance(&mut run, &policy, &known.seen, &steering, now);
+    decided.verdict.wake = wake(decided.verdict.wake, &windows, now);
     decided.run = Some(run);
     decided
+}
+
+/// A level that the spec speaks of and no cluster has.
+fn unknown_level(rollout: &Rollout, known: &Known) -> Option<String> {
+    let levels = waves::levels(&rollout.spec);
+    let mut unknown = levels
+        .iter()
+        .filter(|level| !known.levels.is_empty() && !known.levels.contains(*level));
+    let level = unknown.next()?;
+    let levels: Vec<_> = known.levels.iter().map(String::as_str).collect();
+    Some(format!(
+        "Rollout/{} spec: the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}",
+        rollout.name_any(),
+        levels.join(", ")
+    ))
+}
+
+/// When the next window opens, while none is open.
+fn closed(windows: &Windows, now: Timestamp) -> Option<String> {
+    match windows.at(now) {
+        Now::Closed { opens } => Some(opens.to_string()),
+        Now::Unbound | Now::Open { .. } => None,
+    }
+}
+
+/// How many seconds from now something happens by itself: the time of a cluster is up, or a window opens or closes.
+fn wake(of_clusters: Option<u64>, windows: &Windows, now: Timestamp) -> Option<u64> {
+    let left = windows.left(now);
+    let left = left.map(|left| u64::try_from(left.as_secs()).unwrap_or_default() + 1);
+    of_clusters.into_iter().chain(left).min()
 }
 
 /// What people had left out, of this run and of those before it. An edit that makes another revision of a cluster is another change.

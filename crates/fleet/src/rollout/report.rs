@@ -135,6 +135,7 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         RolloutPhase::Halted => (Standing::Stalled, "Halted", waits()),
         RolloutPhase::Aborted => (Standing::Stalled, "Aborted", waits()),
         RolloutPhase::WaitingForApproval => (Standing::AtWork, "WaitingForApproval", waits()),
+        RolloutPhase::WaitingForWindow => (Standing::AtWork, "WaitingForWindow", waits()),
         RolloutPhase::Paused => (Standing::AtWork, "Paused", waits()),
         RolloutPhase::Gathering => (Standing::AtWork, "Gathering", waits()),
         RolloutPhase::Running | RolloutPhase::Superseded => (Standing::AtWork, "Running", waits()),

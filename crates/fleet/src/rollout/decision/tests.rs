@@ -39,12 +39,11 @@ fn rollout(spec: Value) -> Rollout {
 
 /// A pass, whose outcome the next one goes on from.
 fn pass(rollout: &mut Rollout, known: &Known) -> Decided {
-    let decided = decide(
-        rollout,
-        known,
-        Duration::ZERO,
-        Timestamp::from_second(0).unwrap(),
-    );
+    pass_at(rollout, known, "1970-01-01T00:00:00Z")
+}
+
+fn pass_at(rollout: &mut Rollout, known: &Known, now: &str) -> Decided {
+    let decided = decide(rollout, known, Duration::ZERO, now.parse().unwrap());
     let status = rollout.status.get_or_insert_default();
     status.run.clone_from(&decided.run);
     status.phase = Some(decided.verdict.phase);
@@ -103,6 +102,129 @@ fn an_edit_in_mid_run_queues_or_takes_over_and_says_so() {
                 phases(&pass(&mut rollout, &edited)),
                 "a1=Updating@3 b1=Pending@3"
             );
+        }
+    }
+}
+
+/// A window of each night, from ten to two.
+fn nightly(more: Value) -> Rollout {
+    let mut spec = json!({
+        "windows": [{"schedule": "0 22 * * *", "duration": "4h"}], "soak": "0s",
+    });
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    rollout(spec)
+}
+
+#[test]
+fn a_wave_begins_inside_a_window_and_says_until_when_it_waits() {
+    let mut rollout = nightly(json!({}));
+    let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+    let waits = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z");
+    assert_eq!(phases(&waits), "a1=Pending@2 b1=Pending@2");
+    assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForWindow);
+    assert_eq!(
+        waits.verdict.waits.as_deref(),
+        Some(
+            "the wave canary waits for the maintenance window that opens at 2026-06-01T22:00:00+00:00"
+        )
+    );
+    assert_eq!(waits.verdict.wake, Some(10 * 3600 + 1));
+    let begun = pass_at(&mut rollout, &before, "2026-06-01T22:00:00Z");
+    assert_eq!(phases(&begun), "a1=Updating@2 b1=Pending@2");
+    let canary = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+    pass_at(&mut rollout, &canary, "2026-06-02T01:59:59Z");
+    // What was begun comes to its end, the next one waits for another night.
+    let closed = pass_at(&mut rollout, &canary, "2026-06-02T02:00:00Z");
+    assert_eq!(phases(&closed), "a1=Done@2 b1=Pending@2");
+    assert_eq!(closed.verdict.phase, RolloutPhase::WaitingForWindow);
+    assert_eq!(
+        closed.verdict.waits.as_deref(),
+        Some(
+            "the wave rest waits for the maintenance window that opens at 2026-06-02T22:00:00+00:00"
+        )
+    );
+    let on = pass_at(&mut rollout, &canary, "2026-06-03T00:00:00Z");
+    assert_eq!(phases(&on), "a1=Done@2 b1=Updating@2");
+}
+
+#[test]
+fn a_run_that_waits_for_its_first_window_gives_way_to_an_edit() {
+    let mut rollout = nightly(json!({}));
+    let first = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+    let second = known(&[("a1", "1", "3"), ("b1", "1", "3")]);
+    pass_at(&mut rollout, &first, "2026-06-01T12:00:00Z");
+    let over = pass_at(&mut rollout, &second, "2026-06-01T13:00:00Z");
+    assert_eq!(over.verdict.phase, RolloutPhase::Superseded);
+    let queued = over.queued.unwrap();
+    assert!(queued.contains("takes the place of this run"), "{queued}");
+    let waits = pass_at(&mut rollout, &second, "2026-06-01T13:00:00Z");
+    assert_eq!(phases(&waits), "a1=Pending@3 b1=Pending@3");
+    // Once it has begun it goes on to its end, whatever window it waits for then.
+    pass_at(&mut rollout, &second, "2026-06-01T22:00:00Z");
+    let third = known(&[("a1", "3", "4"), ("b1", "1", "4")]);
+    for _ in 0..3 {
+        let waits = pass_at(&mut rollout, &third, "2026-06-02T02:00:00Z");
+        let queued = waits.queued.unwrap();
+        assert!(queued.contains("when this run has ended"), "{queued}");
+    }
+}
+
+#[test]
+fn an_approval_may_be_given_before_the_window_opens() {
+    let mut rollout = nightly(json!({"approval": "EveryWave"}));
+    let before = known(&[("a1", "1", "2")]);
+    let waits = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z");
+    assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForApproval);
+    let control = json!({"run": waits.run.unwrap().id, "approved": ["canary"]});
+    rollout.spec.control = serde_json::from_value(control).unwrap();
+    let waits = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z");
+    assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForWindow);
+    let begun = pass_at(&mut rollout, &before, "2026-06-01T23:00:00Z");
+    assert_eq!(phases(&begun), "a1=Updating@2");
+}
+
+#[test]
+fn a_window_that_cannot_be_kept_to_begins_nothing_and_is_told_with_its_place() {
+    for (window, words) in [
+        (
+            json!({"schedule": "0 22 * *", "duration": "4h"}),
+            "Rollout/all spec.windows[0].schedule is \"0 22 * *\": a schedule has five fields",
+        ),
+        (
+            json!({"schedule": "0 25 * * *", "duration": "4h"}),
+            "Rollout/all spec.windows[0].schedule is \"0 25 * * *\": it is no schedule of cron",
+        ),
+        (
+            json!({"schedule": "0 22 30 2 *", "duration": "4h"}),
+            "Rollout/all spec.windows[0].schedule is \"0 22 30 2 *\": it names a day that never comes; write days",
+        ),
+        (
+            json!({"schedule": "0 22 * * *", "duration": "4h", "timeZone": "Berlin"}),
+            "Rollout/all spec.windows[0].timeZone is \"Berlin\": the database of time zones (IANA) has none of that name; write Europe/Berlin",
+        ),
+        (
+            json!({"schedule": "0 * * * *", "duration": "2h"}),
+            "it would never close; write a shorter duration or a rarer schedule",
+        ),
+    ] {
+        let mut fresh = rollout(json!({"windows": [window]}));
+        let edited = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+        let decided = pass(&mut fresh, &edited);
+        assert!(decided.run.is_none(), "{window}");
+        let problem = decided.problem.unwrap();
+        assert!(problem.contains(words), "{problem}");
+        // One that is under way goes no further.
+        let mut begun = rollout(json!({"soak": "0s", "canary": {"count": 0}}));
+        pass(&mut begun, &edited);
+        begun.spec.windows = serde_json::from_value(json!([window])).unwrap();
+        let through = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+        for _ in 0..3 {
+            let held = pass(&mut begun, &through);
+            assert!(phases(&held).ends_with("b1=Pending@2"), "{window}");
+            let waits = held.verdict.waits.unwrap();
+            assert!(waits.contains(words), "{waits}");
         }
     }
 }
