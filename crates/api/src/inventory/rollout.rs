@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, Threshold};
+use crate::{Duration, Threshold, maintenance::Window};
 
 /// How changes of the inventory come to the FleetClusters of the namespace: in waves, a canary first, within budgets. It stands for as
 /// long as the clusters do; each change that it carries out is a run of it, which its status tells of. Without one, changes are shown
@@ -75,6 +75,11 @@ pub struct RolloutSpec {
     pub gates: Vec<Gate>,
     /// Which waves wait for a person. Default: Never.
     pub approval: Option<Approval>,
+    /// When clusters may be begun; those that overlap are one. What is under way when one closes goes on. Without any, they are begun at
+    /// any time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
     /// How many clusters may fail, as a number or a share of the run's, before no other is begun. Default: 0.
     pub failures: Option<Threshold>,
     /// What becomes of a run when the inventory is edited meanwhile. Default: Queue.
@@ -202,7 +207,8 @@ pub enum Approval {
 /// What becomes of a run when the inventory is edited meanwhile.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnEdit {
-    /// It goes on to its end with what it was begun with; the edit is the next run. A run that is halted or aborted gives way at once.
+    /// It goes on to its end with what it was begun with; the edit is the next run. A run that is halted or aborted gives way at once, and
+    /// so does one that waits for its first maintenance window.
     #[default]
     Queue,
     /// No other cluster is begun; when those under way are through, the edit is the next run.
@@ -297,6 +303,8 @@ pub enum RolloutPhase {
     Running,
     /// It waits for a person's approval.
     WaitingForApproval,
+    /// It waits for a maintenance window.
+    WaitingForWindow,
     /// It was paused.
     Paused,
     /// Too many clusters failed, or a canary did.

@@ -8,7 +8,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, ResourceExt};
 
-use super::{Context, Decided, Error, Known, MOST_RECORDS, record};
+use super::{
+    Context, Error,
+    decision::{Decided, MOST_RECORDS, record},
+    known::Known,
+};
 use crate::names::STATUS_MANAGER;
 
 /// Writes the status under the version that was read, and then the Events.
@@ -131,6 +135,7 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         RolloutPhase::Halted => (Standing::Stalled, "Halted", waits()),
         RolloutPhase::Aborted => (Standing::Stalled, "Aborted", waits()),
         RolloutPhase::WaitingForApproval => (Standing::AtWork, "WaitingForApproval", waits()),
+        RolloutPhase::WaitingForWindow => (Standing::AtWork, "WaitingForWindow", waits()),
         RolloutPhase::Paused => (Standing::AtWork, "Paused", waits()),
         RolloutPhase::Gathering => (Standing::AtWork, "Gathering", waits()),
         RolloutPhase::Running | RolloutPhase::Superseded => (Standing::AtWork, "Running", waits()),
