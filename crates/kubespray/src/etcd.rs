@@ -86,7 +86,7 @@ pub(crate) fn read(said: &str) -> Result<Vec<Member>, String> {
     let health = told("health").unwrap_or_default().trim();
     let health: Vec<Endpoint> = match health {
         "" => Vec::new(),
-        health => serde_json::from_str(health).map_err(unread)?,
+        health => serde_json::from_str(health).map_err(|error| unread(&error))?,
     };
     of_list(members, &health)
 }
@@ -97,7 +97,7 @@ pub(crate) fn listed(text: &str) -> Result<Vec<Member>, String> {
 }
 
 fn of_list(members: &str, health: &[Endpoint]) -> Result<Vec<Member>, String> {
-    let list: List = serde_json::from_str(members).map_err(unread)?;
+    let list: List = serde_json::from_str(members).map_err(|error| unread(&error))?;
     if list.members.is_empty() || list.members.len() > MEMBERS {
         return Err(format!("its etcd tells of {} members", list.members.len()));
     }
@@ -121,7 +121,7 @@ fn of_list(members: &str, health: &[Endpoint]) -> Result<Vec<Member>, String> {
     Ok(list.members.into_iter().map(member).collect())
 }
 
-fn unread(error: serde_json::Error) -> String {
+fn unread(error: &serde_json::Error) -> String {
     format!("what its etcd says cannot be read: {error}")
 }
 
