@@ -318,13 +318,14 @@ fn held(
                 run.id
             ),
         ))
-    } else if let Some(opens) = steering.closed.as_ref().filter(|_| !next.is_empty()) {
-        Some((
-            RolloutPhase::WaitingForWindow,
-            format!("the wave {wave} waits for the maintenance window that opens at {opens}"),
-        ))
     } else {
-        None
+        let opens = steering.closed.as_ref().filter(|_| !next.is_empty());
+        opens.map(|opens| {
+            (
+                RolloutPhase::WaitingForWindow,
+                format!("the wave {wave} waits for the maintenance window that opens at {opens}"),
+            )
+        })
     }
 }
 

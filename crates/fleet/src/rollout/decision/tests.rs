@@ -107,7 +107,7 @@ fn an_edit_in_mid_run_queues_or_takes_over_and_says_so() {
 }
 
 /// A window of each night, from ten to two.
-fn nightly(more: Value) -> Rollout {
+fn nightly(more: &Value) -> Rollout {
     let mut spec = json!({
         "windows": [{"schedule": "0 22 * * *", "duration": "4h"}], "soak": "0s",
     });
@@ -119,7 +119,7 @@ fn nightly(more: Value) -> Rollout {
 
 #[test]
 fn a_wave_begins_inside_a_window_and_says_until_when_it_waits() {
-    let mut rollout = nightly(json!({}));
+    let mut rollout = nightly(&json!({}));
     let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
     let waits = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z");
     assert_eq!(phases(&waits), "a1=Pending@2 b1=Pending@2");
@@ -151,7 +151,7 @@ fn a_wave_begins_inside_a_window_and_says_until_when_it_waits() {
 
 #[test]
 fn a_run_that_waits_for_its_first_window_gives_way_to_an_edit() {
-    let mut rollout = nightly(json!({}));
+    let mut rollout = nightly(&json!({}));
     let first = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
     let second = known(&[("a1", "1", "3"), ("b1", "1", "3")]);
     pass_at(&mut rollout, &first, "2026-06-01T12:00:00Z");
@@ -173,7 +173,7 @@ fn a_run_that_waits_for_its_first_window_gives_way_to_an_edit() {
 
 #[test]
 fn an_approval_may_be_given_before_the_window_opens() {
-    let mut rollout = nightly(json!({"approval": "EveryWave"}));
+    let mut rollout = nightly(&json!({"approval": "EveryWave"}));
     let before = known(&[("a1", "1", "2")]);
     let waits = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z");
     assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForApproval);
