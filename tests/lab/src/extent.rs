@@ -33,11 +33,8 @@ impl Extent {
         "a cluster whose data is broken is brought back from a snapshot of the store",
         "the container engine, etcd and the network plugin of a cluster are upgraded alone",
         "the host that heads the control plane and etcd is replaced",
-<<<<<<< HEAD
         "three control planes are upgraded by a patch release and renewed while their API is asked all the time",
-=======
         "a cluster that plain `ansible-playbook` raised is adopted, and a worker joins it",
->>>>>>> adopt
         "a cluster is asked for by OpenStack's command line, on hosts, and grows and goes by it",
         "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
         "a cloud is backed up, drilled and brought back",
