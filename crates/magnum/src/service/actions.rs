@@ -126,7 +126,13 @@ pub(super) fn changeable(cluster: &CoeCluster) -> Result<(), Fault> {
 }
 
 pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {
-    asked.version.from_on(Version::UPGRADE)?;
+    // Actions are served from the version of the first one on; of the second one the reference says so in words.
+    asked.version.from_on(Version::RESIZE)?;
+    if asked.version < Version::UPGRADE {
+        return Err(Fault::invalid(
+            "Cluster upgrade is not supported in the provided microversion.",
+        ));
+    }
     let mut fields = asked.fields()?;
     let wanted = fields.text("cluster_template", 255)?;
     let wanted = wanted.ok_or_else(|| mandatory("cluster_template"))?;
