@@ -244,7 +244,6 @@ pub struct Service {
     pub disabled: bool,
     pub disabled_reason: Option<String>,
     pub report_count: u64,
-    pub last_seen_up: Option<String>,
     pub created_at: Option<String>,
     pub updated_at: Option<String>,
 }

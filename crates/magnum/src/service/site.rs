@@ -106,7 +106,6 @@ pub(super) fn services(asked: &Asked<'_>) -> Result<Answer, Fault> {
         disabled: false,
         disabled_reason: None,
         report_count: 1,
-        last_seen_up: Some(moment(Timestamp::now())),
         created_at: Some(moment(asked.service.started)),
         updated_at: Some(moment(Timestamp::now())),
     };

@@ -97,7 +97,14 @@ fn is_seen(caller: &Caller, template: &CoeClusterTemplate) -> bool {
 
 /// The template that a caller may change.
 async fn own(asked: &Asked<'_>, ident: &str) -> Result<CoeClusterTemplate, Fault> {
-    asked.store().find(asked.scope(), ident, |_| true).await
+    let found = asked.store().find(asked.scope(), ident, |_| true).await;
+    match found {
+        // What everybody sees is not denied, but the change of it.
+        Err(fault) if fault.status() == 404 && seen(asked, ident).await.is_ok() => Err(
+            Fault::forbidden("Policy does not allow this request to be performed."),
+        ),
+        found => found,
+    }
 }
 
 pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {

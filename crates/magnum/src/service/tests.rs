@@ -539,6 +539,12 @@ async fn only_an_administrator_publishes_and_only_what_is_public_is_seen_elsewhe
         &world
             .ask(OTHER, "DELETE", "/v1/clustertemplates/public", Value::Null)
             .await,
+        403,
+    );
+    assert_fault(
+        &world
+            .ask(OTHER, "DELETE", "/v1/clustertemplates/hidden", Value::Null)
+            .await,
         404,
     );
     assert_eq!(
