@@ -813,10 +813,15 @@ async fn an_upgrade_needs_no_batch_size_and_follows_one_that_failed() {
     assert_fault(&upgrade(json!({"cluster_template": "next"})).await, 400);
     world.tell(&uuid, "UPDATE_COMPLETE").await;
     assert_fault(&upgrade(json!({"cluster_template": "far"})).await, 400);
-    assert_eq!(
-        upgrade(json!({"cluster_template": "next"})).await.status,
-        202
-    );
+    let batch = async || {
+        let api: Api<CoeCluster> = Api::namespaced(world.client.clone(), "magnum-p1");
+        api.get(&uuid).await.unwrap().spec.max_batch_size
+    };
+    // What somebody said of an earlier upgrade is not said of this one.
+    assert_eq!(batch().await, Some(1));
+    let next = json!({"cluster_template": "next", "max_batch_size": 3});
+    assert_eq!(upgrade(next).await.status, 202);
+    assert_eq!(batch().await, Some(3));
     world.tell(&uuid, "UPDATE_COMPLETE").await;
     assert_fault(&upgrade(json!({"cluster_template": "old"})).await, 400);
     assert_eq!(

@@ -131,6 +131,7 @@ impl Wish {
             discovery_url: own.discovery_url,
             floating_ip_enabled: own.floating_ip_enabled.or(from.floating_ip_enabled),
             master_lb_enabled: balanced,
+            max_batch_size: None,
             node_groups: Vec::new(),
         };
         spec.node_groups = vec![
