@@ -37,6 +37,7 @@ impl Extent {
         "a cluster that plain `ansible-playbook` raised is adopted, and a worker joins it",
         "a cluster is asked for by OpenStack's command line, on hosts, and grows and goes by it",
         "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
+        "a real Magnum 23 answers as Windlass does",
         "a cloud is backed up, drilled and brought back",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters, survive an image that is nowhere, and are upgraded while they are called and Windlass is killed; plain clusterctl sees them",
