@@ -34,7 +34,7 @@ mod before;
 mod health;
 mod live;
 pub mod part;
-mod records;
+pub(crate) mod records;
 mod report;
 mod request;
 mod settle;
@@ -411,7 +411,7 @@ fn are_read(context: &Context) -> bool {
 }
 
 /// What stands for the revision of objects that a person made and handed over: nothing is changed before a roll-out does.
-const ADOPTED: &str = "adopted";
+pub(crate) const ADOPTED: &str = "adopted";
 /// Whose rules are answered.
 static TURN: Semaphore = Semaphore::const_new(1);
 /// How soon a pass is tried again that began before the stores were read.

@@ -218,12 +218,12 @@ pub enum OnEdit {
 /// How people steer a roll-out.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = ("has(self.run) || !(has(self.approved) && size(self.approved) > 0) && !(has(self.skip) && size(self.skip) > 0) && !(has(self.state) && self.state == 'Aborted')", "name the run that is approved, aborted or has clusters skipped: status.run.id"))]
+#[x_kube(validation = ("has(self.run) || !(has(self.approved) && size(self.approved) > 0) && !(has(self.skip) && size(self.skip) > 0) && !(has(self.state) && self.state in ['Aborted', 'RolledBack'])", "name the run that is approved, aborted, rolled back or has clusters skipped: status.run.id"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutControl {
     /// Whether it should go on. Default: Running.
     pub state: Option<RolloutState>,
-    /// The run that the other fields and Aborted are about; for another run they count for nothing.
+    /// The run that the other fields, Aborted and RolledBack are about; for another run they count for nothing.
     #[schemars(length(min = 1, max = 32))]
     pub run: Option<String>,
     /// The waves that may begin.
@@ -246,6 +246,9 @@ pub enum RolloutState {
     Paused,
     /// No other cluster of this run is begun, for good; the next edit is another run.
     Aborted,
+    /// This run ends, and the clusters that it has begun go back to the revision that each had before, in a run of their own. Refused
+    /// where a version of Kubernetes or of kubespray would go down: then nothing goes back, and no other cluster is begun.
+    RolledBack,
 }
 
 /// How far a roll-out is.
@@ -277,7 +280,8 @@ pub struct RolloutStatus {
     pub queued: Option<String>,
     /// The run that is under way, or the last one.
     pub run: Option<RolloutRun>,
-    /// Clusters that people had skipped in earlier runs: name, then the revision that they are not brought to.
+    /// Clusters that people had skipped in earlier runs, and those of runs that were rolled back: name, then the revision that they are
+    /// not brought to until the inventory has made another one of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "skipped_schema")]
     pub skipped: BTreeMap<String, String>,
@@ -313,6 +317,8 @@ pub enum RolloutPhase {
     Aborted,
     /// A later edit takes its place.
     Superseded,
+    /// What it had begun goes back to what it was before.
+    RolledBack,
     /// Every cluster is done, or was skipped.
     Succeeded,
 }
@@ -329,6 +335,9 @@ pub struct RolloutRun {
     pub started: Option<Time>,
     /// When it ended.
     pub ended: Option<Time>,
+    /// The run that it takes back.
+    #[schemars(length(max = 32))]
+    pub rolls_back: Option<String>,
     /// Its waves, in order.
     #[schemars(length(max = 34), inner(length(max = 63)))]
     pub waves: Vec<String>,
@@ -355,6 +364,9 @@ pub struct RolloutMember {
     /// What it becomes: a FleetRevision.
     #[schemars(length(max = 32))]
     pub revision: String,
+    /// What it was when the run was written down.
+    #[schemars(length(max = 32))]
+    pub before: Option<String>,
     /// How far it is.
     pub phase: MemberPhase,
     /// Since when.

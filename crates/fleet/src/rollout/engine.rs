@@ -267,7 +267,10 @@ fn held(
     wave: &str,
     next: &[String],
 ) -> Option<(RolloutPhase, String)> {
-    if steering.state == RolloutState::Aborted {
+    if matches!(
+        steering.state,
+        RolloutState::Aborted | RolloutState::RolledBack
+    ) {
         Some((RolloutPhase::Aborted, "it was aborted: edit the inventory for another run, or set spec.control.state to Running".to_owned()))
     } else if is_halted(run, policy) {
         let failed = named(run, |member| member.phase == MemberPhase::Failed);

@@ -138,6 +138,7 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         RolloutPhase::WaitingForWindow => (Standing::AtWork, "WaitingForWindow", waits()),
         RolloutPhase::Paused => (Standing::AtWork, "Paused", waits()),
         RolloutPhase::Gathering => (Standing::AtWork, "Gathering", waits()),
+        RolloutPhase::RolledBack => (Standing::AtWork, "RollingBack", waits()),
         RolloutPhase::Running | RolloutPhase::Superseded => (Standing::AtWork, "Running", waits()),
     }
 }

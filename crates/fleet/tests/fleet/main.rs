@@ -9,6 +9,7 @@
 mod bounds;
 mod cluster_api;
 mod gates;
+mod rollback;
 mod story;
 mod vault;
 mod world;

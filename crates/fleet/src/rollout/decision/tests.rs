@@ -229,6 +229,138 @@ fn a_window_that_cannot_be_kept_to_begins_nothing_and_is_told_with_its_place() {
     }
 }
 
+/// A run whose canary is done and whose second cluster is at work, and its id.
+fn half_way(spec: Value) -> (Rollout, String) {
+    let mut rollout = rollout(spec);
+    let before = known(&[("a1", "1", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    let id = pass(&mut rollout, &before).run.unwrap().id;
+    let canary = known(&[("a1", "2", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    pass(&mut rollout, &canary);
+    let begun = pass(&mut rollout, &canary);
+    assert_eq!(phases(&begun), "a1=Done@2 a2=Updating@2 b1=Pending@2");
+    (rollout, id)
+}
+
+fn roll_back(rollout: &mut Rollout, run: &str, skip: &[&str]) {
+    let control = json!({"run": run, "state": "RolledBack", "skip": skip});
+    rollout.spec.control = serde_json::from_value(control).unwrap();
+}
+
+#[test]
+fn what_a_run_has_begun_goes_back_to_what_it_was_and_stays_so_until_it_is_edited() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    roll_back(&mut rollout, &id, &[]);
+    let both = known(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    let back = pass(&mut rollout, &both);
+    assert_eq!(back.verdict.phase, RolloutPhase::RolledBack);
+    assert_eq!(back.ended.as_ref().unwrap().0.id, id);
+    assert_eq!(back.run.clone().unwrap().rolls_back, Some(id));
+    assert_eq!(phases(&back), "a1=Pending@1 a2=Pending@1");
+    let first = pass(&mut rollout, &both);
+    assert_eq!(phases(&first), "a1=Updating@1 a2=Pending@1");
+    assert_eq!(first.queued, None, "nobody has edited anything");
+    let one = known(&[("a1", "1", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    for _ in 0..2 {
+        pass(&mut rollout, &one);
+    }
+    let all = known(&[("a1", "1", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    pass(&mut rollout, &all);
+    let over = pass(&mut rollout, &all);
+    assert_eq!(phases(&over), "a1=Done@1 a2=Done@1");
+    assert_eq!(over.verdict.phase, RolloutPhase::Succeeded);
+    for _ in 0..2 {
+        let rests = pass(&mut rollout, &all);
+        assert_eq!(rests.verdict.phase, RolloutPhase::Idle);
+    }
+    // Another edit is another run, and so is the same one after the inventory was as before.
+    let mut again = rollout.clone();
+    let other = known(&[("a1", "1", "3"), ("a2", "1", "3"), ("b1", "1", "3")]);
+    assert_eq!(
+        phases(&pass(&mut again, &other)),
+        "a1=Updating@3 a2=Pending@3 b1=Pending@3"
+    );
+    let reverted = known(&[("a1", "1", "1"), ("a2", "1", "1"), ("b1", "1", "1")]);
+    assert!(pass(&mut rollout, &reverted).skipped.is_empty());
+    assert_eq!(
+        phases(&pass(&mut rollout, &all)),
+        "a1=Updating@2 a2=Pending@2 b1=Pending@2"
+    );
+}
+
+#[test]
+fn a_version_that_would_go_down_is_refused_and_the_others_go_back_without_it() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    let why = "Kubernetes would go from 1.35.4 down to 1.34.3";
+    let mut both = known(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    both.no_way_back.insert("a1".to_owned(), why.to_owned());
+    roll_back(&mut rollout, &id, &[]);
+    let mut refused = Decided::default();
+    for _ in 0..3 {
+        refused = pass(&mut rollout, &both);
+    }
+    // It stands: what was begun comes to its end, nothing else begins.
+    assert_eq!(phases(&refused), "a1=Done@2 a2=Done@2 b1=Pending@2");
+    assert_eq!(refused.verdict.phase, RolloutPhase::Aborted);
+    let waits = refused.verdict.waits.unwrap();
+    assert!(
+        waits.contains(&format!("FleetCluster a1: {why}")),
+        "{waits}"
+    );
+    assert!(waits.contains("have a1 skipped"), "{waits}");
+    roll_back(&mut rollout, &id, &["a1"]);
+    assert_eq!(phases(&pass(&mut rollout, &both)), "a2=Pending@1");
+    let back = known(&[("a1", "2", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    for _ in 0..4 {
+        let pass = pass(&mut rollout, &back);
+        assert_eq!(pass.queued, None);
+    }
+    assert_eq!(pass(&mut rollout, &back).verdict.phase, RolloutPhase::Idle);
+}
+
+#[test]
+fn a_way_back_waits_for_no_window_and_no_approval_and_is_none_itself() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    rollout.spec.approval = Some(api::inventory::Approval::EveryWave);
+    rollout.spec.windows = nightly(json!({})).spec.windows;
+    roll_back(&mut rollout, &id, &[]);
+    let both = known(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    let noon = "2026-06-01T12:00:00Z";
+    let back = pass_at(&mut rollout, &both, noon).run.unwrap().id;
+    let begun = pass_at(&mut rollout, &both, noon);
+    assert_eq!(phases(&begun), "a1=Updating@1 a2=Pending@1");
+    roll_back(&mut rollout, &back, &[]);
+    let refused = pass_at(&mut rollout, &both, noon);
+    assert_eq!(phases(&refused), "a1=Updating@1 a2=Pending@1");
+    let waits = refused.verdict.waits.unwrap();
+    assert!(waits.contains("the way back from run"), "{waits}");
+}
+
+#[test]
+fn a_run_of_which_nothing_was_begun_ends_when_it_is_rolled_back() {
+    let mut rollout = nightly(json!({}));
+    let before = known(&[("a1", "1", "2")]);
+    let id = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z").run;
+    roll_back(&mut rollout, &id.unwrap().id, &[]);
+    for phase in [RolloutPhase::RolledBack, RolloutPhase::Idle] {
+        let over = pass_at(&mut rollout, &before, "2026-06-01T22:00:00Z");
+        assert_eq!(phases(&over), "a1=Pending@2");
+        assert!(over.run.unwrap().ended.is_some());
+        assert_eq!(over.verdict.phase, phase);
+    }
+}
+
+#[test]
+fn an_edit_that_is_queued_is_carried_out_after_the_way_back() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    roll_back(&mut rollout, &id, &[]);
+    let edited = known(&[("a1", "2", "3"), ("a2", "2", "3"), ("b1", "1", "3")]);
+    pass(&mut rollout, &edited);
+    let back = pass(&mut rollout, &edited);
+    assert_eq!(phases(&back), "a1=Updating@1 a2=Pending@1");
+    let queued = back.queued.unwrap();
+    assert!(queued.contains("when this run has ended"), "{queued}");
+}
+
 #[test]
 fn an_approval_counts_for_the_run_that_it_names() {
     let mut rollout = rollout(json!({"approval": "AfterCanary", "soak": "0s"}));
