@@ -19,12 +19,14 @@ use kube::{
 
 use crate::inventories::Inventories;
 
+mod births;
 mod decision;
 pub mod engine;
 pub(crate) mod gates;
 mod known;
 mod report;
 pub mod rollback;
+pub(crate) mod sources;
 pub mod waves;
 
 /// What the passes share.
@@ -88,7 +90,7 @@ pub async fn reconcile(
     let known = known::known(rollout, &all, &inventory, &context);
     let unrest = inventory.unrest();
     let decided = decision::decide(rollout, &known, unrest, Timestamp::now());
-    report::publish(rollout, &decided, &known, &context).await?;
+    report::publish(rollout, &decided, &known, inventory.sources(), &context).await?;
     let wake = decided
         .verdict
         .wake

@@ -280,6 +280,11 @@ pub struct RolloutStatus {
     pub queued: Option<String>,
     /// The run that is under way, or the last one.
     pub run: Option<RolloutRun>,
+    /// What clusters inherited from when they were last what the inventory renders: a FleetRevision of this Rollout.
+    #[schemars(length(max = 32))]
+    pub sources: Option<String>,
+    /// While a run is under way: at what a cluster starts that is born now.
+    pub births: Option<Births>,
     /// Clusters that people had skipped in earlier runs, and those of runs that were rolled back: name, then the revision that they are
     /// not brought to until the inventory has made another one of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -293,6 +298,19 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// At what a cluster starts that is born while a run is under way.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Births {
+    /// What it inherits from: a FleetRevision of the Rollout. Objects that this does not have count as they are now. Default: all do.
+    #[schemars(length(max = 32))]
+    pub sources: Option<String>,
+    /// Which that is, and why.
+    #[schemars(length(max = 512))]
+    pub message: String,
 }
 
 /// How a roll-out stands.
@@ -338,6 +356,9 @@ pub struct RolloutRun {
     /// The run that it takes back.
     #[schemars(length(max = 32))]
     pub rolls_back: Option<String>,
+    /// What its clusters inherited from when it was written down: a FleetRevision of the Rollout. None: that is too large to be kept.
+    #[schemars(length(max = 32))]
+    pub sources: Option<String>,
     /// Its waves, in order.
     #[schemars(length(max = 34), inner(length(max = 63)))]
     pub waves: Vec<String>,

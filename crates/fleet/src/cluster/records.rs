@@ -28,11 +28,14 @@ pub(super) async fn keep(
         return Ok(Ok(()));
     }
     let size = serde_json::to_vec(&revision.objects).map_or(0, |text| text.len());
-    if size > LARGEST {
+    if size > names::LARGEST_RECORD {
         return Ok(Err(FleetProblem {
             object: cluster_title(cluster),
             rule: "TooLarge".to_owned(),
-            message: format!("it is rendered to {size} bytes, and {LARGEST} can be kept"),
+            message: format!(
+                "it is rendered to {size} bytes, and {} can be kept",
+                names::LARGEST_RECORD
+            ),
             remedy:
                 "make several clusters of it, or say in one place what its hosts have in common"
                     .to_owned(),
@@ -178,7 +181,5 @@ fn cluster_title(cluster: &FleetCluster) -> String {
     format!("FleetCluster/{namespace}/{}", cluster.name_any())
 }
 
-/// An API server takes a megabyte and a half, with what it adds of its own.
-const LARGEST: usize = 1_000_000;
 /// Records that nothing refers to are kept for people: the last changes.
 const OLD_ONES: usize = 3;

@@ -6,7 +6,8 @@ use std::{
 };
 
 use api::inventory::{
-    Approval, OnEdit, Rollout, RolloutPhase, RolloutRecord, RolloutRun, RolloutState, RolloutStatus,
+    Approval, Births, OnEdit, Rollout, RolloutPhase, RolloutRecord, RolloutRun, RolloutState,
+    RolloutStatus,
 };
 use controller::{
     problem,
@@ -17,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
+    births,
     engine::{self, Steering, Verdict},
     gates,
     known::Known,
@@ -36,6 +38,10 @@ pub(super) struct Decided {
     pub skipped: BTreeMap<String, String>,
     /// What somebody must correct.
     pub problem: Option<String>,
+    /// What clusters inherit from that are what was meant.
+    pub sources: Option<String>,
+    /// At what a cluster starts that is born now.
+    pub births: Option<Births>,
 }
 
 /// What a pass decides from.
@@ -75,13 +81,24 @@ pub(super) fn decide(
         ..Decided::default()
     };
     let edited = edited(known, status.run.as_ref(), &decided.skipped);
-    match status.run {
+    let control = spec.control.clone().unwrap_or_default();
+    let run = status.run.as_ref().map(|run| &run.id);
+    let approved = control.approved.into_iter();
+    let approved = approved
+        .filter(|_| control.run.as_ref() == run)
+        .collect::<BTreeSet<_>>();
+    let mut decided = match status.run.clone() {
         Some(open) if open.ended.is_none() => {
             let phase = status.phase.unwrap_or_default();
             situation.go_on(decided, open, phase, &edited)
         }
         last => situation.begin(decided, last, edited),
-    }
+    };
+    let policy = waves::policy(spec);
+    let is_seen = situation.is_seen();
+    decided.sources = births::settled(&status, &decided, known, is_seen, (&policy, &approved));
+    decided.births = births::births(&status, &decided, &policy, &approved);
+    decided
 }
 
 impl Situation<'_> {
@@ -109,6 +126,14 @@ impl Situation<'_> {
             RolloutState::Aborted | RolloutState::RolledBack if !is_about => RolloutState::Running,
             state => state,
         };
+        let (born, later) = self.parted(&open, edited);
+        if state == RolloutState::RolledBack || open.rolls_back.is_some() {
+            // Nor is a newborn brought to what is taken back.
+            let born = born
+                .iter()
+                .map(|born| (born.name.clone(), born.revision.clone()));
+            decided.skipped.extend(born);
+        }
         let mut refusal = None;
         if state == RolloutState::RolledBack {
             refusal = rollback::refusal(&open, &skip, &self.known.no_way_back);
@@ -125,7 +150,7 @@ impl Situation<'_> {
             _ => false,
         };
         let supersedes = spec.on_edit.unwrap_or_default() == OnEdit::Supersede || stands;
-        let gives_way = !edited.is_empty() && self.is_seen() && supersedes;
+        let gives_way = !later.is_empty() && self.is_seen() && supersedes;
         let mut policy = waves::policy(spec);
         if decided.problem.is_some() {
             policy.parallel = 0;
@@ -149,8 +174,14 @@ impl Situation<'_> {
         if let Some(why) = decided.problem.clone().or(refusal) {
             decided.verdict.waits = Some(why);
         }
-        if !edited.is_empty() {
-            let what = named(edited);
+        if later.is_empty() && !born.is_empty() {
+            decided.queued = Some(format!(
+                "{} was born meanwhile, and comes to what the inventory renders when this run has ended",
+                named(&born)
+            ));
+        }
+        if !later.is_empty() {
+            let what = named(&later);
             decided.queued = Some(if gives_way {
                 format!("a later edit of {what} takes the place of this run")
             } else if supersedes {
@@ -169,6 +200,19 @@ impl Situation<'_> {
         }
         decided.run = Some(open);
         decided
+    }
+
+    /// Of the clusters that the inventory makes something else of than a run does: those that were born meanwhile at what was before, while
+    /// nobody has edited what they inherit from, and the others.
+    fn parted(&self, open: &RolloutRun, edited: &[Candidate]) -> (Vec<Candidate>, Vec<Candidate>) {
+        let is_unedited = open.sources == self.known.sources;
+        edited.iter().cloned().partition(|candidate| {
+            let seen = self.known.seen.get(&candidate.name);
+            let mut members = open.clusters.iter();
+            is_unedited
+                && seen.is_some_and(|seen| seen.is_newborn)
+                && members.all(|member| member.name != candidate.name)
+        })
     }
 
     /// The pass while no run is under way: an edit begins one.
@@ -199,6 +243,7 @@ impl Situation<'_> {
         let id = id(self.rollout, &edited, self.now);
         let mut run = waves::run(&id, spec, edited);
         run.started = Some(Time(self.now));
+        run.sources.clone_from(&self.known.sources);
         for member in &mut run.clusters {
             decided.skipped.remove(&member.name);
             let seen = self.known.seen.get(&member.name);

@@ -33,6 +33,8 @@ pub(super) struct Known {
     pub unknown: Vec<String>,
     /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
     pub no_way_back: BTreeMap<String, String>,
+    /// What the clusters inherit from, if it can be kept.
+    pub sources: Option<String>,
     /// The levels that there are.
     pub levels: BTreeSet<String>,
 }
@@ -69,6 +71,7 @@ pub(super) fn known(
     let policy = waves::policy(&rollout.spec);
     let mut known = Known {
         no_way_back: no_way_back(rollout, context),
+        sources: inventory.sources().map(|sources| sources.revision.clone()),
         ..Known::default()
     };
     for cluster in in_namespace(&context.clusters, &namespace) {
@@ -116,6 +119,7 @@ pub(super) fn known(
                 gates: status.gates.clone(),
                 rules: status.rules.clone(),
                 is_taken: taken.contains_key(name.as_str()),
+                is_newborn: status.born.is_some(),
             },
         );
         let owner = waves::owner(all.iter(), cluster.labels());

@@ -35,6 +35,7 @@ pub fn run(of: &RolloutRun, skip: &BTreeSet<String>) -> RolloutRun {
     RolloutRun {
         id: controller::digest(&[&of.id, WAVE], 10),
         rolls_back: Some(of.id.clone()),
+        sources: of.sources.clone(),
         waves: vec![WAVE.to_owned()],
         clusters: clusters.collect(),
         ..RolloutRun::default()

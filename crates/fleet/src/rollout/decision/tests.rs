@@ -48,6 +48,7 @@ fn pass_at(rollout: &mut Rollout, known: &Known, now: &str) -> Decided {
     status.run.clone_from(&decided.run);
     status.phase = Some(decided.verdict.phase);
     status.skipped.clone_from(&decided.skipped);
+    status.sources.clone_from(&decided.sources);
     decided
 }
 
@@ -347,6 +348,144 @@ fn a_run_of_which_nothing_was_begun_ends_when_it_is_rolled_back() {
         assert!(over.run.unwrap().ended.is_some());
         assert_eq!(over.verdict.phase, phase);
     }
+}
+
+/// The same, of an inventory with a digest.
+fn of(sources: &str, clusters: &[(&str, &str, &str)]) -> Known {
+    Known {
+        sources: Some(sources.to_owned()),
+        ..known(clusters)
+    }
+}
+
+/// From what a cluster inherits that is born now, and the words for it.
+fn born(decided: &Decided) -> (Option<&str>, &str) {
+    let births = decided.births.as_ref().unwrap();
+    (births.sources.as_deref(), &births.message)
+}
+
+#[test]
+fn a_birth_in_mid_run_starts_at_what_was_tried_or_at_what_was_before() {
+    let mut rollout = rollout(json!({"soak": "0s", "approval": "AfterCanary"}));
+    let rests = pass(
+        &mut rollout,
+        &of("old", &[("a1", "1", "1"), ("b1", "1", "1")]),
+    );
+    assert_eq!(
+        (rests.sources.as_deref(), rests.births),
+        (Some("old"), None)
+    );
+    let edited = of("new", &[("a1", "1", "2"), ("b1", "1", "2")]);
+    let begun = pass(&mut rollout, &edited);
+    assert_eq!(begun.sources.as_deref(), Some("old"));
+    let (sources, words) = born(&begun);
+    assert_eq!(sources, Some("old"));
+    assert!(words.contains("what there was before run"), "{words}");
+    // The canary is done, and the approval behind it is not there.
+    let canary = of("new", &[("a1", "2", "2"), ("b1", "1", "2")]);
+    pass(&mut rollout, &canary);
+    let waits = pass(&mut rollout, &canary);
+    assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForApproval);
+    assert_eq!(born(&waits).0, Some("old"));
+    let control = json!({"run": waits.run.as_ref().unwrap().id, "approved": ["rest"]});
+    rollout.spec.control = serde_json::from_value(control).unwrap();
+    // A later edit is not tried: it is the run's that counts.
+    let later = of("later", &[("a1", "2", "3"), ("b1", "1", "3")]);
+    let tried = pass(&mut rollout, &later);
+    let (sources, words) = born(&tried);
+    assert_eq!(sources, Some("new"));
+    assert!(words.contains("it has been tried"), "{words}");
+    let through = of("new", &[("a1", "2", "2"), ("b1", "2", "2")]);
+    pass(&mut rollout, &through);
+    let over = pass(&mut rollout, &through);
+    assert_eq!(over.verdict.phase, RolloutPhase::Succeeded);
+    assert_eq!((over.sources.as_deref(), over.births), (Some("new"), None));
+}
+
+#[test]
+fn a_run_that_was_stopped_has_tried_nothing() {
+    for (phase, control) in [
+        (MemberPhase::Failed, json!({})),
+        (MemberPhase::Done, json!({"state": "Aborted"})),
+    ] {
+        let mut rollout = rollout(json!({"soak": "0s"}));
+        pass(
+            &mut rollout,
+            &of("old", &[("a1", "1", "1"), ("b1", "1", "1")]),
+        );
+        let edited = of("new", &[("a1", "1", "2"), ("b1", "1", "2")]);
+        let id = pass(&mut rollout, &edited).run.unwrap().id;
+        let run = rollout.status.as_mut().and_then(|it| it.run.as_mut());
+        run.unwrap().clusters[0].phase = phase;
+        rollout.spec.control = serde_json::from_value(control).unwrap();
+        if let Some(control) = rollout.spec.control.as_mut() {
+            control.run = Some(id);
+        }
+        let stopped = pass(&mut rollout, &edited);
+        assert_eq!(born(&stopped).0, Some("old"), "{phase:?}");
+    }
+}
+
+#[test]
+fn a_newborn_takes_no_runs_place_and_comes_next() {
+    for on_edit in ["Queue", "Supersede"] {
+        let mut rollout = rollout(json!({"soak": "0s", "onEdit": on_edit}));
+        pass(
+            &mut rollout,
+            &of("old", &[("a1", "1", "1"), ("b1", "1", "1")]),
+        );
+        pass(
+            &mut rollout,
+            &of("new", &[("a1", "1", "2"), ("b1", "1", "2")]),
+        );
+        let with = |a1: &str, b1: &str| {
+            let all = [("a1", a1, "2"), ("b1", b1, "2"), ("c1", "1", "2")];
+            let mut known = of("new", &all);
+            if let Some(seen) = known.seen.get_mut("c1") {
+                seen.is_newborn = true;
+            }
+            known
+        };
+        let queued = pass(&mut rollout, &with("1", "1")).queued.unwrap();
+        assert!(queued.starts_with("c1 was born meanwhile"), "{queued}");
+        for _ in 0..2 {
+            pass(&mut rollout, &with("2", "1"));
+        }
+        pass(&mut rollout, &with("2", "2"));
+        let over = pass(&mut rollout, &with("2", "2"));
+        assert_eq!(phases(&over), "a1=Done@2 b1=Done@2", "{on_edit}");
+        assert_eq!(over.verdict.phase, RolloutPhase::Succeeded);
+        assert_eq!(
+            phases(&pass(&mut rollout, &with("2", "2"))),
+            "c1=Updating@2"
+        );
+    }
+}
+
+#[test]
+fn a_newborn_is_not_brought_to_what_was_taken_back() {
+    let mut rollout = rollout(json!({"soak": "0s"}));
+    pass(&mut rollout, &of("old", &[("a1", "1", "1")]));
+    let id = pass(&mut rollout, &of("new", &[("a1", "1", "2")])).run;
+    roll_back(&mut rollout, &id.unwrap().id, &[]);
+    let with = |a1: &str| {
+        let mut known = of("new", &[("a1", a1, "2"), ("c1", "1", "2")]);
+        if let Some(seen) = known.seen.get_mut("c1") {
+            seen.is_newborn = true;
+        }
+        known
+    };
+    pass(&mut rollout, &with("2"));
+    let back = pass(&mut rollout, &with("2"));
+    assert_eq!(phases(&back), "a1=Updating@1");
+    assert_eq!(born(&back).0, Some("old"));
+    for _ in 0..3 {
+        pass(&mut rollout, &with("1"));
+    }
+    let rests = pass(&mut rollout, &with("1"));
+    assert_eq!(rests.verdict.phase, RolloutPhase::Idle);
+    // What is meant is what there was, though the inventory says something else.
+    assert_eq!(rests.sources.as_deref(), Some("old"));
 }
 
 #[test]
