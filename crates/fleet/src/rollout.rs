@@ -2,12 +2,13 @@
 //!
 //! The status is the record of a run: who was begun, with which revision, since when. It is written under the version that the pass
 //! read, so that no pass grants on the ground of an older one; a FleetCluster is brought to a revision only after the grant was written.
-//! The decisions are made in `decision`, [`engine`] and [`waves`].
+//! The decisions are made in `decision`, [`engine`], [`waves`] and [`rollback`].
 
 use std::{sync::Arc, time::Duration};
 
-use api::inventory::{FleetCluster, Rollout};
+use api::inventory::{FleetCluster, FleetRevision, Rollout};
 use controller::{Events, stream::readable};
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
@@ -18,11 +19,14 @@ use kube::{
 
 use crate::inventories::Inventories;
 
+mod births;
 mod decision;
 pub mod engine;
 pub(crate) mod gates;
 mod known;
 mod report;
+pub mod rollback;
+pub(crate) mod sources;
 pub mod waves;
 
 /// What the passes share.
@@ -33,6 +37,8 @@ pub struct Context {
     pub turn: tokio::sync::Mutex<()>,
     /// The FleetClusters.
     pub clusters: Store<DeserializeGuard<FleetCluster>>,
+    /// What clusters were rendered to.
+    pub revisions: Store<DeserializeGuard<FleetRevision>>,
     /// The inventories.
     pub inventories: Arc<Inventories>,
     /// What happened.
@@ -62,7 +68,9 @@ pub async fn reconcile(
         return Ok(Action::await_change());
     };
     let namespace = rollout.namespace().unwrap_or_default();
-    let Some(inventory) = context.inventories.of(&namespace) else {
+    let revisions = context.revisions.wait_until_ready().now_or_never();
+    let is_read = matches!(revisions, Some(Ok(())));
+    let Some(inventory) = context.inventories.of(&namespace).filter(|_| is_read) else {
         return Ok(Action::requeue(UNTIL_READ));
     };
     let _turn = context.turn.lock().await;
@@ -82,7 +90,7 @@ pub async fn reconcile(
     let known = known::known(rollout, &all, &inventory, &context);
     let unrest = inventory.unrest();
     let decided = decision::decide(rollout, &known, unrest, Timestamp::now());
-    report::publish(rollout, &decided, &known, &context).await?;
+    report::publish(rollout, &decided, &known, inventory.sources(), &context).await?;
     let wake = decided
         .verdict
         .wake

@@ -1,6 +1,6 @@
 //! The engine of roll-outs in every state that a small fleet can get into: clusters are applied or refused, become well, fail, heal, are
-//! at work for another reason, windows open and close, and time passes, in any order. An operator that dies is nothing more: the engine
-//! remembers nothing.
+//! at work for another reason, windows open and close, people have the run rolled back, and time passes, in any order. An
+//! operator that dies is nothing more: the engine remembers nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,13 +8,16 @@
     reason = "helpers of tests stand outside of them"
 )]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use api::{
     Threshold,
     inventory::{FleetHealth, MemberPhase, RolloutMember, RolloutPhase, RolloutRun, RolloutState},
 };
-use fleet::rollout::engine::{CANARY, Policy, Seen, Steering, Verdict, advance};
+use fleet::rollout::{
+    engine::{CANARY, Policy, Seen, Steering, Verdict, advance},
+    rollback::{self, WAVE},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -24,6 +27,8 @@ struct State {
     clusters: [Own; 3],
     /// Whether a maintenance window is open, or there is none.
     is_open: bool,
+    /// Whether people have had it rolled back.
+    is_back: bool,
 }
 
 /// A cluster, and how far its roll-out is.
@@ -36,6 +41,27 @@ struct Own {
     health: FleetHealth,
     /// Whether its change was begun, and waits for what does not come by itself.
     is_stuck: bool,
+    /// Whether the way back has nothing to do with it: it was never begun.
+    is_left: bool,
+}
+
+impl Own {
+    /// Whether its objects are written.
+    const fn is_granted(&self) -> bool {
+        matches!(self.phase, MemberPhase::Updating | MemberPhase::Failed)
+    }
+}
+
+impl State {
+    /// Whether a cluster is what the run makes of it.
+    const fn is_there(&self, own: &Own) -> bool {
+        own.is_applied != self.is_back && !own.is_stuck
+    }
+
+    /// What the run makes of clusters.
+    const fn revision(&self) -> &'static str {
+        if self.is_back { "old" } else { "new" }
+    }
 }
 
 const NAMES: [&str; 3] = ["a1", "a2", "b1"];
@@ -48,18 +74,23 @@ struct Fleet {
     waves: [&'static str; 3],
     /// Whether it keeps to maintenance windows, which open and close at any time.
     has_windows: bool,
+    /// Whether people may have it rolled back, at any time.
+    goes_back: bool,
 }
 
 impl Fleet {
     fn run(&self, state: &State) -> RolloutRun {
-        let mut waves: Vec<String> = self.waves.map(ToOwned::to_owned).to_vec();
+        let of_clusters = if state.is_back { [WAVE; 3] } else { self.waves };
+        let mut waves: Vec<String> = of_clusters.map(ToOwned::to_owned).to_vec();
         waves.dedup();
-        let clusters = NAMES.iter().zip(self.waves).zip(&state.clusters);
+        let clusters = NAMES.iter().zip(of_clusters).zip(&state.clusters);
+        let clusters = clusters.filter(|(_, own)| !own.is_left);
         let clusters = clusters.map(|((name, wave), own)| RolloutMember {
             name: (*name).to_owned(),
             wave: wave.to_owned(),
             domains: vec![domain(name)],
-            revision: "new".to_owned(),
+            revision: state.revision().to_owned(),
+            before: (!state.is_back).then(|| "old".to_owned()),
             phase: own.phase,
             since: Some(Time(
                 Timestamp::from_second(NOW - i64::from(own.age)).unwrap(),
@@ -74,6 +105,28 @@ impl Fleet {
         }
     }
 
+    /// The way back from a run.
+    fn back(&self, state: &State) -> State {
+        let back = rollback::run(&self.run(state), &BTreeSet::new());
+        let mut after = State {
+            is_back: true,
+            ..state.clone()
+        };
+        for (own, name) in after.clusters.iter_mut().zip(NAMES) {
+            let mut members = back.clusters.iter();
+            let member = members.find(|member| member.name == name);
+            assert!(member.is_none_or(|member| member.revision == "old"));
+            own.is_left = member.is_none();
+            own.phase = MemberPhase::Pending;
+            own.age = 0;
+            // Nothing is written until it is begun: what was refused is what it was, and what is half changed is held.
+            if own.health == FleetHealth::Refused {
+                own.health = FleetHealth::Well;
+            }
+        }
+        after
+    }
+
     fn seen(state: &State) -> BTreeMap<String, Seen> {
         let all = NAMES.iter().zip(&state.clusters);
         all.map(|(name, own)| {
@@ -81,7 +134,9 @@ impl Fleet {
             let seen = Seen {
                 domains: vec![domain(name)],
                 applied: Some(if own.is_applied { "new" } else { "old" }.to_owned()),
-                target: (refused || own.is_stuck).then(|| "new".to_owned()),
+                is_halfway: own.is_stuck,
+                target: (own.is_granted() && (refused || own.is_stuck))
+                    .then(|| state.revision().to_owned()),
                 health: own.health,
                 ..Seen::default()
             };
@@ -104,7 +159,8 @@ impl Fleet {
         let now = Timestamp::from_second(NOW).unwrap();
         let verdict = advance(&mut run, &self.policy, &Self::seen(state), steering, now);
         let mut after = state.clone();
-        for (own, member) in after.clusters.iter_mut().zip(&run.clusters) {
+        let of_run = after.clusters.iter_mut().filter(|own| !own.is_left);
+        for (own, member) in of_run.zip(&run.clusters) {
             own.phase = member.phase;
             let matters = matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking);
             let since = member.since.as_ref().unwrap().0.as_second();
@@ -150,7 +206,7 @@ impl Fleet {
             let canaries = (0..3).filter(|other| self.waves[*other] == CANARY);
             let open = canaries.filter(|other| after.clusters[*other].phase != MemberPhase::Done);
             assert!(
-                self.waves[number] == CANARY || open.count() == 0,
+                before.is_back || self.waves[number] == CANARY || open.count() == 0,
                 "begun past a canary: {}",
                 told()
             );
@@ -179,16 +235,21 @@ impl Fleet {
         let is_explained = verdict.is_over() || under_way > 0 || verdict.waits.is_some();
         assert!(is_explained, "waits without a reason: {}", told());
         if verdict.phase == RolloutPhase::Succeeded {
+            let mut clusters = after.clusters.iter();
             assert!(
-                after
-                    .clusters
-                    .iter()
-                    .all(|own| own.phase == MemberPhase::Done),
+                clusters.all(|own| own.is_left || own.phase == MemberPhase::Done),
                 "{}",
                 told()
             );
+            // All that was begun is back, and nothing else was touched.
+            let mut clusters = after.clusters.iter();
+            assert!(clusters.all(|own| after.is_there(own)), "{}", told());
         }
-        for state in [RolloutState::Paused, RolloutState::Aborted] {
+        for state in [
+            RolloutState::Paused,
+            RolloutState::Aborted,
+            RolloutState::RolledBack,
+        ] {
             let steering = Steering {
                 state,
                 ..Steering::default()
@@ -236,12 +297,11 @@ impl Fleet {
         for round in 0..60 {
             now.is_open = !self.has_windows || round % 2 == 0;
             for own in &mut now.clusters {
-                let is_granted = matches!(own.phase, MemberPhase::Updating | MemberPhase::Failed);
-                if is_granted && !own.is_applied {
-                    own.is_applied = true;
+                if own.is_granted() {
+                    own.is_applied = !now.is_back;
+                    own.is_stuck = false;
                 }
                 own.health = FleetHealth::Well;
-                own.is_stuck = false;
                 own.age = (own.age + 1).min(OLDEST);
             }
             let (after, verdict) = self.advance(&now, &Self::steering(&now));
@@ -272,6 +332,9 @@ impl Fleet {
             };
         }
         all.push(older);
+        if self.goes_back && !state.is_back {
+            all.push(self.back(state));
+        }
         for (number, own) in state.clusters.iter().enumerate() {
             let mut becomes = |is_applied, health, is_stuck| {
                 let mut next = state.clone();
@@ -280,13 +343,14 @@ impl Fleet {
                 next.clusters[number].is_stuck = is_stuck;
                 all.push(next);
             };
-            let is_granted = matches!(own.phase, MemberPhase::Updating | MemberPhase::Failed);
-            if is_granted && !own.is_applied {
-                becomes(true, AtWork, false);
-                becomes(false, Refused, false);
-                becomes(false, Failed, true);
+            if own.is_granted() && !state.is_there(own) {
+                becomes(!state.is_back, AtWork, false);
+                becomes(own.is_applied, Refused, own.is_stuck);
+                becomes(own.is_applied, Failed, true);
             }
             match own.health {
+                // Half changed it is not well before its change is through.
+                _ if own.is_stuck => {}
                 AtWork => {
                     becomes(own.is_applied, Well, false);
                     becomes(own.is_applied, Failed, false);
@@ -306,10 +370,12 @@ impl Fleet {
             is_applied: false,
             health: FleetHealth::Well,
             is_stuck: false,
+            is_left: false,
         };
         let first = State {
             clusters: [begin; 3],
             is_open: true,
+            is_back: false,
         };
         let mut known = HashSet::from([first]);
         let mut open: Vec<_> = known.iter().cloned().collect();
@@ -368,6 +434,7 @@ fn a_canary_goes_first_and_no_two_of_a_site_are_begun() {
         policy: policy(3, 0),
         waves: [CANARY, "rest", "rest"],
         has_windows: false,
+        goes_back: false,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");
@@ -379,6 +446,7 @@ fn without_a_canary_failures_are_borne_up_to_their_bound() {
         policy: policy(2, 1),
         waves: ["rest", "rest", "rest"],
         has_windows: false,
+        goes_back: false,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");
@@ -390,6 +458,19 @@ fn nothing_is_begun_outside_of_a_window_and_the_run_ends_all_the_same() {
         policy: policy(1, 0),
         waves: [CANARY, "rest", "rest"],
         has_windows: true,
+        goes_back: false,
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn a_run_that_is_rolled_back_anywhere_brings_back_all_that_it_began() {
+    let fleet = Fleet {
+        policy: policy(1, 0),
+        waves: [CANARY, "rest", "rest"],
+        has_windows: false,
+        goes_back: true,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");

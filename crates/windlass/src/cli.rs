@@ -939,6 +939,9 @@ pub(crate) enum Inventory {
     Resume(OfRollout),
     /// End the run of a roll-out that is under way; the next edit is another one
     Abort(OfRollout),
+    /// End the run of a roll-out that is under way, and bring the clusters that it has begun back to what each was before; refused
+    /// where a version of Kubernetes or kubespray would go down
+    Rollback(OfRollout),
     /// Let the wave of a roll-out begin that waits for it
     Approve(OfRollout),
     /// Leave a cluster out of the run of a roll-out, or count its failure no longer

@@ -69,6 +69,8 @@ pub struct Seen {
     pub rules: BTreeMap<String, String>,
     /// Whether another roll-out has begun it.
     pub is_taken: bool,
+    /// Whether it was born in the middle of a run, and is not yet what the inventory renders.
+    pub is_newborn: bool,
 }
 
 /// What people want.
@@ -267,7 +269,10 @@ fn held(
     wave: &str,
     next: &[String],
 ) -> Option<(RolloutPhase, String)> {
-    if steering.state == RolloutState::Aborted {
+    if matches!(
+        steering.state,
+        RolloutState::Aborted | RolloutState::RolledBack
+    ) {
         Some((RolloutPhase::Aborted, "it was aborted: edit the inventory for another run, or set spec.control.state to Running".to_owned()))
     } else if is_halted(run, policy) {
         let failed = named(run, |member| member.phase == MemberPhase::Failed);
@@ -358,6 +363,21 @@ pub const fn has_begun(member: &RolloutMember) -> bool {
         member.phase,
         MemberPhase::Pending | MemberPhase::Skipped | MemberPhase::Gone
     )
+}
+
+/// Whether a run has gone past its canaries, and past the approval of what comes after them.
+pub fn is_tried(run: &RolloutRun, policy: &Policy, approved: &BTreeSet<String>) -> bool {
+    let mut canaries = run.clusters.iter().filter(|member| member.wave == CANARY);
+    let is_done = |member: &RolloutMember| {
+        matches!(
+            member.phase,
+            MemberPhase::Done | MemberPhase::Skipped | MemberPhase::Gone
+        )
+    };
+    let next = run.waves.iter().find(|wave| *wave != CANARY);
+    !is_halted(run, policy)
+        && canaries.all(is_done)
+        && next.is_none_or(|wave| !needs_approval(run, policy, wave) || approved.contains(wave))
 }
 
 fn needs_approval(run: &RolloutRun, policy: &Policy, wave: &str) -> bool {

@@ -2,16 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::inventory::{Rollout, RolloutMember};
+use api::inventory::{Rollout, RolloutMember, RolloutState};
 use controller::stream::in_namespace;
 use kube::ResourceExt;
 
 use super::{
     Context, engine,
     engine::Seen,
+    rollback,
     waves::{self, Candidate},
 };
-use crate::inventories::Inventory;
+use crate::{
+    cluster::{ADOPTED, records},
+    inventories::Inventory,
+    names,
+};
 
 /// What is known of the clusters of a roll-out.
 #[derive(Debug, Default)]
@@ -26,6 +31,10 @@ pub(super) struct Known {
     pub stale: Vec<String>,
     /// Those of the namespace, whosever, that cannot be read or rendered: where they belong is not known.
     pub unknown: Vec<String>,
+    /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
+    pub no_way_back: BTreeMap<String, String>,
+    /// What the clusters inherit from, if it can be kept.
+    pub sources: Option<String>,
     /// The levels that there are.
     pub levels: BTreeSet<String>,
 }
@@ -60,7 +69,11 @@ pub(super) fn known(
     }
     let recorded = |name: &str| recorded.get(name).cloned().unwrap_or_default();
     let policy = waves::policy(&rollout.spec);
-    let mut known = Known::default();
+    let mut known = Known {
+        no_way_back: no_way_back(rollout, context),
+        sources: inventory.sources().map(|sources| sources.revision.clone()),
+        ..Known::default()
+    };
     for cluster in in_namespace(&context.clusters, &namespace) {
         let cluster = match &cluster.0 {
             Ok(cluster) => cluster,
@@ -106,6 +119,7 @@ pub(super) fn known(
                 gates: status.gates.clone(),
                 rules: status.rules.clone(),
                 is_taken: taken.contains_key(name.as_str()),
+                is_newborn: status.born.is_some(),
             },
         );
         let owner = waves::owner(all.iter(), cluster.labels());
@@ -151,6 +165,46 @@ pub(super) fn known(
         }
     }
     known
+}
+
+/// The clusters that a run has begun and that cannot go back, and why, if somebody asks for that.
+fn no_way_back(rollout: &Rollout, context: &Context) -> BTreeMap<String, String> {
+    let control = rollout.spec.control.as_ref();
+    let run = rollout.status.as_ref();
+    let run = run.and_then(|status| status.run.as_ref());
+    let (Some(control), Some(run)) = (control, run) else {
+        return BTreeMap::new();
+    };
+    if control.state != Some(RolloutState::RolledBack) || control.run.as_ref() != Some(&run.id) {
+        return BTreeMap::new();
+    }
+    let namespace = rollout.namespace().unwrap_or_default();
+    let begun = run
+        .clusters
+        .iter()
+        .filter(|member| engine::has_begun(member));
+    let objections = begun.filter_map(|member| {
+        let kept = |revision: &str| {
+            let objects = records::kept(&context.revisions, (&namespace, &member.name), revision);
+            objects.ok_or_else(|| {
+                let record = names::record(&member.name, revision);
+                format!("FleetRevision {record} is not there, or does not hold what its name says")
+            })
+        };
+        let objection = match member.before.as_deref() {
+            None => Some("its run does not say what it was before".to_owned()),
+            Some(ADOPTED) => {
+                Some("it was handed over, and no revision says what it was before".to_owned())
+            }
+            Some(before) if before == member.revision => None,
+            Some(before) => match (kept(before), kept(&member.revision)) {
+                (Ok(before), Ok(after)) => rollback::objection(&before, &after),
+                (Err(lost), _) | (_, Err(lost)) => Some(lost),
+            },
+        };
+        Some((member.name.clone(), objection?))
+    });
+    objections.collect()
 }
 
 /// The clusters of a roll-out's run that has not ended.

@@ -177,6 +177,7 @@ pub(super) enum Verb<'a> {
     Pause,
     Resume,
     Abort,
+    Rollback,
     Approve,
     Skip(&'a str),
 }
@@ -208,7 +209,7 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
             let state = control.state.unwrap_or_default();
             ensure!(
                 state != RolloutState::Running,
-                "roll-out {name} is neither paused nor aborted, it is {phase:?}: {}",
+                "roll-out {name} is neither paused, aborted nor to be rolled back, it is {phase:?}: {}",
                 status
                     .waits
                     .unwrap_or_else(|| "kubectl get rollouts".to_owned())
@@ -222,6 +223,22 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
             control.state = Some(RolloutState::Aborted);
             format!(
                 "ends run {}: those under way go on, no other is begun",
+                run.id
+            )
+        }
+        Verb::Rollback => {
+            let run = open()?;
+            if let Some(before) = &run.rolls_back {
+                bail!(
+                    "run {} of roll-out {name} is itself the way back from run {before}: edit the inventory for another revision",
+                    run.id
+                );
+            }
+            about(&mut control, &run.id);
+            control.state = Some(RolloutState::RolledBack);
+            format!(
+                "ends run {}: what it has begun goes back to what it was before, unless a version would go down; kubectl get rollouts \
+                 says how it goes",
                 run.id
             )
         }
@@ -313,7 +330,7 @@ mod tests {
             (
                 rollout("Running", json!("Running")),
                 Verb::Resume,
-                "neither paused nor aborted",
+                "neither paused, aborted nor to be rolled back",
             ),
             (
                 rollout("Running", json!("Running")),
@@ -324,6 +341,16 @@ mod tests {
             let error = control(&rollout, verb).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+        let (back, _) = control(&waits, Verb::Rollback).unwrap();
+        assert_eq!(
+            (back.run.as_deref(), back.state),
+            (Some("new"), Some(RolloutState::RolledBack))
+        );
+        let mut way_back = waits.clone();
+        let run = way_back.status.as_mut().and_then(|it| it.run.as_mut());
+        run.unwrap().rolls_back = Some("old".to_owned());
+        let error = control(&way_back, Verb::Rollback).unwrap_err().to_string();
+        assert!(error.contains("the way back from run old"), "{error}");
         let paused = rollout("Paused", json!("Paused"));
         let (resumed, _) = control(&paused, Verb::Resume).unwrap();
         assert_eq!(resumed.state, Some(RolloutState::Running));

@@ -48,6 +48,7 @@ fn pass_at(rollout: &mut Rollout, known: &Known, now: &str) -> Decided {
     status.run.clone_from(&decided.run);
     status.phase = Some(decided.verdict.phase);
     status.skipped.clone_from(&decided.skipped);
+    status.sources.clone_from(&decided.sources);
     decided
 }
 
@@ -227,6 +228,276 @@ fn a_window_that_cannot_be_kept_to_begins_nothing_and_is_told_with_its_place() {
             assert!(waits.contains(words), "{waits}");
         }
     }
+}
+
+/// A run whose canary is done and whose second cluster is at work, and its id.
+fn half_way(spec: Value) -> (Rollout, String) {
+    let mut rollout = rollout(spec);
+    let before = known(&[("a1", "1", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    let id = pass(&mut rollout, &before).run.unwrap().id;
+    let canary = known(&[("a1", "2", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    pass(&mut rollout, &canary);
+    let begun = pass(&mut rollout, &canary);
+    assert_eq!(phases(&begun), "a1=Done@2 a2=Updating@2 b1=Pending@2");
+    (rollout, id)
+}
+
+fn roll_back(rollout: &mut Rollout, run: &str, skip: &[&str]) {
+    let control = json!({"run": run, "state": "RolledBack", "skip": skip});
+    rollout.spec.control = serde_json::from_value(control).unwrap();
+}
+
+#[test]
+fn what_a_run_has_begun_goes_back_to_what_it_was_and_stays_so_until_it_is_edited() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    roll_back(&mut rollout, &id, &[]);
+    let both = known(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    let back = pass(&mut rollout, &both);
+    assert_eq!(back.verdict.phase, RolloutPhase::RolledBack);
+    assert_eq!(back.ended.as_ref().unwrap().0.id, id);
+    assert_eq!(back.run.clone().unwrap().rolls_back, Some(id));
+    assert_eq!(phases(&back), "a1=Pending@1 a2=Pending@1");
+    let first = pass(&mut rollout, &both);
+    assert_eq!(phases(&first), "a1=Updating@1 a2=Pending@1");
+    assert_eq!(first.queued, None, "nobody has edited anything");
+    let one = known(&[("a1", "1", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    for _ in 0..2 {
+        pass(&mut rollout, &one);
+    }
+    let all = known(&[("a1", "1", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    pass(&mut rollout, &all);
+    let over = pass(&mut rollout, &all);
+    assert_eq!(phases(&over), "a1=Done@1 a2=Done@1");
+    assert_eq!(over.verdict.phase, RolloutPhase::Succeeded);
+    for _ in 0..2 {
+        let rests = pass(&mut rollout, &all);
+        assert_eq!(rests.verdict.phase, RolloutPhase::Idle);
+    }
+    // Another edit is another run, and so is the same one after the inventory was as before.
+    let mut again = rollout.clone();
+    let other = known(&[("a1", "1", "3"), ("a2", "1", "3"), ("b1", "1", "3")]);
+    assert_eq!(
+        phases(&pass(&mut again, &other)),
+        "a1=Updating@3 a2=Pending@3 b1=Pending@3"
+    );
+    let reverted = known(&[("a1", "1", "1"), ("a2", "1", "1"), ("b1", "1", "1")]);
+    assert!(pass(&mut rollout, &reverted).skipped.is_empty());
+    assert_eq!(
+        phases(&pass(&mut rollout, &all)),
+        "a1=Updating@2 a2=Pending@2 b1=Pending@2"
+    );
+}
+
+#[test]
+fn a_version_that_would_go_down_is_refused_and_the_others_go_back_without_it() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    let why = "Kubernetes would go from 1.35.4 down to 1.34.3";
+    let mut both = known(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    both.no_way_back.insert("a1".to_owned(), why.to_owned());
+    roll_back(&mut rollout, &id, &[]);
+    let mut refused = Decided::default();
+    for _ in 0..3 {
+        refused = pass(&mut rollout, &both);
+    }
+    // It stands: what was begun comes to its end, nothing else begins.
+    assert_eq!(phases(&refused), "a1=Done@2 a2=Done@2 b1=Pending@2");
+    assert_eq!(refused.verdict.phase, RolloutPhase::Aborted);
+    let waits = refused.verdict.waits.unwrap();
+    assert!(
+        waits.contains(&format!("FleetCluster a1: {why}")),
+        "{waits}"
+    );
+    assert!(waits.contains("have a1 skipped"), "{waits}");
+    roll_back(&mut rollout, &id, &["a1"]);
+    assert_eq!(phases(&pass(&mut rollout, &both)), "a2=Pending@1");
+    let back = known(&[("a1", "2", "2"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    for _ in 0..4 {
+        let pass = pass(&mut rollout, &back);
+        assert_eq!(pass.queued, None);
+    }
+    assert_eq!(pass(&mut rollout, &back).verdict.phase, RolloutPhase::Idle);
+}
+
+#[test]
+fn a_way_back_waits_for_no_window_and_no_approval_and_is_none_itself() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    rollout.spec.approval = Some(api::inventory::Approval::EveryWave);
+    rollout.spec.windows = nightly(json!({})).spec.windows;
+    roll_back(&mut rollout, &id, &[]);
+    let both = known(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    let noon = "2026-06-01T12:00:00Z";
+    let back = pass_at(&mut rollout, &both, noon).run.unwrap().id;
+    let begun = pass_at(&mut rollout, &both, noon);
+    assert_eq!(phases(&begun), "a1=Updating@1 a2=Pending@1");
+    roll_back(&mut rollout, &back, &[]);
+    let refused = pass_at(&mut rollout, &both, noon);
+    assert_eq!(phases(&refused), "a1=Updating@1 a2=Pending@1");
+    let waits = refused.verdict.waits.unwrap();
+    assert!(waits.contains("the way back from run"), "{waits}");
+}
+
+#[test]
+fn a_run_of_which_nothing_was_begun_ends_when_it_is_rolled_back() {
+    let mut rollout = nightly(json!({}));
+    let before = known(&[("a1", "1", "2")]);
+    let id = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z").run;
+    roll_back(&mut rollout, &id.unwrap().id, &[]);
+    for phase in [RolloutPhase::RolledBack, RolloutPhase::Idle] {
+        let over = pass_at(&mut rollout, &before, "2026-06-01T22:00:00Z");
+        assert_eq!(phases(&over), "a1=Pending@2");
+        assert!(over.run.unwrap().ended.is_some());
+        assert_eq!(over.verdict.phase, phase);
+    }
+}
+
+/// The same, of an inventory with a digest.
+fn of(sources: &str, clusters: &[(&str, &str, &str)]) -> Known {
+    Known {
+        sources: Some(sources.to_owned()),
+        ..known(clusters)
+    }
+}
+
+/// From what a cluster inherits that is born now, and the words for it.
+fn born(decided: &Decided) -> (Option<&str>, &str) {
+    let births = decided.births.as_ref().unwrap();
+    (births.sources.as_deref(), &births.message)
+}
+
+#[test]
+fn a_birth_in_mid_run_starts_at_what_was_tried_or_at_what_was_before() {
+    let mut rollout = rollout(json!({"soak": "0s", "approval": "AfterCanary"}));
+    let rests = pass(
+        &mut rollout,
+        &of("old", &[("a1", "1", "1"), ("b1", "1", "1")]),
+    );
+    assert_eq!(
+        (rests.sources.as_deref(), rests.births),
+        (Some("old"), None)
+    );
+    let edited = of("new", &[("a1", "1", "2"), ("b1", "1", "2")]);
+    let begun = pass(&mut rollout, &edited);
+    assert_eq!(begun.sources.as_deref(), Some("old"));
+    let (sources, words) = born(&begun);
+    assert_eq!(sources, Some("old"));
+    assert!(words.contains("what there was before run"), "{words}");
+    // The canary is done, and the approval behind it is not there.
+    let canary = of("new", &[("a1", "2", "2"), ("b1", "1", "2")]);
+    pass(&mut rollout, &canary);
+    let waits = pass(&mut rollout, &canary);
+    assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForApproval);
+    assert_eq!(born(&waits).0, Some("old"));
+    let control = json!({"run": waits.run.as_ref().unwrap().id, "approved": ["rest"]});
+    rollout.spec.control = serde_json::from_value(control).unwrap();
+    // A later edit is not tried: it is the run's that counts.
+    let later = of("later", &[("a1", "2", "3"), ("b1", "1", "3")]);
+    let tried = pass(&mut rollout, &later);
+    let (sources, words) = born(&tried);
+    assert_eq!(sources, Some("new"));
+    assert!(words.contains("it has been tried"), "{words}");
+    let through = of("new", &[("a1", "2", "2"), ("b1", "2", "2")]);
+    pass(&mut rollout, &through);
+    let over = pass(&mut rollout, &through);
+    assert_eq!(over.verdict.phase, RolloutPhase::Succeeded);
+    assert_eq!((over.sources.as_deref(), over.births), (Some("new"), None));
+}
+
+#[test]
+fn a_run_that_was_stopped_has_tried_nothing() {
+    for (phase, control) in [
+        (MemberPhase::Failed, json!({})),
+        (MemberPhase::Done, json!({"state": "Aborted"})),
+    ] {
+        let mut rollout = rollout(json!({"soak": "0s"}));
+        pass(
+            &mut rollout,
+            &of("old", &[("a1", "1", "1"), ("b1", "1", "1")]),
+        );
+        let edited = of("new", &[("a1", "1", "2"), ("b1", "1", "2")]);
+        let id = pass(&mut rollout, &edited).run.unwrap().id;
+        let run = rollout.status.as_mut().and_then(|it| it.run.as_mut());
+        run.unwrap().clusters[0].phase = phase;
+        rollout.spec.control = serde_json::from_value(control).unwrap();
+        if let Some(control) = rollout.spec.control.as_mut() {
+            control.run = Some(id);
+        }
+        let stopped = pass(&mut rollout, &edited);
+        assert_eq!(born(&stopped).0, Some("old"), "{phase:?}");
+    }
+}
+
+#[test]
+fn a_newborn_takes_no_runs_place_and_comes_next() {
+    for on_edit in ["Queue", "Supersede"] {
+        let mut rollout = rollout(json!({"soak": "0s", "onEdit": on_edit}));
+        pass(
+            &mut rollout,
+            &of("old", &[("a1", "1", "1"), ("b1", "1", "1")]),
+        );
+        pass(
+            &mut rollout,
+            &of("new", &[("a1", "1", "2"), ("b1", "1", "2")]),
+        );
+        let with = |a1: &str, b1: &str| {
+            let all = [("a1", a1, "2"), ("b1", b1, "2"), ("c1", "1", "2")];
+            let mut known = of("new", &all);
+            if let Some(seen) = known.seen.get_mut("c1") {
+                seen.is_newborn = true;
+            }
+            known
+        };
+        let queued = pass(&mut rollout, &with("1", "1")).queued.unwrap();
+        assert!(queued.starts_with("c1 was born meanwhile"), "{queued}");
+        for _ in 0..2 {
+            pass(&mut rollout, &with("2", "1"));
+        }
+        pass(&mut rollout, &with("2", "2"));
+        let over = pass(&mut rollout, &with("2", "2"));
+        assert_eq!(phases(&over), "a1=Done@2 b1=Done@2", "{on_edit}");
+        assert_eq!(over.verdict.phase, RolloutPhase::Succeeded);
+        assert_eq!(
+            phases(&pass(&mut rollout, &with("2", "2"))),
+            "c1=Updating@2"
+        );
+    }
+}
+
+#[test]
+fn a_newborn_is_not_brought_to_what_was_taken_back() {
+    let mut rollout = rollout(json!({"soak": "0s"}));
+    pass(&mut rollout, &of("old", &[("a1", "1", "1")]));
+    let id = pass(&mut rollout, &of("new", &[("a1", "1", "2")])).run;
+    roll_back(&mut rollout, &id.unwrap().id, &[]);
+    let with = |a1: &str| {
+        let mut known = of("new", &[("a1", a1, "2"), ("c1", "1", "2")]);
+        if let Some(seen) = known.seen.get_mut("c1") {
+            seen.is_newborn = true;
+        }
+        known
+    };
+    pass(&mut rollout, &with("2"));
+    let back = pass(&mut rollout, &with("2"));
+    assert_eq!(phases(&back), "a1=Updating@1");
+    assert_eq!(born(&back).0, Some("old"));
+    for _ in 0..3 {
+        pass(&mut rollout, &with("1"));
+    }
+    let rests = pass(&mut rollout, &with("1"));
+    assert_eq!(rests.verdict.phase, RolloutPhase::Idle);
+    // What is meant is what there was, though the inventory says something else.
+    assert_eq!(rests.sources.as_deref(), Some("old"));
+}
+
+#[test]
+fn an_edit_that_is_queued_is_carried_out_after_the_way_back() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+    roll_back(&mut rollout, &id, &[]);
+    let edited = known(&[("a1", "2", "3"), ("a2", "2", "3"), ("b1", "1", "3")]);
+    pass(&mut rollout, &edited);
+    let back = pass(&mut rollout, &edited);
+    assert_eq!(phases(&back), "a1=Updating@1 a2=Pending@1");
+    let queued = back.queued.unwrap();
+    assert!(queued.contains("when this run has ended"), "{queued}");
 }
 
 #[test]
