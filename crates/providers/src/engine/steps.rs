@@ -17,10 +17,12 @@ use super::{
     objects::{self, Effect, Resources},
     prune,
 };
-use crate::{action::Action, certificates, health, render};
+use crate::{action::Action, certificates, health, operation::Operation, render};
 
 /// How long between two looks at a definition.
 const LOOK: Duration = Duration::from_millis(100);
+/// So many fields of an object are named.
+const SHOWN: usize = 5;
 /// How long definitions may take to be served.
 const ESTABLISHING: Duration = Duration::from_mins(1);
 
@@ -71,6 +73,7 @@ impl Installer {
                 wanted.extend(self.secrets(&there).await?);
                 self.remove(&there, &wanted, step, context).await
             }
+            Action::ReleaseObjects => self.release(&there, step, context).await,
             Action::DeleteObjects => self.remove(&there, &BTreeSet::new(), step, context).await,
             Action::RecordInventory => {
                 let effect = self.record(&there).await?;
@@ -89,6 +92,9 @@ impl Installer {
     async fn preflight(&self, there: &Client) -> Result<StepOutcome, Ended> {
         let objects = self.objects(there).await?;
         let served = material::discover(there).await?;
+        if self.work.run.spec.operation == Operation::Install.name() {
+            self.follows(there, &served).await?;
+        }
         let definitions = objects
             .iter()
             .filter(|object| render::is_definition(object));
@@ -135,7 +141,8 @@ impl Installer {
         objects: Vec<Object>,
     ) -> Result<StepOutcome, Ended> {
         let mut resources = Resources::default();
-        let mut effects = Vec::with_capacity(objects.len());
+        let released = self.released(there).await?;
+        let (mut effects, mut taken) = (Vec::with_capacity(objects.len()), Vec::new());
         for (at, object) in objects.iter().enumerate() {
             boundary(step, context).await?;
             tell(
@@ -146,11 +153,13 @@ impl Installer {
             .await?;
             let api = resources.api(there, object).await?;
             self.held()?;
-            effects.push(objects::apply(&api, object).await?);
+            let put = objects::apply(&api, object, released.get(&prune::key(object))).await?;
+            effects.push(put.effect);
+            taken.extend(fields(object, &put.taken));
         }
         let definitions: Vec<_> = objects.into_iter().filter(render::is_definition).collect();
         self.established(there, &definitions).await?;
-        Ok(counted(effects))
+        Ok(telling(counted(effects), "taken over", &taken))
     }
 
     /// Waits until definitions are served: their objects come next.
@@ -219,13 +228,20 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         let found = prune::find(there, &self.provider.manifest_label()).await?;
-        let surplus = prune::surplus(found, wanted);
+        let surplus = prune::surplus(found, wanted).into_iter();
+        let keeper = |found: &prune::Found| found.keeper(&self.work.run.spec.subject);
+        let (kept, surplus): (Vec<_>, Vec<_>) = surplus.partition(|found| keeper(found).is_some());
         for found in &surplus {
             boundary(step, context).await?;
             self.held()?;
             prune::remove(there, found).await?;
         }
-        Ok(done([("removed", surplus.len())]))
+        let kept: Vec<_> = kept
+            .iter()
+            .filter_map(|found| Some(format!("{} of {}", found.title(), keeper(found)?)))
+            .collect();
+        let outcome = done([("removed", surplus.len()), ("kept", kept.len())]);
+        Ok(telling(outcome, "left to who keeps it", &kept))
     }
 }
 
@@ -246,6 +262,15 @@ pub(super) fn telling(outcome: StepOutcome, what: &str, notices: &[String]) -> S
         }
         outcome => outcome,
     }
+}
+
+/// What stood otherwise in an object of somebody else, for people.
+fn fields(object: &Object, taken: &[String]) -> Option<String> {
+    let shown = taken.iter().take(SHOWN).cloned();
+    let more = taken.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let shown: Vec<_> = shown.chain(more).collect();
+    (!shown.is_empty()).then(|| format!("{} ({})", object.title(), shown.join(", ")))
 }
 
 /// The group that a definition brings along.
