@@ -69,6 +69,14 @@ impl Installer {
         Ok(())
     }
 
+    /// Whether a run has noted what it applied: from then on all of the provider is Windlass's, whoever installed it.
+    pub(super) async fn has_applied(&self, there: &Client) -> Result<bool, Failure> {
+        let name = self.config_map_of_applied();
+        let found = self.maps(there).get_metadata_opt(&name).await;
+        let found = found.map_err(|error| call(format!("read ConfigMap {name}"), &error))?;
+        Ok(found.is_some())
+    }
+
     /// With the provider goes what was noted of it.
     pub(super) async fn forget_applied(&self, there: &Client) -> Result<(), Failure> {
         let name = self.config_map_of_applied();

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{
     Installer,
     objects::{self, Effect, Resources},
+    takeover,
 };
 use crate::inputs::Unreadable;
 
@@ -124,6 +125,13 @@ impl Installer {
             return Ok(());
         }
         let api = Resources::default().api(there, &entry).await?;
+        let found = api.get_metadata_opt(entry.name()).await;
+        let found = found.map_err(|error| call(format!("read {}", entry.title()), &error))?;
+        // What no run has taken over is noted there by somebody else.
+        let is_own = found.is_some_and(|found| takeover::is_ours(&found.metadata));
+        if !is_own && !self.has_applied(there).await? {
+            return Ok(());
+        }
         self.held()?;
         match api.delete(entry.name(), &DeleteParams::background()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

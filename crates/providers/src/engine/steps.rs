@@ -15,12 +15,14 @@ use super::{
     calls::HEARD,
     done, material,
     objects::{self, Effect, Resources},
-    prune,
+    prune, takeover,
 };
 use crate::{action::Action, certificates, health, operation::Operation, render};
 
 /// How long between two looks at a definition.
 const LOOK: Duration = Duration::from_millis(100);
+/// What is told of an upgrade of what somebody else installed may be of every object.
+const LONGEST_DETAIL: usize = 2048;
 /// So many fields of an object are named.
 const SHOWN: usize = 5;
 /// How long definitions may take to be served.
@@ -71,18 +73,27 @@ impl Installer {
                 let mut wanted: BTreeSet<_> =
                     self.objects(&there).await?.iter().map(prune::key).collect();
                 wanted.extend(self.secrets(&there).await?);
-                self.remove(&there, &wanted, step, context).await
+                let found = prune::find(&there, &self.provider.manifest_label()).await?;
+                let surplus = prune::surplus(found, &wanted);
+                self.remove(&there, surplus, step, context).await
             }
             Action::ReleaseObjects => self.release(&there, step, context).await,
-            Action::DeleteObjects => self.remove(&there, &BTreeSet::new(), step, context).await,
+            Action::DeleteObjects => {
+                let mut found = prune::find(&there, &self.provider.manifest_label()).await?;
+                // What somebody else installed, and no run has taken over, is not to go with a provider that came to nothing.
+                if !self.has_applied(&there).await? {
+                    found.retain(|found| takeover::is_ours(found.meta()));
+                }
+                self.remove(&there, found, step, context).await
+            }
             Action::RecordInventory => {
                 let effect = self.record(&there).await?;
                 self.note(&there).await?;
                 Ok(counted([effect]))
             }
             Action::ForgetInventory => {
-                self.forget_applied(&there).await?;
                 self.forget(&there).await?;
+                self.forget_applied(&there).await?;
                 Ok(done([]))
             }
         }
@@ -223,14 +234,13 @@ impl Installer {
     async fn remove(
         &self,
         there: &Client,
-        wanted: &BTreeSet<prune::Key>,
+        found: Vec<prune::Found>,
         step: &Step,
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
-        let found = prune::find(there, &self.provider.manifest_label()).await?;
-        let surplus = prune::surplus(found, wanted).into_iter();
         let keeper = |found: &prune::Found| found.keeper(&self.work.run.spec.subject);
-        let (kept, surplus): (Vec<_>, Vec<_>) = surplus.partition(|found| keeper(found).is_some());
+        let (kept, surplus): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|found| keeper(found).is_some());
         for found in &surplus {
             boundary(step, context).await?;
             self.held()?;
@@ -254,6 +264,7 @@ pub(super) fn telling(outcome: StepOutcome, what: &str, notices: &[String]) -> S
             detail: None,
         } if !notices.is_empty() => {
             let detail = format!("{what}: {}", notices.join("; "));
+            let detail = api::text::lines(&detail, LONGEST_DETAIL);
             StepOutcome::Succeeded {
                 results,
                 unreachable,
