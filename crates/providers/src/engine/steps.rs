@@ -23,8 +23,6 @@ use crate::{action::Action, certificates, health, operation::Operation, render};
 const LOOK: Duration = Duration::from_millis(100);
 /// What is told of an upgrade of what somebody else installed may be of every object.
 const LONGEST_DETAIL: usize = 2048;
-/// So many fields of an object are named.
-const SHOWN: usize = 5;
 /// How long definitions may take to be served.
 const ESTABLISHING: Duration = Duration::from_mins(1);
 
@@ -119,7 +117,9 @@ impl Installer {
             .filter(is_missing)
             .collect();
         if missing.is_empty() {
-            return Ok(done([("objects", objects.len())]));
+            let (right, otherwise) = self.foreseen(there, &served, &objects).await?;
+            let outcome = done([("objects", objects.len()), ("unchanged", right)]);
+            return Ok(telling(outcome, "to be taken over", &otherwise));
         }
         let remedy = if missing.contains(certificates::GROUP) {
             "install cert-manager in that cluster, and retry the run"
@@ -166,7 +166,9 @@ impl Installer {
             self.held()?;
             let put = objects::apply(&api, object, released.get(&prune::key(object))).await?;
             effects.push(put.effect);
-            taken.extend(fields(object, &put.taken));
+            if !put.taken.is_empty() {
+                taken.push(takeover::told(object, &put.taken));
+            }
         }
         let definitions: Vec<_> = objects.into_iter().filter(render::is_definition).collect();
         self.established(there, &definitions).await?;
@@ -273,15 +275,6 @@ pub(super) fn telling(outcome: StepOutcome, what: &str, notices: &[String]) -> S
         }
         outcome => outcome,
     }
-}
-
-/// What stood otherwise in an object of somebody else, for people.
-fn fields(object: &Object, taken: &[String]) -> Option<String> {
-    let shown = taken.iter().take(SHOWN).cloned();
-    let more = taken.len().saturating_sub(SHOWN);
-    let more = (more > 0).then(|| format!("{more} more"));
-    let shown: Vec<_> = shown.chain(more).collect();
-    (!shown.is_empty()).then(|| format!("{} ({})", object.title(), shown.join(", ")))
 }
 
 /// The group that a definition brings along.

@@ -14,12 +14,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference,
 };
 use kube::{
-    Api,
+    Api, Client,
     api::{DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
+    discovery::Discovery,
 };
 use runs::calls::call;
 use serde_json::{Value, json};
 
+use super::{Installer, objects::Resources, prune};
 use crate::{drift::entries, names::COMPONENTS_MANAGER};
 
 /// Who installs providers beside Windlass, as the API calls them: clusterctl, the existing operator by its two names, and kubectl with
@@ -33,6 +36,8 @@ const INSTALLERS: [&str; 7] = [
     "kubectl-create",
     "before-first-apply",
 ];
+/// So many fields of an object are named.
+const SHOWN: usize = 5;
 /// Helm does not apply server-side by default. What it has is told by this annotation.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
@@ -44,6 +49,52 @@ pub(super) enum Standing {
     Other(Box<DynamicObject>, Vec<String>),
     /// It went meanwhile.
     Gone,
+}
+
+impl Installer {
+    /// What of these would be taken over otherwise than it is, for people, and how much is right. Nothing is written.
+    pub(super) async fn foreseen(
+        &self,
+        there: &Client,
+        served: &Discovery,
+        objects: &[Object],
+    ) -> Result<(usize, Vec<String>), Failure> {
+        if self.has_applied(there).await? {
+            return Ok((0, Vec::new()));
+        }
+        let released = self.released(there).await?;
+        let (mut right, mut otherwise) = (0, Vec::new());
+        let mut resources = Resources::default();
+        for object in objects {
+            let kind = GroupVersionKind::gvk(object.group(), object.version(), object.kind());
+            // The definition of its kind comes with it.
+            if served.resolve_gvk(&kind).is_none() {
+                continue;
+            }
+            let api = resources.api(there, object).await?;
+            let before = api.get_metadata_opt(object.name()).await;
+            let before =
+                before.map_err(|error| call(format!("read {}", object.title()), &error))?;
+            if before.is_none_or(|before| is_ours(&before.metadata)) {
+                continue;
+            }
+            match look(&api, object, released.get(&prune::key(object))).await? {
+                Standing::Right(_) => right += 1,
+                Standing::Other(_, fields) => otherwise.push(told(object, &fields)),
+                Standing::Gone => {}
+            }
+        }
+        Ok((right, otherwise))
+    }
+}
+
+/// An object and fields of it, for people.
+pub(super) fn told(object: &Object, fields: &[String]) -> String {
+    let shown = fields.iter().take(SHOWN).cloned();
+    let more = fields.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let shown: Vec<_> = shown.chain(more).collect();
+    format!("{} ({})", object.title(), shown.join(", "))
 }
 
 /// Whether Windlass has applied an object.

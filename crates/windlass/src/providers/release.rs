@@ -1,7 +1,10 @@
 //! `windlass providers release`: hands a provider over to plain clusterctl or to another operator.
 
 use anyhow::ensure;
-use kube::api::{Patch, PatchParams};
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+};
 use providers::names::KEEP;
 use serde_json::json;
 
@@ -25,11 +28,7 @@ pub(crate) async fn release(global: &Global, options: &ReleaseProvider) -> anyho
         stand.kind, stand.namespace, stand.name
     );
     let resource = resource(kind(provider.provider_type()));
-    let api = kube::Api::<kube::api::DynamicObject>::namespaced_with(
-        client.clone(),
-        &stand.namespace,
-        &resource,
-    );
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &stand.namespace, &resource);
     let body = json!({"metadata": {"annotations": {KEEP: "true"}}});
     let patched = api
         .patch_metadata(&stand.name, &PatchParams::default(), &Patch::Merge(&body))
