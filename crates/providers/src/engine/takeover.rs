@@ -5,8 +5,7 @@
 //! a field stays as long as anybody owns it, and those that the release does not have any more are to go.
 //!
 //! # Source
-//! client-go `util/csaupgrade`, for fields of those who did not apply; cluster-api-operator v0.29 and clusterctl v1.14 for the names
-//! of their managers.
+//! client-go `util/csaupgrade`, for fields of those who did not apply.
 
 use api::run::{Failure, Subject};
 use clusterctl::Object;
@@ -25,8 +24,9 @@ use serde_json::{Value, json};
 use super::{Installer, objects::Resources, prune};
 use crate::{drift::entries, names::COMPONENTS_MANAGER};
 
-/// Who installs providers beside Windlass, as the API calls them: clusterctl, the existing operator by its two names, and kubectl with
-/// what `clusterctl generate` prints.
+/// Who installs providers beside Windlass, as the API calls them: clusterctl, the existing operator, and kubectl with what `clusterctl
+/// generate` prints. Who names no manager has the beginning of its user agent, which is the name of its program: that of the existing
+/// operator is `manager`. What it has cached it applies as `capi-operator`.
 const INSTALLERS: [&str; 7] = [
     "clusterctl",
     "capi-operator",
