@@ -1062,6 +1062,8 @@ pub(crate) enum Providers {
     Upgrade(UpgradeProviders),
     /// Remove a provider that nothing needs any more; definitions and their objects stay
     Delete(Box<DeleteProvider>),
+    /// Hand a provider over: its object goes, and everything that it installed stays, for plain clusterctl or another operator
+    Release(Box<ReleaseProvider>),
     /// Keep a provider's release in a ConfigMap, which providers are installed from
     Preload(Box<Preload>),
     /// Put a provider's release into a registry, as an artefact that `spec.fetchConfig.oci` names. Who does it stands in OCI_USERNAME
@@ -1116,6 +1118,13 @@ pub(crate) struct DeleteProvider {
     /// The name of the provider once more; without it what goes is said, and nothing is done
     #[arg(long, value_name = "NAME")]
     pub(crate) confirm: Option<String>,
+}
+
+/// Options of `providers release`.
+#[derive(Args, Debug)]
+pub(crate) struct ReleaseProvider {
+    #[command(flatten)]
+    pub(crate) provider: ProviderChoice,
 }
 
 /// Options of `providers plan`.
