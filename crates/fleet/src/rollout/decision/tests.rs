@@ -322,7 +322,7 @@ fn a_version_that_would_go_down_is_refused_and_the_others_go_back_without_it() {
 fn a_way_back_waits_for_no_window_and_no_approval_and_is_none_itself() {
     let (mut rollout, id) = half_way(json!({"soak": "0s"}));
     rollout.spec.approval = Some(api::inventory::Approval::EveryWave);
-    rollout.spec.windows = nightly(json!({})).spec.windows;
+    rollout.spec.windows = nightly(&json!({})).spec.windows;
     roll_back(&mut rollout, &id, &[]);
     let both = known(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
     let noon = "2026-06-01T12:00:00Z";
@@ -338,7 +338,7 @@ fn a_way_back_waits_for_no_window_and_no_approval_and_is_none_itself() {
 
 #[test]
 fn a_run_of_which_nothing_was_begun_ends_when_it_is_rolled_back() {
-    let mut rollout = nightly(json!({}));
+    let mut rollout = nightly(&json!({}));
     let before = known(&[("a1", "1", "2")]);
     let id = pass_at(&mut rollout, &before, "2026-06-01T12:00:00Z").run;
     roll_back(&mut rollout, &id.unwrap().id, &[]);
