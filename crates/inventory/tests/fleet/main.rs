@@ -7,6 +7,7 @@
 )]
 
 mod bad;
+mod cluster_api;
 mod example;
 mod explain;
 mod import;
