@@ -11,7 +11,7 @@ use api::inventory::{
 };
 use controller::{Manager, stream::in_namespace, watch::Kind};
 use futures::FutureExt;
-use inventory::{Fleet, Object, Problem, Problems};
+use inventory::{Fleet, Memo, Object, Problem, Problems};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 use serde_json::Value;
@@ -38,6 +38,8 @@ pub struct Inventory {
     read: Result<Fleet, Problems>,
     namespace: String,
     rendered: Mutex<BTreeMap<String, Arc<Outcome>>>,
+    /// That of the inventory before too: an edit renders those clusters that it concerns.
+    memo: Arc<Mutex<Memo<Arc<Outcome>>>>,
     since: Instant,
 }
 
@@ -94,8 +96,16 @@ impl Inventories {
             return Some(Arc::clone(inventory));
         }
         let values = objects.values.into_iter().map(|value| value());
+        let read = Fleet::read(values, namespace);
+        let memo = known.get(namespace).map(|before| Arc::clone(&before.memo));
+        let memo = memo.unwrap_or_default();
+        if let Ok(fleet) = &read {
+            let mut memo = memo.lock().unwrap_or_else(PoisonError::into_inner);
+            memo.retain(fleet);
+        }
         let inventory = Arc::new(Inventory {
-            read: Fleet::read(values, namespace),
+            read,
+            memo,
             versions: objects.versions,
             namespace: namespace.to_owned(),
             rendered: Mutex::default(),
@@ -112,7 +122,7 @@ impl Inventory {
         let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = rendered
             .entry(cluster.to_owned())
-            .or_insert_with(|| Arc::new(self.rendered(cluster)));
+            .or_insert_with(|| self.rendered(cluster));
         Arc::clone(outcome)
     }
 
@@ -121,24 +131,32 @@ impl Inventory {
         AT_REST.saturating_sub(self.since.elapsed())
     }
 
-    fn rendered(&self, cluster: &str) -> Outcome {
-        let fleet = self.read.as_ref().map_err(Clone::clone)?;
+    fn rendered(&self, cluster: &str) -> Arc<Outcome> {
+        let fleet = match &self.read {
+            Ok(fleet) => fleet,
+            Err(problems) => return Arc::new(Err(problems.clone())),
+        };
         let cluster = Object {
             kind: "FleetCluster".into(),
             namespace: self.namespace.clone(),
             name: cluster.into(),
         };
-        let rendered = fleet.render(&cluster)?;
-        let levels = rendered.resolved.levels.iter();
-        let levels = levels.map(|source| (source.level.clone(), source.object.name.clone()));
-        let objects = rendered.objects();
-        Ok(Revision {
-            name: inventory::revision(&objects),
-            back_end: rendered.back_end(),
-            levels: levels.collect(),
-            objects,
-        })
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.render(fleet, &cluster, || Arc::new(render(fleet, &cluster)))
     }
+}
+
+fn render(fleet: &Fleet, cluster: &Object) -> Outcome {
+    let rendered = fleet.render(cluster)?;
+    let levels = rendered.resolved.levels.iter();
+    let levels = levels.map(|source| (source.level.clone(), source.object.name.clone()));
+    let objects = rendered.objects();
+    Ok(Revision {
+        name: inventory::revision(&objects),
+        back_end: rendered.back_end(),
+        levels: levels.collect(),
+        objects,
+    })
 }
 
 /// Objects of a namespace, as values that are made when they are needed.

@@ -13,6 +13,7 @@ mod explain;
 mod import;
 mod laws;
 mod levels;
+mod memo;
 mod provenance;
 mod semantics;
 mod templates;
