@@ -11,7 +11,7 @@ use api::inventory::{
 };
 use controller::{Manager, stream::in_namespace, watch::Kind};
 use futures::FutureExt;
-use inventory::{Fleet, Object, Problem, Problems};
+use inventory::{Fleet, Memo, Object, Problem, Problems};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
 use serde_json::Value;
@@ -38,6 +38,8 @@ pub struct Inventory {
     read: Result<Fleet, Problems>,
     namespace: String,
     rendered: Mutex<BTreeMap<String, Arc<Outcome>>>,
+    /// That of the inventory before too: an edit renders those clusters that it concerns.
+    memo: Arc<Mutex<Memo<Arc<Outcome>>>>,
     since: Instant,
     /// What clusters inherit from, if it can be kept.
     sources: Option<Sources>,
@@ -110,9 +112,17 @@ impl Inventories {
         let shared: Vec<_> = objects.values.into_iter().map(|value| value()).collect();
         let sources = Sources::of(&shared).kept();
         let clusters = clusters.values.into_iter().map(|value| value());
+        let read = Fleet::read(shared.into_iter().chain(clusters), namespace);
+        let memo = known.get(namespace).map(|before| Arc::clone(&before.memo));
+        let memo = memo.unwrap_or_default();
+        if let Ok(fleet) = &read {
+            let mut memo = memo.lock().unwrap_or_else(PoisonError::into_inner);
+            memo.retain(fleet);
+        }
         let inventory = Arc::new(Inventory {
             sources,
-            read: Fleet::read(shared.into_iter().chain(clusters), namespace),
+            read,
+            memo,
             versions,
             namespace: namespace.to_owned(),
             rendered: Mutex::default(),
@@ -129,7 +139,7 @@ impl Inventory {
         let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = rendered
             .entry(cluster.to_owned())
-            .or_insert_with(|| Arc::new(self.rendered(cluster)));
+            .or_insert_with(|| self.rendered(cluster));
         Arc::clone(outcome)
     }
 
@@ -152,33 +162,27 @@ impl Inventory {
         let own = value(&DeserializeGuard(Ok(cluster.clone())));
         let values = sources.iter().chain(new).cloned().chain([own]);
         let fleet = Fleet::read(values, &self.namespace)?;
-        self.of(&fleet, &cluster.name_any())
+        render(&fleet, &self.cluster(&cluster.name_any()))
     }
 
-    fn rendered(&self, cluster: &str) -> Outcome {
-        let fleet = self.read.as_ref().map_err(Clone::clone)?;
-        self.of(fleet, cluster)
+    fn rendered(&self, cluster: &str) -> Arc<Outcome> {
+        let fleet = match &self.read {
+            Ok(fleet) => fleet,
+            Err(problems) => return Arc::new(Err(problems.clone())),
+        };
+        let cluster = self.cluster(cluster);
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.render(fleet, &cluster, || Arc::new(render(fleet, &cluster)))
     }
 
-    fn of(&self, fleet: &Fleet, cluster: &str) -> Outcome {
-        let cluster = Object {
+    fn cluster(&self, name: &str) -> Object {
+        Object {
             kind: "FleetCluster".into(),
             namespace: self.namespace.clone(),
-            name: cluster.into(),
-        };
-        let rendered = fleet.render(&cluster)?;
-        let levels = rendered.resolved.levels.iter();
-        let levels = levels.map(|source| (source.level.clone(), source.object.name.clone()));
-        let objects = rendered.objects();
-        Ok(Revision {
-            name: inventory::revision(&objects),
-            back_end: rendered.back_end(),
-            levels: levels.collect(),
-            objects,
-        })
+            name: name.into(),
+        }
     }
 }
-
 impl Sources {
     fn of(objects: &[Value]) -> Self {
         let mut objects: Vec<_> = objects.iter().map(plain).collect();
@@ -215,6 +219,19 @@ fn plain(object: &Value) -> Value {
 fn identity(object: &Value) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (text(&object["kind"]), text(&object["metadata"]["name"]))
+}
+
+fn render(fleet: &Fleet, cluster: &Object) -> Outcome {
+    let rendered = fleet.render(cluster)?;
+    let levels = rendered.resolved.levels.iter();
+    let levels = levels.map(|source| (source.level.clone(), source.object.name.clone()));
+    let objects = rendered.objects();
+    Ok(Revision {
+        name: inventory::revision(&objects),
+        back_end: rendered.back_end(),
+        levels: levels.collect(),
+        objects,
+    })
 }
 
 /// Objects of a namespace, as values that are made when they are needed.
@@ -315,6 +332,7 @@ mod tests {
             versions: Vec::new(),
             sources: Sources::of(&shared).kept(),
             read: Fleet::read(shared.into_iter(), "fleet"),
+            memo: Arc::default(),
             namespace: "fleet".to_owned(),
             rendered: Mutex::default(),
             since: Instant::now(),

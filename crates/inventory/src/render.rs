@@ -60,6 +60,11 @@ pub fn revision(objects: &[Value]) -> String {
     hashed::of(&Value::from(objects.to_vec()), REVISION_DIGITS)
 }
 
+/// The whole digest of a value, however it was written.
+pub(crate) fn digest(value: &Value) -> String {
+    hashed::of(value, usize::MAX)
+}
+
 impl Rendered {
     /// Its objects alone, in the order of the template.
     pub fn objects(&self) -> Vec<Value> {

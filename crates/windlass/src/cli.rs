@@ -946,7 +946,7 @@ pub(crate) enum Inventory {
     Approve(OfRollout),
     /// Leave a cluster out of the run of a roll-out, or count its failure no longer
     Skip(SkipCluster),
-    /// Write an inventory of existing kubespray clusters, which renders to exactly what they are and says once what they share
+    /// Write an inventory of existing clusters of kubespray or Cluster API, which renders to exactly what they are and says once what they share
     Import(ImportClusters),
 }
 
@@ -955,14 +955,26 @@ pub(crate) enum Inventory {
 pub(crate) struct ImportClusters {
     /// The directory to write, which is empty or not there yet
     pub(crate) directory: PathBuf,
-    /// Files or directories with Clusters and ClusterNodes; of a directory also those below it [default: those of the API, of all
+    /// Files or directories with the objects of the clusters; of a directory also those below it [default: those of the API, of all
     /// namespaces]
     #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    /// Whose clusters are meant
+    #[arg(long, value_enum, default_value_t = ImportOf::Kubespray)]
+    pub(crate) of: ImportOf,
     /// A level, and the label of the Clusters whose value names its object, as in site=topology.acme.example/site; may be given
     /// several times [default: one site for all]
     #[arg(long = "level", value_name = "LEVEL=LABEL", value_parser = crate::inventory::import::level)]
     pub(crate) levels: Vec<inventory::import::Level>,
+}
+
+/// Whose clusters an inventory is written of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ImportOf {
+    /// Cluster and ClusterNode of kubespray
+    Kubespray,
+    /// Cluster of Cluster API, with all that belongs to it
+    ClusterApi,
 }
 
 /// Options of `inventory plan`.

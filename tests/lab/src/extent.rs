@@ -25,6 +25,7 @@ impl Extent {
         "kubectl 1.29 to 1.33: the embedded API, conformance, the plugin",
         "eight seeds of random requests instead of one",
         "100,000 random stories of a cluster instead of 2,000, and recoveries of every cluster of five hosts, not four",
+        "the origins of 10,000 random hierarchies instead of 1,000",
         "300 random documents of SOPS instead of 40",
         "runners in Jobs are killed at five edges of their journals instead of two",
         "two of three control planes leave, of which one is dead",
@@ -90,6 +91,14 @@ impl Extent {
         match self {
             Self::Usual => 2_000,
             Self::Full => 100_000,
+        }
+    }
+
+    /// How many random hierarchies have the origins of their leaves proved.
+    pub const fn hierarchies(self) -> u32 {
+        match self {
+            Self::Usual => 1_000,
+            Self::Full => 10_000,
         }
     }
 

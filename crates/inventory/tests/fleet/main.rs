@@ -7,11 +7,13 @@
 )]
 
 mod bad;
+mod cluster_api;
 mod example;
 mod explain;
 mod import;
 mod laws;
 mod levels;
+mod memo;
 mod provenance;
 mod semantics;
 mod templates;
