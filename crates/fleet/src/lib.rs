@@ -5,6 +5,7 @@
 //!   it is granted, prunes, and tells how the cluster stands;
 //! - [`rollout`]: the reconciler of Rollouts: writes down who becomes what and when, and grants it, wave by wave;
 //! - [`pending`]: what an edit changes, for people;
+//! - [`plan`]: what an edit that was not applied would change, down to the [`machines`] that there are;
 //! - [`operator`]: the controllers.
 //!
 //! The two reconcilers know of each other by their status alone: a Rollout grants a revision to a FleetCluster, which tells what it was
@@ -17,9 +18,11 @@
 
 pub mod cluster;
 pub mod inventories;
+pub mod machines;
 pub mod names;
 pub mod operator;
 pub mod pending;
+pub mod plan;
 pub mod rollout;
 
 pub use operator::{Options, operate};

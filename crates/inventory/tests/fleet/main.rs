@@ -9,6 +9,7 @@
 mod bad;
 mod example;
 mod explain;
+mod impact;
 mod import;
 mod laws;
 mod levels;
