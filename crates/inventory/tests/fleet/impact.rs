@@ -406,6 +406,40 @@ fn what_is_left_to_an_autoscaler_has_its_bounds_alone() {
 }
 
 #[test]
+fn replicas_are_left_to_an_autoscaler_that_is_asked_for() {
+    const MIN: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
+    const MAX: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+    let rendered = |annotations: &str| {
+        let text = crate::two_levels("[]", "{}", "{}").replace(
+            "{object: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}",
+            &format!(
+                "
+  {{object: {{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, metadata: {{name: w, {annotations}}}, spec: {{replicas: 3, clusterName: c}}}}}},
+  {{object: {{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachinePool, metadata: {{name: p, {annotations}}}, spec: {{replicas: 3, clusterName: c}}}}}},
+  {{object: {{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {{name: k, {annotations}}}, spec: {{replicas: 3}}}}}},
+  {{object: {{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: c}}, spec: {{topology: {{workers: {{machineDeployments: [
+    {{name: a, replicas: 3, metadata: {{{annotations}}}}}, {{name: b, replicas: 3}}]}}}}}}}}}}"
+            ),
+        );
+        let objects = crate::render(&text).unwrap().objects();
+        let workers = objects[3]["spec"]["topology"]["workers"]["machineDeployments"].clone();
+        let parts = objects[..3].iter().map(|object| &object["spec"]);
+        let parts = parts.chain(workers.as_array().unwrap());
+        parts
+            .map(|part| part["replicas"].as_u64())
+            .collect::<Vec<_>>()
+    };
+    let all = vec![Some(3); 5];
+    assert_eq!(rendered(""), all);
+    // Cluster API takes it for one that is scaled by an autoscaler if both are there.
+    assert_eq!(rendered(&format!("annotations: {{{MIN}: '1'}}")), all);
+    assert_eq!(
+        rendered(&format!("annotations: {{{MIN}: '1', {MAX}: '5'}}")),
+        [None, None, Some(3), None, Some(3)]
+    );
+}
+
+#[test]
 fn the_first_machine_of_a_control_plane_and_the_others_are_told_apart() {
     let machine = |name: &str| {
         json!({
