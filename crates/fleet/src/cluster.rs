@@ -38,6 +38,7 @@ mod records;
 mod report;
 mod request;
 mod settle;
+mod templates;
 mod vault;
 
 use health::Standing;
@@ -88,7 +89,7 @@ struct Pass {
     target: Option<String>,
     /// What its objects were begun to be made from, and are not all.
     begun: Option<String>,
-    /// Revisions before whose VaultSecrets stay until it is well.
+    /// Revisions before whose VaultSecrets and templates stay until it is well and nothing needs them.
     former: Vec<String>,
     /// Whether nothing is written for that reason.
     is_held: bool,
