@@ -12,11 +12,16 @@ use inventory::{
     impact::{self, Live, Summary},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DynamicObject, ListParams},
+    core::{GroupVersionKind, NamespaceResourceScope},
+    discovery::{self, Scope},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{machines, names};
+use crate::{machines, names, pending};
 
 /// What would change.
 #[derive(Debug, Default)]
@@ -48,48 +53,52 @@ pub enum Error {
 /// Of what is wrong with the inventory, everything; then nothing is told of any cluster.
 pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result<Plan, Error> {
     let mut objects = BTreeMap::new();
-    let mut put = |values: Vec<Value>| {
-        for value in values {
-            objects.insert(identity(&value, namespace), value);
-        }
-    };
-    put(listed::<Hierarchy>(client, namespace, "").await?);
-    put(listed::<Environment>(client, namespace, "").await?);
-    put(listed::<Customer>(client, namespace, "").await?);
-    put(listed::<Site>(client, namespace, "").await?);
-    put(listed::<InfraProvider>(client, namespace, "").await?);
-    put(listed::<ClusterTemplate>(client, namespace, "").await?);
-    put(listed::<FleetCluster>(client, namespace, "").await?);
-    put(listed::<ConfigMap>(client, namespace, LEVEL_LABEL).await?);
-    put(edits);
+    for value in objects_of(client, namespace)
+        .await?
+        .into_iter()
+        .chain(edits)
+    {
+        objects.insert(identity(&value, namespace), value);
+    }
     let fleet = Fleet::read(objects.into_values(), namespace).map_err(Error::Inventory)?;
     let records = records(client, namespace).await?;
-    let mut plan = Plan::default();
-    let mut rendered_to = Vec::new();
+    let mut edits = Vec::new();
     let rendered = fleet.render_all(|rendered| {
         let cluster = rendered.resolved.cluster.clone();
         if cluster.namespace != *namespace {
             return;
         }
-        let before = records.get(&cluster.name);
         let after = rendered.objects();
-        let objects = diff::between(before.map_or(&[], Vec::as_slice), &after);
-        if !objects.is_empty() {
-            let change = before.map_or(Change::Added, |_| Change::Changed);
-            plan.changes.push(ClusterChange {
-                cluster,
-                change,
-                objects,
-                effects: Vec::new(),
-            });
-            rendered_to.push(after);
+        let record = records.get(&cluster.name);
+        // Of most nothing changes, and what they are is not kept.
+        let is_same =
+            matches!(record, Some(Some(before)) if diff::between(before, &after).is_empty());
+        if !is_same {
+            edits.push((cluster, after));
         }
     });
     rendered.map_err(Error::Inventory)?;
+    let mut plan = Plan::default();
+    let mut objects = Vec::new();
+    for (cluster, after) in edits {
+        let (change, before) = match records.get(&cluster.name) {
+            None => (Change::Added, Vec::new()),
+            Some(Some(before)) => (Change::Changed, before.clone()),
+            Some(None) => (Change::Changed, there(client, namespace, &after).await?),
+        };
+        let differing = diff::between(&before, &after);
+        if !differing.is_empty() {
+            plan.changes.push(ClusterChange {
+                cluster,
+                change,
+                objects: differing,
+                effects: Vec::new(),
+            });
+            objects.push((before, after));
+        }
+    }
     let foretell = |changes: &mut [ClusterChange], live: Option<&Live>| {
-        for (change, after) in changes.iter_mut().zip(&rendered_to) {
-            let before = records.get(&change.cluster.name);
-            let before = before.map_or(&[][..], Vec::as_slice);
+        for (change, (before, after)) in changes.iter_mut().zip(&objects) {
             change.effects = impact::impact(namespace, before, after, live);
         }
     };
@@ -115,8 +124,24 @@ pub fn summary(changes: &[ClusterChange]) -> String {
     format!("{clusters}: {}", Summary::of(effects))
 }
 
-/// What each cluster was made from.
-async fn records(client: &Client, namespace: &str) -> Result<BTreeMap<String, Vec<Value>>, Error> {
+/// The inventory of a namespace.
+async fn objects_of(client: &Client, namespace: &str) -> Result<Vec<Value>, Error> {
+    let mut all = listed::<Hierarchy>(client, namespace, "").await?;
+    all.extend(listed::<Environment>(client, namespace, "").await?);
+    all.extend(listed::<Customer>(client, namespace, "").await?);
+    all.extend(listed::<Site>(client, namespace, "").await?);
+    all.extend(listed::<InfraProvider>(client, namespace, "").await?);
+    all.extend(listed::<ClusterTemplate>(client, namespace, "").await?);
+    all.extend(listed::<FleetCluster>(client, namespace, "").await?);
+    all.extend(listed::<ConfigMap>(client, namespace, LEVEL_LABEL).await?);
+    Ok(all)
+}
+
+/// What each cluster was made from, if it is there: of one that was handed over, or whose record is lost, nobody has kept it.
+async fn records(
+    client: &Client,
+    namespace: &str,
+) -> Result<BTreeMap<String, Option<Vec<Value>>>, Error> {
     let failed = |what: &'static str| move |error| Error::Api(what.to_owned(), error);
     let clusters = Api::<FleetCluster>::namespaced(client.clone(), namespace);
     let clusters = clusters.list(&ListParams::default()).await;
@@ -130,10 +155,49 @@ async fn records(client: &Client, namespace: &str) -> Result<BTreeMap<String, Ve
         };
         let record = records.get_opt(&names::record(&name, &applied)).await;
         let record = record.map_err(failed("read a FleetRevision"))?;
-        let objects = record.map(|record| record.spec.objects).unwrap_or_default();
-        known.insert(name, objects.into_iter().map(Value::Object).collect());
+        let objects = record.map(|record| record.spec.objects);
+        let objects = objects.map(|objects| objects.into_iter().map(Value::Object).collect());
+        known.insert(name, objects);
     }
     Ok(known)
+}
+
+/// What there is of a cluster, as far as its rendering speaks of it.
+async fn there(client: &Client, namespace: &str, wanted: &[Value]) -> Result<Vec<Value>, Error> {
+    let mut found = Vec::new();
+    let mut resources = BTreeMap::new();
+    for wanted in wanted {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text(&wanted["apiVersion"]), text(&wanted["kind"]));
+        let key = (version.clone(), kind.clone());
+        if !resources.contains_key(&key) {
+            let (group, version) = version.split_once('/').unwrap_or(("", &version));
+            let kind = GroupVersionKind::gvk(group, version, &kind);
+            let resource = match discovery::pinned_kind(client, &kind).await {
+                Ok((resource, capabilities)) => Some((resource, capabilities.scope)),
+                // There is none of a kind that the API does not have.
+                Err(kube::Error::Discovery(_)) => None,
+                Err(kube::Error::Api(status)) if status.is_not_found() => None,
+                Err(error) => return Err(Error::Api(format!("look for {}", kind.kind), error)),
+            };
+            resources.insert(key.clone(), resource);
+        }
+        let Some(Some((resource, scope))) = resources.get(&key) else {
+            continue;
+        };
+        let object = identity(wanted, namespace);
+        let api = match scope {
+            Scope::Cluster => Api::<DynamicObject>::all_with(client.clone(), resource),
+            Scope::Namespaced => Api::namespaced_with(client.clone(), &object.namespace, resource),
+        };
+        let live = api.get_opt(&object.name).await;
+        let live = live.map_err(|error| Error::Api(format!("read {object}"), error))?;
+        if let Some(live) = live {
+            let live = serde_json::to_value(live).map_err(Error::Object)?;
+            found.push(pending::restricted(&live, wanted));
+        }
+    }
+    Ok(found)
 }
 
 async fn listed<K>(client: &Client, namespace: &str, labels: &str) -> Result<Vec<Value>, Error>
