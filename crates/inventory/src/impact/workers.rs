@@ -128,12 +128,11 @@ pub(super) fn of_both<'a>(
     group: &Group<'_>,
     edit: Edit<'a>,
 ) -> Result<(&'a Value, &'a Value), Vec<Effect>> {
-    let replicas = |object: &'a Value| (&object["spec"]["replicas"], &object["metadata"]);
     match (edit.before, edit.after) {
         (Some(before), Some(after)) => Ok((before, after)),
-        (None, Some(after)) => Err(group.born(autoscaler::at_birth(replicas(after)))),
+        (None, Some(after)) => Err(group.born(autoscaler::at_birth(sized(after)))),
         (Some(before), None) => {
-            let count = replicas(before).0.as_u64();
+            let count = sized(before).0.as_u64();
             Err(group.gone(count.and_then(|count| count.try_into().ok())))
         }
         (None, None) => Err(Vec::new()),
@@ -142,14 +141,12 @@ pub(super) fn of_both<'a>(
 
 /// How many there are to be.
 pub(super) fn size(before: &Value, after: &Value, there: Option<u32>) -> autoscaler::Size {
-    let of = |object: &Value| {
-        (
-            object["spec"]["replicas"].clone(),
-            object["metadata"].clone(),
-        )
-    };
-    let (before, after) = (of(before), of(after));
-    autoscaler::size((&before.0, &before.1), (&after.0, &after.1), there)
+    autoscaler::size(sized(before), sized(after), there)
+}
+
+/// What says how many machines an object keeps: its replicas, or its metadata.
+fn sized(object: &Value) -> (&Value, &Value) {
+    (&object["spec"]["replicas"], &object["metadata"])
 }
 
 /// A time after which all Machines that are older are replaced, if it is another one.

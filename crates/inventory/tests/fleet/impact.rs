@@ -1,13 +1,14 @@
 //! What an edit does to machines and hosts. The rows follow Cluster API 1.14.2; `tests/e2e` compares them with real controllers.
 
-use std::collections::BTreeSet;
-
-use inventory::impact::{Bound, Effect, Happens, Live, Summary, What, impact};
-use proptest::prelude::*;
+use inventory::impact::{Bound, Effect, Happens, Live, Summary, impact};
 use serde_json::{Value, json};
+
+mod autoscaler;
+mod laws;
 
 const NAMESPACE: &str = "fleet";
 
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn object(group: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({
         "apiVersion": format!("{group}/v1beta2"), "kind": kind,
@@ -366,80 +367,6 @@ fn what_is_changed_under_the_name_of_a_template_replaces_nothing() {
 }
 
 #[test]
-fn what_is_left_to_an_autoscaler_has_its_bounds_alone() {
-    let left = |least: &str, most: &str| {
-        let mut object = deployment();
-        object["spec"].as_object_mut().unwrap().remove("replicas");
-        object["metadata"]["annotations"] = json!({
-            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": least,
-            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": most,
-        });
-        object
-    };
-    let newer = |object: &Value| edited(object, "/spec/template/spec/version", json!("v1.35.0"));
-    let live = live("worker", 4, "v1.34.4");
-    let with = |before: &Value, after: &Value| {
-        let effects = between(before, after, Some(&live));
-        effects.iter().map(short).collect::<Vec<_>>()
-    };
-    let wide = left("1", "10");
-    assert_eq!(told(&wide, &newer(&wide)), "(Replaced, None, Exactly)");
-    assert_eq!(
-        with(&wide, &newer(&wide)),
-        [(Happens::Replaced, Some(4), Bound::Exactly)]
-    );
-    assert_eq!(
-        with(&wide, &left("6", "10")),
-        [(Happens::Added, Some(2), Bound::Exactly)]
-    );
-    assert_eq!(
-        with(&wide, &left("1", "3")),
-        [(Happens::Removed, Some(1), Bound::Exactly)]
-    );
-    assert_eq!(with(&wide, &left("2", "9")), []);
-    // It is handed over as it stands.
-    assert_eq!(told(&deployment(), &wide), "");
-    assert_eq!(
-        Summary::of(&between(&wide, &newer(&wide), None)).to_string(),
-        "all Machines of 1 groups replaced"
-    );
-}
-
-#[test]
-fn replicas_are_left_to_an_autoscaler_that_is_asked_for() {
-    const MIN: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
-    const MAX: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
-    let rendered = |annotations: &str| {
-        let text = crate::two_levels("[]", "{}", "{}").replace(
-            "{object: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}",
-            &format!(
-                "
-  {{object: {{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, metadata: {{name: w, {annotations}}}, spec: {{replicas: 3, clusterName: c}}}}}},
-  {{object: {{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachinePool, metadata: {{name: p, {annotations}}}, spec: {{replicas: 3, clusterName: c}}}}}},
-  {{object: {{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {{name: k, {annotations}}}, spec: {{replicas: 3}}}}}},
-  {{object: {{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: c}}, spec: {{topology: {{workers: {{machineDeployments: [
-    {{name: a, replicas: 3, metadata: {{{annotations}}}}}, {{name: b, replicas: 3}}]}}}}}}}}}}"
-            ),
-        );
-        let objects = crate::render(&text).unwrap().objects();
-        let workers = objects[3]["spec"]["topology"]["workers"]["machineDeployments"].clone();
-        let parts = objects[..3].iter().map(|object| &object["spec"]);
-        let parts = parts.chain(workers.as_array().unwrap());
-        parts
-            .map(|part| part["replicas"].as_u64())
-            .collect::<Vec<_>>()
-    };
-    let all = vec![Some(3); 5];
-    assert_eq!(rendered(""), all);
-    // Cluster API takes it for one that is scaled by an autoscaler if both are there.
-    assert_eq!(rendered(&format!("annotations: {{{MIN}: '1'}}")), all);
-    assert_eq!(
-        rendered(&format!("annotations: {{{MIN}: '1', {MAX}: '5'}}")),
-        [None, None, Some(3), None, Some(3)]
-    );
-}
-
-#[test]
 fn the_first_machine_of_a_control_plane_and_the_others_are_told_apart() {
     let machine = |name: &str| {
         json!({
@@ -570,91 +497,4 @@ fn world(deployment: &str, versions: &[String]) -> Vec<Value> {
         }));
     }
     objects
-}
-
-/// Edits of a MachineDeployment: a path and its values.
-fn edits() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
-    let edit = prop_oneof![
-        (0..4u32).prop_map(|number| (
-            "/spec/template/spec/version",
-            json!(format!("v1.3{number}.0"))
-        )),
-        (0..6u32).prop_map(|number| ("/spec/replicas", json!(number))),
-        (0..3u32).prop_map(|number| (
-            "/spec/template/spec/deletion",
-            json!({"nodeDrainTimeoutSeconds": number})
-        )),
-        "[a-c]".prop_map(|text| ("/spec/template/metadata", json!({"labels": {"x": text}}))),
-        "[a-c]".prop_map(|text| ("/metadata/labels", json!({"x": text}))),
-    ];
-    prop::collection::vec(edit, 0..4)
-}
-
-fn after(edits: &[(&str, Value)], from: &Value) -> Value {
-    let edits = edits.iter();
-    edits.fold(from.clone(), |object, (path, value)| {
-        edited(&object, path, value.clone())
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
-    #[test]
-    fn an_edit_and_the_machines_that_there_are_come_to_what_is_declared(
-        first in edits(),
-        second in edits(),
-        olds in prop::collection::vec(0..4u32, 0..6),
-    ) {
-        // Of a roll-out that may be under way, so Machines of several versions.
-        let mut before = after(&first, &deployment());
-        let versions: Vec<_> = olds.iter().map(|old| format!("v1.3{old}.0")).collect();
-        before["spec"]["replicas"] = json!(versions.len());
-        let wanted = after(&second, &before);
-        let live = Live::new(world("worker", &versions));
-        let effects = between(&before, &wanted, Some(&live));
-        let count = |happens: Happens| Summary::of(&effects).count(What::Machine, happens) as usize;
-        let (added, removed) = (count(Happens::Added), count(Happens::Removed));
-        let replicas = wanted["spec"]["replicas"].as_u64().unwrap() as usize;
-        prop_assert_eq!(versions.len() + added - removed, replicas);
-        // Each Machine is told of once at most, and is one that there is.
-        let named: Vec<_> = effects.iter().flat_map(|effect| effect.names.clone()).collect();
-        let known: BTreeSet<_> = named.iter().cloned().collect();
-        prop_assert_eq!(named.len(), known.len());
-        let there: BTreeSet<_> = (0..versions.len()).map(|number| format!("m{number}")).collect();
-        prop_assert!(known.is_subset(&there));
-        // Those that are not what is declared go, if it is the edit that says something else, and no others are replaced.
-        let version = wanted["spec"]["template"]["spec"]["version"].as_str().unwrap();
-        let is_rolled = before["spec"]["template"]["spec"]["version"] != version;
-        let old = versions.iter().filter(|known| *known != version).count();
-        let expected = if is_rolled { old.saturating_sub(removed) } else { 0 };
-        prop_assert_eq!(count(Happens::Replaced), expected);
-        prop_assert!(count(Happens::Replaced) + removed + count(Happens::Updated) <= versions.len());
-    }
-
-    #[test]
-    fn what_is_not_edited_touches_nothing(edits in edits()) {
-        let object = after(&edits, &deployment());
-        let all = [object, plane(), topology()];
-        prop_assert_eq!(impact(NAMESPACE, &all, &all, None), Vec::new());
-    }
-
-    #[test]
-    fn an_edit_of_what_is_brought_to_machines_replaces_none(edits in edits()) {
-        let is_free = |(path, _): &&(&'static str, Value)| !path.ends_with("version") && !path.ends_with("replicas");
-        let edits: Vec<_> = edits.iter().filter(is_free).cloned().collect();
-        let effects = between(&deployment(), &after(&edits, &deployment()), None);
-        prop_assert!(effects.iter().all(|effect| short(effect) == (Happens::Updated, Some(3), Bound::Exactly)));
-    }
-
-    #[test]
-    fn without_looking_at_machines_the_numbers_are_the_same(edits in edits()) {
-        let mut before = deployment();
-        before["spec"]["template"]["spec"]["version"] = json!("v1.34.0");
-        let wanted = after(&edits, &before);
-        let looked = between(&before, &wanted, Some(&live("worker", 3, "v1.34.0")));
-        let looked: Vec<_> = looked.iter().map(short).collect();
-        let counted: Vec<_> = between(&before, &wanted, None).iter().map(short).collect();
-        prop_assert_eq!(looked, counted);
-    }
 }
