@@ -39,6 +39,7 @@ pub(crate) mod records;
 mod report;
 mod request;
 mod settle;
+mod templates;
 mod vault;
 
 use birth::Birth;
@@ -92,7 +93,7 @@ struct Pass {
     begun: Option<String>,
     /// At what it is born, or was, in the middle of a run.
     born: Option<String>,
-    /// Revisions before whose VaultSecrets stay until it is well.
+    /// Revisions before whose VaultSecrets and templates stay until it is well and nothing needs them.
     former: Vec<String>,
     /// Whether nothing is written for that reason.
     is_held: bool,

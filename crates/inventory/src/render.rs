@@ -16,6 +16,7 @@ use crate::{
     },
 };
 
+mod autoscaled;
 mod hashed;
 mod kubespray;
 mod typed;
@@ -147,6 +148,7 @@ fn render(resolved: Resolved) -> Result<Rendered, Vec<Problem>> {
         problems.extend(found);
     }
     if problems.is_empty() {
+        autoscaled::hand_over(&mut documents);
         hashed::name(&mut documents);
         problems.extend(renderer.twice(&documents));
         if template.back_end == BackEnd::Kubespray {

@@ -926,12 +926,14 @@ pub(crate) enum Inventory {
     Render(Render),
     /// Say where each value comes from, through merges and templates, and what it overrode
     Explain(Explain),
-    /// Say which clusters differ between two inventories, and where; exits with 0 if none does, with 1 if some do, with 2 on errors
+    /// Say which clusters differ between two inventories, where, and what becomes of their machines and hosts; exits with 0 if none does,
+    /// with 1 if some do, with 2 on errors
     Diff(DiffInventories),
     /// Render every cluster and print what is wrong; exits with 0 if nothing is, else with 2
     Check(CheckInventory),
-    /// Say which clusters of the API change, and which fields, by what its inventory says and nothing has carried out, with the files
-    /// applied to it, if there are any; exits with 0 if none does, with 1 if some do, with 2 on errors
+    /// Say which clusters of the API change, which fields, and which machines and hosts are replaced, come, go or are updated in place,
+    /// by what its inventory says and nothing has carried out, with the files applied to it, if there are any; exits with 0 if no cluster
+    /// changes, with 1 if some do, with 2 on errors
     Plan(PlanInventory),
     /// Begin no other cluster of a roll-out, and no other run of it
     Pause(OfRollout),

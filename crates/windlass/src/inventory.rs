@@ -113,7 +113,12 @@ fn diff(global: &Global, options: &DiffInventories) -> anyhow::Result<ExitCode> 
 
 fn print_changes(changes: &[ClusterChange], output: Output) -> anyhow::Result<()> {
     match output {
-        Output::Text => changes.iter().for_each(print_change),
+        Output::Text => {
+            changes.iter().for_each(print_change);
+            if !changes.is_empty() {
+                println!("{}", fleet::plan::summary(changes));
+            }
+        }
         Output::Json => println!("{}", terminal::json(&changes)?),
         Output::Yaml => println!("{}", terminal::yaml(&changes)?),
     }
@@ -239,6 +244,12 @@ fn contribution(from: &Contribution) -> Vec<String> {
 
 fn print_change(change: &ClusterChange) {
     let mut lines = vec![format!("{} {}", word(change.change), change.cluster)];
+    lines.extend(
+        change
+            .effects
+            .iter()
+            .map(|effect| format!("  effect  {effect}")),
+    );
     for object in &change.objects {
         let name = &object.object;
         lines.push(format!("  {} {name}", word(object.change)));

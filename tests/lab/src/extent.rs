@@ -42,7 +42,7 @@ impl Extent {
         "a cloud is backed up, drilled and brought back",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters, survive an image that is nowhere, and are upgraded while they are called and Windlass is killed; plain clusterctl sees them",
-        "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others",
+        "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others, and ten random edits those that were foretold",
         "scale, remove and upgrade are killed at every edge of their journals, runner and operator, instead of at one step",
         "definitions of providers: held against those of the Cluster API operator",
     ];

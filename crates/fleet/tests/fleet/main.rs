@@ -6,6 +6,7 @@
     reason = "helpers of tests stand outside of them"
 )]
 
+mod advice;
 mod births;
 mod bounds;
 mod cluster_api;

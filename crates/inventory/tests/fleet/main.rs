@@ -10,6 +10,7 @@ mod bad;
 mod cluster_api;
 mod example;
 mod explain;
+mod impact;
 mod import;
 mod laws;
 mod levels;

@@ -151,7 +151,10 @@ async fn insert_once(
     if call.dry_run()? {
         return match api.store.object(resource.stored, &key) {
             Some(_) => Err(Failure::exists(resource, &name)),
-            None => Ok(Stored::Shown(value, warnings)),
+            None => {
+                warnings.extend(api.advice.about(&value).await);
+                Ok(Stored::Shown(value, warnings))
+            }
         };
     }
     let write = Write {
