@@ -155,6 +155,10 @@ impl Inventory {
 
     /// What a cluster of it would be rendered to if it inherited from these. An object that they do not have counts as it is now: it may
     /// have come together with the cluster.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be rendered from them.
     pub fn render_from(&self, sources: &[Value], cluster: &FleetCluster) -> Outcome {
         let known: BTreeSet<_> = sources.iter().map(identity).collect();
         let now = self.sources.iter().flat_map(|sources| &sources.objects);
@@ -331,7 +335,7 @@ mod tests {
         Inventory {
             versions: Vec::new(),
             sources: Sources::of(&shared).kept(),
-            read: Fleet::read(shared.into_iter(), "fleet"),
+            read: Fleet::read(shared, "fleet"),
             memo: Arc::default(),
             namespace: "fleet".to_owned(),
             rendered: Mutex::default(),

@@ -47,14 +47,14 @@ struct Own {
 
 impl Own {
     /// Whether its objects are written.
-    const fn is_granted(&self) -> bool {
+    const fn is_granted(self) -> bool {
         matches!(self.phase, MemberPhase::Updating | MemberPhase::Failed)
     }
 }
 
 impl State {
     /// Whether a cluster is what the run makes of it.
-    const fn is_there(&self, own: &Own) -> bool {
+    const fn is_there(&self, own: Own) -> bool {
         own.is_applied != self.is_back && !own.is_stuck
     }
 
@@ -243,7 +243,7 @@ impl Fleet {
             );
             // All that was begun is back, and nothing else was touched.
             let mut clusters = after.clusters.iter();
-            assert!(clusters.all(|own| after.is_there(own)), "{}", told());
+            assert!(clusters.all(|own| after.is_there(*own)), "{}", told());
         }
         for state in [
             RolloutState::Paused,
@@ -343,7 +343,7 @@ impl Fleet {
                 next.clusters[number].is_stuck = is_stuck;
                 all.push(next);
             };
-            if own.is_granted() && !state.is_there(own) {
+            if own.is_granted() && !state.is_there(*own) {
                 becomes(!state.is_back, AtWork, false);
                 becomes(own.is_applied, Refused, own.is_stuck);
                 becomes(own.is_applied, Failed, true);

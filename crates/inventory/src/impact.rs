@@ -163,9 +163,7 @@ impl<'a> Edits<'a> {
             name: text("name").to_owned(),
         };
         let group = fields::group_of_reference(reference);
-        self.0
-            .get(&(group, object))
-            .is_some_and(|edit| edit.is_change())
+        self.0.get(&(group, object)).is_some_and(Edit::is_change)
     }
 }
 

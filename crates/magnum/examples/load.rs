@@ -69,6 +69,10 @@ async fn main() {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the bench names a kubeconfig that it made itself"
+)]
 async fn client(kubeconfig: &str) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let options = KubeConfigOptions::default();

@@ -71,9 +71,8 @@ pub(super) fn settled(
         Some((run, RolloutPhase::Superseded)) if is_tried(run, decided, policy, approved) => {
             run.sources.clone()
         }
-        Some(_) => before.sources.clone(),
         None if !is_under_way() && at_rest() => known.sources.clone(),
-        None => before.sources.clone(),
+        Some(_) | None => before.sources.clone(),
     }
 }
 

@@ -22,7 +22,9 @@ pub(super) fn hand_over(documents: &mut [RenderedDocument]) {
                 for kind in ["machineDeployments", "machinePools"] {
                     let parts = field(content, &["spec", "topology", "workers", kind]);
                     if let Some(MadeShape::List(parts)) = parts.map(|parts| &mut parts.shape) {
-                        parts.iter_mut().for_each(|part| without_replicas(part, ""));
+                        for part in parts.iter_mut() {
+                            without_replicas(part, "");
+                        }
                     }
                 }
             }

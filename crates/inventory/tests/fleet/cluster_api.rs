@@ -100,7 +100,11 @@ fn refused(objects: &[Value]) -> Vec<String> {
 }
 
 fn an_object(group: &str, kind: &str, name: &str, spec: Value) -> Value {
-    json!({"apiVersion": format!("{group}/v1beta2"), "kind": kind, "metadata": {"name": name, "namespace": "n"}, "spec": spec})
+    let metadata = json!({"name": name, "namespace": "n"});
+    let mut object =
+        json!({"apiVersion": format!("{group}/v1beta2"), "kind": kind, "metadata": metadata});
+    object["spec"] = spec;
+    object
 }
 
 fn a_cluster(name: &str, site: &str, environment: &str) -> Value {

@@ -9,7 +9,7 @@ use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ListParams},
     core::ApiResource,
-    discovery::{Discovery, Scope, verbs},
+    discovery::{ApiGroup, Discovery, Scope, verbs},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -97,7 +97,7 @@ async fn all_of_cluster_api(client: &Client) -> anyhow::Result<Vec<Value>> {
     let groups = discovery.groups();
     let kinds = groups
         .filter(|group| cluster_api::is_of_cluster_api(group.name()))
-        .flat_map(|group| group.recommended_resources())
+        .flat_map(ApiGroup::recommended_resources)
         .filter(|(_, can)| can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST));
     let mut objects = Vec::new();
     for (resource, _) in kinds {

@@ -182,7 +182,7 @@ fn what_is_meant_to_be_otherwise_than_in_hiera_is() {
             for (place, value) in [0, 1, 2].into_iter().zip(levels) {
                 said[place] = Some(value.clone());
             }
-            Tree { rule: *rule, said }
+            Tree { rule, said }
         })
         .collect();
     let fleet = fleet(&all);

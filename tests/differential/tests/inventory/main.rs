@@ -2,7 +2,11 @@
 //!
 //! Both start slowly, so many random trees go into one process. `WINDLASS_DIFFERENTIAL_SEED` takes another seed than the usual one.
 
-#![expect(clippy::unwrap_used, reason = "the helpers are test code too")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "the helpers are test code too"
+)]
 
 #[path = "../../../../crates/ansible/tests/support/environment.rs"]
 mod environment;
@@ -43,7 +47,10 @@ fn random<T: Debug>(strategy: &impl Strategy<Value = T>, seed: u64, count: usize
 
 /// An object of an inventory.
 fn object(kind: &str, name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "inventory.windlass.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+    let metadata = json!({"name": name});
+    let mut object = json!({"apiVersion": "inventory.windlass.dev/v1alpha1", "kind": kind, "metadata": metadata});
+    object["spec"] = spec;
+    object
 }
 
 /// A template, without which no cluster is resolved.

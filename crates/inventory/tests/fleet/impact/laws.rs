@@ -51,7 +51,7 @@ proptest! {
         let effects = between(&before, &wanted, Some(&live));
         let count = |happens: Happens| Summary::of(&effects).count(What::Machine, happens) as usize;
         let (added, removed) = (count(Happens::Added), count(Happens::Removed));
-        let replicas = wanted["spec"]["replicas"].as_u64().unwrap() as usize;
+        let replicas = usize::try_from(wanted["spec"]["replicas"].as_u64().unwrap()).unwrap();
         prop_assert_eq!(versions.len() + added - removed, replicas);
         // Each Machine is told of once at most, and is one that there is.
         let named: Vec<_> = effects.iter().flat_map(|effect| effect.names.clone()).collect();
