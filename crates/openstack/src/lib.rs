@@ -7,6 +7,7 @@
 //! - [`rotation`]: when keys may be rotated so that nothing valid is refused, and on which schedule they can be. Pure;
 //! - [`backup`]: the text of a backup, what is told of it, and how one is asked for. Pure;
 //! - [`subject`]: the reconciler of both: it decides that a run is needed, and tells how the object stands;
+//! - [`health`]: whether a service answers that is made;
 //! - [`engine`]: what executes the steps: SQL by a driver ([`sql`]), releases of Helm from charts of ours ([`charts`]), objects of
 //!   Kubernetes, calls of Keystone ([`identity`]);
 //! - [`operator`]: the controllers.
@@ -18,6 +19,7 @@ pub mod cloud;
 pub mod config;
 pub mod definition;
 pub mod engine;
+pub mod health;
 pub mod identity;
 pub mod names;
 pub mod operator;

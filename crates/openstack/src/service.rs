@@ -87,6 +87,10 @@ impl Server {
 }
 
 impl Wish for OpenStackService {
+    fn service(&self) -> Option<&str> {
+        Some(&self.spec.service)
+    }
+
     fn rotation(&self) -> Option<Scheduled> {
         self.spec.keys.as_ref()?;
         let definition = definition::find(&self.spec.service)?;

@@ -115,6 +115,11 @@ pub trait Wish:
     /// Whether objects of the kind can have backups.
     const HAS_BACKUPS: bool = false;
 
+    /// Which service it is. None: it is a cloud.
+    fn service(&self) -> Option<&str> {
+        None
+    }
+
     /// What its backups are to be like. None: it has none.
     fn backup(&self) -> Option<&Backup> {
         None

@@ -64,7 +64,7 @@ impl Worker {
 
     pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
         let secret = names::secret(self.name(), "database");
-        let password = self.secret_value(&secret, "password").await?;
+        let password = self.site().secret_value(&secret, "password").await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
         let own = self.owner().await?;
         // Between the check and now somebody else may have been faster.
@@ -141,23 +141,8 @@ impl Worker {
 
     /// The way to a server, and its administrator.
     pub(super) async fn way(&self, server: &Server) -> Result<(reach::Way, Login), Failure> {
-        let Server {
-            host,
-            port,
-            admin_secret,
-        } = server;
-        let username = self.secret_value(admin_secret, "username").await?;
-        let password = self.secret_value(admin_secret, "password").await?;
-        let way = reach::to(&self.work.client, &self.namespace(), host, *port)
-            .await
-            .map_err(|error| transient("Unreachable", controller::chain(&error)))?;
-        let login = Login {
-            host: way.host.clone(),
-            port: way.port,
-            username,
-            password,
-        };
-        Ok((way, login))
+        let place = (server.host.as_str(), server.port);
+        self.site().database(place, &server.admin_secret).await
     }
 }
 
@@ -168,7 +153,7 @@ fn taken(database: &str, what: &str) -> Failure {
     config("Taken", what, &remedy)
 }
 
-pub(super) fn said(error: &sql::Error) -> Failure {
+pub(crate) fn said(error: &sql::Error) -> Failure {
     // What was read could not be written: no fault of the server.
     if let sql::Error::Taken(error) = error {
         return disk(error);

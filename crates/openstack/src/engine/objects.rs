@@ -121,7 +121,7 @@ impl Worker {
         port: u16,
         user: &str,
     ) -> Result<(), Failure> {
-        let password = self.secret_value(secret, "password").await?;
+        let password = self.site().secret_value(secret, "password").await?;
         let is_plain =
             |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
         if password.is_empty() || !password.chars().all(is_plain) {
@@ -132,7 +132,7 @@ impl Worker {
             ));
         }
         let connection = format!("mysql+pymysql://{user}:{password}@{host}:{port}/{user}");
-        let stands = self.secret_value(secret, "connection").await.ok();
+        let stands = self.site().secret_value(secret, "connection").await.ok();
         if stands.as_ref() == Some(&connection) {
             return Ok(());
         }

@@ -96,13 +96,13 @@ impl Worker {
                     .unwrap_or_default();
                 return Ok(Seen::Missing(format!("{name} needs somebody: {why}")));
             }
-            Ok(Seen::Missing(format!(
-                "{name} {}: {}",
-                status.steps.unwrap_or_default(),
-                status
-                    .blocked_on
-                    .unwrap_or_else(|| "its run starts".to_owned())
-            )))
+            // What it waits for itself is what this step waits for, at the bottom.
+            Ok(Seen::Missing(status.blocked_on.unwrap_or_else(|| {
+                format!(
+                    "{name} {}: its run starts",
+                    status.steps.unwrap_or_default()
+                )
+            })))
         })
         .await
     }

@@ -3,7 +3,7 @@
 
 use std::{process::Command, time::Duration};
 
-use e2e::{Services, wait_until, windlass};
+use e2e::{Services, condition, is_true, wait_until, windlass};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
@@ -51,6 +51,7 @@ fn one_object_ends_with_tokens_and_an_image() {
     let (sent, kept) = world.upload().unwrap();
     assert_eq!(sent, kept);
     nothing_secret_is_told(&world);
+    database_goes_away(&world);
 
     // A password that somebody changed is set again, by the step that sets it.
     let change = ["user", "set", "--password", "another", "glance"];
@@ -259,6 +260,41 @@ fn nothing_secret_is_told_of_keystone(world: &Services) {
         let secret = world.secret(name, key).unwrap();
         assert!(!told.contains(&secret), "{name} {key} is told");
     }
+}
+
+/// Nobody is told that all is well while nobody reaches the database, though the pods are ready; and it is again once somebody does.
+fn database_goes_away(world: &Services) {
+    let part = "openstack.windlass.dev/part";
+    let lead = |to: &str| {
+        let patch = json!({"spec": {"selector": {part: to}}}).to_string();
+        let patch = ["patch", "service", "one-mariadb", "--patch", &patch];
+        world.kubectl(&patch).unwrap();
+    };
+    lead("nowhere");
+    let told = wait_until("the database to be missed", LIMIT, || {
+        let service = world.get("openstackservice", "one-keystone");
+        let ready = condition(&service, "Ready").cloned().unwrap_or_default();
+        let is_missed = ready["status"] == "False" && ready["reason"] == "DatabaseUnavailable";
+        Ok(is_missed.then_some(service))
+    });
+    let told = told.unwrap();
+    assert_eq!(told["status"]["phase"], "Unhealthy");
+    assert!(!is_true(&told, "EndpointHealthy"), "{told}");
+    let shown = wait_until("the columns to say so", LIMIT, || {
+        let shown = world.kubectl(&["get", "openstacks,openstackservices"])?;
+        let of_cloud = shown.lines().find(|line| line.starts_with("openstack."));
+        let is_told = of_cloud.is_some_and(|line| line.contains("waits for database/health"));
+        Ok(is_told.then_some(shown))
+    });
+    let shown = shown.unwrap();
+    let waits =
+        "keystone/health waits for database/health: Service one-mariadb has no pod that runs";
+    assert!(shown.contains(waits), "{shown}");
+    assert!(!is_true(&world.get("openstack", "one"), "Ready"));
+    let events = world.kubectl(&["get", "events"]).unwrap();
+    assert!(events.contains("DatabaseUnavailable"), "{events}");
+    lead("mariadb");
+    world.until("openstack", "one", "Ready").unwrap();
 }
 
 /// Refused as long as a pod may not have the next key, and done when that has been there for long enough.
