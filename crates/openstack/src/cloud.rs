@@ -116,7 +116,8 @@ impl Wish for OpenStack {
             services,
             backup: None,
         };
-        steps(&inputs).map_err(|error| unwritable(&error))
+        let parallelism = self.spec.parallelism.unwrap_or(PARALLELISM);
+        steps(&inputs, parallelism).map_err(|error| unwritable(&error))
     }
 
     fn standing(&self) -> Option<&Standing> {
@@ -167,42 +168,50 @@ pub fn is_of(service: &OpenStackService, cloud: &OpenStack) -> bool {
     owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == uid)
 }
 
-fn steps(inputs: &Inputs) -> Result<Wanted, serde_json::Error> {
-    let mut install: Vec<(String, String, Action)> = Vec::new();
-    let mut add = |id: String, title: String, action| install.push((id, title, action));
+fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> {
+    let mut install = Vec::new();
     if inputs.server.is_some() {
-        add(
-            "database/secret".to_owned(),
-            "Make the database's password".to_owned(),
-            Action::MakeServerSecret,
-        );
-        add(
-            "database/deploy".to_owned(),
-            "Start the database server".to_owned(),
-            Action::DeployServer,
-        );
-        add(
-            "database/ready".to_owned(),
-            "Wait until the database server serves".to_owned(),
-            Action::AwaitServer,
-        );
+        install = in_order([
+            (
+                "database/secret",
+                "Make the database's password",
+                Action::MakeServerSecret,
+            ),
+            (
+                "database/deploy",
+                "Start the database server",
+                Action::DeployServer,
+            ),
+            (
+                SERVER_READY,
+                "Wait until the database server serves",
+                Action::AwaitServer,
+            ),
+        ])?;
     }
-    // In the order in which they need each other, whatever order they are written in.
+    let server = inputs.server.is_some().then(|| SERVER_READY.to_owned());
+    let mut services = inputs.services.iter();
+    let keystone = services
+        .any(|spec| spec.service == KEYSTONE)
+        .then(|| ready(KEYSTONE));
+    // In the order in which they need each other, whatever order they are written in. What needs the same begins side by side.
     for service in definition::names() {
         if inputs.services.iter().any(|spec| spec.service == service) {
             let named = || Named {
                 service: service.to_owned(),
             };
-            add(
-                format!("{service}/declare"),
-                format!("Store {service} as an object"),
-                Action::Declare(named()),
-            );
-            add(
-                format!("{service}/ready"),
-                format!("Wait until {service} is Ready"),
-                Action::AwaitService(named()),
-            );
+            let needs = keystone.as_ref().filter(|_| needs_identity(service));
+            let declare = format!("{service}/declare");
+            install.push(Action::Declare(named()).step(
+                &declare,
+                &format!("Store {service} as an object"),
+                needs.or(server.as_ref()).map(String::as_str),
+            )?);
+            install.push(Action::AwaitService(named()).step(
+                &ready(service),
+                &format!("Wait until {service} is Ready"),
+                Some(&declare),
+            )?);
         }
     }
     let mut delete = vec![(
@@ -217,22 +226,31 @@ fn steps(inputs: &Inputs) -> Result<Wanted, serde_json::Error> {
             Action::RemoveServer,
         ));
     }
-    let install = install
-        .iter()
-        .map(|(id, title, action)| (id.as_str(), title.as_str(), action.clone()));
     Ok(Wanted {
         inputs: map(inputs)?,
-        install: in_order(install)?,
+        install,
+        parallelism,
         by_hand: Vec::new(),
         delete: in_order(delete)?,
     })
 }
 
+fn ready(service: &str) -> String {
+    format!("{service}/ready")
+}
+
+/// The step after which the database server serves.
+const SERVER_READY: &str = "database/ready";
+/// How many services are at work at a time where nobody says it: each has a runner and a Job of its own.
+const PARALLELISM: u8 = 4;
+
 #[cfg(test)]
 mod tests {
+    use api::run::Plan;
     use serde_json::json;
 
     use super::*;
+    use crate::wish::Operation;
 
     fn cloud(services: &serde_json::Value, identity: &serde_json::Value) -> OpenStack {
         serde_json::from_value(json!({
@@ -279,5 +297,39 @@ mod tests {
                 "glance/ready"
             ]
         );
+    }
+
+    #[test]
+    fn what_needs_the_same_begins_side_by_side() {
+        let of = |keystone: bool, parallelism: Option<u8>| {
+            let mut services = vec![
+                json!({"name": "glance", "image": "g"}),
+                json!({"name": "placement", "image": "p"}),
+            ];
+            if keystone {
+                services.push(json!({"name": "keystone", "image": "k"}));
+            }
+            let given = json!({"url": "https://keystone.example/v3", "adminSecret": {"name": "a"}});
+            let mut cloud = cloud(&json!(services), &given);
+            cloud.spec.parallelism = parallelism;
+            let wanted = cloud.wanted().unwrap();
+            wanted.plan(Operation::Install, "a test").unwrap()
+        };
+        let after = |plan: &Plan, id: &str| {
+            let step = plan.steps.iter().find(|step| step.id == id).unwrap();
+            step.depends_on.join(", ")
+        };
+        let plan = of(true, None);
+        assert_eq!(plan.parallelism, Some(4));
+        assert_eq!(after(&plan, "keystone/declare"), "database/ready");
+        for service in ["placement", "glance"] {
+            let declare = format!("{service}/declare");
+            assert_eq!(after(&plan, &declare), "keystone/ready");
+            assert_eq!(after(&plan, &format!("{service}/ready")), declare);
+        }
+        // With a Keystone that is there, nothing but the database is needed.
+        assert_eq!(after(&of(false, None), "glance/declare"), "database/ready");
+        // One after the other, as they are written.
+        assert_eq!(of(true, Some(1)).parallelism, None);
     }
 }

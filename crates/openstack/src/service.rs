@@ -157,6 +157,8 @@ impl Wish for OpenStackService {
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
+            // Each of its steps needs the one before.
+            parallelism: 1,
             by_hand,
             delete,
         })

@@ -106,7 +106,14 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
     let read = read(of)?;
     for cloud in &read.clouds {
         say(&format!("OpenStack {}", cloud.name_any()));
-        show(&cloud.name_any(), &wanted(cloud)?.install, None);
+        let wanted = wanted(cloud)?;
+        if wanted.parallelism > 1 {
+            say(&format!(
+                "  up to {} services side by side",
+                wanted.parallelism
+            ));
+        }
+        show(&cloud.name_any(), &wanted.install, None);
     }
     for service in &read.services {
         say(&format!("OpenStackService {}", service.name_any()));

@@ -3,7 +3,7 @@
 use api::{
     Run,
     openstack::{KeysStatus, Phase, Standing as Told},
-    run::{Record, RecordEvent, RunPhase, StepPhase},
+    run::{Record, RecordEvent, RunPhase, StepPhase, StepStatus},
 };
 use controller::{
     Conditions, Occurrence, Severity, Standing, Status, Summary,
@@ -171,7 +171,7 @@ fn blocked(
     observed: &Observed,
     conditions: &[Condition],
 ) -> Option<String> {
-    let of_run = run.and_then(|run| of_step(service, run, observed.now));
+    let of_run = run.and_then(|run| of_steps(service, run, observed.now));
     if of_run.is_some() {
         return of_run;
     }
@@ -187,19 +187,35 @@ fn blocked(
     below.or_else(|| observed.unhealthy.first().cloned())
 }
 
-/// The step that is at work, or that failed, and what it sees.
-fn of_step(service: Option<&str>, run: &Run, now: Timestamp) -> Option<String> {
+/// The steps that are at work or failed, and what they see; the next one where none is.
+fn of_steps(service: Option<&str>, run: &Run, now: Timestamp) -> Option<String> {
     let status = run.status.as_ref()?;
     if status.phase == RunPhase::Succeeded {
         return None;
     }
-    let at = status.step.as_ref()?;
-    let step = status.steps.iter().find(|step| step.id == *at)?;
+    let is_at_work = |step: &&StepStatus| {
+        let phases = [StepPhase::Running, StepPhase::Waiting, StepPhase::Failed];
+        phases.contains(&step.phase)
+    };
+    let next = |step: &&StepStatus| Some(&step.id) == status.step.as_ref();
+    let mut steps: Vec<_> = status.steps.iter().filter(is_at_work).collect();
+    if steps.is_empty() {
+        steps.extend(status.steps.iter().find(next));
+    }
+    let told: Vec<_> = steps
+        .into_iter()
+        .map(|step| of_step(service, run, step, now))
+        .collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+fn of_step(service: Option<&str>, run: &Run, step: &StepStatus, now: Timestamp) -> String {
+    let at = &step.id;
     let planned = run.spec.plan.steps.iter().find(|step| step.id == *at);
     if let (Some(Action::AwaitService(_)), Some(activity)) =
         (planned.and_then(Action::of), &step.activity)
     {
-        return Some(activity.clone());
+        return activity.clone();
     }
     let at = match service {
         Some(service) => format!("{service}/{at}"),
@@ -207,7 +223,7 @@ fn of_step(service: Option<&str>, run: &Run, now: Timestamp) -> Option<String> {
     };
     // While it is tried again, the journal alone has why.
     let failures = || {
-        let history = status.history.iter();
+        let history = run.status.iter().flat_map(|status| &status.history);
         history.filter(|record| is_failure_of(record, &step.id))
     };
     let last = failures()
@@ -223,16 +239,16 @@ fn of_step(service: Option<&str>, run: &Run, now: Timestamp) -> Option<String> {
     ) && let Some(part) = Part::of(failure)
     {
         let seconds = seconds(first.time.0, now);
-        return Some(waits(&at, part, &failure.message, seconds, attempt));
+        return waits(&at, part, &failure.message, seconds, attempt);
     }
     let sees = step.activity.clone();
     let sees = sees.or_else(|| step.failure.as_ref().map(|failure| failure.message.clone()));
     let attempt = (attempt > 1).then(|| format!(", attempt {attempt}"));
-    Some(format!(
+    format!(
         "{at}{}{}",
         sees.map(|sees| format!(": {sees}")).unwrap_or_default(),
         attempt.unwrap_or_default()
-    ))
+    )
 }
 
 fn is_failure_of(record: &Record, step: &str) -> bool {
