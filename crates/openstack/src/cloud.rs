@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::{Action, Named, in_order},
-    backup, definition, names,
-    service::{self, GLOBAL},
+    backup, definition, names, service,
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -66,29 +65,21 @@ impl Wish for OpenStack {
             .spec
             .services
             .iter()
-            .map(|service| {
-                let mut config = service.config.clone();
-                if let Some(of_all) = &self.spec.config {
-                    config
-                        .entry(GLOBAL.to_owned())
-                        .and_modify(|own| *own = format!("{of_all}\n{own}"))
-                        .or_insert_with(|| of_all.clone());
-                }
-                OpenStackServiceSpec {
-                    service: service.name.clone(),
-                    release: self.spec.release.clone(),
-                    image: service.image.clone(),
-                    replicas: service.replicas,
-                    region: self.spec.region.clone(),
-                    public_url: service.public_url.clone(),
-                    database: database.clone(),
-                    identity: identity.clone().filter(|_| needs_identity(&service.name)),
-                    storage: service.storage.clone(),
-                    config,
-                    keys: service.keys.clone(),
-                    existing: self.spec.existing,
-                    on_delete: self.spec.on_delete,
-                }
+            .map(|service| OpenStackServiceSpec {
+                service: service.name.clone(),
+                release: self.spec.release.clone(),
+                image: service.image.clone(),
+                replicas: service.replicas,
+                region: self.spec.region.clone(),
+                public_url: service.public_url.clone(),
+                database: database.clone(),
+                identity: identity.clone().filter(|_| needs_identity(&service.name)),
+                storage: service.storage.clone(),
+                cloud_config: self.spec.config.clone(),
+                config: service.config.clone(),
+                keys: service.keys.clone(),
+                existing: self.spec.existing,
+                on_delete: self.spec.on_delete,
             })
             .collect();
         let mut problems = self

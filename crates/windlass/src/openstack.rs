@@ -5,7 +5,6 @@ use std::path::Path;
 use ::openstack::{
     action::Action,
     charts::Chart,
-    config::Merged,
     definition, identity, names,
     release::Change,
     service, sql,
@@ -23,19 +22,20 @@ use runs::object;
 use serde_json::Value;
 
 use crate::{
-    cli::{ExplainSetting, Global, Openstack, OpenstackFile, RunStep},
+    cli::{Global, Openstack, OpenstackFile, RunStep},
     client::answered,
     manifest::{self, Opener},
     terminal,
 };
 
 mod backups;
+mod explain;
 
 /// Runs one of the commands.
 pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::Result<()> {
     match command {
         Openstack::Plan(of) => plan(of),
-        Openstack::Explain(options) => explain(options),
+        Openstack::Explain(options) => explain::explain(options),
         Openstack::Status => status(global).await,
         Openstack::Run(options) => run(global, options).await,
         Openstack::Backup(options) => backups::backup(global, options).await,
@@ -170,56 +170,6 @@ fn show(object: &str, steps: &[Step], inputs: Option<&service::Inputs>) {
 
 fn say(line: &str) {
     println!("{}", terminal::text(line));
-}
-
-fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
-    let read = read(&options.of)?;
-    let mut is_known = false;
-    for object in &read.services {
-        let definition = definition::find(&object.spec.service)
-            .with_context(|| format!("no service is called {}", object.spec.service))?;
-        let files = service::files(object, &definition)
-            .map_err(|problems| anyhow::anyhow!("{}", controller::problem::text(&problems)))?;
-        if let Some(file) = files.get(&options.file) {
-            is_known = true;
-            tell(&object.name_any(), file, options.setting.as_deref())?;
-        }
-    }
-    anyhow::ensure!(is_known, "no service here has a file {}", options.file);
-    Ok(())
-}
-
-fn tell(object: &str, file: &Merged, setting: Option<&str>) -> anyhow::Result<()> {
-    let mut found = false;
-    for (section, known) in file.settings() {
-        let name = section.map_or_else(
-            || known.key.clone(),
-            |section| format!("{section}.{}", known.key),
-        );
-        if setting.is_some_and(|setting| setting != name) {
-            continue;
-        }
-        found = true;
-        for value in known.values() {
-            println!("{}", terminal::text(&format!("{object} {name} = {value}")));
-        }
-        for (place, origin) in known.origins.iter().rev().enumerate() {
-            let word = if place == 0 { "from" } else { "over" };
-            let told = format!(
-                "  {word} {} line {}: {}",
-                origin.source,
-                origin.line,
-                origin.values.join(" | ")
-            );
-            println!("{}", terminal::text(&told));
-        }
-    }
-    match setting {
-        Some(setting) if !found => {
-            bail!("{object} says nothing of {setting}: the service's own default stands")
-        }
-        _ => Ok(()),
-    }
 }
 
 async fn status(global: &Global) -> anyhow::Result<()> {

@@ -68,6 +68,9 @@ pub struct OpenStackServiceSpec {
     /// Where its data is kept that is in no database, such as Glance's images. Default: nowhere, it goes with its pod, which is for
     /// trials.
     pub storage: Option<Storage>,
+    /// What all its configuration files say beside what Windlass gives, before `config`: what its OpenStack says for all services.
+    #[schemars(length(max = 65536))]
+    pub cloud_config: Option<String>,
     /// What its configuration files say beside what Windlass gives, by the names of the files: keystone.conf. It has the last word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]

@@ -1,0 +1,140 @@
+//! `windlass openstack`: what it says of objects in a file, and how it ends. Nothing is asked, and nothing changed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::process::Command;
+
+struct Done {
+    is_well: bool,
+    out: String,
+    err: String,
+}
+
+/// Of this file, called cloud.yaml.
+fn windlass(file: &str, arguments: &[&str]) -> Done {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("cloud.yaml"), file).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .current_dir(place.path())
+        .arg("openstack")
+        .args(arguments)
+        .args(["-f", "cloud.yaml"])
+        .output()
+        .unwrap();
+    Done {
+        is_well: output.status.success(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+const CLOUD: &str = r#"apiVersion: v1
+kind: Namespace
+metadata: {name: cloud}
+---
+apiVersion: openstack.windlass.dev/v1alpha1
+kind: OpenStack
+metadata: {name: one, namespace: cloud}
+spec:
+  database: {managed: {image: "registry.example/mariadb:10.11"}}
+  config: |
+    [DEFAULT]
+    debug = true
+
+    [token]
+    expiration = 1000
+  services:
+    - name: keystone
+      image: registry.example/keystone:30.0.0
+      config:
+        global.conf: "[token]\nexpiration = 2000\n"
+        keystone.conf: |
+          # Longer, for the nights.
+          [token]
+          expiration = 3000
+    - {name: placement, image: "registry.example/placement:16.0.0"}
+    - {name: glance, image: "registry.example/glance:33.0.0"}
+"#;
+
+/// The line of a text that holds this, as an editor numbers it.
+fn line_of(text: &str, part: &str) -> usize {
+    text.lines().position(|line| line.contains(part)).unwrap() + 1
+}
+
+#[test]
+fn everybody_who_spoke_of_a_setting_is_named_by_file_and_line() {
+    let told = windlass(CLOUD, &["explain", "keystone.conf", "token.expiration"]);
+    let built_in = include_str!("../../openstack/services/keystone.yaml");
+    let expected = format!(
+        "one-keystone token.expiration = 3000\n  \
+         from cloud.yaml line {}, OpenStack one spec.services[keystone].config[keystone.conf]: 3000\n  \
+         over cloud.yaml line {}, OpenStack one spec.services[keystone].config[global.conf]: 2000\n  \
+         over cloud.yaml line {}, OpenStack one spec.config: 1000\n  \
+         over services/keystone.yaml line {}, config[keystone.conf]: 3600\n",
+        line_of(CLOUD, "expiration = 3000"),
+        line_of(CLOUD, "expiration = 2000"),
+        line_of(CLOUD, "expiration = 1000"),
+        line_of(built_in, "expiration = 3600"),
+    );
+    assert_eq!((told.is_well, told.err.as_str()), (true, ""));
+    assert_eq!(told.out, expected);
+}
+
+#[test]
+fn what_a_cloud_says_reaches_every_service() {
+    for (file, service) in [
+        ("keystone.conf", "one-keystone"),
+        ("placement.conf", "one-placement"),
+        ("glance-api.conf", "one-glance"),
+    ] {
+        let told = windlass(CLOUD, &["explain", file, "DEFAULT.debug"]).out;
+        let line = line_of(CLOUD, "debug = true");
+        let expected = format!(
+            "{service} DEFAULT.debug = true\n  from cloud.yaml line {line}, OpenStack one spec.config: true\n"
+        );
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn a_service_without_a_cloud_has_both_layers_itself() {
+    let file = r"apiVersion: openstack.windlass.dev/v1alpha1
+kind: OpenStackService
+metadata: {name: identity, namespace: cloud}
+spec:
+  service: keystone
+  image: registry.example/keystone:30.0.0
+  database: {host: db, adminSecret: {name: admin}}
+  cloudConfig: |
+    [token]
+    expiration = 1000
+  config:
+    keystone.conf: |
+      [token]
+      expiration = 2000
+";
+    let told = windlass(file, &["explain", "keystone.conf", "token.expiration"]).out;
+    for expected in [
+        "from cloud.yaml line 14, OpenStackService identity spec.config[keystone.conf]: 2000",
+        "over cloud.yaml line 10, OpenStackService identity spec.cloudConfig: 1000",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn who_asks_for_what_is_not_there_is_told_so() {
+    let unsaid = windlass(CLOUD, &["explain", "keystone.conf", "token.experation"]);
+    assert!(!unsaid.is_well);
+    assert!(
+        unsaid.err.contains("says nothing of token.experation"),
+        "{}",
+        unsaid.err
+    );
+    let unknown = windlass(CLOUD, &["explain", "nova.conf"]);
+    assert!(
+        unknown.err.contains("no service here has a file nova.conf"),
+        "{}",
+        unknown.err
+    );
+}
