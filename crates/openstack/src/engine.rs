@@ -23,7 +23,7 @@ use workflow::{Executor, StepContext, StepOutcome};
 
 use crate::{
     action::Action,
-    cloud,
+    audit, cloud,
     definition::{self, Definition},
     engine::{backups::Backups, site::Site},
     service,
@@ -237,6 +237,16 @@ impl Worker {
     /// Nothing is written without the Lease.
     fn held(&self) -> Result<(), Failure> {
         held(&self.proof)
+    }
+
+    /// Nor is anything written that is not noted.
+    fn about(&self, what: &str) -> Result<(), Failure> {
+        self.held()?;
+        self.note(what)
+    }
+
+    fn note(&self, what: &str) -> Result<(), Failure> {
+        audit::note(&self.work.directory, what).map_err(|error| stores::disk(&error))
     }
 
     fn name(&self) -> &str {

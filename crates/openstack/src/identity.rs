@@ -3,7 +3,7 @@
 //! What is made says in its description whose it is, and what does not is not changed: two clouds may share a Keystone, and people make
 //! users of their own.
 
-use std::{net::IpAddr, time::Duration};
+use std::{io, net::IpAddr, time::Duration};
 
 use kube::Client;
 use reqwest::{Method, StatusCode, Url};
@@ -68,6 +68,9 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// What is about to be done cannot be noted.
+    #[error("note what is done in Keystone")]
+    Note(#[source] io::Error),
     /// It is there, and not known to be the service's.
     #[error("{what} is there already, and is described as {described:?}, not as {owner:?}")]
     Taken {
@@ -99,25 +102,71 @@ pub struct Account {
     pub public: String,
 }
 
-/// What is done to have an account in Keystone, for people who look at a plan.
-pub fn calls(account: &Account) -> Vec<String> {
+/// What is made to have an account in Keystone where nothing of it is there.
+pub fn made(account: &Account) -> Vec<String> {
     let Account {
         name,
-        type_,
         roles,
         region,
         internal,
         public,
+        ..
     } = account;
-    let roles = roles.join(", ");
-    vec![
-        format!("project {PROJECT} in domain Default, unless it is there"),
-        format!("user {name} in domain Default, with the password of its Secret"),
-        format!("roles {roles} for user {name} on project {PROJECT}"),
-        format!("service {name} of type {type_}"),
-        format!("endpoint internal {internal} in region {region}"),
-        format!("endpoint public {public} in region {region}"),
+    let mut made = vec![object("project", PROJECT), object("user", name)];
+    for role in roles {
+        made.extend([object("role", role), grant(role, name)]);
+    }
+    made.extend([
+        object("service", name),
+        object("region", region),
+        endpoint("internal", internal),
+        endpoint("public", public),
+        password(name),
+    ]);
+    made
+}
+
+/// What of that others need too, and may have made before.
+pub fn shared(account: &Account) -> Vec<String> {
+    let roles = account.roles.iter().map(|role| object("role", role));
+    [
+        object("project", PROJECT),
+        object("region", &account.region),
     ]
+    .into_iter()
+    .chain(roles)
+    .collect()
+}
+
+/// The password of a user, as something that is set.
+pub fn password(name: &str) -> String {
+    format!("password of user {name}")
+}
+
+fn object(kind: &str, name: &str) -> String {
+    format!("{kind} {name}")
+}
+
+fn grant(role: &str, user: &str) -> String {
+    format!("role {role} for user {user} on project {PROJECT}")
+}
+
+fn endpoint(interface: &str, url: &str) -> String {
+    format!("endpoint {interface} {url}")
+}
+
+/// What is made, each noted before it is.
+struct Made<'a> {
+    words: Vec<String>,
+    note: &'a (dyn Fn(&str) -> io::Result<()> + Send + Sync),
+}
+
+impl Made<'_> {
+    fn add(&mut self, word: String) -> Result<(), Error> {
+        (self.note)(&word).map_err(Error::Note)?;
+        self.words.push(word);
+        Ok(())
+    }
 }
 
 /// Somebody who is logged in.
@@ -260,13 +309,22 @@ impl Session {
     }
 
     /// Makes what a service needs in Keystone, and mends what is its own. What is there stays; what was the former owner's is the owner's then.
+    /// `note` hears of each thing before it is made or mended.
     ///
     /// # Errors
     ///
     /// Something of its name is there and not its own, unless it may be adopted; or Keystone refuses, or does not answer.
-    pub async fn seed(&self, account: &Account, own: Own<'_>) -> Result<String, Error> {
+    pub async fn seed(
+        &self,
+        account: &Account,
+        own: Own<'_>,
+        note: &(dyn Fn(&str) -> io::Result<()> + Send + Sync),
+    ) -> Result<String, Error> {
         let owner = own.owner;
-        let mut made = Vec::new();
+        let mut made = Made {
+            words: Vec::new(),
+            note,
+        };
         let name = account.name.as_str();
         let found = self
             .find("project", &[("name", PROJECT), ("domain_id", DOMAIN)])
@@ -284,13 +342,15 @@ impl Session {
             let role = self.or_make(found.as_ref().map(id), "role", &role, &mut made);
             let role = role.await?;
             let grant = format!("projects/{project}/users/{user}/roles/{role}");
+            // It stays where it is there.
+            note(&self::grant(name, &account.name)).map_err(Error::Note)?;
             self.call(Method::PUT, &grant, None).await?;
         }
         let found = self.service(account, own).await?;
         let found = self.described("service", found, own, &mut made).await?;
         let service = json!({"name": name, "type": account.type_, "description": owner});
         let service = self.or_make(found, "service", &service, &mut made).await?;
-        self.region(&account.region).await?;
+        self.region(&account.region, &mut made).await?;
         for (interface, url) in [("internal", &account.internal), ("public", &account.public)] {
             let place = [
                 ("service_id", service.as_str()),
@@ -303,21 +363,21 @@ impl Session {
             match self.find("endpoint", &place).await? {
                 Some(there) if there["url"] == url.as_str() && there["enabled"] != false => {}
                 Some(there) => {
-                    made.push(format!("endpoint {interface}"));
+                    made.add(endpoint(interface, url))?;
                     let path = format!("endpoints/{}", text(&there["id"]));
                     let wanted = json!({"endpoint": {"url": url, "enabled": true}});
                     self.call(Method::PATCH, &path, Some(&wanted)).await?;
                 }
                 None => {
-                    made.push(format!("endpoint {interface}"));
+                    made.add(endpoint(interface, url))?;
                     self.make("endpoint", &wanted).await?;
                 }
             }
         }
-        Ok(if made.is_empty() {
+        Ok(if made.words.is_empty() {
             "it was there".to_owned()
         } else {
-            format!("made {}", made.join(", "))
+            format!("made {}", made.words.join(", "))
         })
     }
 
@@ -393,14 +453,14 @@ impl Session {
         kind: &str,
         found: Option<Value>,
         own: Own<'_>,
-        made: &mut Vec<String>,
+        made: &mut Made<'_>,
     ) -> Result<Option<String>, Error> {
         let Some(found) = found else {
             return Ok(None);
         };
         let id = id(&found);
         if own.is_former(&found) {
-            made.push(format!("the description of its {kind}"));
+            made.add(format!("the description of its {kind}"))?;
             let wanted = json!({kind: {"description": own.owner}});
             self.call(Method::PATCH, &format!("{kind}s/{id}"), Some(&wanted))
                 .await?;
@@ -408,11 +468,12 @@ impl Session {
         Ok(Some(id))
     }
 
-    async fn region(&self, region: &str) -> Result<(), Error> {
+    async fn region(&self, region: &str, made: &mut Made<'_>) -> Result<(), Error> {
         let asked = format!("look for region {region}");
         let path = format!("regions/{region}");
         let answer = self.send(&asked, Method::GET, &path, &[], None).await?;
         if answer.status() == StatusCode::NOT_FOUND {
+            made.add(object("region", region))?;
             return self.make("region", &json!({"id": region})).await.map(drop);
         }
         checked(&asked, answer).await.map(drop)
@@ -437,13 +498,13 @@ impl Session {
         found: Option<String>,
         kind: &str,
         fields: &Value,
-        made: &mut Vec<String>,
+        made: &mut Made<'_>,
     ) -> Result<String, Error> {
         if let Some(found) = found {
             return Ok(found);
         }
         let name = fields["name"].as_str().unwrap_or_default();
-        made.push(format!("{kind} {name}"));
+        made.add(object(kind, name))?;
         self.make(kind, fields).await
     }
 

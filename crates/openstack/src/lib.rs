@@ -3,6 +3,7 @@
 //! - [`definition`]: what a service is, as data: a file for each, in `services/`;
 //! - [`config`]: the configuration files of services, merged as Kolla does, with the origin of each setting;
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
+//! - [`audit`]: what steps write, said before and noted as it is done;
 //! - [`release`]: which release may follow which. Pure;
 //! - [`rotation`]: when keys may be rotated so that nothing valid is refused, and on which schedule they can be. Pure;
 //! - [`backup`]: the text of a backup, what is told of it, and how one is asked for. Pure;
@@ -13,6 +14,7 @@
 //! - [`operator`]: the controllers.
 
 pub mod action;
+pub mod audit;
 pub mod backup;
 pub mod charts;
 pub mod cloud;

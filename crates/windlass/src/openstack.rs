@@ -4,10 +4,10 @@ use std::path::Path;
 
 use ::openstack::{
     action::Action,
+    audit::{self, Expected},
     charts::Chart,
-    definition, identity, names,
+    definition, names,
     release::Change,
-    service, sql,
     subject::Observed,
     wish::{Operation, Wanted, Wish},
 };
@@ -113,56 +113,42 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
                 wanted.parallelism
             ));
         }
-        show(&cloud.name_any(), &wanted.install, None);
+        let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
+        let writes = audit::of_cloud(&cloud.name_any(), &inputs, &wanted.install);
+        show(&wanted.install, &writes);
     }
     for service in &read.services {
-        say(&format!("OpenStackService {}", service.name_any()));
+        let name = service.name_any();
+        say(&format!("OpenStackService {name}"));
         let wanted = wanted(service)?;
         let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
-        show(&service.name_any(), &wanted.install, Some(&inputs));
+        let definition = definition::find(&service.spec.service)
+            .with_context(|| format!("no service is called {}", service.spec.service))?;
+        let namespace = service.namespace();
+        let place = (name.as_str(), namespace.as_deref().unwrap_or("default"));
+        let writes = audit::of_service(place, (&inputs, &definition), &wanted.install);
+        show(&wanted.install, &writes);
     }
     Ok(())
 }
 
-fn show(object: &str, steps: &[Step], inputs: Option<&service::Inputs>) {
-    let definition = inputs.and_then(|inputs| definition::find(&inputs.service));
-    let database = definition.as_ref().map(|definition| &definition.database);
-    let identity = inputs.and_then(|inputs| inputs.identity.as_ref());
+/// The steps, and below each what it writes and what it asks.
+fn show(steps: &[Step], writes: &[Expected]) {
     for step in steps {
         say(&format!("  {:20} {}", step.id, step.title));
-        let does = |what: &str, how: &str| say(&format!("  {:20}   {what:5} {how}", ""));
-        match (Action::of(step), database) {
-            (Some(Action::CreateDatabase), Some(database)) => {
-                let owner = format!("windlass NAMESPACE/{object} of cluster UID");
-                for statement in sql::create(database, &owner, "...") {
-                    does("SQL", &statement);
-                }
-            }
-            (Some(Action::Job(job)), _) => {
-                let release = format!("{object}-{}", step.id.replace('/', "-"));
-                does("Helm", &format!("release {release} of chart job"));
-                does("Job", &job.command.join(" "));
-            }
-            (Some(Action::Deploy), _) => {
-                let release = names::api(object);
-                does("Helm", &format!("release {release} of chart api"));
-            }
-            (Some(Action::DeployServer), _) => {
-                let release = ::openstack::cloud::database_server(object);
-                does("Helm", &format!("release {release} of chart database"));
-            }
-            (Some(Action::IssueToken), _) => {
-                does("HTTP", "POST /v3/auth/tokens, GET /v3/auth/tokens");
-            }
-            (Some(Action::SeedIdentity), _) => {
-                for call in identity
-                    .iter()
-                    .flat_map(|known| identity::calls(&known.account))
-                {
-                    does("Keystone ", &call);
-                }
-            }
-            (Some(Action::Ask(ask)), _) => does("HTTP", &format!("GET {}", ask.path)),
+        let does = |what: &str| say(&format!("  {:20}   {what}", ""));
+        for write in writes.iter().filter(|write| write.step == step.id) {
+            let shared = if write.is_shared {
+                ", unless it is there"
+            } else {
+                ""
+            };
+            does(&format!("{}{shared}", write.what));
+        }
+        match Action::of(step) {
+            Some(Action::Job(job)) => does(&format!("runs {}", job.command.join(" "))),
+            Some(Action::IssueToken) => does("asks POST /v3/auth/tokens, GET /v3/auth/tokens"),
+            Some(Action::Ask(ask)) => does(&format!("asks GET {}", ask.path)),
             _ => {}
         }
     }

@@ -123,6 +123,31 @@ spec:
 }
 
 #[test]
+fn a_plan_says_every_write_before_it_is_done() {
+    let told = windlass(CLOUD, &["plan"]);
+    assert_eq!((told.is_well, told.err.as_str()), (true, ""));
+    for expected in [
+        "  up to 4 services side by side\n",
+        "StatefulSet one-mariadb\n",
+        "OpenStackService one-keystone\n",
+        "Secret one-keystone-fernet-keys\n",
+        "SQL CREATE DATABASE IF NOT EXISTS `keystone` CHARACTER SET utf8mb3 COMMENT 'windlass cloud/one-keystone of cluster UID'\n",
+        "SQL ALTER USER 'keystone'@'%' IDENTIFIED BY PASSWORD '...'\n",
+        "Job one-keystone-database-expand-DIGEST\n",
+        "runs keystone-manage db_sync --expand\n",
+        "Deployment one-keystone-api\n",
+        "asks POST /v3/auth/tokens, GET /v3/auth/tokens\n",
+        "Keystone project service, unless it is there\n",
+        "Keystone role service for user glance on project service\n",
+        "Keystone endpoint public http://one-glance.cloud.svc:9292\n",
+        "Keystone password of user glance\n",
+        "asks GET /v2/images\n",
+    ] {
+        assert!(told.out.contains(expected), "{expected}{}", told.out);
+    }
+}
+
+#[test]
 fn who_asks_for_what_is_not_there_is_told_so() {
     let unsaid = windlass(CLOUD, &["explain", "keystone.conf", "token.experation"]);
     assert!(!unsaid.is_well);

@@ -8,9 +8,10 @@ use runs::calls::{call, config, failure, transient};
 
 use crate::{
     action::Ask,
+    audit,
     definition::Definition,
     engine::{Done, Worker, misplaced},
-    identity::{Error, LoggedIn, Own, Session},
+    identity::{self, Error, LoggedIn, Own, Session},
     names, reach,
     service::{Identity, Inputs},
 };
@@ -42,13 +43,17 @@ impl Worker {
         let admin = self.administrator(identity).await?;
         self.held()?;
         let account = &identity.account;
-        let made = admin.seed(account, own).await;
+        let note = |what: &str| {
+            let what = audit::in_keystone(what);
+            audit::note(&self.work.directory, &what)
+        };
+        let made = admin.seed(account, own, &note).await;
         let mut detail = made.map_err(|error| said(&error))?;
         // A password that is right is left alone: setting it would end all tokens of the user.
         let secret = names::secret(self.name(), "identity");
         let login = self.site().login(&secret, None).await?;
         if let LoggedIn::Refused = self.site().try_login(&identity.url, &login).await? {
-            self.held()?;
+            self.about(&audit::in_keystone(&identity::password(&account.name)))?;
             admin
                 .set_password(&account.name, &login.password, own)
                 .await
@@ -83,7 +88,8 @@ impl Worker {
         }
         let owner = self.owner().await?;
         let admin = self.administrator(identity).await?;
-        self.held()?;
+        let gone = audit::in_keystone(&identity.account.name);
+        self.about(&audit::removed(&gone))?;
         admin
             .forget(&identity.account, &owner)
             .await

@@ -6,6 +6,7 @@ use kube::{Api, ResourceExt};
 use runs::calls::{call, config, failure, transient};
 
 use crate::{
+    audit,
     definition::Definition,
     engine::{Done, Worker, stores::disk},
     names, reach,
@@ -66,7 +67,8 @@ impl Worker {
         let secret = names::secret(self.name(), "database");
         let password = self.site().secret_value(&secret, "password").await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
-        let own = self.owner().await?;
+        let cluster = self.cluster().await?;
+        let own = self.owner_in(&cluster);
         // Between the check and now somebody else may have been faster.
         let found = session.find(&definition.database).await;
         let is_own = match found.map_err(|error| said(&error))? {
@@ -81,11 +83,14 @@ impl Worker {
             );
             return Err(taken(&definition.database, &what).into());
         }
-        self.held()?;
         let digest = sql::digest(&password);
-        let statements = sql::create(&definition.database, &own, &digest);
-        let made = session.execute(&statements).await;
-        made.map_err(|error| said(&error))?;
+        for statement in sql::create(&definition.database, &own, &digest) {
+            let told = statement.replace(&digest, audit::PASSWORD);
+            let told = told.replace(&cluster, audit::CLUSTER);
+            self.about(&audit::statement(&told))?;
+            let made = session.execute(&[statement]).await;
+            made.map_err(|error| said(&error))?;
+        }
         session.close().await;
         Ok(None)
     }
@@ -98,9 +103,11 @@ impl Worker {
             session.close().await;
             return Ok(Some("there is none that is this service's".to_owned()));
         }
-        self.held()?;
-        let removed = session.execute(&sql::remove(&definition.database)).await;
-        removed.map_err(|error| said(&error))?;
+        for statement in sql::remove(&definition.database) {
+            self.about(&audit::statement(&statement))?;
+            let removed = session.execute(&[statement]).await;
+            removed.map_err(|error| said(&error))?;
+        }
         session.close().await;
         Ok(None)
     }
@@ -113,8 +120,7 @@ impl Worker {
 
     /// What says the same in the cluster of this unique id.
     pub(super) fn owner_in(&self, cluster: &str) -> String {
-        let (namespace, name) = (self.namespace(), self.name());
-        format!("windlass {namespace}/{name} of cluster {cluster}")
+        names::owner(self.name(), &self.namespace(), cluster)
     }
 
     /// What is another one in every cluster.

@@ -16,6 +16,7 @@ use serde_json::json;
 use workflow::StepContext;
 
 use crate::{
+    audit,
     cloud::{self, Inputs, service_name},
     engine::{Done, Of, Worker, objects::gone},
     names::MANAGER,
@@ -47,7 +48,7 @@ impl Worker {
             },
             "spec": spec,
         });
-        self.held()?;
+        self.about(&audit::object("OpenStackService", &name))?;
         let applied = api
             .patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(&object))
             .await;
@@ -125,7 +126,7 @@ impl Worker {
                 Ok::<_, super::Failure>(going.map(|(name, _)| name).collect::<Vec<_>>())
             };
             for name in are_going().await? {
-                self.held()?;
+                self.about(&audit::removed(&audit::object("OpenStackService", &name)))?;
                 gone(api.delete(&name, &DeleteParams::default()).await)
                     .map_err(|error| call(format!("delete OpenStackService {name}"), &error))?;
             }

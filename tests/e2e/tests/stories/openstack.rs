@@ -1,7 +1,7 @@
 //! One object in an empty cluster ends with a Keystone that issues tokens and a Glance that takes an image, and Keystone is upgraded
 //! under load: real Helm, a real MariaDB, real services, and the real `openstack` command.
 
-use std::{process::Command, time::Duration};
+use std::{collections::BTreeSet, process::Command, time::Duration};
 
 use e2e::{Services, condition, is_true, wait_until, windlass};
 use lab::{command::output, progress::Terminal};
@@ -51,6 +51,7 @@ fn one_object_ends_with_tokens_and_an_image() {
     let (sent, kept) = world.upload().unwrap();
     assert_eq!(sent, kept);
     nothing_secret_is_told(&world);
+    what_was_done_is_what_was_planned(&world, &Services::cloud("2026.1", &config));
     database_goes_away(&world);
 
     // A password that somebody changed is set again, by the step that sets it.
@@ -259,6 +260,44 @@ fn nothing_secret_is_told_of_keystone(world: &Services) {
     ] {
         let secret = world.secret(name, key).unwrap();
         assert!(!told.contains(&secret), "{name} {key} is told");
+    }
+}
+
+/// What the runs noted that they wrote is what `plan` says of the object, but for what others had made before.
+fn what_was_done_is_what_was_planned(world: &Services, cloud: &Value) {
+    let file = world.node.lab.dir().join("planned.json");
+    std::fs::write(&file, cloud.to_string()).unwrap();
+    let plan = ["openstack", "plan", "-f", &file.display().to_string()];
+    let plan = output(&mut world.windlass(&plan)).unwrap();
+    let mut done = BTreeSet::new();
+    let find = Command::new("find")
+        .arg(world.node.lab.dir().join("windlass"))
+        .args(["-name", "audit.log", "-exec", "cat", "{}", "+"])
+        .output();
+    let text = String::from_utf8(find.unwrap().stdout).unwrap();
+    done.extend(text.lines());
+    let mut planned = BTreeSet::new();
+    for line in plan
+        .lines()
+        .filter(|line| line.starts_with(&" ".repeat(24)))
+    {
+        let line = line.trim();
+        let (what, is_shared) = match line.strip_suffix(", unless it is there") {
+            Some(what) => (what, true),
+            None => (line, false),
+        };
+        // What is run in a Job and what is asked stand below what is written.
+        if ["runs ", "asks "].iter().any(|word| what.starts_with(word)) {
+            continue;
+        }
+        planned.insert(what.to_owned());
+        assert!(
+            is_shared || done.contains(what),
+            "{what} was not done: {text}"
+        );
+    }
+    for what in done {
+        assert!(planned.contains(what), "{what} was not planned: {plan}");
     }
 }
 
