@@ -1,5 +1,7 @@
 //! A cloud: its database server and its services. Pure.
 
+use std::collections::BTreeMap;
+
 use api::{
     cluster::SecretRef,
     openstack::{
@@ -88,6 +90,7 @@ impl Wish for OpenStack {
             .iter()
             .flat_map(backup::wrong)
             .collect::<Vec<_>>();
+        problems.extend(overlapping(&services));
         for spec in &services {
             // What is wrong with a service is wrong with the cloud, and is said before anything is begun.
             let mut object =
@@ -114,6 +117,29 @@ impl Wish for OpenStack {
     fn standing(&self) -> Option<&Standing> {
         self.status.as_ref()
     }
+}
+
+/// Services whose clients would be sent to one and the same address.
+fn overlapping(services: &[OpenStackServiceSpec]) -> Vec<Problem> {
+    let mut taken: BTreeMap<String, &str> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for spec in services {
+        let Some(url) = &spec.public_url else {
+            continue;
+        };
+        // As clients read it: in small letters, and without a port that is meant anyway.
+        let address = reqwest::Url::parse(url);
+        let address = address.map_or_else(|_| url.clone(), |url| url.to_string());
+        if let Some(other) = taken.insert(address, &spec.service) {
+            problems.push(Problem::new(
+                "OpenStack spec.services publicUrl",
+                url,
+                format!("{other} and {} cannot answer at one address", spec.service),
+                "give each service a host or a port of its own",
+            ));
+        }
+    }
+    problems
 }
 
 /// The Keystone of the services: their own, or one that is there.
@@ -288,6 +314,26 @@ mod tests {
                 "glance/ready"
             ]
         );
+    }
+
+    #[test]
+    fn two_services_at_one_public_address_are_refused_by_name() {
+        let of = |glance: &str| {
+            let services = json!([
+                {"name": "keystone", "image": "k", "publicUrl": "https://cloud.example"},
+                {"name": "glance", "image": "g", "publicUrl": glance},
+            ]);
+            cloud(&services, &json!(null)).wanted()
+        };
+        for same in ["https://cloud.example", "https://CLOUD.example:443"] {
+            let told = controller::problem::text(&of(same).unwrap_err());
+            for part in ["publicUrl", same, "keystone and glance"] {
+                assert!(told.contains(part), "{told}");
+            }
+        }
+        for other in ["https://cloud.example:9292", "https://image.cloud.example"] {
+            assert!(of(other).is_ok(), "{other}");
+        }
     }
 
     #[test]

@@ -57,10 +57,13 @@ fn read(of: &OpenstackFile) -> anyhow::Result<Read> {
         clouds: Vec::new(),
         services: Vec::new(),
     };
-    for object in manifest::read(
+    let objects = manifest::read(
         &Opener::new(&of.age_keys),
         std::slice::from_ref(&of.filename),
-    )? {
+    )?;
+    // What the API would refuse, or drop without a word.
+    manifest::valid::check(&objects)?;
+    for object in objects {
         let kind = object.types.as_ref().map(|types| types.kind.clone());
         let value = serde_json::to_value(object).context("failed to read an object")?;
         match kind.as_deref() {

@@ -163,3 +163,39 @@ fn who_asks_for_what_is_not_there_is_told_so() {
         unknown.err
     );
 }
+
+#[test]
+fn what_cannot_be_is_refused_by_field_value_rule_and_remedy() {
+    let refused = |from: &str, to: &str| {
+        assert!(CLOUD.contains(from), "{from}");
+        let told = windlass(&CLOUD.replace(from, to), &["plan"]);
+        assert_eq!((told.is_well, told.out.as_str()), (false, ""));
+        told.err
+    };
+    let option = refused("  services:", "  paralelism: 2\n  services:");
+    assert!(option.contains("paralelism"), "{option}");
+    let component = refused("name: glance", "name: glanse");
+    for part in ["glanse", "keystone, placement, glance"] {
+        assert!(component.contains(part), "{component}");
+    }
+    let file = refused("keystone.conf: |", "keystne.conf: |");
+    for part in ["keystne.conf", "the files of keystone are keystone.conf"] {
+        assert!(file.contains(part), "{file}");
+    }
+    let line = refused("expiration = 1000", "expiration");
+    for part in ["spec.cloudConfig", "line 5", "KEY = VALUE"] {
+        assert!(line.contains(part), "{line}");
+    }
+    let public = "publicUrl: https://cloud.example, image";
+    let image = "{name: glance, image";
+    let both = CLOUD
+        .replace(image, &format!("{{name: glance, {public}"))
+        .replace(
+            "{name: placement, image",
+            &format!("{{name: placement, {public}"),
+        );
+    let overlap = windlass(&both, &["plan"]).err;
+    for part in ["publicUrl", "https://cloud.example", "placement and glance"] {
+        assert!(overlap.contains(part), "{overlap}");
+    }
+}

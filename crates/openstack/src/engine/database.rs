@@ -134,7 +134,8 @@ impl Worker {
 
     pub(super) async fn session(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
         let (way, login) = self.way(server).await?;
-        let session = Session::open(&login).await.map_err(|error| said(&error))?;
+        let session = Session::open(&login).await;
+        let session = session.map_err(|error| refused(server, &login.username, &error))?;
         Ok((way, session))
     }
 
@@ -142,7 +143,8 @@ impl Worker {
     pub(super) async fn reading(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
         let (way, login) = self.way(server).await?;
         let session = Session::open_for_rows(&login).await;
-        Ok((way, session.map_err(|error| said(&error))?))
+        let session = session.map_err(|error| refused(server, &login.username, &error))?;
+        Ok((way, session))
     }
 
     /// The way to a server, and its administrator.
@@ -157,6 +159,26 @@ fn taken(database: &str, what: &str) -> Failure {
         "set spec.existing to Adopt if {database} is to be this service's with what is in it, or take another server"
     );
     config("Taken", what, &remedy)
+}
+
+/// That a server does not let its administrator in, by the Secret that has the password; or what else it said.
+fn refused(server: &Server, username: &str, error: &sql::Error) -> Failure {
+    if !error.is_denied() {
+        return said(error);
+    }
+    let Server {
+        host, admin_secret, ..
+    } = server;
+    config(
+        "Denied",
+        format!(
+            "the database server {host} does not let {username} in with the password in Secret {admin_secret}: {}",
+            controller::chain(error)
+        ),
+        &format!(
+            "put the administrator of {host} under the keys username and password of Secret {admin_secret}, and retry the run"
+        ),
+    )
 }
 
 pub(crate) fn said(error: &sql::Error) -> Failure {
@@ -188,16 +210,39 @@ pub(crate) fn said(error: &sql::Error) -> Failure {
 mod tests {
     use super::*;
 
+    fn server_error(code: u16) -> sql::Error {
+        let error = mysql_async::ServerError {
+            code,
+            message: "it says".to_owned(),
+            state: "HY000".to_owned(),
+        };
+        sql::Error::Server(mysql_async::Error::Server(error))
+    }
+
+    #[test]
+    fn a_wrong_password_is_told_by_the_secret_that_has_it() {
+        let server = Server {
+            host: "db.example".to_owned(),
+            port: 3306,
+            admin_secret: "root-of-db".to_owned(),
+        };
+        let failure = refused(&server, "root", &server_error(1045));
+        assert_eq!(
+            (failure.class, failure.code.as_str()),
+            (FailureClass::Config, "Denied")
+        );
+        for part in ["db.example", "root", "Secret root-of-db", "it says"] {
+            assert!(failure.message.contains(part), "{}", failure.message);
+        }
+        let remedy = failure.remedy.unwrap();
+        assert!(remedy.contains("Secret root-of-db"), "{remedy}");
+        let away = refused(&server, "root", &server_error(1040));
+        assert_eq!(away.class, FailureClass::Transient);
+    }
+
     #[test]
     fn what_a_server_does_not_know_is_not_asked_again() {
-        let class = |code| {
-            let error = mysql_async::ServerError {
-                code,
-                message: "it says".to_owned(),
-                state: "HY000".to_owned(),
-            };
-            said(&sql::Error::Server(mysql_async::Error::Server(error))).class
-        };
+        let class = |code| said(&server_error(code)).class;
         assert_eq!(class(1273), FailureClass::Permanent);
         assert_eq!(class(1064), FailureClass::Permanent);
         assert_eq!(class(1045), FailureClass::Config);
