@@ -30,6 +30,7 @@ use crate::{
 
 mod backups;
 mod explain;
+mod foreign;
 
 /// Runs one of the commands.
 pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::Result<()> {
@@ -42,6 +43,7 @@ pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::R
         Openstack::Backups(options) => backups::list(global, options).await,
         Openstack::Drill(options) => backups::drill(global, options).await,
         Openstack::Restore(options) => backups::restore(global, options).await,
+        Openstack::InstallChart(options) => foreign::install(global, options).await,
         Openstack::Charts { directory } => charts(directory),
     }
 }

@@ -199,3 +199,56 @@ fn what_cannot_be_is_refused_by_field_value_rule_and_remedy() {
         assert!(overlap.contains(part), "{overlap}");
     }
 }
+
+/// A chart of others as openstack-helm writes them: the tables are made by a hook that comes after, and the pods wait for it.
+const KNOTTED: &str = r"
+apiVersion: batch/v1
+kind: Job
+metadata: {name: '{{ .Release.Name }}-db-sync', annotations: {helm.sh/hook: post-install}}
+spec:
+  template:
+    spec: {restartPolicy: Never, containers: [{name: sync, image: nova}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: '{{ .Release.Name }}-api'}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      initContainers:
+        - {name: init, image: entrypoint, env: [{name: DEPENDENCY_JOBS, value: '{{ .Release.Name }}-db-sync'}]}
+      containers: [{name: api, image: nova}]
+";
+
+#[test]
+fn a_chart_that_would_wait_for_itself_is_not_waited_for() {
+    let helm = lab::helm(&lab::progress::Terminal::default()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let chart = place.path().join("nova");
+    std::fs::create_dir_all(chart.join("templates")).unwrap();
+    let meta = "apiVersion: v2\nname: nova\nversion: 1.0.0\n";
+    std::fs::write(chart.join("Chart.yaml"), meta).unwrap();
+    std::fs::write(chart.join("templates/all.yaml"), KNOTTED).unwrap();
+    let install = |option: &str| {
+        Command::new(env!("CARGO_BIN_EXE_windlass"))
+            .args(["openstack", "install-chart", "compute"])
+            .arg(&chart)
+            .arg(option)
+            .arg("--helm")
+            .arg(&helm)
+            .arg("--data-dir")
+            .arg(place.path().join("data"))
+            .output()
+            .unwrap()
+    };
+    let knot = "Deployment compute-api waits for Job compute-db-sync, a hook";
+    let looked = install("--dry-run");
+    let told = String::from_utf8(looked.stdout).unwrap();
+    assert!(looked.status.success() && told.contains(knot), "{told}");
+    let waited = install("--wait");
+    let told = String::from_utf8(waited.stderr).unwrap();
+    assert!(!waited.status.success(), "{told}");
+    assert!(told.contains("leave --wait out"), "{told}");
+}
