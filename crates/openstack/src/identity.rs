@@ -5,12 +5,16 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
+use api::openstack::Existing;
 use kube::Client;
 use reqwest::{Method, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::reach::{self, Way};
+use crate::{
+    names,
+    reach::{self, Way},
+};
 
 /// How much an answer may hold. A token tells its catalogue, which is some kilobytes.
 const LARGEST: usize = 1024 * 1024;
@@ -332,7 +336,8 @@ impl Session {
         let project = json!({"name": PROJECT, "domain_id": DOMAIN});
         let project = self.or_make(found.as_ref().map(id), "project", &project, &mut made);
         let project = project.await?;
-        let found = self.user(name, own).await?;
+        let found = self.find_user(name).await?;
+        let found = self.kept("user", name, found, own, &mut made).await?;
         let found = self.described("user", found, own, &mut made).await?;
         let user = json!({"name": name, "domain_id": DOMAIN, "description": owner});
         let user = self.or_make(found, "user", &user, &mut made).await?;
@@ -346,7 +351,8 @@ impl Session {
             note(&self::grant(name, &account.name)).map_err(Error::Note)?;
             self.call(Method::PUT, &grant, None).await?;
         }
-        let found = self.service(account, own).await?;
+        let found = self.find_service(account).await?;
+        let found = self.kept("service", name, found, own, &mut made).await?;
         let found = self.described("service", found, own, &mut made).await?;
         let service = json!({"name": name, "type": account.type_, "description": owner});
         let service = self.or_make(found, "service", &service, &mut made).await?;
@@ -412,7 +418,7 @@ impl Session {
         let own = Own {
             owner,
             former: None,
-            adopt: false,
+            existing: Existing::Refuse,
         };
         for (collection, found) in [
             ("services", self.service(account, own).await),
@@ -431,20 +437,49 @@ impl Session {
     }
 
     async fn user(&self, name: &str, own: Own<'_>) -> Result<Option<Value>, Error> {
-        let found = self
-            .find("user", &[("name", name), ("domain_id", DOMAIN)])
-            .await?;
+        let found = self.find_user(name).await?;
         found
-            .map(|user| own.checked(&format!("user {name}"), user))
+            .map(|user| own.checked(&object("user", name), user))
             .transpose()
     }
 
+    async fn find_user(&self, name: &str) -> Result<Option<Value>, Error> {
+        self.find("user", &[("name", name), ("domain_id", DOMAIN)])
+            .await
+    }
+
     async fn service(&self, account: &Account, own: Own<'_>) -> Result<Option<Value>, Error> {
-        let named = [("name", account.name.as_str()), ("type", &account.type_)];
-        let found = self.find("service", &named).await?;
+        let found = self.find_service(account).await?;
         found
-            .map(|service| own.checked(&format!("service {}", account.name), service))
+            .map(|service| own.checked(&object("service", &account.name), service))
             .transpose()
+    }
+
+    async fn find_service(&self, account: &Account) -> Result<Option<Value>, Error> {
+        let named = [("name", account.name.as_str()), ("type", &account.type_)];
+        self.find("service", &named).await
+    }
+
+    /// What was found, unless it is to be made anew: then it goes.
+    async fn kept(
+        &self,
+        kind: &str,
+        name: &str,
+        found: Option<Value>,
+        own: Own<'_>,
+        made: &mut Made<'_>,
+    ) -> Result<Option<Value>, Error> {
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let what = object(kind, name);
+        if own.is_replaced(&found) {
+            made.add(format!("room for another {what}"))?;
+            let path = format!("{kind}s/{}", id(&found));
+            self.call(Method::DELETE, &path, None).await?;
+            return Ok(None);
+        }
+        own.checked(&what, found).map(Some)
     }
 
     /// The id of what was found, which is described as the owner's from now on if it was described as the former one's.
@@ -563,15 +598,15 @@ pub struct Own<'a> {
     pub owner: &'a str,
     /// What it says where it was brought from another cluster: that is the owner's, too.
     pub former: Option<&'a str>,
-    /// Whether what says something else becomes the owner's.
-    pub adopt: bool,
+    /// What becomes of what says something else.
+    pub existing: Existing,
 }
 
 impl Own<'_> {
     /// What is the service's own.
     fn checked(self, what: &str, found: Value) -> Result<Value, Error> {
         let described = description(&found);
-        if described == self.owner || self.is_former(&found) || self.adopt {
+        if described == self.owner || self.is_former(&found) || self.existing == Existing::Adopt {
             return Ok(found);
         }
         Err(Error::Taken {
@@ -579,6 +614,12 @@ impl Own<'_> {
             described: api::text::lines(described, 200),
             owner: self.owner.to_owned(),
         })
+    }
+
+    /// Whether it goes, and is made anew. What is of another object does not.
+    fn is_replaced(self, found: &Value) -> bool {
+        let described = description(found);
+        self.existing == Existing::Replace && !self.is_former(found) && !names::is_owner(described)
     }
 
     fn is_former(self, found: &Value) -> bool {
@@ -656,7 +697,7 @@ mod tests {
         let own = Own {
             owner: "windlass cloud/one-glance of cluster new",
             former: None,
-            adopt: false,
+            existing: Existing::Refuse,
         };
         let found = |description: &str| json!({"id": "1", "description": description});
         let old = "windlass cloud/one-glance of cluster old";
@@ -673,6 +714,15 @@ mod tests {
         assert!(!restored.is_former(&found(own.owner)));
         for other in ["", "windlass cloud/two-glance of cluster old"] {
             assert!(restored.checked("user", found(other)).is_err(), "{other}");
+        }
+        let replacing = Own {
+            existing: Existing::Replace,
+            ..restored
+        };
+        assert!(replacing.is_replaced(&found("made by hand")));
+        assert!(!own.is_replaced(&found("made by hand")));
+        for kept in [own.owner, old, "windlass cloud/two-glance of cluster old"] {
+            assert!(!replacing.is_replaced(&found(kept)), "{kept}");
         }
     }
 }

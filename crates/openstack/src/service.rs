@@ -44,6 +44,9 @@ pub struct Inputs {
     pub storage: Option<Storage>,
     /// Whether what is there already of its name, as its database, becomes the service's.
     pub adopt: bool,
+    /// Whether it goes with what is in it when the service is installed, and is made anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
     /// Whether database, Secrets and what Keystone knows go with the service.
     pub drop: bool,
     /// The ConfigMap with the files.
@@ -142,6 +145,7 @@ impl Wish for OpenStackService {
             identity: identity(self, &definition),
             storage: spec.storage.clone(),
             adopt: spec.existing == Some(Existing::Adopt),
+            replace: spec.existing == Some(Existing::Replace),
             drop: spec.on_delete == Some(OnDelete::Delete),
             config: names::config(&name, &controller::digest(&text, 10)),
             files,

@@ -77,7 +77,8 @@ pub struct OpenStackServiceSpec {
     pub config: BTreeMap<String, String>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
-    /// What becomes of a database of its name that is there already and not known to be its own. Default: Refuse.
+    /// What becomes of a database of its name, and of its user and its place in Keystone's catalogue, that are there already and not known to
+    /// be its own. Default: Refuse.
     pub existing: Option<Existing>,
     /// What becomes of its database and its Secrets when it is deleted. Default: Retain.
     pub on_delete: Option<OnDelete>,
@@ -134,6 +135,9 @@ pub enum Existing {
     Refuse,
     /// It becomes that of the service, with what is in it.
     Adopt,
+    /// It is removed with what is in it when the service is installed, and made anew. What belongs to another object, and what a service that
+    /// was here may have left, is not.
+    Replace,
 }
 
 /// What becomes of the database and the Secrets of what is deleted.

@@ -38,7 +38,7 @@ impl Worker {
         let own = Own {
             owner: &owner,
             former,
-            adopt: inputs.adopt,
+            existing: self.existing(inputs),
         };
         let admin = self.administrator(identity).await?;
         self.held()?;
@@ -139,7 +139,7 @@ fn told(code: &str, error: &Error) -> Failure {
         Error::Taken { .. } => config(
             "Taken",
             message,
-            "remove it, or set existing: Adopt to take it over, and retry the run",
+            "remove it, or set spec.existing to Adopt to take it over, and retry the run; Replace removes what is no other object's, in an installation",
         ),
         Error::Status {
             status: StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST,

@@ -1,6 +1,9 @@
 //! Steps on the database server.
 
-use api::run::{Failure, FailureClass};
+use api::{
+    openstack::Existing,
+    run::{Failure, FailureClass},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 use runs::calls::{call, config, failure, transient};
@@ -12,6 +15,7 @@ use crate::{
     names, reach,
     service::{Inputs, Server},
     sql::{self, Found, Login, Session},
+    wish::Operation,
 };
 
 impl Worker {
@@ -38,29 +42,22 @@ impl Worker {
         session.close().await;
         let own = self.owner().await?;
         let database = &definition.database;
-        let detail = match found {
-            Found::Nothing => "it is not there yet".to_owned(),
-            Found::Database(owner) if owner == own => "it is this service's".to_owned(),
-            Found::Database(_) | Found::User if inputs.adopt => "it is adopted".to_owned(),
-            Found::Database(owner) => {
-                let whose = if owner.is_empty() {
-                    "nobody says whose it is".to_owned()
-                } else {
-                    format!("it belongs to {owner}")
-                };
-                return Err(taken(
-                    database,
-                    &format!("database {database} is there already: {whose}"),
-                )
-                .into());
-            }
-            Found::User => {
-                let what =
-                    format!("user {database} is there already, and no database of that name");
-                return Err(taken(database, &what).into());
+        let mut existing = self.existing(inputs);
+        let secret = names::secret(self.name(), "database");
+        // Who has its password has had the database, whatever that says of itself now: it may hold all that there is.
+        if existing == Existing::Replace && self.is_there(&secret).await? {
+            existing = Existing::Refuse;
+        }
+        let detail = match judge(&found, &own, existing) {
+            Verdict::Make => "it is not there yet",
+            Verdict::Keep => "it is this service's",
+            Verdict::Adopt => "it is adopted",
+            Verdict::Replace => "it is replaced",
+            Verdict::Refuse(whose) => {
+                return Err(self.taken(inputs, database, &whose).into());
             }
         };
-        Ok(Some(detail))
+        Ok(Some(detail.to_owned()))
     }
 
     pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
@@ -71,17 +68,18 @@ impl Worker {
         let own = self.owner_in(&cluster);
         // Between the check and now somebody else may have been faster.
         let found = session.find(&definition.database).await;
-        let is_own = match found.map_err(|error| said(&error))? {
-            Found::Nothing => true,
-            Found::Database(owner) => owner == own,
-            Found::User => false,
-        };
-        if !is_own && !inputs.adopt {
-            let what = format!(
-                "database {0} or a user {0} is there meanwhile",
-                definition.database
-            );
-            return Err(taken(&definition.database, &what).into());
+        let found = found.map_err(|error| said(&error))?;
+        let database = &definition.database;
+        match judge(&found, &own, self.existing(inputs)) {
+            Verdict::Make | Verdict::Keep | Verdict::Adopt => {}
+            Verdict::Replace => {
+                for statement in sql::remove(database) {
+                    self.about(&audit::statement(&statement))?;
+                    let removed = session.execute(&[statement]).await;
+                    removed.map_err(|error| said(&error))?;
+                }
+            }
+            Verdict::Refuse(whose) => return Err(self.taken(inputs, database, &whose).into()),
         }
         let digest = sql::digest(&password);
         for statement in sql::create(&definition.database, &own, &digest) {
@@ -93,6 +91,35 @@ impl Worker {
         }
         session.close().await;
         Ok(None)
+    }
+
+    /// What becomes of what is there: only an installation replaces it.
+    pub(super) fn existing(&self, inputs: &Inputs) -> Existing {
+        let installs = self.work.run.spec.operation == Operation::Install.name();
+        match (inputs.adopt, inputs.replace && installs) {
+            (true, _) => Existing::Adopt,
+            (false, true) => Existing::Replace,
+            (false, false) => Existing::Refuse,
+        }
+    }
+
+    async fn is_there(&self, secret: &str) -> Result<bool, Failure> {
+        let found = self.secrets().get_metadata_opt(secret).await;
+        let found = found.map_err(|error| call(format!("read Secret {secret}"), &error))?;
+        Ok(found.is_some())
+    }
+
+    fn taken(&self, inputs: &Inputs, database: &str, whose: &str) -> Failure {
+        let mut remedy = format!(
+            "set spec.existing to Adopt if {database} is to be this service's with what is in it, or take another server"
+        );
+        if inputs.replace {
+            let secret = names::secret(self.name(), "database");
+            remedy.push_str(&format!(
+                "; existing: Replace removes what is no other object's, in an installation, and as long as there is no Secret {secret}"
+            ));
+        }
+        config("Taken", whose, &remedy)
     }
 
     /// Only what is known to be this service's.
@@ -154,11 +181,33 @@ impl Worker {
     }
 }
 
-fn taken(database: &str, what: &str) -> Failure {
-    let remedy = format!(
-        "set spec.existing to Adopt if {database} is to be this service's with what is in it, or take another server"
-    );
-    config("Taken", what, &remedy)
+/// What is done about what is found under the name of a database.
+#[derive(Debug, Eq, PartialEq)]
+enum Verdict {
+    Make,
+    Keep,
+    Adopt,
+    Replace,
+    /// Whose it is.
+    Refuse(String),
+}
+
+fn judge(found: &Found, own: &str, existing: Existing) -> Verdict {
+    let whose = match found {
+        Found::Nothing => return Verdict::Make,
+        Found::Database(owner) if owner == own => return Verdict::Keep,
+        Found::Database(owner) if owner.is_empty() => {
+            "the database is there already: nobody says whose it is".to_owned()
+        }
+        Found::Database(owner) => format!("the database is there already: it belongs to {owner}"),
+        Found::User => "its user is there already, and no database of that name".to_owned(),
+    };
+    let is_of_object = matches!(found, Found::Database(owner) if names::is_owner(owner));
+    match existing {
+        Existing::Adopt => Verdict::Adopt,
+        Existing::Replace if !is_of_object => Verdict::Replace,
+        Existing::Replace | Existing::Refuse => Verdict::Refuse(whose),
+    }
 }
 
 /// That a server does not let its administrator in, by the Secret that has the password; or what else it said.
@@ -217,6 +266,30 @@ mod tests {
             state: "HY000".to_owned(),
         };
         sql::Error::Server(mysql_async::Error::Server(error))
+    }
+
+    #[test]
+    fn what_is_there_is_touched_only_where_somebody_says_so() {
+        let own = names::owner("one-keystone", "cloud", "here");
+        let found = |owner: &str| Found::Database(owner.to_owned());
+        let another = names::owner("two-keystone", "cloud", "here");
+        for (found, existing, expected) in [
+            (Found::Nothing, Existing::Refuse, "Make"),
+            (found(&own), Existing::Replace, "Keep"),
+            (found(""), Existing::Refuse, "Refuse"),
+            (found(""), Existing::Adopt, "Adopt"),
+            (found(""), Existing::Replace, "Replace"),
+            (Found::User, Existing::Replace, "Replace"),
+            (Found::User, Existing::Refuse, "Refuse"),
+            // Nothing of another object is lost.
+            (found(&another), Existing::Replace, "Refuse"),
+        ] {
+            let verdict = format!("{:?}", judge(&found, &own, existing));
+            assert!(
+                verdict.starts_with(expected),
+                "{found:?} {existing:?}: {verdict}"
+            );
+        }
     }
 
     #[test]
