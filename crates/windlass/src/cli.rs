@@ -280,6 +280,9 @@ pub(crate) enum Openstack {
     Drill(DrillBackup),
     /// Bring a cloud back to a backup: its services are stopped meanwhile, and what was written since is lost
     Restore(RestoreBackup),
+    /// Install or change a Helm release from a chart of others, such as openstack-helm's: its hooks run, and it is waited for only where that
+    /// can end
+    InstallChart(InstallChart),
     /// Write the charts that steps are installed from into a directory, to be used without Windlass
     Charts {
         /// The directory, which is not there yet
@@ -307,6 +310,36 @@ pub(crate) struct ExplainSetting {
     pub(crate) setting: Option<String>,
     #[command(flatten)]
     pub(crate) of: OpenstackFile,
+}
+
+/// Options of `openstack install-chart`.
+#[derive(Args, Debug)]
+pub(crate) struct InstallChart {
+    /// The Helm release
+    pub(crate) release: String,
+    /// The directory or the package of the chart
+    #[arg(value_name = "CHART")]
+    pub(crate) chart: PathBuf,
+    /// A file with values, beside those of the chart. Helm keeps them in clear
+    #[arg(long, value_name = "FILE")]
+    pub(crate) values: Option<PathBuf>,
+    /// Wait until everything of it is ready and its Jobs are done; refused where pods wait for what only a hook after them makes
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Say what waits for what cannot come, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How many seconds it may take
+    #[arg(long, default_value_t = 900, value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+    /// Helm, 3.14 or later: its path, or its name
+    #[arg(
+        long,
+        env = "WINDLASS_HELM",
+        default_value = "helm",
+        value_name = "PROGRAM"
+    )]
+    pub(crate) helm: PathBuf,
 }
 
 /// Options of `openstack backup`.
