@@ -1,6 +1,6 @@
 //! How a cluster stands, in Magnum's words. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use api::{
     Cluster, ClusterNode,
@@ -176,6 +176,15 @@ pub(crate) fn is_late(cluster: &CoeCluster, now: Timestamp) -> bool {
     created.is_some_and(|created| {
         minutes > 0 && now.as_second() - created.0.as_second() > minutes * 60
     })
+}
+
+/// How long until it is. None: it is already, or never will be.
+pub(crate) fn late_in(cluster: &CoeCluster, now: Timestamp) -> Option<Duration> {
+    let seconds = i64::from(minutes(cluster)) * 60;
+    let created = cluster.metadata.creation_timestamp.as_ref()?.0;
+    let left = created.as_second() + seconds + 1 - now.as_second();
+    let left = u64::try_from(left).ok().filter(|_| seconds > 0)?;
+    (left > 0).then(|| Duration::from_secs(left))
 }
 
 pub(crate) fn late(cluster: &CoeCluster, waits: Option<String>) -> String {

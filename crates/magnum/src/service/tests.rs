@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -17,6 +17,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
+mod hosts;
 mod machines;
 
 /// A Keystone that answers for `PROJECT:USER:ROLE`, and counts how often it is asked.
@@ -72,6 +73,8 @@ struct World {
     keystone: Vouching,
     /// Tasks of the Keystone; it is down when they are aborted.
     served: tokio::task::JoinHandle<()>,
+    /// What the API server was asked, as method and address.
+    calls: Arc<Mutex<Vec<String>>>,
     _server: kapi::Server,
 }
 
@@ -88,7 +91,14 @@ impl World {
     async fn with(definitions: &[CustomResourceDefinition]) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let server = kapi::Server::in_memory(definitions).await.unwrap();
-        let client = Client::new(server.router(), "default");
+        let calls = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&calls);
+        let note = axum::middleware::map_request(move |request: Request| {
+            let call = format!("{} {}", request.method(), request.uri());
+            noted.lock().unwrap().push(call);
+            std::future::ready(request)
+        });
+        let client = Client::new(server.router().layer(note), "default");
         let keystone = Vouching::default();
         let (address, served) = keystone.clone().serve().await;
         let known = Keystone::new(&format!("http://{address}/v3")).unwrap();
@@ -101,6 +111,7 @@ impl World {
             client,
             keystone,
             served,
+            calls,
             _server: server,
         }
     }
