@@ -34,6 +34,7 @@ mod quotas;
 mod route;
 mod site;
 mod templates;
+mod upgrade;
 
 use route::Route;
 
@@ -393,7 +394,7 @@ async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
         Route::Templates => templates::create(asked).await,
         Route::Clusters => clusters::create(asked).await,
         Route::Resize(cluster) => actions::resize(asked, cluster).await,
-        Route::Upgrade(cluster) => actions::upgrade(asked, cluster).await,
+        Route::Upgrade(cluster) => upgrade::upgrade(asked, cluster).await,
         Route::Groups(cluster) => groups::create(asked, cluster).await,
         Route::Certificates => certificates::sign(asked).await,
         Route::Quotas => quotas::create(asked).await,

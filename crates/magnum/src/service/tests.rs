@@ -842,6 +842,23 @@ async fn an_upgrade_needs_no_batch_size_and_follows_one_that_failed() {
 }
 
 #[tokio::test]
+async fn one_group_of_a_bare_metal_cluster_is_not_upgraded_alone() {
+    let world = World::new().await;
+    let uuid = world.cluster(MEMBER, "first").await;
+    let next = json!({"name": "next", "labels": {"kube_tag": "v1.34.3"}});
+    world.template(MEMBER, next).await;
+    world.tell(&uuid, "CREATE_COMPLETE").await;
+    let path = "/v1/clusters/first/actions/upgrade";
+    let alone = json!({"cluster_template": "next", "nodegroup": "default-worker"});
+    let refused = world.ask(MEMBER, "POST", path, alone).await;
+    assert_fault(&refused, 400);
+    let told = refused.body.to_string();
+    assert!(told.contains("without naming a nodegroup"), "{told}");
+    let shown = world.get(MEMBER, "/v1/clusters/first").await;
+    assert_eq!(shown.body["status"], "CREATE_COMPLETE");
+}
+
+#[tokio::test]
 async fn groups_come_change_and_go() {
     let world = World::new().await;
     let uuid = world.cluster(MEMBER, "first").await;

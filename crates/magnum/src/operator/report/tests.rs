@@ -219,6 +219,17 @@ fn a_delete_that_fails_says_why() {
 }
 
 #[test]
+fn a_group_is_of_the_version_that_its_last_node_has() {
+    let told = |versions: &[&'static str]| oldest(versions.iter().copied());
+    assert_eq!(
+        told(&["v1.34.10", "v1.34.9", "1.35.0"]).as_deref(),
+        Some("v1.34.9")
+    );
+    assert_eq!(told(&["v1.34.9", "<b>"]).as_deref(), Some("v1.34.9"));
+    assert_eq!(told(&[]), None);
+}
+
+#[test]
 fn what_is_late_is_looked_at_when_it_becomes_so() {
     let mut cluster = CoeCluster::new("a", api::magnum::CoeClusterSpec::default());
     let at = |second| Timestamp::from_second(second).unwrap();
