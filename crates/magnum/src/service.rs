@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
+    address,
     contract::{Fault, Fields, Version, page::Marker, page::Page, patch::Patch, version},
     identity::{Caller, Keystone},
     store::{Scope, Store},
@@ -48,6 +49,10 @@ pub struct Options {
     pub max_clusters_per_project: u32,
     /// The name of this machine, as administrators see it.
     pub host: String,
+    /// The scheme by which it is served: http or https.
+    pub scheme: &'static str,
+    /// What links begin with, as [`crate::public_url`] reads it. None: what the client wrote.
+    pub public_url: Option<String>,
 }
 
 /// The service.
@@ -274,7 +279,7 @@ impl Parts {
         version: Result<Version, Fault>,
         body: Body,
     ) -> Result<Answer, Fault> {
-        let base = base(&self.headers);
+        let base = address::base(&self.headers, &service.options);
         let path = self.uri.path().trim_matches('/');
         if self.method == Method::GET
             && let Some(public) = site::public(path, &base)
@@ -325,16 +330,6 @@ impl Parts {
         }
         Ok(())
     }
-}
-
-/// The address as the client wrote it; what no address can hold is left out, for it comes back in every link.
-fn base(headers: &HeaderMap) -> String {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let is_part = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
-    let host = host.filter(|host| host.len() <= 255 && host.chars().all(is_part));
-    format!("http://{}", host.unwrap_or("localhost"))
 }
 
 async fn dispatch(route: &Route<'_>, method: &Method, asked: &Asked<'_>) -> Result<Answer, Fault> {

@@ -234,9 +234,21 @@ pub(crate) struct Magnum {
     /// The address of Keystone, which vouches for the tokens of clients, with its scheme and port
     #[arg(long, env = "WINDLASS_KEYSTONE", value_name = "URL")]
     pub(crate) keystone: String,
-    /// The loopback address to listen on, without TLS; others are refused
+    /// The address to listen on; without TLS others than loopback addresses are refused
     #[arg(long, default_value = MAGNUM, value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+    /// The file with the certificate to serve by, and those between it and its authority, read anew when it changes
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The file with its key
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// The address that links in answers begin with, as clients know it from the catalogue [default: the one that they wrote]
+    #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// Work on clusters only while holding this Lease, so that one of several replicas does; all of them answer
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) lease: Option<String>,
     /// How many clusters a project may have that has no quota
     #[arg(long, default_value_t = 20, value_name = "NUMBER")]
     pub(crate) max_clusters: u32,

@@ -13,15 +13,21 @@ use tokio::net::TcpListener;
 use crate::{
     cli::{Global, Magnum},
     client::answered,
-    sandbox,
+    controller::placed,
+    leader, sandbox,
+    serve::tls,
     up::{CONCURRENCY, shutdown_on_signals},
 };
 
-/// Serves until it is told to end.
+/// How many connections are open at once over TLS.
+const CONNECTIONS: usize = 1024;
+
+/// Serves until it is told to end. Every replica answers, and the one that holds the Lease works on clusters.
 pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<()> {
     let shutdown = shutdown_on_signals()?;
     let client = global.client().await?;
     defined(&client).await?;
+    let lease = options.lease.as_deref().map(|lease| placed(global, lease));
     let serving = Serving::of(options)?;
     let settings = Settings {
         namespace: None,
@@ -31,16 +37,38 @@ pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<(
     };
     let mut manager = Manager::new(client.clone(), settings);
     operator::operate(&mut manager, serving.operator());
-    let answering = serving.serve(client, shutdown.clone()).await?;
+    let answering = serving.serve(client.clone(), shutdown.clone()).await?;
     let operating = async {
-        let ended = manager.run().await;
+        let ended = operated(manager, client, lease, &shutdown).await;
         // Clusters that are accepted and never made would only look alive.
         shutdown.trigger();
         ended
     };
     let (answered, operated) = tokio::join!(answering, operating);
-    operated.context("the operator ended")?;
+    operated?;
     answered
+}
+
+async fn operated(
+    manager: Manager,
+    client: Client,
+    lease: Option<(String, String)>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let Some((namespace, name)) = lease else {
+        return manager.run().await.context("the operator ended");
+    };
+    let mut leadership = tokio::select! {
+        hold = leader::lead(client, namespace, name) => hold,
+        () = shutdown.wait() => return Ok(()),
+    };
+    tokio::select! {
+        ended = manager.run() => ended.context("the operator ended")?,
+        // What is about to be written is no longer this replica's to write.
+        lost = leadership.lost() => return Err(anyhow::Error::new(lost).context("failed to lead")),
+    }
+    leadership.release().await;
+    Ok(())
 }
 
 /// Says what to do where the API does not know the objects.
@@ -58,6 +86,9 @@ async fn defined(client: &Client) -> anyhow::Result<()> {
 pub(crate) struct Serving {
     keystone: String,
     listen: SocketAddr,
+    /// The files with the chain and the key.
+    certificate: Option<(PathBuf, PathBuf)>,
+    public_url: Option<String>,
     max_clusters: u32,
     operator: operator::Options,
 }
@@ -72,6 +103,8 @@ impl Serving {
             ..beside.operator.settings
         };
         Ok(Self {
+            certificate: options.tls_cert.zip(options.tls_key),
+            public_url: options.public_url,
             max_clusters: options.max_clusters,
             operator: operator::Options {
                 pool: options.pool,
@@ -95,6 +128,8 @@ impl Serving {
         Ok(Self {
             keystone: keystone.to_owned(),
             listen,
+            certificate: None,
+            public_url: None,
             max_clusters: 20,
             operator: operator::Options {
                 pool: "default".to_owned(),
@@ -119,27 +154,44 @@ impl Serving {
         shutdown: Shutdown,
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send> {
         let address = self.listen;
-        // There is no TLS here, and a token is as good as its user.
+        // A token is as good as its user.
         ensure!(
-            address.ip().is_loopback(),
-            "failed to listen on {address}: only loopback addresses are served; put a proxy with TLS in front"
+            self.certificate.is_some() || address.ip().is_loopback(),
+            "failed to listen on {address}: without TLS only loopback addresses are served; give --tls-cert and --tls-key, or put a proxy with TLS in front"
         );
+        let certificate = self.certificate;
+        let certificate = certificate.map(|(chain, key)| tls::Certificate::of_files(chain, key));
+        let certificate = certificate.transpose()?;
         let keystone = Keystone::new(&self.keystone).context("--keystone is not to be used")?;
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("failed to listen on {address}"))?;
         let address = listener.local_addr().context("failed to listen")?;
+        let scheme = if certificate.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         let options = magnum::Options {
             max_clusters_per_project: self.max_clusters,
             host: host(),
+            scheme,
+            public_url: self.public_url,
         };
         let router = Service::new(client, keystone, options).router();
-        println!("  Magnum      http://{address}/v1");
+        println!("  Magnum      {scheme}://{address}/v1");
         Ok(async move {
-            axum::serve(listener, router)
-                .with_graceful_shutdown(async move { shutdown.wait().await })
-                .await
-                .context("the Magnum API ended")
+            let Some(certificate) = certificate else {
+                return axum::serve(listener, router)
+                    .with_graceful_shutdown(async move { shutdown.wait().await })
+                    .await
+                    .context("the Magnum API ended");
+            };
+            tokio::select! {
+                () = tls::serve(listener, certificate, router, CONNECTIONS) => {}
+                () = shutdown.wait() => {}
+            }
+            Ok(())
         })
     }
 }

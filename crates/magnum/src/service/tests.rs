@@ -105,6 +105,8 @@ impl World {
         let options = Options {
             max_clusters_per_project: 3,
             host: "here".to_owned(),
+            scheme: "http",
+            public_url: None,
         };
         Self {
             router: Service::new(client.clone(), known, options).router(),
