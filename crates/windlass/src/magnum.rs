@@ -11,7 +11,7 @@ use magnum::{Service, bare_metal, identity::Keystone, operator};
 use tokio::net::TcpListener;
 
 use crate::{
-    cli::{Global, Magnum},
+    cli::{Global, Magnum, MagnumCommand},
     client::answered,
     controller::placed,
     leader, sandbox,
@@ -19,11 +19,17 @@ use crate::{
     up::{CONCURRENCY, shutdown_on_signals},
 };
 
+mod cloud;
+mod register;
+
 /// How many connections are open at once over TLS.
 const CONNECTIONS: usize = 1024;
 
 /// Serves until it is told to end. Every replica answers, and the one that holds the Lease works on clusters.
 pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<()> {
+    if let Some(MagnumCommand::Register(options)) = &options.command {
+        return register::register(options).await;
+    }
     let shutdown = shutdown_on_signals()?;
     let client = global.client().await?;
     defined(&client).await?;
@@ -95,7 +101,8 @@ pub(crate) struct Serving {
 
 impl Serving {
     fn of(options: Magnum) -> anyhow::Result<Self> {
-        let beside = Self::beside(&options.keystone, options.listen, options.checkout)?;
+        let keystone = options.keystone.context("--keystone is missing")?;
+        let beside = Self::beside(&keystone, options.listen, options.checkout)?;
         let settings = bare_metal::Settings {
             kubespray: options
                 .kubespray_version
