@@ -58,6 +58,7 @@ mod tests {
             max_clusters_per_project: 1,
             host: "here".to_owned(),
             scheme,
+            policy: crate::policy::Policy::default(),
             public_url: public_url.map(str::to_owned),
         }
     }

@@ -24,6 +24,7 @@ use crate::{
     address,
     contract::{Fault, Fields, Version, page::Marker, page::Page, patch::Patch, version},
     identity::{Caller, Keystone},
+    policy::{Grant, Policy, denied},
     store::{Scope, Store},
 };
 
@@ -51,6 +52,8 @@ pub struct Options {
     pub host: String,
     /// The scheme by which it is served: http or https.
     pub scheme: &'static str,
+    /// Rules that hold instead of the defaults.
+    pub policy: Policy,
     /// What links begin with, as [`crate::public_url`] reads it. None: what the client wrote.
     pub public_url: Option<String>,
 }
@@ -135,6 +138,8 @@ impl Answer {
 struct Asked<'a> {
     service: &'a Service,
     caller: Caller,
+    /// What a rule says of it that holds instead of the default.
+    grant: Option<Grant>,
     version: Version,
     /// The address of the service as the client knows it.
     base: String,
@@ -147,9 +152,19 @@ impl Asked<'_> {
         &self.service.store
     }
 
-    /// An administrator sees every project, everybody else their own.
+    /// Lets pass whom a rule lets, or else the default.
+    fn may(&self, default: impl FnOnce(&Caller) -> Result<(), Fault>) -> Result<(), Fault> {
+        match self.grant {
+            Some(Grant { own, others }) if own || others => Ok(()),
+            Some(_) => Err(denied()),
+            None => default(&self.caller),
+        }
+    }
+
+    /// An administrator sees every project, unless a rule leaves them their own, and everybody else their own.
     fn scope(&self) -> Scope<'_> {
-        if self.caller.is_admin() {
+        let sees_others = self.grant.is_none_or(|grant| grant.others);
+        if sees_others && self.caller.is_admin() {
             Scope::All
         } else {
             self.own()
@@ -297,9 +312,12 @@ impl Parts {
         let body = axum::body::to_bytes(body, LONGEST_BODY)
             .await
             .map_err(|_| Fault::told(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long."))?;
+        let policy = route.policy(&self.method);
+        let grant = policy.and_then(|name| service.options.policy.grant(name, &caller));
         let asked = Asked {
             service,
             caller,
+            grant,
             version,
             base,
             query,
@@ -343,7 +361,7 @@ async fn dispatch(route: &Route<'_>, method: &Method, asked: &Asked<'_>) -> Resu
 }
 
 async fn get(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_read()?;
+    asked.may(Caller::may_read)?;
     asked.known(arguments(route))?;
     match route {
         Route::Templates => templates::list(asked).await,
@@ -383,7 +401,7 @@ fn arguments(route: &Route<'_>) -> Option<&'static [&'static str]> {
 }
 
 async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
     asked.known(Some(&[]))?;
     match route {
         Route::Templates => templates::create(asked).await,
@@ -399,7 +417,7 @@ async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
 }
 
 async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
     asked.known(Some(&["rollback"]))?;
     match route {
         Route::Template(ident) => templates::update(asked, ident).await,
@@ -414,7 +432,7 @@ async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
 }
 
 async fn delete(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
     asked.known(Some(&[]))?;
     match route {
         Route::Template(ident) => templates::delete(asked, ident).await,

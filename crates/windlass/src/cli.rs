@@ -248,6 +248,9 @@ pub(crate) struct Magnum {
     /// The address that links in answers begin with, as clients know it from the catalogue [default: the one that they wrote]
     #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+    /// A file with rules in the form of oslo.policy, which hold instead of the defaults
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
     /// Work on clusters only while holding this Lease, so that one of several replicas does; all of them answer
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub(crate) lease: Option<String>,

@@ -1,13 +1,18 @@
 //! `windlass magnum`: OpenStack's Container Infrastructure Management API over the objects of an API, and the controller of its
 //! clusters.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, ensure};
 use api::magnum::CoeCluster;
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use kube::{Api, Client, api::ListParams};
-use magnum::{Service, bare_metal, identity::Keystone, operator};
+use magnum::{Service, bare_metal, identity::Keystone, operator, policy::Policy};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -95,6 +100,7 @@ pub(crate) struct Serving {
     /// The files with the chain and the key.
     certificate: Option<(PathBuf, PathBuf)>,
     public_url: Option<String>,
+    policy: Policy,
     max_clusters: u32,
     operator: operator::Options,
 }
@@ -112,6 +118,12 @@ impl Serving {
         Ok(Self {
             certificate: options.tls_cert.zip(options.tls_key),
             public_url: options.public_url,
+            policy: options
+                .policy
+                .as_deref()
+                .map(policy)
+                .transpose()?
+                .unwrap_or_default(),
             max_clusters: options.max_clusters,
             operator: operator::Options {
                 pool: options.pool,
@@ -137,6 +149,7 @@ impl Serving {
             listen,
             certificate: None,
             public_url: None,
+            policy: Policy::default(),
             max_clusters: 20,
             operator: operator::Options {
                 pool: "default".to_owned(),
@@ -183,6 +196,7 @@ impl Serving {
             max_clusters_per_project: self.max_clusters,
             host: host(),
             scheme,
+            policy: self.policy,
             public_url: self.public_url,
         };
         let router = Service::new(client, keystone, options).router();
@@ -201,6 +215,14 @@ impl Serving {
             Ok(())
         })
     }
+}
+
+/// The rules of a policy file, which is YAML or JSON.
+fn policy(file: &Path) -> anyhow::Result<Policy> {
+    let what = || format!("failed to use the policy {}", file.display());
+    let text = fs::read_to_string(file).with_context(what)?;
+    let entries: BTreeMap<String, String> = serde_saphyr::from_str(&text).with_context(what)?;
+    Policy::of(entries).with_context(what)
 }
 
 /// The name of this machine.
