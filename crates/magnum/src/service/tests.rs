@@ -18,6 +18,7 @@ use tower::ServiceExt as _;
 use super::*;
 
 mod hosts;
+mod isolation;
 mod machines;
 
 /// A Keystone that answers for `PROJECT:USER:ROLE`, and counts how often it is asked.
