@@ -451,7 +451,7 @@ impl<'a> Wish<'a> {
     fn deployment(&self, group: &NodeGroup, made: &Value, node: &Value) -> Value {
         let mut machine = json!({
             "clusterName": self.name,
-            "version": self.version,
+            "version": group.kubernetes_version.map_or_else(|| self.version.clone(), |own| format!("v{own}")),
             "bootstrap": {"configRef": reference(Kind::NodeTemplate, name_of(node))},
             "infrastructureRef": reference(Kind::ServerTemplate, name_of(made)),
         });

@@ -21,8 +21,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
+    address,
     contract::{Fault, Fields, Version, page::Marker, page::Page, patch::Patch, version},
     identity::{Caller, Keystone},
+    policy::{Grant, Policy, denied},
     store::{Scope, Store},
 };
 
@@ -34,6 +36,7 @@ mod quotas;
 mod route;
 mod site;
 mod templates;
+mod upgrade;
 
 use route::Route;
 
@@ -47,6 +50,12 @@ pub struct Options {
     pub max_clusters_per_project: u32,
     /// The name of this machine, as administrators see it.
     pub host: String,
+    /// The scheme by which it is served: http or https.
+    pub scheme: &'static str,
+    /// Rules that hold instead of the defaults.
+    pub policy: Policy,
+    /// What links begin with, as [`crate::public_url`] reads it. None: what the client wrote.
+    pub public_url: Option<String>,
 }
 
 /// The service.
@@ -129,6 +138,8 @@ impl Answer {
 struct Asked<'a> {
     service: &'a Service,
     caller: Caller,
+    /// What a rule says of it that holds instead of the default.
+    grant: Option<Grant>,
     version: Version,
     /// The address of the service as the client knows it.
     base: String,
@@ -141,9 +152,19 @@ impl Asked<'_> {
         &self.service.store
     }
 
-    /// An administrator sees every project, everybody else their own.
+    /// Lets pass whom a rule lets, or else the default.
+    fn may(&self, default: impl FnOnce(&Caller) -> Result<(), Fault>) -> Result<(), Fault> {
+        match self.grant {
+            Some(Grant { own, others }) if own || others => Ok(()),
+            Some(_) => Err(denied()),
+            None => default(&self.caller),
+        }
+    }
+
+    /// An administrator sees every project, unless a rule leaves them their own, and everybody else their own.
     fn scope(&self) -> Scope<'_> {
-        if self.caller.is_admin() {
+        let sees_others = self.grant.is_none_or(|grant| grant.others);
+        if sees_others && self.caller.is_admin() {
             Scope::All
         } else {
             self.own()
@@ -273,7 +294,7 @@ impl Parts {
         version: Result<Version, Fault>,
         body: Body,
     ) -> Result<Answer, Fault> {
-        let base = base(&self.headers);
+        let base = address::base(&self.headers, &service.options);
         let path = self.uri.path().trim_matches('/');
         if self.method == Method::GET
             && let Some(public) = site::public(path, &base)
@@ -291,9 +312,12 @@ impl Parts {
         let body = axum::body::to_bytes(body, LONGEST_BODY)
             .await
             .map_err(|_| Fault::told(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long."))?;
+        let policy = route.policy(&self.method);
+        let grant = policy.and_then(|name| service.options.policy.grant(name, &caller));
         let asked = Asked {
             service,
             caller,
+            grant,
             version,
             base,
             query,
@@ -326,16 +350,6 @@ impl Parts {
     }
 }
 
-/// The address as the client wrote it; what no address can hold is left out, for it comes back in every link.
-fn base(headers: &HeaderMap) -> String {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let is_part = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
-    let host = host.filter(|host| host.len() <= 255 && host.chars().all(is_part));
-    format!("http://{}", host.unwrap_or("localhost"))
-}
-
 async fn dispatch(route: &Route<'_>, method: &Method, asked: &Asked<'_>) -> Result<Answer, Fault> {
     match *method {
         Method::GET => get(route, asked).await,
@@ -347,7 +361,7 @@ async fn dispatch(route: &Route<'_>, method: &Method, asked: &Asked<'_>) -> Resu
 }
 
 async fn get(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_read()?;
+    asked.may(Caller::may_read)?;
     asked.known(arguments(route))?;
     match route {
         Route::Templates => templates::list(asked).await,
@@ -387,13 +401,13 @@ fn arguments(route: &Route<'_>) -> Option<&'static [&'static str]> {
 }
 
 async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
     asked.known(Some(&[]))?;
     match route {
         Route::Templates => templates::create(asked).await,
         Route::Clusters => clusters::create(asked).await,
         Route::Resize(cluster) => actions::resize(asked, cluster).await,
-        Route::Upgrade(cluster) => actions::upgrade(asked, cluster).await,
+        Route::Upgrade(cluster) => upgrade::upgrade(asked, cluster).await,
         Route::Groups(cluster) => groups::create(asked, cluster).await,
         Route::Certificates => certificates::sign(asked).await,
         Route::Quotas => quotas::create(asked).await,
@@ -403,7 +417,7 @@ async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
 }
 
 async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
     asked.known(Some(&["rollback"]))?;
     match route {
         Route::Template(ident) => templates::update(asked, ident).await,
@@ -418,7 +432,7 @@ async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
 }
 
 async fn delete(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
     asked.known(Some(&[]))?;
     match route {
         Route::Template(ident) => templates::delete(asked, ident).await,

@@ -245,10 +245,10 @@ pub fn group_detail(
         links: links(base, &format!("clusters/{uuid}/nodegroups/{}", object.uuid)),
         node_addresses: status.node_addresses,
         status_reason: status.reason,
-        version: cluster
-            .status
-            .as_ref()
-            .and_then(|status| status.coe_version.clone()),
+        version: status.version.or_else(|| {
+            let status = cluster.status.as_ref();
+            status.and_then(|status| status.coe_version.clone())
+        }),
         node_labels: object.node_labels.clone(),
         node_taints: object.node_taints.clone(),
         difference: difference(&cluster.spec.labels, &object.labels),

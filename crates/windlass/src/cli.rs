@@ -229,14 +229,31 @@ const MAGNUM: &str = "127.0.0.1:9511";
 
 /// Options of `magnum`.
 #[derive(Args, Debug)]
-#[command(after_long_help = MAGNUM_HELP)]
+#[command(after_long_help = MAGNUM_HELP, subcommand_negates_reqs = true)]
 pub(crate) struct Magnum {
+    #[command(subcommand)]
+    pub(crate) command: Option<MagnumCommand>,
     /// The address of Keystone, which vouches for the tokens of clients, with its scheme and port
-    #[arg(long, env = "WINDLASS_KEYSTONE", value_name = "URL")]
-    pub(crate) keystone: String,
-    /// The loopback address to listen on, without TLS; others are refused
+    #[arg(long, env = "WINDLASS_KEYSTONE", value_name = "URL", required = true)]
+    pub(crate) keystone: Option<String>,
+    /// The address to listen on; without TLS others than loopback addresses are refused
     #[arg(long, default_value = MAGNUM, value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+    /// The file with the certificate to serve by, and those between it and its authority, read anew when it changes
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The file with its key
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// The address that links in answers begin with, as clients know it from the catalogue [default: the one that they wrote]
+    #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// A file with rules in the form of oslo.policy, which hold instead of the defaults
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Work on clusters only while holding this Lease, so that one of several replicas does; all of them answer
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) lease: Option<String>,
     /// How many clusters a project may have that has no quota
     #[arg(long, default_value_t = 20, value_name = "NUMBER")]
     pub(crate) max_clusters: u32,
@@ -254,12 +271,39 @@ pub(crate) struct Magnum {
     pub(crate) checkout: Option<PathBuf>,
 }
 
+/// What is done about the Magnum API beside serving it.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MagnumCommand {
+    /// Put the service and its endpoints into Keystone's catalogue, or bring them to these addresses. Which OpenStack is meant, and as
+    /// whom, is said by OS_CLOUD and clouds.yaml, or by OS_AUTH_URL, OS_USERNAME, OS_PASSWORD and their like, as for the openstack command
+    Register(Register),
+}
+
+/// Options of `magnum register`.
+#[derive(Args, Debug)]
+pub(crate) struct Register {
+    /// The address of the service, for example https://magnum.example.com
+    #[arg(value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) url: String,
+    /// Another address for services of the cloud
+    #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) internal_url: Option<String>,
+    /// Another address for its administrators
+    #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) admin_url: Option<String>,
+    /// The region of the endpoints [default: that of the cloud]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) region: Option<String>,
+    /// What a service is called that is made
+    #[arg(long, default_value = "magnum", value_name = "NAME")]
+    pub(crate) name: String,
+}
+
 const MAGNUM_HELP: &str = "The API is the one of `windlass up`, or that of a kubeconfig. It needs the definitions of \
     magnum.windlass.dev, which `windlass up --magnum` brings along and `windlass crds --magnum` prints, and kubespray's \
     clusters are made by the operator that runs there.\n\n\
     A token vouches for itself: no user and no password of a service is needed. Clients find the service by the catalogue:\n  \
-    openstack service create --name magnum container-infra\n  \
-    openstack endpoint create container-infra public http://127.0.0.1:9511/v1";
+    windlass magnum register http://127.0.0.1:9511";
 
 /// Options of `openstack`.
 #[derive(Debug, Subcommand)]

@@ -205,6 +205,9 @@ pub struct GroupStatus {
     /// Why.
     #[schemars(length(max = 4096))]
     pub reason: Option<String>,
+    /// The version of Kubernetes of its nodes, for example v1.34.3; of the one that is behind the others where they differ.
+    #[schemars(length(max = 64))]
+    pub version: Option<String>,
     /// The addresses of its nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]

@@ -213,6 +213,10 @@ impl Wish {
         let workers = spec.node_groups.iter().find(|group| !group.is_master());
         let image = workers.and_then(|group| group.image_id.clone());
         let mut group = self.group.clone();
+        if group.image_id.is_none() {
+            // An image has the programs of its version.
+            group.kubernetes_version = workers.and_then(|group| group.kubernetes_version);
+        }
         group.flavor_id = group.flavor_id.or_else(|| spec.flavor_id.clone());
         group.image_id = group.image_id.or(image);
         group.docker_volume_size = group.docker_volume_size.or(spec.docker_volume_size);

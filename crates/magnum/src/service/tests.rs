@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -17,6 +17,8 @@ use tower::ServiceExt as _;
 
 use super::*;
 
+mod hosts;
+mod isolation;
 mod machines;
 
 /// A Keystone that answers for `PROJECT:USER:ROLE`, and counts how often it is asked.
@@ -72,6 +74,8 @@ struct World {
     keystone: Vouching,
     /// Tasks of the Keystone; it is down when they are aborted.
     served: tokio::task::JoinHandle<()>,
+    /// What the API server was asked, as method and address.
+    calls: Arc<Mutex<Vec<String>>>,
     _server: kapi::Server,
 }
 
@@ -86,21 +90,36 @@ impl World {
     }
 
     async fn with(definitions: &[CustomResourceDefinition]) -> Self {
+        Self::ruled(definitions, Policy::default()).await
+    }
+
+    async fn ruled(definitions: &[CustomResourceDefinition], policy: Policy) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let server = kapi::Server::in_memory(definitions).await.unwrap();
-        let client = Client::new(server.router(), "default");
+        let calls = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&calls);
+        let note = axum::middleware::map_request(move |request: Request| {
+            let call = format!("{} {}", request.method(), request.uri());
+            noted.lock().unwrap().push(call);
+            std::future::ready(request)
+        });
+        let client = Client::new(server.router().layer(note), "default");
         let keystone = Vouching::default();
         let (address, served) = keystone.clone().serve().await;
         let known = Keystone::new(&format!("http://{address}/v3")).unwrap();
         let options = Options {
             max_clusters_per_project: 3,
             host: "here".to_owned(),
+            scheme: "http",
+            policy,
+            public_url: None,
         };
         Self {
             router: Service::new(client.clone(), known, options).router(),
             client,
             keystone,
             served,
+            calls,
             _server: server,
         }
     }
@@ -831,6 +850,23 @@ async fn an_upgrade_needs_no_batch_size_and_follows_one_that_failed() {
 }
 
 #[tokio::test]
+async fn one_group_of_a_bare_metal_cluster_is_not_upgraded_alone() {
+    let world = World::new().await;
+    let uuid = world.cluster(MEMBER, "first").await;
+    let next = json!({"name": "next", "labels": {"kube_tag": "v1.34.3"}});
+    world.template(MEMBER, next).await;
+    world.tell(&uuid, "CREATE_COMPLETE").await;
+    let path = "/v1/clusters/first/actions/upgrade";
+    let alone = json!({"cluster_template": "next", "nodegroup": "default-worker"});
+    let refused = world.ask(MEMBER, "POST", path, alone).await;
+    assert_fault(&refused, 400);
+    let told = refused.body.to_string();
+    assert!(told.contains("without naming a nodegroup"), "{told}");
+    let shown = world.get(MEMBER, "/v1/clusters/first").await;
+    assert_eq!(shown.body["status"], "CREATE_COMPLETE");
+}
+
+#[tokio::test]
 async fn groups_come_change_and_go() {
     let world = World::new().await;
     let uuid = world.cluster(MEMBER, "first").await;
@@ -915,6 +951,39 @@ async fn groups_that_are_made_at_once_are_all_there() {
     assert_eq!(groups.body["nodegroups"].as_array().unwrap().len(), 7);
 }
 
+/// Whoever runs the service has the say about who may, and nobody sees more by that than before.
+#[tokio::test]
+async fn rules_of_a_policy_file_hold_instead_of_the_defaults() {
+    let rules = [
+        ("cluster:create", "role:builder"),
+        (
+            "cluster:get",
+            "role:member and project_id:%(project_id)s or role:admin and project_id:%(project_id)s",
+        ),
+        ("cluster:delete", "!"),
+        ("stats:get_all", "@"),
+    ];
+    let rules = rules.map(|(name, rule)| (name.to_owned(), rule.to_owned()));
+    let policy = Policy::of(rules.into()).unwrap();
+    let world = World::ruled(&api::magnum::definitions(), policy).await;
+    let template = world.template(MEMBER, json!({"name": "t"})).await;
+    let body = json!({"name": "first", "cluster_template_id": template});
+    let create = |token| world.ask(token, "POST", "/v1/clusters", body.clone());
+    assert_fault(&create(MEMBER).await, 403);
+    let made = create("p1:ann:builder").await;
+    assert_eq!(made.status, 202, "{made:?}");
+    assert_eq!(world.get(MEMBER, "/v1/clusters/first").await.status, 200);
+    assert_fault(&world.get(READER, "/v1/clusters/first").await, 403);
+    assert_fault(&world.get(OTHER, "/v1/clusters/first").await, 404);
+    // By default an administrator sees those of all.
+    assert_fault(&world.get(ADMIN, "/v1/clusters/first").await, 404);
+    let delete = world.ask(ADMIN, "DELETE", "/v1/clusters/first", Value::Null);
+    assert_fault(&delete.await, 403);
+    assert_eq!(world.get("p1:x:nobody", "/v1/stats").await.status, 200);
+    // What no rule speaks of is as it was.
+    assert_eq!(world.get(READER, "/v1/clusters").await.status, 200);
+}
+
 /// B1 and the second half of B9.
 #[tokio::test]
 async fn a_rotation_that_is_refused_leaves_the_authority_as_it_is() {
@@ -922,7 +991,10 @@ async fn a_rotation_that_is_refused_leaves_the_authority_as_it_is() {
     let uuid = world.cluster(MEMBER, "first").await;
     let path = format!("/v1/certificates/{uuid}");
     let before = world.get(MEMBER, &path).await;
-    assert_fault(&world.ask(MEMBER, "PATCH", &path, Value::Null).await, 400);
+    let refused = world.ask(MEMBER, "PATCH", &path, Value::Null).await;
+    assert_fault(&refused, 400);
+    let told = refused.body.to_string();
+    assert!(told.contains("windlass renew"), "{told}");
     assert_eq!(world.get(MEMBER, &path).await.body, before.body);
     let etcd = world
         .get(MEMBER, &format!("{path}?ca_cert_type=etcd"))
