@@ -243,13 +243,13 @@ async fn within<T>(
     part: Part,
     asked: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, (Part, Failure)> {
-    match timeout(PATIENCE, asked).await {
-        Ok(answer) => answer.map_err(|failure| (part, failure)),
-        Err(_) => {
-            let why = format!("no answer within {} s", PATIENCE.as_secs());
-            Err((part, transient("Late", why)))
-        }
-    }
+    let late = || {
+        let why = format!("no answer within {} s", PATIENCE.as_secs());
+        transient("Late", why)
+    };
+    let answer = timeout(PATIENCE, asked).await;
+    let answer = answer.unwrap_or_else(|_| Err(late()));
+    answer.map_err(|failure| (part, failure))
 }
 
 fn unknown(by: &Run) -> (Part, Failure) {
