@@ -22,7 +22,7 @@ pub fn public_url(text: &str) -> Result<String, String> {
     if !matches!(url.scheme_str(), Some("http" | "https")) {
         return Err(wrong("it does not begin with http:// or https://"));
     }
-    let authority = url.authority().map(|authority| authority.as_str());
+    let authority = url.authority().map(http::uri::Authority::as_str);
     if authority.is_none_or(|authority| authority.contains('@')) || text.contains(['?', '#']) {
         return Err(wrong("it has more than a host, a port and a path"));
     }

@@ -170,7 +170,7 @@ async fn reconcile(
         }
         (seen, Plan::default(), false)
     } else {
-        let (seen, plan) = context.decide(cluster).await?;
+        let (seen, plan) = Box::pin(context.decide(cluster)).await?;
         let is_raced = !context.apply(cluster, &plan, &seen).await?;
         (seen, plan, is_raced)
     };
