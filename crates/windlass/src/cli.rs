@@ -391,8 +391,8 @@ pub(crate) struct Controller {
     #[arg(long, value_name = "PLACE")]
     pub(crate) runners: Option<Runners>,
     /// Install providers of Cluster API: work on the objects of their definitions, which `windlass crds --providers` prints.
-    /// Not beside the Cluster API operator, and with runners as processes
-    #[arg(long)]
+    /// Not beside the Cluster API operator. Their runners are processes beside this one, wherever others are
+    #[arg(long, env = "WINDLASS_PROVIDERS")]
     pub(crate) providers: bool,
     /// Run services of OpenStack: work on the objects of the definitions that `windlass crds --openstack` prints, with runners as
     /// processes
