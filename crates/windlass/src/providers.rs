@@ -18,6 +18,7 @@ mod follow;
 mod plan;
 mod preload;
 mod publish;
+mod rights;
 mod stand;
 mod status;
 mod upgrade;
@@ -32,6 +33,7 @@ pub(crate) async fn providers(global: &Global, command: &Providers) -> anyhow::R
         Providers::Delete(options) => delete::delete(global, options).await,
         Providers::Preload(options) => preload::preload(global, options).await,
         Providers::Publish(options) => publish::publish(options).await,
+        Providers::Rights(options) => rights::rights(global, options).await,
     }
 }
 

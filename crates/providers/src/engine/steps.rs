@@ -3,9 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use api::run::{Failure, Step};
-use clusterctl::Object;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client};
+use clusterctl::{Object, rights::Rule};
+use k8s_openapi::{
+    api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, api::PostParams};
 use runs::calls::{Ended, Seen, boundary, call, config, tell, until};
 use tokio::time::{sleep, timeout};
 use workflow::{StepContext, StepOutcome};
@@ -17,7 +20,7 @@ use super::{
     objects::{self, Effect, Resources},
     prune,
 };
-use crate::{action::Action, certificates, health, render};
+use crate::{action::Action, certificates, drift, health, render, rights};
 
 /// How long between two looks at a definition.
 const LOOK: Duration = Duration::from_millis(100);
@@ -102,6 +105,7 @@ impl Installer {
             .filter(is_missing)
             .collect();
         if missing.is_empty() {
+            self.allowed(there, &objects).await?;
             return Ok(done([("objects", objects.len())]));
         }
         let remedy = if missing.contains(certificates::GROUP) {
@@ -115,6 +119,30 @@ impl Installer {
             missing.join(", ")
         );
         Err(config("MissingGroups", message, remedy).into())
+    }
+
+    /// That all of them may be written, before the first one is.
+    async fn allowed(&self, there: &Client, objects: &[Object]) -> Result<(), Failure> {
+        let namespace = self.work.namespace();
+        let secrets = self.secrets(there).await?.into_iter();
+        let secrets = secrets.map(|(_, _, _, name)| name);
+        let needed = rights::of(&self.provider.manifest_label(), objects, secrets).rules;
+        let review = SelfSubjectRulesReview {
+            spec: SelfSubjectRulesReviewSpec {
+                namespace: Some(namespace),
+            },
+            ..SelfSubjectRulesReview::default()
+        };
+        let reviewed = Api::<SelfSubjectRulesReview>::all(there.clone())
+            .create(&PostParams::default(), &review)
+            .await
+            .map_err(|error| call("ask what the operator may do", &error))?;
+        let held = reviewed.status.as_ref().and_then(rights::held);
+        let missing = held.map(|held| Rule::missing(&needed, &held));
+        match missing {
+            Some(missing) if !missing.is_empty() => Err(rights::lacking(&self.provider, &missing)),
+            _ => Ok(()),
+        }
     }
 
     /// Some of the objects.
@@ -218,7 +246,13 @@ impl Installer {
         step: &Step,
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
-        let found = prune::find(there, &self.provider.manifest_label()).await?;
+        let label = self.provider.manifest_label();
+        let noted = drift::noted(there, &self.work.namespace(), &label)
+            .await
+            .map_err(|error| call("read what was applied", &error))?;
+        // Of one that cannot be read the provider's status tells.
+        let noted = noted.and_then(Result::ok).unwrap_or_default();
+        let found = prune::find(there, &label, &noted).await?;
         let surplus = prune::surplus(found, wanted);
         for found in &surplus {
             boundary(step, context).await?;
