@@ -5,6 +5,7 @@ use clusterctl::{
     Object, Provider,
     rights::{Rights, Rule, rights},
 };
+use controller::apply::contains;
 use k8s_openapi::api::authorization::v1::SubjectRulesReviewStatus;
 use runs::calls::{FORBIDDEN, config};
 use serde_json::{Value, json};
@@ -74,15 +75,15 @@ pub(crate) fn lacking(provider: &Provider, missing: &[Rule]) -> Failure {
             "the operator may not do what this version takes: {}",
             rules.join("; ")
         ),
-        &remedy(provider),
+        &format!("{}, and retry the run", command(provider)),
     )
 }
 
-/// What to do where the API refuses: that it was for want of a right, it says in words alone.
+/// What to do where the API refuses: whether that was for want of a right, it says in words alone.
 pub(crate) fn remedy(provider: &Provider) -> String {
     format!(
-        "if the operator lacks a right, review what `windlass providers rights {}` prints and apply it; else mend what is named; then retry the run",
-        provider.manifest_label()
+        "where the operator lacks a right, {}; else mend what is named; then retry the run",
+        command(provider)
     )
 }
 
@@ -90,19 +91,27 @@ pub(crate) fn remedy(provider: &Provider) -> String {
 pub(crate) fn told(error: &kube::Error, provider: &Provider) -> String {
     let why = controller::chain(error);
     match error {
-        kube::Error::Api(status) if status.code == 403 => format!(
-            "{why}; review what `windlass providers rights {}` prints, and apply it",
-            provider.manifest_label()
-        ),
+        kube::Error::Api(status) if status.code == 403 => format!("{why}; {}", command(provider)),
         _ => why,
     }
+}
+
+fn command(provider: &Provider) -> String {
+    format!(
+        "review what `windlass providers rights {}` prints, and apply it",
+        provider.manifest_label()
+    )
 }
 
 /// Whether a role or a binding stands as it is wanted, whoever wrote it. Others are written by whoever may.
 pub(crate) fn stands(wanted: &Object, found: &Value) -> bool {
     let field = |path: &str| {
-        let wanted = wanted.value().pointer(path).unwrap_or(&Value::Null);
-        is_within(wanted, found.pointer(path).unwrap_or(&Value::Null))
+        let found = found.pointer(path).unwrap_or(&Value::Null);
+        match wanted.value().pointer(path) {
+            None | Some(Value::Null) => found.is_null(),
+            // The API adds defaults to what it is given.
+            Some(wanted) => contains(found, wanted),
+        }
     };
     let is_gathered = |value: &Value| {
         value
@@ -118,23 +127,6 @@ pub(crate) fn stands(wanted: &Object, found: &Value) -> bool {
         _ => &["/roleRef", "/subjects"],
     };
     field("/metadata/labels") && fields.iter().all(|path| field(path))
-}
-
-/// Whether what was found has all that is wanted, and lists as they are: the API adds defaults to what it is given.
-fn is_within(wanted: &Value, found: &Value) -> bool {
-    match (wanted, found) {
-        (Value::Object(wanted), Value::Object(found)) => wanted
-            .iter()
-            .all(|(key, wanted)| is_within(wanted, found.get(key).unwrap_or(&Value::Null))),
-        (Value::Array(wanted), Value::Array(found)) => {
-            let mut pairs = wanted.iter().zip(found);
-            wanted.len() == found.len() && pairs.all(|(wanted, found)| is_within(wanted, found))
-        }
-        (Value::Array(wanted), Value::Null) => wanted.is_empty(),
-        (Value::Null, Value::Array(found)) => found.is_empty(),
-        (Value::Null, Value::Object(_)) => true,
-        _ => wanted == found,
-    }
 }
 
 #[cfg(test)]
