@@ -50,7 +50,8 @@ pub fn rights(objects: &[Object]) -> Rights {
     let mut rules = Vec::new();
     for object in objects {
         let is_by_hand = is_rbac(object) && beyond.contains(&object.title());
-        rules.extend(of_object(object, is_by_hand, &plurals));
+        let verbs = if is_by_hand { LEFT } else { verbs(object) };
+        rules.extend(of_object(object, verbs, &plurals));
         if is_role(object) && !is_by_hand {
             rules.extend(given(object));
         }
@@ -64,26 +65,29 @@ pub fn rights(objects: &[Object]) -> Rights {
     }
 }
 
-/// To write it, to remove it, and to find it.
+/// What is done with an object by its name. With a namespace would go all that is in it, and with a definition everything that is of it:
+/// they are never removed.
+fn verbs(object: &Object) -> &'static [&'static str] {
+    if is_definition(object) || is_namespace(object) {
+        &["get", "create", "patch"]
+    } else {
+        &["get", "create", "patch", "delete"]
+    }
+}
+
+/// With its own name, and to find it.
 fn of_object(
     object: &Object,
-    is_by_hand: bool,
+    verbs: &[&str],
     plurals: &BTreeMap<[String; 2], String>,
-) -> Vec<Rule> {
+) -> impl Iterator<Item = Rule> + use<> {
     let kind = [object.group(), object.kind()].map(str::to_owned);
     let resource = plurals.get(&kind).cloned();
     let resource = resource.unwrap_or_else(|| plural(object.kind()));
-    // With a namespace would go all that is in it, and with a definition everything that is of it: they are never removed.
-    let stays = is_definition(object) || is_namespace(object);
-    let verbs: &[&str] = match (is_by_hand, stays) {
-        (true, _) => &["get", "delete"],
-        (false, true) => &["get", "create", "patch"],
-        (false, false) => &["get", "create", "patch", "delete"],
-    };
     let named = Rule::on(object.group(), &resource, verbs).named(object.name());
     let is_listed = !is_secret(object) && !is_namespace(object);
     let listed = is_listed.then(|| Rule::on(object.group(), &resource, &["list"]));
-    [Some(named), listed].into_iter().flatten().collect()
+    std::iter::once(named).chain(listed)
 }
 
 /// Objects of a definition are listed, for it does not go while there are some, and stored anew in a newer version.
@@ -218,6 +222,9 @@ fn is_rbac(object: &Object) -> bool {
 fn is_role(object: &Object) -> bool {
     is_rbac(object) && matches!(object.kind(), "Role" | "ClusterRole")
 }
+
+/// What is done with what a person applied.
+const LEFT: &[&str] = &["get", "delete"];
 
 #[cfg(test)]
 mod tests {

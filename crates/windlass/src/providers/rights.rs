@@ -94,8 +94,8 @@ fn of_stands(stands: &[Stand], named: &[String]) -> anyhow::Result<BTreeMap<Stri
         let rights = of_stand(stand, &label, version)?;
         let known = all.entry(label).or_default();
         known.by_hand.extend(rights.by_hand);
-        let rules = known.rules.drain(..).chain(rights.rules);
-        known.rules = Rule::merged(rules.collect::<Vec<_>>());
+        let rules = std::mem::take(&mut known.rules).into_iter();
+        known.rules = Rule::merged(rules.chain(rights.rules));
     }
     Ok(all)
 }
