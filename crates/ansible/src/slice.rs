@@ -29,7 +29,7 @@ mod tasks;
 mod view;
 
 pub use facts::{ADDED, KEEP_TOGETHER};
-pub use interrupted::FOUNDING;
+pub use interrupted::{FOUNDING, REPAIRS, Repair};
 pub(crate) use pattern::distinct;
 pub use pattern::{PatternError, Targets, resolve, select};
 pub use tasks::{ListedPlay, ListedTask, list_tasks, parse_listed_tasks};

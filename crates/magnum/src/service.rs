@@ -167,6 +167,18 @@ impl Asked<'_> {
         query.find_map(|(known, value)| (known == name).then_some(value.as_str()))
     }
 
+    /// Lets pass a query that has these arguments alone; none: whoever reads it says which there are.
+    fn known(&self, arguments: Option<&[&str]>) -> Result<(), Fault> {
+        let is_known = |name: &str| arguments.is_none_or(|known| known.contains(&name));
+        match self.query.iter().find(|(name, _)| !is_known(name)) {
+            Some((name, _)) => {
+                let name: String = name.chars().take(256).collect();
+                Err(Fault::invalid(format!("Unknown argument: \"{name}\"")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// A page of a list, under its word.
     fn page(&self, word: &str, path: &str, page: &Page, all: Vec<Value>) -> Result<Answer, Fault> {
         let (entries, next) = page.cut(all)?;
@@ -194,6 +206,10 @@ fn entries<T: serde::Serialize>(objects: impl IntoIterator<Item = T>) -> Result<
 }
 
 async fn answer(State(service): State<Arc<Service>>, request: Request) -> Response {
+    // Browsers ask so before they send a token.
+    if *request.method() == Method::OPTIONS {
+        return Response::new(Body::empty());
+    }
     let id = format!("req-{}", Uuid::new_v4());
     let (parts, body) = request.into_parts();
     let requested = parts
@@ -201,7 +217,12 @@ async fn answer(State(service): State<Arc<Service>>, request: Request) -> Respon
         .get(version::HEADER)
         .and_then(|value| value.to_str().ok());
     let version = Version::requested(requested);
-    let effective = version.clone().unwrap_or(Version::MINIMUM);
+    let effective = match &version {
+        Ok(version) => version.to_string(),
+        Err(Fault::UnsupportedVersion(version)) => version.clone(),
+        Err(_) => Version::MINIMUM.to_string(),
+    };
+    let is_root = parts.uri.path().trim_matches('/').is_empty();
     let asked = Parts {
         method: parts.method,
         uri: parts.uri,
@@ -209,7 +230,12 @@ async fn answer(State(service): State<Arc<Service>>, request: Request) -> Respon
     };
     let done = asked.answer(&service, version, body).await;
     let uri = service.keystone.address();
+    let is_versioned = !is_root && done.as_ref().err().is_none_or(Fault::is_versioned);
     let mut response = done.map_or_else(|fault| refusal(&fault, uri), respond);
+    put(&mut response, "x-openstack-request-id", id);
+    if !is_versioned {
+        return response;
+    }
     for (name, value) in [
         (version::HEADER, format!("{} {effective}", version::SERVICE)),
         (
@@ -221,15 +247,17 @@ async fn answer(State(service): State<Arc<Service>>, request: Request) -> Respon
             format!("{} {}", version::SERVICE, Version::MAXIMUM),
         ),
         ("vary", "OpenStack-API-Version".to_owned()),
-        ("x-openstack-request-id", id),
     ] {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            response
-                .headers_mut()
-                .insert(HeaderName::from_static(name), value);
-        }
+        put(&mut response, name, value);
     }
     response
+}
+
+fn put(response: &mut Response, name: &'static str, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        let name = HeaderName::from_static(name);
+        response.headers_mut().insert(name, value);
+    }
 }
 
 struct Parts {
@@ -314,13 +342,13 @@ async fn dispatch(route: &Route<'_>, method: &Method, asked: &Asked<'_>) -> Resu
         Method::POST => post(route, asked).await,
         Method::PATCH => patch(route, asked).await,
         Method::DELETE => delete(route, asked).await,
-        Method::OPTIONS => Answer::ok(json!({})),
         _ => Err(Fault::NO_VERB),
     }
 }
 
 async fn get(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
     asked.caller.may_read()?;
+    asked.known(arguments(route))?;
     match route {
         Route::Templates => templates::list(asked).await,
         Route::Template(ident) => templates::show(asked, ident).await,
@@ -336,14 +364,31 @@ async fn get(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
         Route::Services => site::services(asked),
         Route::Federations => Answer::ok(json!({"federations": []})),
         Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
-        Route::Resize(_) | Route::Upgrade(_) | Route::Certificates | Route::Credential(_) => {
-            Err(Fault::NO_VERB)
-        }
+        Route::Resize(_)
+        | Route::Upgrade(_)
+        | Route::Certificates
+        | Route::Credential(_)
+        | Route::Mute => Err(Fault::NO_VERB),
+    }
+}
+
+/// The arguments of what is read. Those of lists are read with their pages.
+fn arguments(route: &Route<'_>) -> Option<&'static [&'static str]> {
+    match route {
+        Route::Templates
+        | Route::Clusters
+        | Route::ClustersDetail
+        | Route::Groups(_)
+        | Route::Quotas => None,
+        Route::Certificate(_) => Some(&["ca_cert_type"]),
+        Route::Stats => Some(&["project_id", "type"]),
+        _ => Some(&[]),
     }
 }
 
 async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
     asked.caller.may_write()?;
+    asked.known(Some(&[]))?;
     match route {
         Route::Templates => templates::create(asked).await,
         Route::Clusters => clusters::create(asked).await,
@@ -359,6 +404,7 @@ async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
 
 async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
     asked.caller.may_write()?;
+    asked.known(Some(&["rollback"]))?;
     match route {
         Route::Template(ident) => templates::update(asked, ident).await,
         Route::Cluster(ident) => clusters::update(asked, ident).await,
@@ -367,20 +413,33 @@ async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
         Route::Credential(cluster) => certificates::rotate_credential(asked, cluster).await,
         Route::Quota(project, resource) => quotas::update(asked, project, resource).await,
         Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
-        _ => Err(Fault::NO_VERB),
+        route => Err(nameless(route)),
     }
 }
 
 async fn delete(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
     asked.caller.may_write()?;
+    asked.known(Some(&[]))?;
     match route {
         Route::Template(ident) => templates::delete(asked, ident).await,
         Route::Cluster(ident) => clusters::delete(asked, ident).await,
         Route::Group(cluster, ident) => groups::delete(asked, cluster, ident).await,
         Route::Quota(project, resource) => quotas::delete(asked, project, resource).await,
         Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
-        _ => Err(Fault::NO_VERB),
+        route => Err(nameless(route)),
     }
+}
+
+/// Where one object is changed or removed, the path names it.
+fn nameless(route: &Route<'_>) -> Fault {
+    let missing = match route {
+        Route::Templates => "cluster_template_ident",
+        Route::Clusters => "cluster_ident",
+        Route::Quotas => "project_id",
+        Route::Federations => "federation_ident",
+        _ => return Fault::NO_VERB,
+    };
+    Fault::invalid(format!("Missing argument: \"{missing}\""))
 }
 
 fn respond(answer: Answer) -> Response {

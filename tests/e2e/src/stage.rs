@@ -102,6 +102,7 @@ impl Stage {
     /// What the hosts need cannot be made, or they do not boot; nobody said which versions real kubespray finds.
     pub fn set_with_older(
         options: Options,
+        older: Kubernetes,
         kubespray: Option<Kubespray>,
         progress: &dyn Progress,
     ) -> anyhow::Result<Self> {
@@ -119,10 +120,10 @@ impl Stage {
             ..LabOptions::default()
         };
         let wanted = wanted.with_kubernetes(progress)?;
-        let wanted = wanted.with_older_kubernetes(progress)?;
+        let wanted = wanted.with_older_kubernetes(older, progress)?;
         let mut stage = Self::build(options, &wanted, progress)?;
         stage.versions = Some(Versions {
-            oldest: Kubernetes::Oldest.version()?,
+            oldest: older.version()?,
             newest: Kubernetes::Newest.version()?,
         });
         Ok(stage)

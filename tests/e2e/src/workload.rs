@@ -103,8 +103,7 @@ pub struct Requests {
     pub failures: Vec<String>,
 }
 
-/// Asks for the workload at every host that lives in turn, one request after the other, and counts the answers. It ends with
-/// the value, and with its process.
+/// Asks one request after the other and counts the answers. It ends with the value, and with its process.
 #[derive(Debug)]
 pub struct Prober {
     child: Child,
@@ -114,8 +113,8 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Starts to ask, and begins to count once the workload was seen at every host: a node is told of a Service a moment after its
-    /// pods are ready.
+    /// Asks for the workload at every host that lives in turn. It begins to count once the workload was seen at each: a node is told
+    /// of a Service a moment after its pods are ready.
     ///
     /// # Errors
     ///
@@ -124,8 +123,35 @@ impl Prober {
         let hosts = stage.lab.hosts().iter();
         let live = hosts.filter(|host| host.presence == Presence::Live);
         let addresses = live.map(|host| format!("http://{}:{PORT}/", host.address));
+        Self::asking(stage, WORKLOAD_ANSWERS, addresses)
+    }
+
+    /// Asks the API server of the raised cluster, as a client behind a load balancer does: a request goes to the next of these hosts
+    /// where one does not answer, and fails where none does.
+    ///
+    /// # Errors
+    ///
+    /// There is no kubeconfig, the process cannot be started, or no server answers within a minute.
+    pub fn of_api(stage: &Stage, hosts: &[&str]) -> anyhow::Result<Self> {
+        let kubeconfig = stage.kubeconfig()?;
+        let mut kubectl = stage.kubectl_by(&kubeconfig, &["config", "view", "--raw", "-o", "json"]);
+        let config: Value = serde_json::from_str(&output(&mut kubectl)?)?;
+        let file = stage.data().join("prober-of-api.json");
+        fs::write(&file, config.to_string()).context("failed to write the kubeconfig")?;
+        let file = file.to_str().context("the directory is not UTF-8")?;
+        let arguments = [file, &hosts.join(",")].map(str::to_owned);
+        Self::asking(stage, API_ANSWERS, arguments)
+    }
+
+    fn asking(
+        stage: &Stage,
+        how: &str,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> anyhow::Result<Self> {
         let mut python = Command::new("python3");
-        python.args(["-c", ASK]).args(addresses);
+        python
+            .args(["-c", &format!("{how}{COUNT}")])
+            .args(arguments);
         let mut child = stage
             .lab
             .enter_network(&python)
@@ -142,10 +168,7 @@ impl Prober {
         };
         let mut said = String::new();
         prober.output.read_line(&mut said)?;
-        ensure!(
-            said == "counting\n",
-            "a host does not offer the workload: {said}"
-        );
+        ensure!(said == "counting\n", "not everybody answers: {said}");
         Ok(prober)
     }
 
@@ -181,37 +204,82 @@ impl Drop for Prober {
     }
 }
 
-/// Asks until its input ends. `select` waits for that between two requests. Ctrl-C is for who started it.
-const ASK: &str = r#"
-import json, select, signal, sys, time, urllib.request
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+/// What to ask, and how: for the workload at each address.
+const WORKLOAD_ANSWERS: &str = r#"
+import sys, urllib.request
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+targets = sys.argv[1:]
 
 def ask(address):
     with opener.open(address, timeout=3) as answer:
         assert answer.read().strip() == b"well"
+"#;
+
+/// What to ask, and how: one API by its servers, as its client. Each request has a connection of its own, and begins at another server.
+const API_ANSWERS: &str = r#"
+import base64, http.client, json, ssl, sys, tempfile
+config = json.load(open(sys.argv[1]))
+servers = sys.argv[2].split(",")
+targets = [sys.argv[2]]
+user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
+trusted = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+# Each server is asked at its own address, which is not the one that the kubeconfig names.
+trusted.check_hostname = False
+with tempfile.NamedTemporaryFile() as pair:
+    for part in ("client-certificate-data", "client-key-data"):
+        pair.write(base64.b64decode(user[part]) + b"
+")
+    pair.flush()
+    trusted.load_cert_chain(pair.name)
+turn = 0
+
+def ask(_):
+    global turn
+    turn += 1
+    why = []
+    for step in range(len(servers)):
+        server = servers[(turn + step) % len(servers)]
+        connection = http.client.HTTPSConnection(server, 6443, timeout=3, context=trusted)
+        try:
+            connection.request("GET", "/api/v1/namespaces/default")
+            answer = connection.getresponse()
+            body = answer.read()
+            if answer.status == 200:
+                return
+            why.append(f"{server}: HTTP {answer.status}: {body[:200]!r}")
+        except Exception as error:
+            why.append(f"{server}: {error}")
+        finally:
+            connection.close()
+    raise Exception("; ".join(why))
+"#;
+
+/// Asks until its input ends. `select` waits for that between two requests. Ctrl-C is for who started it.
+const COUNT: &str = r#"
+import json, select, signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 limit = time.time() + 60
-for address in sys.argv[1:]:
+for target in targets:
     while True:
         try:
-            ask(address)
+            ask(target)
             break
         except Exception as error:
             if time.time() > limit:
-                sys.exit(f"{address}: {error}")
+                sys.exit(f"{target}: {error}")
             time.sleep(0.1)
 print("counting", flush=True)
 
 asked, answered, failures = 0, 0, []
 began = time.time()
 while not select.select([sys.stdin], [], [], 0.05)[0]:
-    address = sys.argv[1 + asked % (len(sys.argv) - 1)]
+    target = targets[asked % len(targets)]
     asked += 1
     try:
-        ask(address)
+        ask(target)
         answered += 1
     except Exception as error:
-        failures.append(f"{time.time() - began:.1f} s: {address}: {error}")
+        failures.append(f"{time.time() - began:.1f} s: {target}: {error}")
 print(json.dumps({"answered": answered, "failed": len(failures), "failures": failures[:20]}))
 "#;

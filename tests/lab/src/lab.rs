@@ -65,13 +65,17 @@ impl LabOptions {
         Ok(self)
     }
 
-    /// With those of the oldest version that nodes are upgraded from, as well.
+    /// With those of an older version that nodes are upgraded from, as well.
     ///
     /// # Errors
     ///
     /// What is missing cannot be built.
-    pub fn with_older_kubernetes(mut self, progress: &dyn Progress) -> Result<Self> {
-        let programs = programs::Kubernetes::Oldest.programs(progress)?;
+    pub fn with_older_kubernetes(
+        mut self,
+        older: programs::Kubernetes,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let programs = older.programs(progress)?;
         let images = images::ensure(&programs, progress)?;
         self.older = Some((programs.dir, images));
         Ok(self)

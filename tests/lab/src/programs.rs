@@ -1,5 +1,6 @@
 //! The Kubernetes programs, built from Go modules and stamped with their version.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -298,14 +299,18 @@ fn stamp(version: &str) -> String {
     flags
 }
 
-/// Names what is built: everything in the directory and below it, except for the oldest version, which has a name of its own.
+/// Names what is built: everything in the directory and below it, except for the older versions, which have names of their own.
 fn key(sources: &Path) -> Result<String> {
     let mut parts = vec![stamp("").into_bytes()];
     let files = walkdir::WalkDir::new(sources)
         .min_depth(1)
         .sort_by_file_name()
         .into_iter()
-        .filter_entry(|entry| entry.file_name() != kubernetes::OLDEST);
+        .filter_entry(|entry| {
+            ![kubernetes::OLDEST, kubernetes::PATCH]
+                .map(OsStr::new)
+                .contains(&entry.file_name())
+        });
     for entry in files {
         let entry = entry.context("list testenv")?;
         if entry.file_type().is_file() {

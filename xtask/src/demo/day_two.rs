@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use e2e::{NAMESPACE, Prober, Requests, Stage, Versions, WORKLOAD, node, wait_until};
-use lab::{command::output, progress::Terminal};
+use lab::{Kubernetes, command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
@@ -72,7 +72,12 @@ fn stage() -> anyhow::Result<Stage> {
             "Kubernetes of two versions: building the older one takes about four minutes the first time"
         );
     }
-    let mut stage = Stage::set_with_older(on_hosts(4, 0), kubespray, &Terminal::default())?;
+    let mut stage = Stage::set_with_older(
+        on_hosts(4, 0),
+        Kubernetes::Oldest,
+        kubespray,
+        &Terminal::default(),
+    )?;
     up(&mut stage)?;
     Ok(stage)
 }

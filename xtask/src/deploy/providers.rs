@@ -70,10 +70,11 @@ fn rules() -> Vec<Value> {
             &["get", "list"],
         ),
         inventory,
+        // Listed to see where and in which version somebody else has installed one.
         rule(
             INVENTORY,
             &["providers"],
-            &["get", "create", "patch", "delete"],
+            &["get", "list", "create", "patch", "delete"],
         ),
     ]
 }

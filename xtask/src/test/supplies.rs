@@ -72,6 +72,11 @@ fn gather(extent: Extent) -> Result<Ready> {
     timed("nodes of the Kubernetes that is upgraded from", &|| {
         Kubernetes::Oldest.programs(&progress).map(drop)
     })?;
+    if extent == Extent::Full {
+        timed("nodes of the patch release before", &|| {
+            Kubernetes::Patch.programs(&progress).map(drop)
+        })?;
+    }
     drop(compiled);
     timed("Debian of the hosts", &|| {
         base::ensure(base::Base::default(), &progress).map(drop)

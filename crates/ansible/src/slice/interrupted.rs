@@ -1,8 +1,4 @@
-//! What goes before a play that cannot be repeated where it was interrupted: it undoes what that has left.
-//!
-//! | play | cannot be repeated | since |
-//! |---|---|---|
-//! | `control-plane/install` | once kubeadm has begun on a host and no network plugin is there: kubeadm is not run again, and the play waits for Ready nodes, which want the plugin of a later play | waits: 2.30; does not run kubeadm again: always |
+//! What goes before a play that cannot be repeated where it was interrupted: it undoes what that has left. [`REPAIRS`] has all of them.
 //!
 //! What a host looks like decides, and not what a run remembers: a host may have lost power. The plugin's configuration comes
 //! last, so a cluster without it never had a network, and nothing runs in it but its control plane.
@@ -11,6 +7,34 @@ use super::{ADDED, Slice};
 
 /// The variable with which an operation allows to undo what was interrupted: that of a cluster that does not exist yet.
 pub const FOUNDING: &str = "windlass_founding";
+
+/// What is done before a play that cannot be repeated where it was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repair {
+    /// The play.
+    pub play: &'static str,
+    /// What of it is undone, for people.
+    pub undoes: &'static str,
+    /// The first release of kubespray for which it matters.
+    pub since: &'static str,
+    /// Why the play cannot be repeated as it was left.
+    pub why: &'static str,
+}
+
+impl Repair {
+    /// The task that undoes it, as events name it.
+    pub fn task(&self) -> String {
+        format!("{ADDED}undo {}", self.undoes)
+    }
+}
+
+/// All plays for which it matters.
+pub const REPAIRS: [Repair; 1] = [Repair {
+    play: CONTROL_PLANE,
+    undoes: "what kubeadm has begun",
+    since: "2.30",
+    why: "kubeadm is not run again once it has begun on a host, and the play waits for Ready nodes, which want the network plugin of a later play",
+}];
 
 /// The play that kubeadm makes a control plane in.
 const CONTROL_PLANE: &str = "control-plane/install";
@@ -57,9 +81,7 @@ const UNDO: &str = r#"set -eu
 
 /// A play that undoes what an interrupted play has left, for one that it matters for.
 pub(super) fn play(slice: &Slice) -> Option<String> {
-    if slice.id != CONTROL_PLANE {
-        return None;
-    }
+    let repair = REPAIRS.iter().find(|repair| repair.play == slice.id)?;
     let defaults = slice.defaults()?;
     let hosts = serde_json::to_string(&slice.hosts).ok()?;
     Some(format!(
@@ -82,7 +104,7 @@ pub(super) fn play(slice: &Slice) -> Option<String> {
         - {FOUNDING} | default(false)
         - not (kube_external_ca_mode | default(false))
         - etcd_deployment_type | default("host") != "kubeadm"
-    - name: "{ADDED}undo what kubeadm has begun"
+    - name: "{task}"
       shell:
         cmd: |
           {UNDO}
@@ -95,5 +117,6 @@ pub(super) fn play(slice: &Slice) -> Option<String> {
       when: windlass_interrupted.stdout | default("") | length > 0
 "#,
         id = slice.id,
+        task = repair.task(),
     ))
 }

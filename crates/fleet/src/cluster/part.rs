@@ -67,7 +67,8 @@ impl Part {
         self.api_version == VAULT_SECRETS && self.kind == "VaultSecret"
     }
 
-    /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so nobody here deletes it.
+    /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so it goes when nothing
+    /// needs it.
     pub fn is_template(&self) -> bool {
         !self.is_kubespray() && self.kind.ends_with("Template")
     }
@@ -202,7 +203,7 @@ fn keep_for_templates(objects: &mut [Part]) {
 }
 
 /// Whether a text stands anywhere in a value.
-fn holds(value: &Value, text: &str) -> bool {
+pub(super) fn holds(value: &Value, text: &str) -> bool {
     match value {
         Value::String(value) => value == text,
         Value::Array(values) => values.iter().any(|value| holds(value, text)),

@@ -6,9 +6,12 @@
     reason = "helpers of tests stand outside of them"
 )]
 
+mod advice;
+mod births;
 mod bounds;
 mod cluster_api;
 mod gates;
+mod rollback;
 mod story;
 mod vault;
 mod world;

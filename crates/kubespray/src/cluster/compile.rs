@@ -2,13 +2,14 @@
 
 use ansible::{
     inventory::{self, Directories, Inventory},
-    slice::{PatternError, Playbook, Slice},
+    slice::{FOUNDING, PatternError, Playbook, REPAIRS, Slice},
 };
 use api::{
     Duration, HostName, Target,
     run::{Action as RunAction, Approve, Gate, Interrupt, Plan, Retry, Step},
 };
 
+mod adopting;
 mod beside;
 mod component;
 mod hooks;
@@ -20,6 +21,7 @@ mod recovering;
 mod saving;
 mod upgrading;
 
+pub(crate) use adopting::adopting;
 pub(crate) use component::{Bringing, Component, component, member_change};
 pub(crate) use joining::joining;
 pub(crate) use leaving::{draining, leaving, of_nodes};
@@ -266,6 +268,20 @@ pub(crate) fn founding(
     Ok(steps)
 }
 
+/// Says of the plays that cannot be repeated where they were interrupted what goes before them.
+fn told_repaired(placed: &mut [Placed]) {
+    for placed in placed {
+        let mut repairs = REPAIRS.iter();
+        if let Some(repair) = repairs.find(|repair| repair.play == placed.step.id) {
+            let title = &mut placed.step.title;
+            title.push_str(&format!(
+                "; if it is interrupted, {} is undone first",
+                repair.undoes
+            ));
+        }
+    }
+}
+
 /// The plan of these steps, with the hooks among them: each after the one before it, unless it says after which.
 pub(crate) fn finish(
     operation: &Operation,
@@ -274,6 +290,10 @@ pub(crate) fn finish(
     reason: String,
     placed: Vec<Placed>,
 ) -> Result<Plan, Problem> {
+    let mut placed = placed;
+    if inputs.operation_variables.contains_key(FOUNDING) {
+        told_repaired(&mut placed);
+    }
     let order = inputs.hosts.iter().map(|host| host.name.parse::<Target>());
     let order: Vec<Target> = order.flatten().collect();
     let forked = placed

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{REMOVE, upgrade};
 use crate::{
-    action::{Action, MemberChange, QUORUM, Turn},
+    action::{Action, HEALTH, MemberChange, QUORUM, Turn},
     cluster::{
         compile::{self, Endpoints},
         decision::{Decision, Situation, checkout, declared, once},
@@ -43,7 +43,8 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
         Err(decision) => return Some(decision),
     };
     let cluster = situation.cluster.name_any();
-    match compiled(&cluster, before, &leaving, resolved, checkout) {
+    let down = |name: &HostName| is_down(situation.observed, name);
+    match compiled(&cluster, before, &leaving, resolved, checkout, down) {
         Ok(plan) => {
             let mut about = declared(situation.observed, &leaving);
             let forced = resolved.removal.forced.iter();
@@ -129,6 +130,7 @@ fn compiled(
     leaving: &[HostName],
     resolved: &Resolved,
     checkout: &Checkout,
+    is_down: impl Fn(&HostName) -> bool,
 ) -> Result<Plan, Problem> {
     let playbook = checkout
         .remove
@@ -198,12 +200,21 @@ fn compiled(
         };
         compile::endpoints(&change, &compile::compiled(&left)?, &mut steps)?;
     }
-    steps.push(compile::healthy(conduct, &inputs));
+    // Nobody asks the hosts that stay whether they answer: one that was down before would hold the run until its time is up.
+    let (down, well): (Vec<_>, Vec<_>) = inputs.members().into_iter().partition(is_down);
+    let words = (HEALTH, "Wait until the cluster is healthy");
+    steps.push(compile::healthy_nodes(conduct, words, well));
     if conduct.approval == Approval::Manual {
         let question = format!("remove {} from the cluster", compile::listed(leaving));
         steps.insert(0, compile::approval(question));
     }
     let mut reason = reason(leaving, &forced, before.members().len());
+    if !down.is_empty() {
+        reason.push_str(&format!(
+            "; the end does not wait for what was not Ready before: {}",
+            compile::listed(&down)
+        ));
+    }
     if let Some(host) = member {
         reason.push_str(&of_member(host, before, &inputs, &resolved.removal.leaving));
     }

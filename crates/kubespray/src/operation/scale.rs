@@ -204,7 +204,7 @@ fn compiled(
         steps.insert(0, compile::approval(question));
     }
     let mut reason = format!(
-        "{} {} no part of the cluster yet: kubespray {} makes {} of it{}, and only reads the facts of the {} hosts that are",
+        "{} {} no part of the cluster yet: kubespray {} makes {} of it{}, and reads no more than the facts of the {} hosts that are, where they are stale",
         compile::listed(&names),
         if new.len() == 1 { "is" } else { "are" },
         inputs.kubespray,

@@ -27,7 +27,7 @@ use super::{
     workspace::{disk, failure},
 };
 use crate::{
-    action::{self, Action, AnsiblePlay, FACTS, FACTS_OF_STAYING},
+    action::{self, Action, AnsiblePlay, FACTS, FACTS_OF_OTHERS, FACTS_OF_STAYING},
     hooks::Kind,
     inputs::Inputs,
     operation::CONVERGE,
@@ -36,6 +36,7 @@ use crate::{
 use runs::small_log;
 
 mod earlier;
+mod known;
 mod look;
 mod progress;
 mod remedy;
@@ -51,11 +52,16 @@ const MOST_EVENTS: u64 = 64 * 1024 * 1024;
 pub(crate) async fn execute(executor: &KubesprayExecutor, steps: Vec<Step>, context: StepContext) {
     let Some(first) = steps.first() else { return };
     if is_limited(first) && nobody_left(executor, &steps, &context) {
-        pass_over(&steps, &context).await;
+        let nothing = "nothing was done: its hosts do not answer";
+        pass_over(&steps, &context, nothing).await;
         return;
     }
     if let Err(failure) = earlier::end(executor, first, &context).await {
         finish(&context, first, failed(failure)).await;
+        return;
+    }
+    if let Some(known) = known::all_known(executor, first, &context) {
+        pass_over(&steps, &context, &known).await;
         return;
     }
     let preparing = executor.preparing.lock().await;
@@ -140,12 +146,12 @@ pub(super) fn nobody_left(
 }
 
 /// Ends steps that have nothing to work on.
-async fn pass_over(steps: &[Step], context: &StepContext) {
+async fn pass_over(steps: &[Step], context: &StepContext, why: &str) {
     for step in steps {
         if context.reporter.started(&step.id).await.is_err() {
             return;
         }
-        let outcome = succeeded(Some("nothing was done: its hosts do not answer".to_owned()));
+        let outcome = succeeded(Some(why.to_owned()));
         if context.reporter.finished(&step.id, outcome).await.is_err() {
             return;
         }
@@ -187,14 +193,16 @@ async fn prepare_process(
         "slices"
     };
     let view = work.directory.join(view);
+    let cache = workspace.directories().facts;
     let expected: Vec<String> = steps
         .iter()
         .flat_map(|step| action::hosts_of(work.plan.plan(), step))
         .filter(|host| !excluded.contains(host))
+        .filter(|host| first.id != FACTS_OF_OTHERS || !known::is_known(&cache, host))
         .map(|host| host.to_string())
         .collect();
     let playbook = action::play_of(first).unwrap_or_default().playbook;
-    let lost = lost_facts(work, &workspace.directories().facts, &playbook, &expected);
+    let lost = lost_facts(work, &cache, &playbook, &expected);
     let checkout = workspace.checkout();
     let (file, plays) = match hook {
         Some(hook) => hook::write(work, &checkout, &view, (hook, first))?,

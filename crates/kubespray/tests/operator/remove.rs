@@ -186,6 +186,39 @@ async fn what_its_drain_would_meet_is_asked_of_the_cluster_and_is_nothing_the_pl
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_removal_does_not_wait_for_a_host_that_was_down_before() {
+    let world = World::start().await;
+    world.built().await;
+    let data = tempfile::tempdir().unwrap();
+    let cluster = world.all::<api::Cluster>().get("first").await.unwrap();
+    let nodes = world.all::<ClusterNode>();
+    let mut leaving = nodes.get("worker-1").await.unwrap();
+    leaving.metadata.deletion_timestamp = Some(Time(Timestamp::now()));
+    let mut dead = nodes.get("worker-2").await.unwrap();
+    dead.status =
+        serde_json::from_value(json!({"state": "Joined", "node": {"health": "HEALTH_ERR"}}))
+            .unwrap();
+    let layout = Layout::new(data.path());
+    let changed = [leaving, dead];
+    let next = preview::next(&world.client, &cluster, &changed, &layout);
+    let PreviewOutcome::Plan(plan) = next.await.unwrap().outcome else {
+        panic!("nothing is removed");
+    };
+    let steps = plan.steps.iter();
+    let last = steps.last().unwrap();
+    assert_eq!(last.id, "health/check");
+    assert_eq!(
+        hosts(&kubespray::action::hosts_of(&plan, last)),
+        ["master-1"]
+    );
+    let reason = plan.reason.as_deref().unwrap();
+    assert!(
+        reason.contains("does not wait for what was not Ready before: worker-2"),
+        "{reason}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_cluster_cannot_do_without_is_kept_and_said() {
     let world = World::start().await;
     world.built().await;

@@ -17,7 +17,7 @@ use crate::world::{BUNDLE, World, condition, is};
 
 const HEALTH: &str = "health/check";
 const PROBE: &str = "prepare/probe";
-const FACTS: &str = "bootstrap/facts";
+const FACTS_OF_OTHERS: &str = "bootstrap/facts-of-others";
 
 impl World {
     pub async fn node_state(&self, name: &str, state: NodeState) {
@@ -71,7 +71,8 @@ async fn a_new_worker_joins_by_a_run_that_leaves_the_others_alone() {
         let works_on = targets(&run, &step.id);
         match step.id.as_str() {
             "prepare/sandbox" => assert!(works_on.is_empty()),
-            PROBE | FACTS | HEALTH => assert_eq!(works_on, all, "{}", step.id),
+            PROBE | HEALTH => assert_eq!(works_on, all, "{}", step.id),
+            FACTS_OF_OTHERS => assert_eq!(works_on, all[..3]),
             _ => {
                 assert_eq!(works_on, ["worker-3"], "{}", step.id);
                 let limited = serde_json::to_value(&step.action).unwrap();

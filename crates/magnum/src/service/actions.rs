@@ -126,12 +126,17 @@ pub(super) fn changeable(cluster: &CoeCluster) -> Result<(), Fault> {
 }
 
 pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {
-    asked.version.from_on(Version::UPGRADE)?;
+    // Actions are served from the version of the first one on; of the second one the reference says so in words.
+    asked.version.from_on(Version::RESIZE)?;
+    if asked.version < Version::UPGRADE {
+        return Err(Fault::invalid(
+            "Cluster upgrade is not supported in the provided microversion.",
+        ));
+    }
     let mut fields = asked.fields()?;
     let wanted = fields.text("cluster_template", 255)?;
     let wanted = wanted.ok_or_else(|| mandatory("cluster_template"))?;
-    // How many nodes at once is the cluster's own to say; the number is checked, so that a wrong one is told.
-    fields.count("max_batch_size", 1)?;
+    let batch = fields.count("max_batch_size", 1)?.unwrap_or(1);
     let group = fields.text("nodegroup", 255)?;
     fields.finish()?;
     let cluster = any(asked, ident).await?;
@@ -148,6 +153,7 @@ pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fa
                 ));
             }
         }
+        cluster.spec.max_batch_size = Some(batch);
         upgraded(cluster, &template)
     });
     changed.await?;

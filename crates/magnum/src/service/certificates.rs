@@ -20,7 +20,7 @@ pub(super) async fn show(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fau
     Answer::ok(Certificate {
         links: links(&asked.base, &format!("certificates/{uuid}")),
         cluster_uuid: uuid,
-        ca_cert_type: purpose.word(),
+        ca_cert_type: None,
         pem: authority.certificate,
         csr: None,
     })
@@ -53,7 +53,7 @@ pub(super) async fn sign(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let certificate = Certificate {
         links: links(&asked.base, &format!("certificates/{uuid}")),
         cluster_uuid: uuid,
-        ca_cert_type: purpose.word(),
+        ca_cert_type: Some(purpose.word()),
         pem,
         csr: Some(csr),
     };

@@ -87,12 +87,7 @@ fn shown(
     let mut groups = cluster.spec.node_groups.iter();
     let group = groups.find(|group| group.uuid == ident || group.name == ident);
     let group = group.ok_or_else(|| Fault::not_found("Nodegroup", ident))?;
-    Ok(view::group_detail(
-        cluster,
-        group,
-        &asked.base,
-        asked.version,
-    ))
+    Ok(view::group_detail(cluster, group, &asked.base))
 }
 
 pub(super) async fn create(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
@@ -243,6 +238,10 @@ fn read_node_settings(fields: &mut Fields, group: &mut NodeGroup) -> Result<(), 
         Some(text) => crate::contract::literal::parse(text).unwrap_or(taints),
         None => taints,
     };
+    if !taints.is_array() {
+        let reason = "Value should be a list of taints";
+        return Err(Fault::field("node_taints", &taints, reason));
+    }
     group.node_taints = nodes::taints(&taints)
         .map_err(|wrong| Fault::conflict(format!("Wrong node_taints: {wrong}.")))?;
     if group.is_master() && !(group.node_labels.is_empty() && group.node_taints.is_empty()) {

@@ -21,6 +21,8 @@ pub(super) enum Route<'a> {
     Services,
     Federations,
     Federation(&'a str),
+    /// There is something, which is served with no verb.
+    Mute,
 }
 
 impl<'a> Route<'a> {
@@ -35,6 +37,9 @@ impl<'a> Route<'a> {
             ["clusters", ident] => Self::Cluster(ident),
             ["clusters", ident, "actions", "resize"] => Self::Resize(ident),
             ["clusters", ident, "actions", "upgrade"] => Self::Upgrade(ident),
+            ["clusters", _, "actions"] | ["clusters", _, "actions", _] | ["mservices", _] => {
+                Self::Mute
+            }
             ["clusters", cluster, "nodegroups"] => Self::Groups(cluster),
             ["clusters", cluster, "nodegroups", ident] => Self::Group(cluster, ident),
             ["certificates"] => Self::Certificates,
@@ -82,10 +87,14 @@ mod tests {
             Some(Route::Cluster("a"))
         );
         assert_eq!(Route::of(&["clusters", "a"]), Some(Route::Cluster("a")));
+        for path in [&["clusters", "a", "actions", "b"][..], &["mservices", "a"]] {
+            assert_eq!(Route::of(path), Some(Route::Mute), "{path:?}");
+        }
         for path in [
             &["v1"][..],
             &["v2", "clusters"],
             &["clusters", "a", "b"],
+            &["clusters", "a", "actions", "resize", "b"],
             &["clusters.json"],
             &[""],
         ] {

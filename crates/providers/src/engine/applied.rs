@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     Installer,
     objects::{self, Resources},
+    prune,
 };
 use crate::{
     drift::{self, Applied},
@@ -25,14 +26,15 @@ impl Installer {
     pub(super) async fn note(&self, there: &Client) -> Result<(), Ended> {
         let mut resources = Resources::default();
         let mut applied = Applied::default();
+        let released = self.released(there).await?;
         for object in &self.objects(there).await? {
             let (resource, _) = resources.of(there, object).await?;
             let api = resources.api(there, object).await?;
             self.held()?;
-            let stands = objects::put(&api, object).await?;
+            let put = objects::apply(&api, object, released.get(&prune::key(object))).await?;
             // Providers of one namespace share it, and each has its label on it: what is in it tells that it is gone.
             if !render::is_namespace(object) {
-                applied.note(&resource, &stands.metadata);
+                applied.note(&resource, &put.stands.metadata);
             }
         }
         for (_, _, namespace, name) in self.secrets(there).await? {
@@ -67,8 +69,27 @@ impl Installer {
         Ok(())
     }
 
-    /// With the provider goes what was noted of it.
+    /// What a run has noted as applied, if any has. Of what cannot be read the provider's status tells.
+    pub(super) async fn noted(&self, there: &Client) -> Result<Option<Applied>, Failure> {
+        let label = self.provider.manifest_label();
+        let noted = drift::noted(there, &self.work.namespace(), &label).await;
+        let noted = noted.map_err(|error| call("read what was applied", &error))?;
+        Ok(noted.and_then(Result::ok))
+    }
+
+    /// Whether a run has noted what it applied: from then on all of the provider is Windlass's, whoever installed it.
+    pub(super) async fn has_applied(&self, there: &Client) -> Result<bool, Failure> {
+        let name = self.config_map_of_applied();
+        let found = self.maps(there).get_metadata_opt(&name).await;
+        let found = found.map_err(|error| call(format!("read ConfigMap {name}"), &error))?;
+        Ok(found.is_some())
+    }
+
+    /// With the provider goes what was noted of it. Where nothing was noted nothing is deleted, which takes no right.
     pub(super) async fn forget_applied(&self, there: &Client) -> Result<(), Failure> {
+        if !self.has_applied(there).await? {
+            return Ok(());
+        }
         let name = self.config_map_of_applied();
         self.held()?;
         match self

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use api::provider::label;
-use api::run::Failure;
+use api::run::{Failure, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditions},
@@ -12,7 +13,7 @@ use kube::{
 };
 use runs::calls::call;
 
-use super::material;
+use super::{material, takeover};
 use crate::drift::Applied;
 
 /// An object by group, kind, namespace and name.
@@ -47,9 +48,27 @@ impl Found {
         )
     }
 
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let (_, kind, namespace, name) = self.key();
         format!("{kind} {namespace}/{name}")
+    }
+
+    /// Who else keeps it.
+    pub(super) fn keeper(&self, provider: &Subject) -> Option<String> {
+        takeover::keeper(&self.meta.metadata, provider)
+    }
+
+    /// Its metadata.
+    pub(super) fn meta(&self) -> &ObjectMeta {
+        &self.meta.metadata
+    }
+
+    /// The objects of its kind, where it is.
+    pub(super) fn api(&self, there: &Client) -> Api<DynamicObject> {
+        match self.meta.namespace() {
+            Some(namespace) => Api::namespaced_with(there.clone(), &namespace, &self.resource),
+            None => Api::all_with(there.clone(), &self.resource),
+        }
     }
 }
 
@@ -68,11 +87,12 @@ fn is_kept(resource: &ApiResource) -> bool {
     }
 }
 
-/// Everything that has the label of a provider and may be removed. Of a kind that may not be listed it is what was noted as applied.
+/// Everything that has the label of a provider and may be removed. Of a kind that may not be listed it is what was noted as applied; where
+/// that is not known, such a kind is a failure.
 pub(super) async fn find(
     there: &Client,
     manifest_label: &str,
-    noted: &Applied,
+    noted: Option<&Applied>,
 ) -> Result<Vec<Found>, Failure> {
     let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
     let discovery = material::discover(there).await?;
@@ -86,14 +106,14 @@ pub(super) async fn find(
             continue;
         }
         let api: Api<DynamicObject> = Api::all_with(there.clone(), &resource);
-        let listed = match api.list_metadata(&parameters).await {
+        let listed = match (api.list_metadata(&parameters).await, noted) {
             // It is served no more, whatever discovery says.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => continue,
-            Err(kube::Error::Api(status)) if status.code == 403 => {
+            (Err(kube::Error::Api(status)), _) if matches!(status.code, 404 | 405) => continue,
+            (Err(kube::Error::Api(status)), Some(noted)) if status.code == 403 => {
                 let found = noted.one_by_one(there, &resource).await;
                 found.map(|found| labelled(found, manifest_label))
             }
-            listed => listed.map(|listed| listed.items),
+            (listed, _) => listed.map(|listed| listed.items),
         };
         let listed =
             listed.map_err(|error| call(format!("look for {}", resource.plural), &error))?;
@@ -135,10 +155,6 @@ pub(super) fn surplus(found: Vec<Found>, wanted: &BTreeSet<Key>) -> Vec<Found> {
 
 /// Removes it, if it is still what was found.
 pub(super) async fn remove(there: &Client, found: &Found) -> Result<(), Failure> {
-    let api: Api<DynamicObject> = match found.meta.namespace() {
-        Some(namespace) => Api::namespaced_with(there.clone(), &namespace, &found.resource),
-        None => Api::all_with(there.clone(), &found.resource),
-    };
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
             uid: found.meta.uid(),
@@ -146,6 +162,7 @@ pub(super) async fn remove(there: &Client, found: &Found) -> Result<(), Failure>
         }),
         ..DeleteParams::background()
     };
+    let api = found.api(there);
     match api.delete(&found.meta.name_any(), &parameters).await {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         result => result

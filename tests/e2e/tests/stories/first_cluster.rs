@@ -61,6 +61,13 @@ fn a_cluster_is_raised_though_everything_is_killed_in_the_middle() {
             "Windlass: undo what kubeadm has begun",
         )
         .unwrap();
+    let mut history = run["status"]["history"].as_array().unwrap().iter();
+    let told = history.any(|record| {
+        let detail = record["detail"].as_str().unwrap_or_default();
+        record["step"] == CONTROL_PLANE
+            && detail.contains("what kubeadm has begun was undone first, on master-1")
+    });
+    assert!(told, "{run:#}");
     stage
         .says(&["converge", "--dry-run"], "etcd/install")
         .unwrap();

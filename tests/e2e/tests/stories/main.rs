@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+mod adopt;
 mod api_faults;
 mod bad_input;
 mod by_hand;
@@ -25,6 +26,7 @@ mod magnum;
 mod magnum_hosts;
 mod management;
 mod openstack;
+mod patched;
 mod planes;
 mod plugin;
 mod providers;

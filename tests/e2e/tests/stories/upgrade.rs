@@ -4,6 +4,7 @@ use e2e::{
     Kubespray, NAMESPACE, Options, Prober, Stage, Versions, WORKLOAD, node, root, wait_until,
     windlass,
 };
+use lab::Kubernetes;
 use serde_json::{Value, json};
 
 use crate::{edges::Edges, first_cluster::assert_each_step_succeeded_once};
@@ -88,7 +89,13 @@ fn stage() -> Stage {
         playbooks: root().join("bundle"),
     };
     let kubespray = Kubespray::from_environment(env!("CARGO_BIN_EXE_mirror").into()).unwrap();
-    Stage::set_with_older(options, kubespray, &lab::progress::Terminal::default()).unwrap()
+    Stage::set_with_older(
+        options,
+        Kubernetes::Oldest,
+        kubespray,
+        &lab::progress::Terminal::default(),
+    )
+    .unwrap()
 }
 
 /// A control plane that takes pods too, and a worker.

@@ -12,11 +12,13 @@ use super::{
 };
 use crate::{Progress, cache};
 
-/// The versions of Kubernetes that Windlass is tested with: the two ends of what it claims to work with.
+/// The versions of Kubernetes that Windlass is tested with: the two ends of what it claims to work with, and one between for nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Kubernetes {
     /// `testenv/oldest`: an API server and its controller manager, and those of nodes for who wants them.
     Oldest,
+    /// `testenv/patch`: the same of the patch release before the newest.
+    Patch,
     /// `testenv`: everything.
     #[default]
     Newest,
@@ -32,7 +34,7 @@ pub struct Servers {
 }
 
 impl Kubernetes {
-    /// Both, oldest first.
+    /// Both ends, oldest first.
     pub const ALL: [Self; 2] = [Self::Oldest, Self::Newest];
 
     /// Its version without a leading v, from the module that builds it.
@@ -53,7 +55,7 @@ impl Kubernetes {
         let version = self.version()?;
         let dir = match self {
             Self::Newest => ensure(progress)?.dir,
-            Self::Oldest => oldest(&self.sources()?, &version, progress)?,
+            Self::Oldest | Self::Patch => self.older(&version, progress)?,
         };
         Ok(Servers { dir, version })
     }
@@ -74,7 +76,7 @@ impl Kubernetes {
         // Some of them are those of the newest: what is kept must be of both.
         let of_newest = newest.dir.file_name().unwrap_or_default();
         let key = format!("{}-{}", key(&sources)?, of_newest.display());
-        let dir = cache::ensure("testenv-oldest-nodes", &key, |target| {
+        let dir = cache::ensure(&format!("{}-nodes", self.cached()), &key, |target| {
             progress.begin(
                 &format!("node programs of Kubernetes {version}"),
                 "built from source, about 4 minutes on 2 cores, 0.3 GB",
@@ -106,7 +108,31 @@ impl Kubernetes {
         let sources = sources()?;
         Ok(match self {
             Self::Oldest => sources.join(OLDEST),
+            Self::Patch => sources.join(PATCH),
             Self::Newest => sources,
+        })
+    }
+
+    /// What the cache has its programs under.
+    const fn cached(self) -> &'static str {
+        match self {
+            Self::Oldest => "testenv-oldest",
+            Self::Patch => "testenv-patch",
+            Self::Newest => "testenv",
+        }
+    }
+
+    /// The servers of an older version: most need nothing else of it, and each program costs a minute.
+    fn older(self, version: &str, progress: &dyn Progress) -> Result<PathBuf> {
+        let sources = self.sources()?;
+        cache::ensure(self.cached(), &key(&sources)?, |target| {
+            progress.begin(
+                &format!("API server of Kubernetes {version}"),
+                "built from source, about 4 minutes on 2 cores, 0.2 GB",
+            );
+            build(&sources, version, &SERVERS, target, progress)?;
+            progress.end();
+            Ok(())
         })
     }
 }
@@ -128,19 +154,6 @@ impl FromStr for Kubernetes {
         }
         bail!("only {} can be had", known.join(" and "))
     }
-}
-
-/// The servers of the oldest version: most need nothing else of it, and each program costs a minute.
-fn oldest(sources: &Path, version: &str, progress: &dyn Progress) -> Result<PathBuf> {
-    cache::ensure("testenv-oldest", &key(sources)?, |target| {
-        progress.begin(
-            &format!("API server of Kubernetes {version}"),
-            "built from source, about 4 minutes on 2 cores, 0.2 GB",
-        );
-        build(sources, version, &SERVERS, target, progress)?;
-        progress.end();
-        Ok(())
-    })
 }
 
 fn build(
@@ -165,6 +178,9 @@ const SERVERS: [&str; 2] = ["kube-apiserver", "kube-controller-manager"];
 /// The directory of the oldest version's module, in that of the newest.
 pub(super) const OLDEST: &str = "oldest";
 
+/// The directory of the module of the patch release before the newest, likewise.
+pub(super) const PATCH: &str = "patch";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,5 +198,9 @@ mod tests {
         assert!("1.2".parse::<Kubernetes>().is_err());
         let versions = Kubernetes::ALL.map(|kubernetes| numbers(&kubernetes.version().unwrap()));
         assert!(versions.is_sorted());
+        let [_, newest] = versions;
+        let patch = numbers(&Kubernetes::Patch.version().unwrap());
+        assert!(patch < newest);
+        assert_eq!(patch[..2], newest[..2]);
     }
 }

@@ -1,8 +1,11 @@
 //! How far the plays of a process are, from its events to the reports of its steps.
 
+use std::collections::BTreeMap;
+
 use ansible::{
     event::{Counts, Event, Kind, PlayTally, Tally},
     playbook::{self, Outcome, Verdict, judge},
+    slice::REPAIRS,
 };
 use api::{
     run::{self, Exclusion, FailureClass, Step},
@@ -32,6 +35,8 @@ pub(super) struct Progress<'a> {
     tally: Tally,
     /// What changed in the step at work, by host, where that is told.
     changed: Changes,
+    /// What was undone in the step at work before its play began anew, and on which hosts.
+    undone: BTreeMap<&'static str, Vec<String>>,
     /// The index in `steps` of the step at work.
     at: usize,
     started: bool,
@@ -46,6 +51,7 @@ impl<'a> Progress<'a> {
             context,
             tally: Tally::default(),
             changed: Changes::default(),
+            undone: BTreeMap::new(),
             at: 0,
             started: true,
             ended: false,
@@ -108,7 +114,7 @@ impl<'a> Progress<'a> {
         let outcome = StepOutcome::Succeeded {
             results: self.results(&step.id).into(),
             unreachable: Vec::new(),
-            detail: std::mem::take(&mut self.changed).told(),
+            detail: self.detail(),
         };
         if self
             .context
@@ -128,6 +134,20 @@ impl<'a> Progress<'a> {
         let next = reported(self.context.reporter.started(&step.id).await);
         self.started = next == Next::GoOn;
         next
+    }
+
+    /// What a step that is done tells of it.
+    fn detail(&mut self) -> Option<String> {
+        let undone = std::mem::take(&mut self.undone).into_iter();
+        let undone = undone.map(|(what, hosts)| {
+            format!(
+                "{what} was undone first, on {}: it was interrupted",
+                hosts.join(", ")
+            )
+        });
+        let changed = std::mem::take(&mut self.changed).told();
+        let told: Vec<_> = undone.chain(changed).collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 
     /// The process has ended: gives what is left its end.
@@ -196,18 +216,25 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Notes what a task changed, where that is told: of a converge, which is to change nothing.
+    /// Notes what was undone, and what a task changed, where that is told: of a converge, which is to change nothing.
     fn note_change(&mut self, event: &Event) {
-        if let Kind::Ok {
+        let Kind::Ok {
             host,
             changed: true,
             ..
         } = &event.kind
-            && self.prepared.tells_changes
-        {
-            let task = self.tally.current.as_ref().map(|task| task.name.as_str());
-            let task = self.prepared.mask.apply(task.unwrap_or_default());
-            self.changed.add(host, &task);
+        else {
+            return;
+        };
+        let task = self.tally.current.as_ref().map(|task| task.name.as_str());
+        let task = task.unwrap_or_default();
+        let mut repairs = REPAIRS.iter();
+        if let Some(repair) = repairs.find(|repair| repair.task() == task) {
+            let hosts = self.undone.entry(repair.undoes).or_default();
+            hosts.push(plain(host, 64));
+        }
+        if self.prepared.tells_changes {
+            self.changed.add(host, &self.prepared.mask.apply(task));
         }
     }
 
