@@ -15,6 +15,7 @@ mod bounds;
 mod magnum;
 mod monitoring;
 mod objects;
+mod providers;
 
 /// Where the files are.
 const DIRECTORY: &str = "deploy";
@@ -165,6 +166,13 @@ const MAGNUM: [Part; 1] = [Part {
     objects: magnum::service,
 }];
 
+/// What providers of Cluster API need beside their definitions, in the chart where they are enabled.
+const PROVIDERS: [Part; 1] = [Part {
+    name: "providers",
+    condition: Some("and .Values.providers.enabled (not .Values.namespaced)"),
+    objects: providers::rights,
+}];
+
 const MONITORING: [Part; 4] = [
     Part {
         name: "metrics",
@@ -218,10 +226,15 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         }
         put(path, text);
     }
-    put(
-        "manifests/vault-rights.yaml",
-        format!("{HEAD}{}", documents(&VAULT[0], Flavour::Cluster)?),
-    );
+    for (path, part) in [
+        ("manifests/vault-rights.yaml", &VAULT[0]),
+        ("manifests/provider-rights.yaml", &PROVIDERS[0]),
+    ] {
+        put(
+            path,
+            format!("{HEAD}{}", documents(part, Flavour::Cluster)?),
+        );
+    }
     for (path, flavour) in [
         ("manifests/radar.yaml", Flavour::Cluster),
         ("manifests/radar-namespaced.yaml", Flavour::Namespaced),
@@ -260,6 +273,7 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         .chain(&FLEET)
         .chain(&VAULT)
         .chain(&MAGNUM)
+        .chain(&PROVIDERS)
         .chain(&MONITORING)
     {
         let mut text = template(&documents(part, Flavour::Chart)?);
@@ -338,7 +352,8 @@ mod tests {
     #[test]
     fn no_right_is_a_wildcard() {
         let mut rules = 0;
-        for part in PARTS.iter().chain(&FLEET).chain(&MAGNUM) {
+        let parts = PARTS.iter().chain(&FLEET).chain(&VAULT);
+        for part in parts.chain(&MAGNUM).chain(&PROVIDERS) {
             for flavour in [Flavour::Cluster, Flavour::Namespaced] {
                 for object in (part.objects)(flavour) {
                     for rule in object["rules"].as_array().into_iter().flatten() {

@@ -3,7 +3,7 @@
 //! All but [`source`] is pure: it takes text and values and gives objects or reasons. A provider is a type and a name
 //! ([`Provider`]); its releases have a `metadata.yaml` ([`Metadata`]) and a file of components, which [`Components::render`]
 //! turns into the objects that `clusterctl generate provider` would print for it. [`patch`] and [`customize`] do what the custom resources of the existing operator ask for, and [`upgrade`] says which versions may follow which.
-//! [`describe`] says what a cluster that providers raise waits for.
+//! [`describe`] says what a cluster that providers raise waits for, and [`rights`] what whoever installs a provider must be allowed.
 //!
 //! What clusterctl does is what counts as right, and tests compare with it. `docs/providers.md` lists where Windlass differs.
 
@@ -21,6 +21,7 @@ mod metadata;
 mod object;
 pub mod patch;
 mod provider;
+pub mod rights;
 mod scope;
 mod selector;
 pub mod source;

@@ -69,7 +69,7 @@ mod tests {
             let pairs = pairs.iter();
             let pairs =
                 pairs.map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-            base(&HeaderMap::from_iter(pairs), options)
+            base(&pairs.collect::<HeaderMap>(), options)
         };
         let http = options("http", None);
         let host = ("host", "coe.example:9511");

@@ -1,5 +1,10 @@
 //! What clients of Magnum send, damaged: it is read or refused, and never more than it should be.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
 use std::collections::BTreeMap;
 
 use axum::http::HeaderValue;

@@ -21,6 +21,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
+    core::PartialObjectMeta,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,31 @@ impl Applied {
         objects.insert(place(meta), fields(meta));
     }
 
+    /// What is there of the objects of a resource that were applied, looked at one by one: for who may not list them.
+    pub(crate) async fn one_by_one(
+        &self,
+        there: &Client,
+        resource: &ApiResource,
+    ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, kube::Error> {
+        let is_it = |of: &&OfResource| {
+            let noted = of.resource();
+            (&noted.group, &noted.kind) == (&resource.group, &resource.kind)
+        };
+        let places = self.0.iter().filter(is_it).flat_map(|of| of.objects.keys());
+        let mut found = Vec::new();
+        for place in places.filter(|place| is_place(place)) {
+            let (api, name) = match place.split_once('/') {
+                Some((namespace, name)) => {
+                    let api = Api::namespaced_with(there.clone(), namespace, resource);
+                    (api, name)
+                }
+                None => (Api::all_with(there.clone(), resource), place.as_str()),
+            };
+            found.extend(api.get_metadata_opt(name).await?);
+        }
+        Ok(found)
+    }
+
     fn of(&mut self, resource: &ApiResource) -> &mut BTreeMap<String, String> {
         let is_it =
             |of: &OfResource| of.api_version == resource.api_version && of.kind == resource.kind;
@@ -79,6 +105,28 @@ pub fn config_map(manifest_label: &str) -> String {
     format!("windlass-applied-{manifest_label}")
 }
 
+/// What was applied for a provider, or that it cannot be read, for people; none where no run has noted it.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub(crate) async fn noted(
+    there: &Client,
+    namespace: &str,
+    manifest_label: &str,
+) -> Result<Option<Result<Applied, String>>, kube::Error> {
+    let name = config_map(manifest_label);
+    let maps = Api::<ConfigMap>::namespaced(there.clone(), namespace);
+    let Some(map) = maps.get_opt(&name).await? else {
+        return Ok(None);
+    };
+    let text = map.data.as_ref().and_then(|data| data.get(KEY));
+    let applied = text.and_then(|text| serde_json::from_str(text).ok());
+    Ok(Some(applied.ok_or_else(|| {
+        format!("ConfigMap {namespace}/{name}: what was applied cannot be read there")
+    })))
+}
+
 /// What is not as it was applied, for people. Nothing where no run has noted what it applied.
 ///
 /// # Errors
@@ -90,31 +138,37 @@ pub async fn look(
     manifest_label: &str,
     now: Timestamp,
 ) -> Result<Vec<String>, kube::Error> {
-    let maps = Api::<ConfigMap>::namespaced(there.clone(), namespace);
-    let Some(map) = maps.get_opt(&config_map(manifest_label)).await? else {
-        return Ok(Vec::new());
-    };
-    let noted = map.data.as_ref().and_then(|data| data.get(KEY));
-    let noted = noted.map(|text| serde_json::from_str::<Applied>(text));
-    let Some(Ok(applied)) = noted else {
-        return Ok(vec![format!(
-            "ConfigMap {namespace}/{}: what was applied cannot be read there",
-            config_map(manifest_label)
-        )]);
+    let applied = match noted(there, namespace, manifest_label).await? {
+        None => return Ok(Vec::new()),
+        Some(Ok(applied)) => applied,
+        Some(Err(unreadable)) => return Ok(vec![unreadable]),
     };
     let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
     let mut drifted = Vec::new();
     for of in applied.0.iter().take(MOST) {
-        let api = Api::<DynamicObject>::all_with(there.clone(), &of.resource());
-        let found = match api.list_metadata(&parameters).await {
-            // With the definition went the objects.
-            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-            found => found?.items,
-        };
+        let found = found(there, &applied, &of.resource(), &parameters).await?;
         let found = found.iter().map(|found| &found.metadata);
         drifted.extend(of.differences(found, now));
     }
     Ok(drifted)
+}
+
+/// What is there of a resource. Secrets are nobody's to list for the sake of one.
+async fn found(
+    there: &Client,
+    applied: &Applied,
+    resource: &ApiResource,
+    parameters: &ListParams,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>, kube::Error> {
+    if resource.group.is_empty() && resource.kind == "Secret" {
+        return applied.one_by_one(there, resource).await;
+    }
+    let api = Api::<DynamicObject>::all_with(there.clone(), resource);
+    match api.list_metadata(parameters).await {
+        // With the definition went the objects.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        found => Ok(found?.items),
+    }
 }
 
 impl OfResource {
@@ -172,6 +226,12 @@ fn place(meta: &ObjectMeta) -> String {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name,
     }
+}
+
+/// Whether it names an object and nothing else: the record lies in a cluster of somebody's.
+fn is_place(place: &str) -> bool {
+    let mut names = place.splitn(2, '/');
+    names.all(|name| !name.contains(['/', '%', '?', '#']) && !["", ".", ".."].contains(&name))
 }
 
 /// What tells the fields that are the provider's from others.

@@ -9,7 +9,7 @@ use api::run::{Action as StepAction, Failure, Results, RunSpec, Step};
 use controller::lease::Proof;
 use runs::{
     Words, Work,
-    calls::{Act, Ended, each, held, unknown_action},
+    calls::{Act, Ended, FORBIDDEN, each, held, unknown_action},
     engine::{EngineError, Leave},
 };
 use workflow::{Executor, StepContext, StepOutcome};
@@ -17,6 +17,7 @@ use workflow::{Executor, StepContext, StepOutcome};
 use crate::{
     action::Action,
     inputs::{self, Inputs},
+    rights,
 };
 
 mod applied;
@@ -87,7 +88,8 @@ impl Executor for Installer {
 impl Act for Installer {
     async fn act(&self, step: &Step, context: &mut StepContext) -> Result<StepOutcome, Ended> {
         let action = action_of(step).ok_or_else(|| unknown_action(step, "providers"))?;
-        self.do_action(action, step, context).await
+        let acted = self.do_action(action, step, context).await;
+        acted.map_err(|ended| self.told(ended))
     }
 }
 
@@ -109,6 +111,17 @@ fn done<const N: usize>(counts: [(&str, usize); N]) -> StepOutcome {
 }
 
 impl Installer {
+    /// Who may not do something is told how to be allowed.
+    fn told(&self, ended: Ended) -> Ended {
+        match ended {
+            Ended::Failed(failure) if failure.code == FORBIDDEN => Ended::Failed(Failure {
+                remedy: Some(rights::remedy(&self.provider)),
+                ..failure
+            }),
+            ended => ended,
+        }
+    }
+
     /// Nothing is written without the Lease.
     fn held(&self) -> Result<(), Failure> {
         held(&self.proof)

@@ -6,6 +6,7 @@
 //! - [`engine`]: what executes the steps: manifests out of a ConfigMap ([`source`]), rendered as clusterctl does ([`render`]), applied,
 //!   pruned, waited for ([`health`]) and written into clusterctl's inventory, here or in another cluster ([`target`]);
 //! - [`drift`]: whether all of that is still as it was applied;
+//! - [`rights`]: what the operator must be allowed for all of that;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
 //! - [`operator`]: the controllers.
@@ -25,6 +26,7 @@ pub mod operation;
 pub mod operator;
 pub mod provider;
 pub mod render;
+pub mod rights;
 pub mod source;
 pub mod target;
 

@@ -12,6 +12,8 @@ use workflow::{Signal, StepContext, StepOutcome, StepProgress};
 
 /// The code of a call that was not answered.
 pub const NO_ANSWER: &str = "NoAnswer";
+/// The code of a call that the API did not allow, by its roles or otherwise.
+pub const FORBIDDEN: &str = "Forbidden";
 /// How long between two looks at what comes by itself.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -108,9 +110,17 @@ pub fn transient(code: &str, message: impl Into<String>) -> Failure {
 
 /// A call of the API that did not do what it should: tried again where that may help.
 pub fn call(what: impl Into<String>, error: &kube::Error) -> Failure {
-    let refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 403 | 405 | 413 | 415 | 422));
+    let refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 405 | 413 | 415 | 422));
+    let forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
     let message = format!("failed to {}: {}", what.into(), controller::chain(error));
-    if refused {
+    if forbidden {
+        failure(
+            FailureClass::External,
+            FORBIDDEN,
+            message,
+            "allow what the API names, or mend it, and retry the run",
+        )
+    } else if refused {
         failure(
             FailureClass::External,
             "Refused",

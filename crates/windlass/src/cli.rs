@@ -468,8 +468,8 @@ pub(crate) struct Controller {
     #[arg(long, value_name = "PLACE")]
     pub(crate) runners: Option<Runners>,
     /// Install providers of Cluster API: work on the objects of their definitions, which `windlass crds --providers` prints.
-    /// Not beside the Cluster API operator, and with runners as processes
-    #[arg(long)]
+    /// Not beside the Cluster API operator. Their runners are processes beside this one, wherever others are
+    #[arg(long, env = "WINDLASS_PROVIDERS")]
     pub(crate) providers: bool,
     /// Run services of OpenStack: work on the objects of the definitions that `windlass crds --openstack` prints, with runners as
     /// processes
@@ -1160,6 +1160,21 @@ pub(crate) enum Providers {
     /// Put a provider's release into a registry, as an artefact that `spec.fetchConfig.oci` names. Who does it stands in OCI_USERNAME
     /// and OCI_PASSWORD, or OCI_ACCESS_TOKEN
     Publish(Box<Publish>),
+    /// Print what an operator in a cluster must be allowed for a provider: a ClusterRole whose rules become the operator's when a person
+    /// applies it, and the roles and bindings of the release that only who holds everything may apply
+    Rights(RightsOfProviders),
+}
+
+/// Options of `providers rights`.
+#[derive(Args, Debug)]
+pub(crate) struct RightsOfProviders {
+    /// Providers by their label, whose releases are kept in ConfigMaps: for the version that is installed, and for the given one
+    /// [default: all providers; the version that is wanted]
+    #[arg(value_name = "LABEL[=VERSION]", conflicts_with = "filename")]
+    pub(crate) provider: Vec<String>,
+    /// Files with the objects of providers, as `windlass providers generate` prints them, instead; no API is asked
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
 }
 
 /// Options of `providers apply`.

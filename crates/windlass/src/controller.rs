@@ -65,27 +65,28 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         )?,
     };
     let releases = options.releases.policy()?;
-    let providers = options.providers.then(|| providers::Options {
-        runners: runners.clone(),
-        fetch: releases,
-        runs_pods: true,
+    let providers = options.providers.then(|| {
+        // Their steps are calls of an API, for which no pod of another image is needed.
+        let here = match &runners {
+            Place::Jobs(_) => up::processes(&data, global.kubeconfig.as_deref(), &sources, None)?,
+            Place::Here(..) => runners.clone(),
+        };
+        anyhow::Ok(providers::Options {
+            runners: here,
+            fetch: releases,
+            runs_pods: true,
+        })
     });
-    let without_jobs = [
-        (options.providers, "--providers", "providers install"),
-        (options.openstack, "--openstack", "services are made of"),
-    ];
-    for (_, flag, what) in without_jobs.iter().filter(|(is_set, ..)| *is_set) {
-        anyhow::ensure!(
-            runners.template().is_none(),
-            "{flag} needs --runners process: a Job has no right to what {what}"
-        );
-    }
+    anyhow::ensure!(
+        !options.openstack || runners.template().is_none(),
+        "--openstack needs --runners process: a Job has no right to what services are made of"
+    );
     let own = kubespray::Options {
         data_dir: data,
         runners: runners.clone(),
         sources,
     };
-    let mut operator = up::operator(client, settings, own, providers);
+    let mut operator = up::operator(client, settings, own, providers.transpose()?);
     if options.openstack {
         openstack::operate(&mut operator, runners);
     }

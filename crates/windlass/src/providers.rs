@@ -19,6 +19,7 @@ mod plan;
 mod preload;
 mod publish;
 mod release;
+mod rights;
 mod stand;
 mod status;
 mod upgrade;
@@ -34,6 +35,7 @@ pub(crate) async fn providers(global: &Global, command: &Providers) -> anyhow::R
         Providers::Release(options) => release::release(global, options).await,
         Providers::Preload(options) => preload::preload(global, options).await,
         Providers::Publish(options) => publish::publish(options).await,
+        Providers::Rights(options) => rights::rights(global, options).await,
     }
 }
 

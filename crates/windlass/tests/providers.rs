@@ -190,6 +190,74 @@ fn a_release_is_kept_as_the_existing_operator_keeps_it() {
     assert!(preload("boat:v3.0.0").unwrap_err().contains("v3.0.0"));
 }
 
+/// What `rights` prints of a file, or says of it.
+fn rights(file: &Path) -> Result<Vec<clusterctl::Object>, String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args(["providers", "rights", "--filename"])
+        .arg(file)
+        .env_clear()
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if !output.status.success() {
+        return Err(text(output.stderr));
+    }
+    Ok(clusterctl::parse_manifest(&text(output.stdout)).unwrap())
+}
+
+#[test]
+fn what_a_provider_takes_is_one_role_for_the_operator_and_the_rest_is_for_a_person() {
+    let home = releases();
+    let boat = ["--infrastructure", "boat:v1.0.0"];
+    let mut printed = generate(home.path(), &boat, &[("BOAT_KEY", "on")]).unwrap();
+    let labels = "labels: {cluster.x-k8s.io/provider: infrastructure-boat}";
+    printed += &format!(
+        "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: boat, {labels}}}\n\
+         rules: [{{apiGroups: [boat.example], resources: [\"*\"], verbs: [get]}}]\n"
+    );
+    let file = home.path().join("boat.yaml");
+    fs::write(&file, &printed).unwrap();
+    let [operator, by_hand] = rights(&file).unwrap().try_into().unwrap();
+    assert_eq!(
+        operator.title(),
+        "ClusterRole windlass-provider-infrastructure-boat"
+    );
+    let label = operator.label("windlass.dev/aggregate-to-providers");
+    assert_eq!(label, Some("true"));
+    let text = operator.value().to_string();
+    for name in [
+        "boat-controller-manager",
+        "credentials",
+        "windlass-applied-infrastructure-boat",
+    ] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    assert!(!text.contains('*'), "{text}");
+    assert_eq!(by_hand.title(), "ClusterRole boat");
+    assert_eq!(by_hand.value()["rules"][0]["resources"][0], "*");
+
+    // A release makes its own wildcard none of the operator's.
+    let sly = printed.replace(
+        labels,
+        &labels.replace('}', ", windlass.dev/aggregate-to-providers: \"true\"}"),
+    );
+    fs::write(&file, sly).unwrap();
+    let refused = rights(&file).unwrap_err();
+    assert!(refused.contains("would become the operator's"), "{refused}");
+    fs::write(
+        &file,
+        COMPONENTS
+            .replace("${BOAT_KEY}", "")
+            .replace("${BOAT_SIZE:=3}", ""),
+    )
+    .unwrap();
+    let refused = rights(&file).unwrap_err();
+    assert!(
+        refused.contains("has no label cluster.x-k8s.io/provider"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn a_broken_configuration_is_told_without_what_stands_in_it() {
     let home = releases();

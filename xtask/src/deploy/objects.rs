@@ -216,7 +216,7 @@ pub(super) fn namespaced_fleet(flavour: Flavour) -> Vec<Value> {
 }
 
 /// Further rights of an operator for the whole cluster, under a name of their own.
-fn bound_to_cluster(flavour: Flavour, name: &str, rules: &[Value]) -> Vec<Value> {
+pub(super) fn bound_to_cluster(flavour: Flavour, name: &str, rules: &[Value]) -> Vec<Value> {
     let metadata = global(name);
     let account = account(flavour, "windlass");
     vec![
@@ -365,6 +365,9 @@ fn operator(flavour: Flavour) -> Value {
             json!({"name": "WINDLASS_RUNNER_EGRESS_PORTS", "value": flavour.value("22,80,443,6443", ports)}),
             json!({"name": "WINDLASS_FLEET", "value": flavour.value("false", ".Values.fleet.enabled | quote")}),
             json!({"name": "WINDLASS_VAULT", "value": flavour.value("false", ".Values.vault.enabled | quote")}),
+            json!({"name": "WINDLASS_PROVIDERS", "value": flavour.value("false", "and .Values.providers.enabled (not .Values.namespaced) | quote")}),
+            json!({"name": "WINDLASS_PROVIDER_FETCH", "value": flavour.value("known", ".Values.providers.fetch | quote")}),
+            json!({"name": "WINDLASS_PROVIDER_ADDRESSES", "value": flavour.value("", ".Values.providers.addresses | join `,` | quote")}),
             json!({"name": "WINDLASS_METRICS", "value": metrics}),
             json!({"name": "WINDLASS_METRICS_CERTIFICATE", "value": certificate}),
         ])

@@ -29,6 +29,8 @@ pub mod label {
     pub const CLUSTERCTL: &str = "clusterctl.cluster.x-k8s.io";
     /// Of every object of a provider: the provider's [`manifest_label`](super::super::ProviderType::manifest_label).
     pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
+    /// Of a ClusterRole whose rules become the operator's, for a provider that a person let it install. Its value is `true`.
+    pub const AGGREGATE: &str = "windlass.dev/aggregate-to-providers";
 }
 
 /// The annotations of ConfigMaps with manifests, and of providers.

@@ -11,3 +11,4 @@ mod golden;
 mod normal;
 mod oracle;
 mod refusals;
+mod rights;

@@ -145,6 +145,16 @@ fn a_certificate_is_renewed_in_time() {
 }
 
 #[test]
+fn a_record_leads_to_objects_alone() {
+    for place in ["capi-system/capi-manager", "system:capi"] {
+        assert!(is_place(place), "{place}");
+    }
+    for place in ["", "a/", "a/../../secrets", "..", "a/b?watch=true", "a%2fb"] {
+        assert!(!is_place(place), "{place}");
+    }
+}
+
+#[test]
 fn it_is_kept_as_it_is_read() {
     let mut applied = Applied::default();
     applied.note(

@@ -69,6 +69,14 @@ impl Installer {
         Ok(())
     }
 
+    /// What a run has noted as applied, if any has. Of what cannot be read the provider's status tells.
+    pub(super) async fn noted(&self, there: &Client) -> Result<Option<Applied>, Failure> {
+        let label = self.provider.manifest_label();
+        let noted = drift::noted(there, &self.work.namespace(), &label).await;
+        let noted = noted.map_err(|error| call("read what was applied", &error))?;
+        Ok(noted.and_then(Result::ok))
+    }
+
     /// Whether a run has noted what it applied: from then on all of the provider is Windlass's, whoever installed it.
     pub(super) async fn has_applied(&self, there: &Client) -> Result<bool, Failure> {
         let name = self.config_map_of_applied();
@@ -77,8 +85,11 @@ impl Installer {
         Ok(found.is_some())
     }
 
-    /// With the provider goes what was noted of it.
+    /// With the provider goes what was noted of it. Where nothing was noted nothing is deleted, which takes no right.
     pub(super) async fn forget_applied(&self, there: &Client) -> Result<(), Failure> {
+        if !self.has_applied(there).await? {
+            return Ok(());
+        }
         let name = self.config_map_of_applied();
         self.held()?;
         match self

@@ -10,10 +10,10 @@ use kube::{
     core::GroupVersionKind,
     discovery::{self, Scope},
 };
-use runs::calls::call;
+use runs::calls::{FORBIDDEN, call};
 
 use super::takeover::{self, Standing};
-use crate::names::COMPONENTS_MANAGER;
+use crate::{names::COMPONENTS_MANAGER, rights};
 
 /// What applying did to an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -113,9 +113,27 @@ pub(super) async fn apply(
     })
 }
 
+/// Applies an object, and gives it as it is then. A role or binding that nobody may write by rights without a wildcard is left, if it
+/// stands as it is wanted: a person applied it.
 async fn put(api: &Api<DynamicObject>, object: &Object) -> Result<DynamicObject, Failure> {
     let parameters = PatchParams::apply(COMPONENTS_MANAGER).force();
-    api.patch(object.name(), &parameters, &Patch::Apply(object.value()))
-        .await
-        .map_err(|error| call(format!("apply {}", object.title()), &error))
+    let applied = api
+        .patch(object.name(), &parameters, &Patch::Apply(object.value()))
+        .await;
+    let error = match applied {
+        Ok(applied) => return Ok(applied),
+        Err(error) => error,
+    };
+    let failed = call(format!("apply {}", object.title()), &error);
+    if failed.code != FORBIDDEN {
+        return Err(failed);
+    }
+    // That it cannot be read either says no more.
+    let found = api.get_opt(object.name()).await.ok().flatten();
+    found.filter(|found| stands(object, found)).ok_or(failed)
+}
+
+/// Whether what may not be written may be left as it is.
+pub(super) fn stands(wanted: &Object, found: &DynamicObject) -> bool {
+    serde_json::to_value(found).is_ok_and(|found| rights::stands(wanted, &found))
 }

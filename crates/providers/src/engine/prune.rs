@@ -14,6 +14,7 @@ use kube::{
 use runs::calls::call;
 
 use super::{material, takeover};
+use crate::drift::Applied;
 
 /// An object by group, kind, namespace and name.
 pub(super) type Key = (String, String, String, String);
@@ -86,8 +87,13 @@ fn is_kept(resource: &ApiResource) -> bool {
     }
 }
 
-/// Everything that has the label of a provider and may be removed.
-pub(super) async fn find(there: &Client, manifest_label: &str) -> Result<Vec<Found>, Failure> {
+/// Everything that has the label of a provider and may be removed. Of a kind that may not be listed it is what was noted as applied; where
+/// that is not known, such a kind is a failure.
+pub(super) async fn find(
+    there: &Client,
+    manifest_label: &str,
+    noted: Option<&Applied>,
+) -> Result<Vec<Found>, Failure> {
     let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
     let discovery = material::discover(there).await?;
     let mut found = Vec::new();
@@ -100,11 +106,17 @@ pub(super) async fn find(there: &Client, manifest_label: &str) -> Result<Vec<Fou
             continue;
         }
         let api: Api<DynamicObject> = Api::all_with(there.clone(), &resource);
-        let listed = match api.list_metadata(&parameters).await {
+        let listed = match (api.list_metadata(&parameters).await, noted) {
             // It is served no more, whatever discovery says.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => continue,
-            listed => listed.map_err(|error| call(format!("list {}", resource.plural), &error))?,
+            (Err(kube::Error::Api(status)), _) if matches!(status.code, 404 | 405) => continue,
+            (Err(kube::Error::Api(status)), Some(noted)) if status.code == 403 => {
+                let found = noted.one_by_one(there, &resource).await;
+                found.map(|found| labelled(found, manifest_label))
+            }
+            (listed, _) => listed.map(|listed| listed.items),
         };
+        let listed =
+            listed.map_err(|error| call(format!("look for {}", resource.plural), &error))?;
         // What has a controller goes with that.
         let is_own = |meta: &PartialObjectMeta<DynamicObject>| {
             !meta
@@ -112,13 +124,25 @@ pub(super) async fn find(there: &Client, manifest_label: &str) -> Result<Vec<Fou
                 .iter()
                 .any(|owner| owner.controller == Some(true))
         };
-        let own = listed.items.into_iter().filter(is_own);
+        let own = listed.into_iter().filter(is_own);
         found.extend(own.map(|meta| Found {
             resource: resource.clone(),
             meta,
         }));
     }
     Ok(found)
+}
+
+/// Those that have the label of a provider.
+fn labelled(
+    mut found: Vec<PartialObjectMeta<DynamicObject>>,
+    manifest_label: &str,
+) -> Vec<PartialObjectMeta<DynamicObject>> {
+    found.retain(|meta| {
+        let provider = meta.labels().get(label::PROVIDER);
+        provider.is_some_and(|provider| provider == manifest_label)
+    });
+    found
 }
 
 /// Those that are none of `wanted`.

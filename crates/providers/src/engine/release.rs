@@ -6,7 +6,7 @@ use kube::{
     Client,
     api::{Patch, PatchParams},
 };
-use runs::calls::{Ended, boundary, call};
+use runs::calls::{Ended, FORBIDDEN, boundary, call, config};
 use serde_json::json;
 use workflow::{StepContext, StepOutcome};
 
@@ -27,7 +27,7 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         let provider = self.work.run.spec.subject.uid.as_deref();
-        let found = prune::find(there, &self.provider.manifest_label()).await?;
+        let found = self.to_be_released(there).await?;
         let mut changed = 0;
         for found in &found {
             boundary(step, context).await?;
@@ -51,6 +51,28 @@ impl Installer {
             &ending,
         ))
     }
+
+    /// Everything that the provider may own: what was not found would go with it.
+    async fn to_be_released(&self, there: &Client) -> Result<Vec<Found>, Failure> {
+        let noted = self.noted(there).await?;
+        let found = prune::find(there, &self.provider.manifest_label(), noted.as_ref()).await;
+        found.map_err(|failure| match noted {
+            None if failure.code == FORBIDDEN => unseen(&failure),
+            _ => failure,
+        })
+    }
+}
+
+/// Secrets are not listed by who has few rights, and without a record nothing names them.
+fn unseen(failure: &Failure) -> Failure {
+    config(
+        "OwnedUnseen",
+        format!(
+            "no run has noted what is installed, and what the provider's object owns cannot be looked for: {}",
+            failure.message
+        ),
+        "let the operator list all kinds until the provider is gone, and retry the run",
+    )
 }
 
 /// The owners that are left without the provider. None: it is none of them.

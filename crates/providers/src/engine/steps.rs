@@ -3,9 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use api::run::{Failure, Step};
-use clusterctl::Object;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client};
+use clusterctl::{Object, rights::Rule};
+use k8s_openapi::{
+    api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, api::PostParams};
 use runs::calls::{Ended, Seen, boundary, call, config, tell, until};
 use tokio::time::{sleep, timeout};
 use workflow::{StepContext, StepOutcome};
@@ -17,7 +20,7 @@ use super::{
     objects::{self, Effect, Resources},
     prune, takeover,
 };
-use crate::{action::Action, certificates, health, operation::Operation, render};
+use crate::{action::Action, certificates, health, operation::Operation, render, rights};
 
 /// How long between two looks at a definition.
 const LOOK: Duration = Duration::from_millis(100);
@@ -71,13 +74,12 @@ impl Installer {
                 let mut wanted: BTreeSet<_> =
                     self.objects(&there).await?.iter().map(prune::key).collect();
                 wanted.extend(self.secrets(&there).await?);
-                let found = prune::find(&there, &self.provider.manifest_label()).await?;
-                let surplus = prune::surplus(found, &wanted);
+                let surplus = prune::surplus(self.found(&there).await?, &wanted);
                 self.remove(&there, surplus, step, context).await
             }
             Action::ReleaseObjects => self.release(&there, step, context).await,
             Action::DeleteObjects => {
-                let mut found = prune::find(&there, &self.provider.manifest_label()).await?;
+                let mut found = self.found(&there).await?;
                 // What somebody else installed, and no run has taken over, is not to go with a provider that came to nothing.
                 if !self.has_applied(&there).await? {
                     found.retain(|found| takeover::is_ours(found.meta()));
@@ -117,6 +119,7 @@ impl Installer {
             .filter(is_missing)
             .collect();
         if missing.is_empty() {
+            self.allowed(there, &objects).await?;
             let (right, otherwise) = self.foreseen(there, &served, &objects).await?;
             let outcome = done([("objects", objects.len()), ("unchanged", right)]);
             return Ok(telling(outcome, "to be taken over", &otherwise));
@@ -132,6 +135,30 @@ impl Installer {
             missing.join(", ")
         );
         Err(config("MissingGroups", message, remedy).into())
+    }
+
+    /// That all of them may be written, before the first one is.
+    async fn allowed(&self, there: &Client, objects: &[Object]) -> Result<(), Failure> {
+        let namespace = self.work.namespace();
+        let secrets = self.secrets(there).await?.into_iter();
+        let secrets = secrets.map(|(_, _, _, name)| name);
+        let needed = rights::of(&self.provider.manifest_label(), objects, secrets).rules;
+        let review = SelfSubjectRulesReview {
+            spec: SelfSubjectRulesReviewSpec {
+                namespace: Some(namespace),
+            },
+            ..SelfSubjectRulesReview::default()
+        };
+        let reviewed = Api::<SelfSubjectRulesReview>::all(there.clone())
+            .create(&PostParams::default(), &review)
+            .await
+            .map_err(|error| call("ask what the operator may do", &error))?;
+        let held = reviewed.status.as_ref().and_then(rights::held);
+        let missing = held.map(|held| Rule::missing(&needed, &held));
+        match missing {
+            Some(missing) if !missing.is_empty() => Err(rights::lacking(&self.provider, &missing)),
+            _ => Ok(()),
+        }
     }
 
     /// Some of the objects.
@@ -231,6 +258,12 @@ impl Installer {
             ])))
         })
         .await
+    }
+
+    /// Everything of the provider that may be removed.
+    async fn found(&self, there: &Client) -> Result<Vec<prune::Found>, Failure> {
+        let noted = self.noted(there).await?.unwrap_or_default();
+        prune::find(there, &self.provider.manifest_label(), Some(&noted)).await
     }
 
     async fn remove(

@@ -17,6 +17,7 @@ use crate::{
     health::{self, Health},
     inputs::{self, Additional, Variables},
     names::{REPAIR, TARGET},
+    rights,
     source::{self, Held, Missing},
     target,
 };
@@ -93,12 +94,12 @@ pub(super) async fn observe<K: Kind>(
         health = Some(match &there {
             Ok(there) => health::look(there, &label)
                 .await
-                .map_err(|error| controller::chain(&error)),
+                .map_err(|error| rights::told(&error, &identity)),
             Err(error) => Err(error.clone()),
         });
         if is_going {
             dependents = match &there {
-                Ok(there) => dependents_of(provider, &others, there, &label).await,
+                Ok(there) => dependents_of(provider, &others, there, &identity).await,
                 Err(error) => Err(error.clone()),
             };
         }
@@ -251,7 +252,7 @@ async fn dependents_of<K: Kind>(
     provider: &Provider<K>,
     others: &[Other],
     there: &Client,
-    label: &str,
+    identity: &clusterctl::Provider,
 ) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     if K::TYPE == api::provider::ProviderType::Core {
@@ -265,9 +266,9 @@ async fn dependents_of<K: Kind>(
                 .map(|other| format!("{} {}/{}", other.provider, other.namespace, other.name)),
         );
     }
-    let objects = health::objects(there, label)
+    let objects = health::objects(there, &identity.manifest_label())
         .await
-        .map_err(|error| controller::chain(&error))?;
+        .map_err(|error| rights::told(&error, identity))?;
     found.extend(objects);
     Ok(found)
 }

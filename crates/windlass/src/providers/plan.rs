@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, bail, ensure};
 use clusterctl::{
-    Components, ImageOverrides, Installed, Metadata, NonCanonical, Object, Release, Scopes,
-    Substitution, Version,
+    Installed, Metadata, Object, Version,
     difference::Difference,
     upgrade::{self, Releases, Upgrade, UpgradePlan},
 };
@@ -139,7 +138,7 @@ fn plans_of(stands: &[Stand], wanted: &[(String, Version)]) -> anyhow::Result<Ve
     })
 }
 
-fn label_of(stand: &Stand) -> Option<String> {
+pub(super) fn label_of(stand: &Stand) -> Option<String> {
     Some(stand.provider.as_ref()?.manifest_label())
 }
 
@@ -207,28 +206,12 @@ struct Changes {
 }
 
 async fn changes(client: &Client, stand: &Stand, one: &Upgrade) -> anyhow::Result<Changes> {
-    let render = |version: &Version| -> anyhow::Result<Option<Vec<Object>>> {
-        let Some(held) = stand.held(version) else {
-            return Ok(None);
-        };
-        let release = Release {
-            provider: &one.from.provider,
-            version,
-            components: &held.components,
-            additional: None,
-            target_namespace: Some(&stand.namespace),
-            images: &ImageOverrides::default(),
-            non_canonical: NonCanonical::Keep,
-            scopes: &Scopes::default(),
-        };
-        let components = Components::render(&release, &Substitution::Raw)
-            .with_context(|| format!("{} {version}", one.from.provider))?;
-        Ok(Some(components.into_objects()))
-    };
-    let new = render(&one.to)?.context("a plan is of releases that are kept")?;
+    let new = stand
+        .objects(&one.to)?
+        .context("a plan is of releases that are kept")?;
     let mut lines = Vec::new();
     let mut loses = false;
-    match render(&one.from.version)? {
+    match stand.objects(&one.from.version)? {
         Some(old) => {
             let difference = Difference::between(&old, &new);
             let mut definitions = difference.definitions.iter();

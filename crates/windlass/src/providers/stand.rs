@@ -1,9 +1,13 @@
 //! What there is of providers in an API: their objects, and the releases that are kept for them.
 
+use anyhow::Context as _;
 use api::provider::{
     Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider, RuntimeExtension,
 };
-use clusterctl::{InvalidOverlay, Overlay, Version};
+use clusterctl::{
+    Components, ImageOverrides, InvalidOverlay, NonCanonical, Object, Overlay, Release, Scopes,
+    Substitution, Version,
+};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use providers::{inputs, names::TARGET, source, target};
@@ -65,6 +69,26 @@ impl Stand {
     pub(super) fn held(&self, version: &Version) -> Option<source::Held> {
         let overlay = self.overlay.clone().unwrap_or_default();
         source::choose(&self.maps, Some(version), &overlay).ok()
+    }
+
+    /// The objects of a version, if it is kept: with variables as they are, and without what the provider's object changes in them.
+    pub(super) fn objects(&self, version: &Version) -> anyhow::Result<Option<Vec<Object>>> {
+        let (Some(provider), Some(held)) = (&self.provider, self.held(version)) else {
+            return Ok(None);
+        };
+        let release = Release {
+            provider,
+            version,
+            components: &held.components,
+            additional: None,
+            target_namespace: Some(&self.namespace),
+            images: &ImageOverrides::default(),
+            non_canonical: NonCanonical::Keep,
+            scopes: &Scopes::default(),
+        };
+        let components = Components::render(&release, &Substitution::Raw)
+            .with_context(|| format!("{provider} {version}"))?;
+        Ok(Some(components.into_objects()))
     }
 
     /// The versions that are kept.

@@ -168,7 +168,7 @@ fn the_guide_installs_uses_and_uninstalls_windlass() {
 fn the_api_takes_what_the_chart_gives(reader: &Reader) {
     for namespaced in [false, true] {
         let checked = reader.run(&format!(
-            "helm template windlass deploy/chart/windlass --namespace windlass-system --set namespaced={namespaced} | \
+            "helm template windlass deploy/chart/windlass --namespace windlass-system --set namespaced={namespaced} --set providers.enabled=true | \
              kubectl apply --dry-run=server --server-side --force-conflicts -f -"
         ));
         let kind = if namespaced {
@@ -177,6 +177,8 @@ fn the_api_takes_what_the_chart_gives(reader: &Reader) {
             "clusterrole.rbac"
         };
         assert!(checked.contains(kind), "{checked}");
+        let gathers = checked.contains("windlass-providers-granted");
+        assert_eq!(gathers, !namespaced, "{checked}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Providers of Cluster API by custom resources, on a real API server. It has no kubelet: the story says that pods are ready.
+//! Providers of Cluster API by custom resources, on a real API server. It has no kubelet: the story says that pods are ready. The operator
+//! has the rights of its account in a cluster, and for providers those that `windlass providers rights` prints.
 //!
 //! The providers are small ones of the test's own, with everything that a real one has: variables, a definition, rights, a Service
 //! and a Deployment.
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use e2e::{Operator, wait_until, windlass};
+use e2e::{Operator, account, root, wait_until, windlass};
 use lab::{ControlPlane, Kubernetes, command::output, progress::Terminal};
 use releases::{Answer, Server};
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ const INFRASTRUCTURE: &str = "infrastructureprovider/docker";
 
 struct World {
     plane: ControlPlane,
+    /// Of the operator's account.
+    account: PathBuf,
     operator: RefCell<Option<Operator>>,
     /// Has releases of the infrastructure provider.
     releases: Server,
@@ -44,10 +47,22 @@ impl World {
             .unwrap();
             plane.define(&file).unwrap();
         }
+        for rights in ["windlass.yaml", "provider-rights.yaml"] {
+            let file = root().join("deploy/manifests").join(rights);
+            let mut apply = plane.kubectl();
+            output(
+                apply
+                    .args(["apply", "--server-side", "--filename"])
+                    .arg(file),
+            )
+            .unwrap();
+        }
+        let account = account(&plane).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let releases = runtime.block_on(Server::start(released)).unwrap();
         let world = Self {
             plane,
+            account,
             operator: RefCell::default(),
             releases,
             _runtime: runtime,
@@ -64,8 +79,9 @@ impl World {
         drop(self.operator.take());
         let mut command = Command::new(windlass().unwrap());
         command.arg("--data-dir").arg(self.data());
-        command.arg("--kubeconfig").arg(self.plane.kubeconfig());
-        command.args(["controller", "--runners=process", "--providers"]);
+        command.arg("--kubeconfig").arg(&self.account);
+        // As in a cluster: runs of Clusters would be Jobs.
+        command.args(["controller", "--runners=job", "--providers"]);
         command.args(["--provider-fetch=named", "--provider-address=127.0.0.1/32"]);
         let authority = self.plane.dir().join("authority.pem");
         command.arg("--provider-authorities").arg(authority);
@@ -191,6 +207,25 @@ impl World {
         command
     }
 
+    /// Does what whoever reviewed a provider does: lets the operator install it, and applies what nobody else may.
+    fn grant(&self, label: &str, name: &str) {
+        let file = self.plane.dir().join("rights.yaml");
+        let rights = output(&mut self.windlass(&["rights", label])).unwrap();
+        fs::write(&file, rights).unwrap();
+        let file = file.to_str().unwrap();
+        self.kubectl(&["apply", "--server-side", "--filename", file]);
+        // It is gathered into the operator's role.
+        let deployment = format!("deployments.apps/{name}-controller-manager");
+        wait_until(&format!("the rights on {deployment}"), LIMIT, || {
+            let mut kubectl = Command::new(self.plane.programs().join("kubectl"));
+            kubectl.arg("--kubeconfig").arg(&self.account);
+            let asked = ["--namespace", NAMESPACE, "auth", "can-i", "delete"];
+            let answer = kubectl.args(asked).arg(&deployment).output()?;
+            Ok(answer.status.success().then_some(()))
+        })
+        .unwrap();
+    }
+
     /// Why `windlass providers` does not do something.
     fn refused(&self, arguments: &[&str]) -> String {
         format!("{:#}", output(&mut self.windlass(arguments)).unwrap_err())
@@ -291,9 +326,16 @@ fn installed(world: &World) -> String {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "variables", "namespace": NAMESPACE},
         "stringData": {"GREETING": "from-the-secret"},
     }));
+    not_without_rights(world);
     world.run_pods("cluster-api");
     world.await_condition(CORE, "Ready", "DeploymentAvailable");
     world.await_condition(CORE, "ProviderInstalled", "ProviderInstalled");
+    let wide = world.get("clusterrole/cluster-api-wide").unwrap();
+    let managers = wide["metadata"]["managedFields"].to_string();
+    assert!(
+        !managers.contains("windlass"),
+        "what a person applied is left: {managers}"
+    );
 
     let table = world.kubectl(&["get", "coreprovider", "--output", "wide"]);
     let rows: Vec<Vec<_>> = table
@@ -360,6 +402,25 @@ fn installed(world: &World) -> String {
         "a value of a Secret was told"
     );
     world.versions("cluster-api")
+}
+
+/// What the operator may not do is told before anything is done, with the command that prints it.
+fn not_without_rights(world: &World) {
+    let message = world.await_condition(CORE, "Ready", "InstallFailed");
+    for told in [
+        "delete, get serviceaccounts named cluster-api",
+        "`windlass -n capi-system providers rights cluster-api`",
+    ] {
+        assert!(message.contains(told), "{told}: {message}");
+    }
+    assert_eq!(world.get("crd/things.cluster-api.example.com"), None);
+    assert_eq!(world.get("serviceaccount/cluster-api"), None);
+    world.grant("cluster-api", "cluster-api");
+    world.grant("infrastructure-docker", "docker");
+    let mut retry = Command::new(windlass().unwrap());
+    retry.arg("--kubeconfig").arg(world.plane.kubeconfig());
+    let run = ["--namespace", NAMESPACE, "retry", "cluster-api-install-1"];
+    output(retry.args(run)).unwrap();
 }
 
 /// The core is looked at again and again meanwhile, and written by nobody.
@@ -757,6 +818,15 @@ fn provider(kind: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
+/// A role, given to the account of a provider.
+fn bound(account: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "elsewhere"}],
+    })
+}
+
 /// A release of a small provider as the existing operator keeps it. Version v1.14.0 has a Service less, and a version of its kind more.
 fn manifests(word: &str, name: &str, version: &str, kind: &str) -> Value {
     let (group, lower) = (format!("{name}.example.com"), kind.to_lowercase());
@@ -797,6 +867,12 @@ fn manifests(word: &str, name: &str, version: &str, kind: &str) -> Value {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": format!("{name}-manager")},
             "rules": [{"apiGroups": [group], "resources": [format!("{lower}s")], "verbs": ["get", "list", "watch"]}],
         }),
+        bound(name, &format!("{name}-manager")),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": format!("{name}-wide")},
+            "rules": [{"apiGroups": ["infrastructure.example.com"], "resources": ["*"], "verbs": ["get"]}],
+        }),
+        bound(name, &format!("{name}-wide")),
         service(name),
         deployment,
     ];

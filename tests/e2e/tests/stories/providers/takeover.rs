@@ -21,6 +21,9 @@ pub(super) fn taken_over_and_handed_back(world: &World) {
         .collect();
     let expected = [
         "ClusterRole",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ClusterRoleBinding",
         "CustomResourceDefinition",
         "Deployment",
         "Namespace",
@@ -95,7 +98,7 @@ fn installed_by_clusterctl(world: &World) {
 
 /// The version of everything that has the provider's label, and who owns its fields.
 fn stands(world: &World) -> BTreeMap<String, Value> {
-    let kinds = "namespaces,deployments,services,serviceaccounts,clusterroles,customresourcedefinitions,providers.clusterctl.cluster.x-k8s.io";
+    let kinds = "namespaces,deployments,services,serviceaccounts,clusterroles,clusterrolebindings,customresourcedefinitions,providers.clusterctl.cluster.x-k8s.io";
     let found = world.kubectl(&[
         "get",
         kinds,
