@@ -51,7 +51,7 @@ impl Cloud {
     pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let cloud = match variable("OS_CLOUD") {
-            Some(name) => Self::of_file(&name, &variable)?,
+            Some(name) => Self::of_file(&name, variable)?,
             None => Self {
                 auth: WORDS
                     .into_iter()
@@ -73,22 +73,21 @@ impl Cloud {
     }
 
     fn of_file(name: &str, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
-        let file = match variable("OS_CLIENT_CONFIG_FILE") {
-            Some(file) => PathBuf::from(file),
-            None => {
-                let home = variable("XDG_CONFIG_HOME").map(PathBuf::from);
-                let home = home.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".config")));
-                let home = home.map(|home| home.join("openstack/clouds.yaml"));
-                let places = [
-                    Some(PathBuf::from("clouds.yaml")),
-                    home,
-                    Some(PathBuf::from("/etc/openstack/clouds.yaml")),
-                ];
-                let mut places = places.into_iter().flatten();
-                places
-                    .find(|place| place.is_file())
-                    .with_context(|| format!("there is no clouds.yaml with the cloud {name}"))?
-            }
+        let file = if let Some(file) = variable("OS_CLIENT_CONFIG_FILE") {
+            PathBuf::from(file)
+        } else {
+            let home = variable("XDG_CONFIG_HOME").map(PathBuf::from);
+            let home = home.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".config")));
+            let home = home.map(|home| home.join("openstack/clouds.yaml"));
+            let places = [
+                Some(PathBuf::from("clouds.yaml")),
+                home,
+                Some(PathBuf::from("/etc/openstack/clouds.yaml")),
+            ];
+            let mut places = places.into_iter().flatten();
+            places
+                .find(|place| place.is_file())
+                .with_context(|| format!("there is no clouds.yaml with the cloud {name}"))?
         };
         let text = fs::read_to_string(&file)
             .with_context(|| format!("failed to read {}", file.display()))?;

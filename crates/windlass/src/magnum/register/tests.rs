@@ -70,9 +70,8 @@ fn cloud(address: &str, password: &str) -> anyhow::Result<Cloud> {
     Cloud::of(|name| {
         let value = match name {
             "OS_AUTH_URL" => format!("{address}/v3/"),
-            "OS_USERNAME" => "admin".to_owned(),
+            "OS_USERNAME" | "OS_PROJECT_NAME" => "admin".to_owned(),
             "OS_PASSWORD" => password.to_owned(),
-            "OS_PROJECT_NAME" => "admin".to_owned(),
             _ => return None,
         };
         Some(value)
