@@ -16,6 +16,7 @@ mod template;
 
 pub use hierarchy::{
     ClusterLevel, Hierarchy, HierarchySpec, Level, LevelKind, Lists, MergeRule, Presence, Strategy,
+    ValueRule,
 };
 pub use levels::{
     Customer, CustomerSpec, Environment, EnvironmentSpec, FleetCluster, FleetClusterSpec,

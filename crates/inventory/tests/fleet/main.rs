@@ -13,6 +13,7 @@ mod import;
 mod laws;
 mod levels;
 mod provenance;
+mod rules;
 mod semantics;
 mod templates;
 mod vault;
