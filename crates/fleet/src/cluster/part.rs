@@ -68,8 +68,9 @@ impl Part {
     }
 
     /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so nobody here deletes it.
+    /// A class is one too: it owns its templates, and its Cluster may still be on the way to the next.
     pub fn is_template(&self) -> bool {
-        !self.is_kubespray() && self.kind.ends_with("Template")
+        !self.is_kubespray() && (self.kind.ends_with("Template") || self.kind == "ClusterClass")
     }
 
     /// Whether it is of kubespray.
@@ -370,6 +371,18 @@ mod tests {
             let problems = parts("fleet", "shop", "r1", &objects).unwrap_err();
             assert_eq!(problems[0].rule, "NotApplied");
         }
+    }
+
+    #[test]
+    fn what_machines_are_made_from_stays() {
+        let api_version = "cluster.x-k8s.io/v1beta2";
+        let kinds = ["ClusterClass", "KubeadmConfigTemplate", "MachineDeployment"];
+        let mut objects: Vec<_> = kinds.map(|kind| object(api_version, kind, "shop")).into();
+        objects.push(object(api_version, "Cluster", "shop"));
+        let made = parts("fleet", "shop", "r1", &objects).unwrap();
+        let stay = made.objects.iter().filter(|part| part.is_template());
+        let stay: Vec<_> = stay.map(|part| part.kind.as_str()).collect();
+        assert_eq!(stay, ["ClusterClass", "KubeadmConfigTemplate"]);
     }
 
     #[test]

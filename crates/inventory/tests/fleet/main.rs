@@ -16,6 +16,7 @@ mod provenance;
 mod rules;
 mod semantics;
 mod templates;
+mod topology;
 mod vault;
 
 use inventory::{Fleet, Object, Problems, Rendered};
