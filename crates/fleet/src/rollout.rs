@@ -29,6 +29,7 @@ use kube::{
 
 use crate::inventories::{Inventories, Inventory};
 
+mod approvals;
 pub mod engine;
 pub(crate) mod gates;
 mod report;
@@ -325,7 +326,9 @@ fn decide(rollout: &Rollout, known: &Known, unrest: Duration, now: Timestamp) ->
             gives_way,
             unknown: known.is_unknown(),
         };
+        let waiting = engine::waiting(open, &policy);
         decided.verdict = engine::advance(open, &policy, &known.seen, &steering, now);
+        approvals::note(rollout, open, &policy, waiting);
         if let Some(problem) = &decided.problem {
             decided.verdict.waits = Some(problem.clone());
         }
@@ -473,6 +476,7 @@ fn record(run: &RolloutRun, phase: RolloutPhase) -> RolloutRecord {
         ended: run.ended.clone(),
         done: count(done),
         not_done: count(run.clusters.len() - done),
+        approvals: run.approvals.clone(),
     }
 }
 

@@ -421,6 +421,13 @@ pub fn is_open(member: &RolloutMember) -> bool {
     is_under_way(member) || member.phase == MemberPhase::Failed
 }
 
+/// The waves that may not begin before a person lets them.
+pub(super) fn waiting(run: &RolloutRun, policy: &Policy) -> Vec<String> {
+    let waves = run.waves.iter();
+    let waiting = waves.filter(|wave| needs_approval(run, policy, wave));
+    waiting.cloned().collect()
+}
+
 fn needs_approval(run: &RolloutRun, policy: &Policy, wave: &str) -> bool {
     let has_begun = run.clusters.iter().any(|member| {
         member.wave == wave

@@ -6,6 +6,7 @@
     reason = "helpers of tests stand outside of them"
 )]
 
+mod approval;
 mod bounds;
 mod cluster_api;
 mod gates;
