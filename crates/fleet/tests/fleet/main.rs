@@ -9,6 +9,7 @@
 mod approval;
 mod bounds;
 mod cluster_api;
+mod faults;
 mod gates;
 mod story;
 mod vault;
