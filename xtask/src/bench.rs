@@ -17,6 +17,7 @@ mod creates;
 mod explain;
 mod fleet;
 mod living;
+mod magnum;
 mod operator;
 mod plans;
 mod plays;
@@ -37,7 +38,7 @@ pub(crate) struct Bench {
     /// How many pairs of runs `sliced`, `snapshot`, `living` and `upgrades` measure
     #[arg(long, default_value_t = 3)]
     runs: u8,
-    /// How many Clusters of 10 nodes `operator` and `built` keep
+    /// How many Clusters of 10 nodes `operator` and `built` keep, and clusters `magnum`
     #[arg(long, default_value_t = 1000)]
     clusters: u32,
     /// Measure this windlass instead of building one for release
@@ -75,6 +76,8 @@ enum Name {
     Providers,
     /// A fleet of 10,000 clusters
     Fleet,
+    /// The Magnum API against a real Magnum 23
+    Magnum,
 }
 
 /// One line of the table.
@@ -124,6 +127,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
         Name::Explain,
         Name::Providers,
         Name::Fleet,
+        Name::Magnum,
         Name::Api,
         Name::Operator,
         Name::Creates,
@@ -154,6 +158,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Living => living::measure(options.runs, windlass(options)?)?,
             Name::Providers => providers::measure(&windlass(options)?)?,
             Name::Fleet => fleet::measure()?,
+            Name::Magnum => magnum::measure(options.clusters, &windlass(options)?)?,
             Name::Upgrades => upgrades::measure(options.runs, &windlass(options)?)?,
         });
     }

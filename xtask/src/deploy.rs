@@ -12,6 +12,7 @@ use api::crd::Set;
 use serde_json::{Value, json};
 
 mod bounds;
+mod magnum;
 mod monitoring;
 mod objects;
 
@@ -157,6 +158,13 @@ const VAULT: [Part; 2] = [
     },
 ];
 
+/// The Magnum API. It makes namespaces, so there is none of one namespace.
+const MAGNUM: [Part; 1] = [Part {
+    name: "magnum",
+    condition: Some("and .Values.magnum.enabled (not .Values.namespaced)"),
+    objects: magnum::service,
+}];
+
 const MONITORING: [Part; 4] = [
     Part {
         name: "metrics",
@@ -251,6 +259,7 @@ pub(crate) fn files() -> Result<BTreeMap<PathBuf, String>> {
         .chain(&RADAR)
         .chain(&FLEET)
         .chain(&VAULT)
+        .chain(&MAGNUM)
         .chain(&MONITORING)
     {
         let mut text = template(&documents(part, Flavour::Chart)?);
@@ -329,7 +338,7 @@ mod tests {
     #[test]
     fn no_right_is_a_wildcard() {
         let mut rules = 0;
-        for part in PARTS.iter().chain(&FLEET) {
+        for part in PARTS.iter().chain(&FLEET).chain(&MAGNUM) {
             for flavour in [Flavour::Cluster, Flavour::Namespaced] {
                 for object in (part.objects)(flavour) {
                     for rule in object["rules"].as_array().into_iter().flatten() {

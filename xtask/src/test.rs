@@ -149,6 +149,7 @@ fn packages(options: &Test) -> anyhow::Result<()> {
     if !options.quick {
         wanted.extend(lab::packages::HOSTS);
         wanted.extend(lab::packages::BASE);
+        wanted.extend(lab::packages::HIERA);
         wanted.extend(image::PACKAGES);
     }
     lab::packages::ensure(&wanted, &Terminal::default())

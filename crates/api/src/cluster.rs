@@ -878,6 +878,8 @@ pub enum ClusterState {
     Waiting,
     /// Being built.
     Creating,
+    /// Built by somebody else, and being taken over as it stands.
+    Adopting,
     /// Built, nothing to do.
     Created,
     /// Being brought back to its spec.
@@ -923,7 +925,7 @@ pub struct ClusterHealth {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// What it does: Create, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Snapshot, Drill, Toolbox, Reset or ResetHost.
+    /// What it does: Create, Adopt, Upgrade, Component, Scale, Remove, Replace, Renew, Recover, Converge, Snapshot, Drill, Toolbox, Reset or ResetHost.
     #[serde(rename = "type")]
     #[schemars(length(max = 64))]
     pub operation: String,

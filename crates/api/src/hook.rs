@@ -149,6 +149,8 @@ pub struct ConfigMapKeyRef {
 pub enum HookOperation {
     /// The cluster is built.
     Create,
+    /// The cluster was built by somebody else, and is taken over as it stands.
+    Adopt,
     /// Hosts join.
     Scale,
     /// Hosts leave.

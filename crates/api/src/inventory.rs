@@ -25,9 +25,9 @@ pub use levels::{
 pub use path::{InvalidValuePath, Segment, ValuePath};
 pub use revision::{FleetRevision, FleetRevisionSpec};
 pub use rollout::{
-    Approval, Budget, Canary, Gate, GateStatus, MemberPhase, OnEdit, Rollout, RolloutApproval,
-    RolloutControl, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun, RolloutSpec,
-    RolloutState, RolloutStatus, Wave,
+    Approval, Births, Budget, Canary, Gate, GateStatus, MemberPhase, OnEdit, Rollout,
+    RolloutApproval, RolloutControl, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
+    RolloutSpec, RolloutState, RolloutStatus, Wave,
 };
 pub use status::{FleetClusterStatus, FleetHealth, FleetProblem, PendingChange};
 pub use template::{

@@ -112,7 +112,7 @@ impl Windows {
             field,
             format!("{} windows", self.0.len()),
             "one opens before another has closed, all the time, so together they would never close",
-            "write shorter durations or rarer schedules; to let work start at any time: confine: None",
+            "write shorter durations or rarer schedules; to let work start at any time, leave the windows out",
         ))
     }
 
@@ -131,6 +131,18 @@ impl Windows {
         Now::Closed {
             opens: Moment(opens),
         }
+    }
+
+    /// How long until one opens or closes. None: there are none, or no end is in sight.
+    pub fn left(&self, now: Timestamp) -> Option<SignedDuration> {
+        let edge = match self.at(now) {
+            Now::Unbound | Now::Open { closes: None } => return None,
+            Now::Open {
+                closes: Some(moment),
+            }
+            | Now::Closed { opens: moment } => moment,
+        };
+        Some(edge.timestamp().duration_since(now))
     }
 
     /// When the first one opens that leaves room for what takes so long, if it does not fit into the one that is open. None: it fits, or
@@ -361,7 +373,7 @@ fn pointless(schedule: &Schedule, window: &Window, field: &str) -> Option<Proble
             "by the schedule {:?} the window opens again before it has closed, so it would never close",
             window.schedule
         ),
-        "write a shorter duration or a rarer schedule; to let work start at any time: confine: None",
+        "write a shorter duration or a rarer schedule; to let work start at any time, leave the windows out",
     ))
 }
 

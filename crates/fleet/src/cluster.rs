@@ -1,9 +1,9 @@
 //! The reconciler of a FleetCluster: renders it, tells what would change, and applies what it is granted.
 //!
 //! What may be applied is decided by three rules, in `target`: a cluster of which nothing is there yet is born at what it is rendered
-//! to; one that a roll-out has begun is brought to that roll-out's revision; every other one is kept at what it is, or left alone where a
-//! change of it was begun and no roll-out brings it on. So an edit of the
-//! inventory changes no cluster by itself, and neither does a release of Windlass that renders differently.
+//! to, or in the middle of a run at what its roll-out says (`birth`); one that a roll-out has begun is brought to that roll-out's
+//! revision; every other one is kept at what it is, or left alone where a change of it was begun and no roll-out brings it on. So an edit
+//! of the inventory changes no cluster by itself, and neither does a release of Windlass that renders differently.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,21 +25,24 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::{
-    inventories::{self, Inventories, Outcome, Revision},
+    inventories::{self, Inventories, Inventory, Outcome, Revision},
     rollout::{gates, waves},
 };
 
 mod apply;
 mod before;
+mod birth;
 mod health;
 mod live;
 pub mod part;
-mod records;
+pub(crate) mod records;
 mod report;
 mod request;
 mod settle;
+mod templates;
 mod vault;
 
+use birth::Birth;
 use health::Standing;
 pub use live::Resources;
 use part::Parts;
@@ -88,7 +91,9 @@ struct Pass {
     target: Option<String>,
     /// What its objects were begun to be made from, and are not all.
     begun: Option<String>,
-    /// Revisions before whose VaultSecrets stay until it is well.
+    /// At what it is born, or was, in the middle of a run.
+    born: Option<String>,
+    /// Revisions before whose VaultSecrets and templates stay until it is well and nothing needs them.
     former: Vec<String>,
     /// Whether nothing is written for that reason.
     is_held: bool,
@@ -148,8 +153,7 @@ pub async fn reconcile(
     let Some(inventory) = context.inventories.of(&namespace).filter(|_| is_read) else {
         return Ok(Action::requeue(UNTIL_READ));
     };
-    let outcome = inventory.render(&cluster.name_any());
-    let pass = converge(cluster, &outcome, &context).await?;
+    let pass = converge(cluster, &inventory, &context).await?;
     report::publish(cluster, &pass, &context).await?;
     records::prune(cluster, &pass, &context).await?;
     let id = format!("{namespace}/{}", cluster.name_any());
@@ -172,12 +176,15 @@ pub async fn reconcile(
 
 async fn converge(
     cluster: &FleetCluster,
-    outcome: &Outcome,
+    inventory: &Inventory,
     context: &Context,
 ) -> Result<Pass, Error> {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let outcome = inventory.render(&name);
+    let outcome = outcome.as_ref();
     let mut pass = Pass::default();
     let mut rendered: Option<(String, Parts)> = None;
+    let mut other: Option<(String, Parts)> = None;
     match outcome {
         Err(problems) => pass.problems = problems.0.iter().map(inventories::told).collect(),
         Ok(revision) => match part::parts(&namespace, &name, &revision.name, &revision.objects) {
@@ -207,15 +214,32 @@ async fn converge(
     let status = cluster.status.as_ref();
     pass.begun = status.and_then(|status| status.begun.clone());
     pass.former = status.map_or_else(Vec::new, |status| status.former.clone());
+    // Until it is what all others are.
+    pass.born = status
+        .and_then(|status| status.born.clone())
+        .filter(|_| pass.applied != pass.rendered);
+    let mut born = pass.rendered.clone();
+    if pass.applied.is_none() {
+        pass.born = None;
+        match birth::birth(cluster, inventory, &mut pass, context).await? {
+            Birth::AsRendered => {}
+            Birth::Waits => born = None,
+            Birth::At(revision, parts) => {
+                born = Some(revision.clone());
+                other = Some((revision, parts));
+            }
+        }
+    }
     let target = target(
         pass.applied.as_deref(),
         granted.as_deref(),
-        pass.rendered.as_deref(),
+        born.as_deref(),
         pass.begun.as_deref(),
     );
     if let Some(revision) = target {
         let revision = revision.to_owned();
-        let parts = match rendered.as_ref().filter(|(known, _)| *known == revision) {
+        let mut known = rendered.iter().chain(&other);
+        let parts = match known.find(|(known, _)| *known == revision) {
             Some((_, parts)) => Ok(parts.clone()),
             None => records::parts(cluster, &revision, context),
         };
@@ -411,7 +435,7 @@ fn are_read(context: &Context) -> bool {
 }
 
 /// What stands for the revision of objects that a person made and handed over: nothing is changed before a roll-out does.
-const ADOPTED: &str = "adopted";
+pub(crate) const ADOPTED: &str = "adopted";
 /// Whose rules are answered.
 static TURN: Semaphore = Semaphore::const_new(1);
 /// How soon a pass is tried again that began before the stores were read.

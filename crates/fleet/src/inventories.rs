@@ -1,7 +1,7 @@
 //! The inventories of namespaces, as their objects were seen last, rendered once for all that ask.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,9 +11,9 @@ use api::inventory::{
 };
 use controller::{Manager, stream::in_namespace, watch::Kind};
 use futures::FutureExt;
-use inventory::{Fleet, Object, Problem, Problems};
+use inventory::{Fleet, Memo, Object, Problem, Problems};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{core::DeserializeGuard, runtime::reflector::Store};
+use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
 use serde_json::Value;
 
 /// For how long an inventory must be at rest before a roll-out of it begins: objects that are applied together come one by one.
@@ -38,7 +38,20 @@ pub struct Inventory {
     read: Result<Fleet, Problems>,
     namespace: String,
     rendered: Mutex<BTreeMap<String, Arc<Outcome>>>,
+    /// That of the inventory before too: an edit renders those clusters that it concerns.
+    memo: Arc<Mutex<Memo<Arc<Outcome>>>>,
     since: Instant,
+    /// What clusters inherit from, if it can be kept.
+    sources: Option<Sources>,
+}
+
+/// What clusters inherit from: all objects of an inventory but the clusters.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The digest of the objects.
+    pub revision: String,
+    /// The objects, in an order of their own.
+    pub objects: Vec<Value>,
 }
 
 /// What a cluster is rendered to, or why it is not.
@@ -84,19 +97,33 @@ impl Inventories {
         objects.add(&self.sites, namespace)?;
         objects.add(&self.infra_providers, namespace)?;
         objects.add(&self.templates, namespace)?;
-        objects.add(&self.clusters, namespace)?;
         objects.add(&self.config_maps, namespace)?;
-        objects.versions.sort();
+        let mut clusters = Objects::default();
+        clusters.add(&self.clusters, namespace)?;
+        let mut versions = objects.versions;
+        versions.extend(clusters.versions);
+        versions.sort();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inventory) = known.get(namespace)
-            && inventory.versions == objects.versions
+            && inventory.versions == versions
         {
             return Some(Arc::clone(inventory));
         }
-        let values = objects.values.into_iter().map(|value| value());
+        let shared: Vec<_> = objects.values.into_iter().map(|value| value()).collect();
+        let sources = Sources::of(&shared).kept();
+        let clusters = clusters.values.into_iter().map(|value| value());
+        let read = Fleet::read(shared.into_iter().chain(clusters), namespace);
+        let memo = known.get(namespace).map(|before| Arc::clone(&before.memo));
+        let memo = memo.unwrap_or_default();
+        if let Ok(fleet) = &read {
+            let mut memo = memo.lock().unwrap_or_else(PoisonError::into_inner);
+            memo.retain(fleet);
+        }
         let inventory = Arc::new(Inventory {
-            read: Fleet::read(values, namespace),
-            versions: objects.versions,
+            sources,
+            read,
+            memo,
+            versions,
             namespace: namespace.to_owned(),
             rendered: Mutex::default(),
             since: Instant::now(),
@@ -112,7 +139,7 @@ impl Inventory {
         let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = rendered
             .entry(cluster.to_owned())
-            .or_insert_with(|| Arc::new(self.rendered(cluster)));
+            .or_insert_with(|| self.rendered(cluster));
         Arc::clone(outcome)
     }
 
@@ -121,24 +148,94 @@ impl Inventory {
         AT_REST.saturating_sub(self.since.elapsed())
     }
 
-    fn rendered(&self, cluster: &str) -> Outcome {
-        let fleet = self.read.as_ref().map_err(Clone::clone)?;
-        let cluster = Object {
+    /// What its clusters inherit from. None: it is too large to be kept.
+    pub const fn sources(&self) -> Option<&Sources> {
+        self.sources.as_ref()
+    }
+
+    /// What a cluster of it would be rendered to if it inherited from these. An object that they do not have counts as it is now: it may
+    /// have come together with the cluster.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be rendered from them.
+    pub fn render_from(&self, sources: &[Value], cluster: &FleetCluster) -> Outcome {
+        let known: BTreeSet<_> = sources.iter().map(identity).collect();
+        let now = self.sources.iter().flat_map(|sources| &sources.objects);
+        let new = now.filter(|object| !known.contains(&identity(object)));
+        let own = value(&DeserializeGuard(Ok(cluster.clone())));
+        let values = sources.iter().chain(new).cloned().chain([own]);
+        let fleet = Fleet::read(values, &self.namespace)?;
+        render(&fleet, &self.cluster(&cluster.name_any()))
+    }
+
+    fn rendered(&self, cluster: &str) -> Arc<Outcome> {
+        let fleet = match &self.read {
+            Ok(fleet) => fleet,
+            Err(problems) => return Arc::new(Err(problems.clone())),
+        };
+        let cluster = self.cluster(cluster);
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.render(fleet, &cluster, || Arc::new(render(fleet, &cluster)))
+    }
+
+    fn cluster(&self, name: &str) -> Object {
+        Object {
             kind: "FleetCluster".into(),
             namespace: self.namespace.clone(),
-            name: cluster.into(),
-        };
-        let rendered = fleet.render(&cluster)?;
-        let levels = rendered.resolved.levels.iter();
-        let levels = levels.map(|source| (source.level.clone(), source.object.name.clone()));
-        let objects = rendered.objects();
-        Ok(Revision {
-            name: inventory::revision(&objects),
-            back_end: rendered.back_end(),
-            levels: levels.collect(),
-            objects,
-        })
+            name: name.into(),
+        }
     }
+}
+impl Sources {
+    fn of(objects: &[Value]) -> Self {
+        let mut objects: Vec<_> = objects.iter().map(plain).collect();
+        objects.sort_by_cached_key(identity);
+        Self {
+            revision: inventory::revision(&objects),
+            objects,
+        }
+    }
+
+    fn kept(self) -> Option<Self> {
+        let size = serde_json::to_vec(&self.objects).map_or(usize::MAX, |text| text.len());
+        (size <= crate::names::LARGEST_RECORD).then_some(self)
+    }
+}
+
+/// An object without what an API adds to it.
+fn plain(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let mut plain = object.clone();
+    plain["metadata"] = serde_json::json!({"name": metadata["name"]});
+    for key in ["namespace", "labels"] {
+        if !metadata[key].is_null() {
+            plain["metadata"][key] = metadata[key].clone();
+        }
+    }
+    if let Some(plain) = plain.as_object_mut() {
+        plain.remove("status");
+    }
+    plain
+}
+
+/// Which object it is, in its namespace.
+fn identity(object: &Value) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&object["kind"]), text(&object["metadata"]["name"]))
+}
+
+fn render(fleet: &Fleet, cluster: &Object) -> Outcome {
+    let rendered = fleet.render(cluster)?;
+    let levels = rendered.resolved.levels.iter();
+    let levels = levels.map(|source| (source.level.clone(), source.object.name.clone()));
+    let objects = rendered.objects();
+    Ok(Revision {
+        name: inventory::revision(&objects),
+        back_end: rendered.back_end(),
+        levels: levels.collect(),
+        objects,
+    })
 }
 
 /// Objects of a namespace, as values that are made when they are needed.
@@ -196,5 +293,85 @@ pub fn told(problem: &Problem) -> api::inventory::FleetProblem {
         rule: problem.rule.name().to_owned(),
         message: limited(&message, 1000),
         remedy: limited(&remedy, 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(kind: &str, name: &str, spec: Value) -> Value {
+        let mut object = json!({
+            "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": "fleet", "resourceVersion": "7"}, "status": {},
+        });
+        object["spec"] = spec;
+        object
+    }
+
+    /// What clusters inherit from where all have this version, and these sites.
+    fn shared(version: &str, sites: &[&str]) -> Vec<Value> {
+        let levels = json!({"levels": [
+            {"name": "environment", "kind": "Environment"}, {"name": "site", "kind": "Site"},
+        ]});
+        let template = json!({"backEnd": "Plain", "documents": [{"object": {
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "{{ cluster.name }}"}, "spec": {"topology": {"version": "{{ version }}"}},
+        }}]});
+        let environment = json!({"template": "plain", "values": {"version": version}});
+        let mut all = vec![
+            object("Hierarchy", "default", levels),
+            object("ClusterTemplate", "plain", template),
+            object("Environment", "production", environment),
+        ];
+        let parents = || json!({"parents": {"environment": "production"}});
+        all.extend(sites.iter().map(|site| object("Site", site, parents())));
+        all
+    }
+
+    fn inventory(shared: Vec<Value>) -> Inventory {
+        Inventory {
+            versions: Vec::new(),
+            sources: Sources::of(&shared).kept(),
+            read: Fleet::read(shared, "fleet"),
+            memo: Arc::default(),
+            namespace: "fleet".to_owned(),
+            rendered: Mutex::default(),
+            since: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_rendered_from_what_there_was_and_from_what_came_with_it() {
+        let before = inventory(shared("v1.34.1", &["a"]));
+        let before = &before.sources().unwrap().objects;
+        let now = inventory(shared("v1.35.0", &["a", "b"]));
+        for site in ["a", "b"] {
+            let cluster = object("FleetCluster", "shop", json!({"parents": {"site": site}}));
+            let cluster: FleetCluster = serde_json::from_value(cluster).unwrap();
+            let version = |outcome: Outcome| {
+                let revision = outcome.unwrap();
+                revision.objects[0]["spec"]["topology"]["version"].clone()
+            };
+            assert_eq!(version(now.render_from(before, &cluster)), "v1.34.1");
+            let latest = &now.sources().unwrap().objects;
+            assert_eq!(version(now.render_from(latest, &cluster)), "v1.35.0");
+        }
+    }
+
+    #[test]
+    fn the_digest_of_what_is_inherited_is_of_what_people_wrote() {
+        let digest = |objects: &[Value]| Sources::of(objects).revision;
+        let mut seen = shared("v1", &["a", "b"]);
+        let written = digest(&seen);
+        seen.reverse();
+        seen[0]["metadata"]["resourceVersion"] = json!("8");
+        seen[0]["status"] = json!({"conditions": []});
+        assert_eq!(digest(&seen), written);
+        assert_ne!(digest(&shared("v2", &["a", "b"])), written);
+        let large = "x".repeat(crate::names::LARGEST_RECORD);
+        assert!(Sources::of(&shared(&large, &["a"])).kept().is_none());
     }
 }

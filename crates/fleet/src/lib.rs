@@ -5,6 +5,8 @@
 //!   it is granted, prunes, and tells how the cluster stands;
 //! - [`rollout`]: the reconciler of Rollouts: writes down who becomes what and when, and grants it, wave by wave;
 //! - [`pending`]: what an edit changes, for people;
+//! - [`plan`]: what an edit that was not applied would change, down to the [`machines`] that there are, and
+//!   [`advice`], which says so where an edit is only tried;
 //! - [`operator`]: the controllers.
 //!
 //! The two reconcilers know of each other by their status alone: a Rollout grants a revision to a FleetCluster, which tells what it was
@@ -15,11 +17,14 @@
     reason = "a problem ends the work and is read by a person: its size costs nothing"
 )]
 
+pub mod advice;
 pub mod cluster;
 pub mod inventories;
+pub mod machines;
 pub mod names;
 pub mod operator;
 pub mod pending;
+pub mod plan;
 pub mod rollout;
 
 pub use operator::{Options, operate};

@@ -91,6 +91,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
         client,
         turn: tokio::sync::Mutex::default(),
         clusters: own.store(),
+        revisions: revisions.store(),
         inventories,
         events,
     });

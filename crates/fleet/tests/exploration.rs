@@ -1,5 +1,6 @@
 //! The engine of roll-outs in every state that a small fleet can get into: clusters are applied or refused, become well, fail, heal, are
-//! at work for another reason, and time passes, in any order. An operator that dies is nothing more: the engine remembers nothing.
+//! at work for another reason, windows open and close, people have the run rolled back, and time passes, in any order. An
+//! operator that dies is nothing more: the engine remembers nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,19 +8,28 @@
     reason = "helpers of tests stand outside of them"
 )]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use api::{
     Threshold,
     inventory::{FleetHealth, MemberPhase, RolloutMember, RolloutPhase, RolloutRun, RolloutState},
 };
-use fleet::rollout::engine::{CANARY, Policy, Seen, Steering, Verdict, advance};
+use fleet::rollout::{
+    engine::{CANARY, Policy, Seen, Steering, Verdict, advance},
+    rollback::{self, WAVE},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// A roll-out of three clusters, two of which are of one site.
 #[derive(Clone, Eq, Hash, PartialEq)]
-struct State([Own; 3]);
+struct State {
+    clusters: [Own; 3],
+    /// Whether a maintenance window is open, or there is none.
+    is_open: bool,
+    /// Whether people have had it rolled back.
+    is_back: bool,
+}
 
 /// A cluster, and how far its roll-out is.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
@@ -31,6 +41,27 @@ struct Own {
     health: FleetHealth,
     /// Whether its change was begun, and waits for what does not come by itself.
     is_stuck: bool,
+    /// Whether the way back has nothing to do with it: it was never begun.
+    is_left: bool,
+}
+
+impl Own {
+    /// Whether its objects are written.
+    const fn is_granted(self) -> bool {
+        matches!(self.phase, MemberPhase::Updating | MemberPhase::Failed)
+    }
+}
+
+impl State {
+    /// Whether a cluster is what the run makes of it.
+    const fn is_there(&self, own: Own) -> bool {
+        own.is_applied != self.is_back && !own.is_stuck
+    }
+
+    /// What the run makes of clusters.
+    const fn revision(&self) -> &'static str {
+        if self.is_back { "old" } else { "new" }
+    }
 }
 
 const NAMES: [&str; 3] = ["a1", "a2", "b1"];
@@ -41,18 +72,25 @@ const DEADLINE: u64 = 2;
 struct Fleet {
     policy: Policy,
     waves: [&'static str; 3],
+    /// Whether it keeps to maintenance windows, which open and close at any time.
+    has_windows: bool,
+    /// Whether people may have it rolled back, at any time.
+    goes_back: bool,
 }
 
 impl Fleet {
     fn run(&self, state: &State) -> RolloutRun {
-        let mut waves: Vec<String> = self.waves.map(ToOwned::to_owned).to_vec();
+        let of_clusters = if state.is_back { [WAVE; 3] } else { self.waves };
+        let mut waves: Vec<String> = of_clusters.map(ToOwned::to_owned).to_vec();
         waves.dedup();
-        let clusters = NAMES.iter().zip(self.waves).zip(&state.0);
+        let clusters = NAMES.iter().zip(of_clusters).zip(&state.clusters);
+        let clusters = clusters.filter(|(_, own)| !own.is_left);
         let clusters = clusters.map(|((name, wave), own)| RolloutMember {
             name: (*name).to_owned(),
             wave: wave.to_owned(),
             domains: vec![domain(name)],
-            revision: "new".to_owned(),
+            revision: state.revision().to_owned(),
+            before: (!state.is_back).then(|| "old".to_owned()),
             phase: own.phase,
             since: Some(Time(
                 Timestamp::from_second(NOW - i64::from(own.age)).unwrap(),
@@ -67,14 +105,38 @@ impl Fleet {
         }
     }
 
+    /// The way back from a run.
+    fn back(&self, state: &State) -> State {
+        let back = rollback::run(&self.run(state), &BTreeSet::new());
+        let mut after = State {
+            is_back: true,
+            ..state.clone()
+        };
+        for (own, name) in after.clusters.iter_mut().zip(NAMES) {
+            let mut members = back.clusters.iter();
+            let member = members.find(|member| member.name == name);
+            assert!(member.is_none_or(|member| member.revision == "old"));
+            own.is_left = member.is_none();
+            own.phase = MemberPhase::Pending;
+            own.age = 0;
+            // Nothing is written until it is begun: what was refused is what it was, and what is half changed is held.
+            if own.health == FleetHealth::Refused {
+                own.health = FleetHealth::Well;
+            }
+        }
+        after
+    }
+
     fn seen(state: &State) -> BTreeMap<String, Seen> {
-        let all = NAMES.iter().zip(&state.0);
+        let all = NAMES.iter().zip(&state.clusters);
         all.map(|(name, own)| {
             let refused = own.health == FleetHealth::Refused;
             let seen = Seen {
                 domains: vec![domain(name)],
                 applied: Some(if own.is_applied { "new" } else { "old" }.to_owned()),
-                target: (refused || own.is_stuck).then(|| "new".to_owned()),
+                is_halfway: own.is_stuck,
+                target: (own.is_granted() && (refused || own.is_stuck))
+                    .then(|| state.revision().to_owned()),
                 health: own.health,
                 ..Seen::default()
             };
@@ -83,13 +145,22 @@ impl Fleet {
         .collect()
     }
 
+    /// What people and the clock want of it.
+    fn steering(state: &State) -> Steering {
+        Steering {
+            closed: (!state.is_open).then(|| "later".to_owned()),
+            ..Steering::default()
+        }
+    }
+
     /// One pass.
     fn advance(&self, state: &State, steering: &Steering) -> (State, Verdict) {
         let mut run = self.run(state);
         let now = Timestamp::from_second(NOW).unwrap();
         let verdict = advance(&mut run, &self.policy, &Self::seen(state), steering, now);
         let mut after = state.clone();
-        for (own, member) in after.0.iter_mut().zip(&run.clusters) {
+        let of_run = after.clusters.iter_mut().filter(|own| !own.is_left);
+        for (own, member) in of_run.zip(&run.clusters) {
             own.phase = member.phase;
             let matters = matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking);
             let since = member.since.as_ref().unwrap().0.as_second();
@@ -108,18 +179,20 @@ impl Fleet {
             |own: &Own| matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking);
         let told = || format!("{}\n-> {}\n{verdict:?}", show(before), show(after));
         let mut has_begun = false;
-        for (number, own) in after.0.iter().enumerate() {
-            if own.phase != MemberPhase::Updating || before.0[number].phase != MemberPhase::Pending
+        for (number, own) in after.clusters.iter().enumerate() {
+            if own.phase != MemberPhase::Updating
+                || before.clusters[number].phase != MemberPhase::Pending
             {
                 continue;
             }
             has_begun = true;
+            assert!(before.is_open, "begun outside of a window: {}", told());
             let others = (0..3)
                 .filter(|other| *other != number && domain(NAMES[*other]) == domain(NAMES[number]));
             // To mend one that is down waits for none that is down too.
-            let is_well = before.0[number].health == FleetHealth::Well;
+            let is_well = before.clusters[number].health == FleetHealth::Well;
             let busy = others.filter(|other| {
-                let other = &after.0[*other];
+                let other = &after.clusters[*other];
                 is_under_way(other)
                     || other.phase == MemberPhase::Failed
                     || is_well && other.health != FleetHealth::Well
@@ -131,14 +204,14 @@ impl Fleet {
                 told()
             );
             let canaries = (0..3).filter(|other| self.waves[*other] == CANARY);
-            let open = canaries.filter(|other| after.0[*other].phase != MemberPhase::Done);
+            let open = canaries.filter(|other| after.clusters[*other].phase != MemberPhase::Done);
             assert!(
-                self.waves[number] == CANARY || open.count() == 0,
+                before.is_back || self.waves[number] == CANARY || open.count() == 0,
                 "begun past a canary: {}",
                 told()
             );
             let failed = after
-                .0
+                .clusters
                 .iter()
                 .filter(|own| own.phase == MemberPhase::Failed)
                 .count();
@@ -148,7 +221,11 @@ impl Fleet {
                 told()
             );
         }
-        let under_way = after.0.iter().filter(|own| is_under_way(own)).count();
+        let under_way = after
+            .clusters
+            .iter()
+            .filter(|own| is_under_way(own))
+            .count();
         // One that failed and heals is watched, however many there are.
         assert!(
             !has_begun || under_way <= self.policy.parallel,
@@ -158,13 +235,21 @@ impl Fleet {
         let is_explained = verdict.is_over() || under_way > 0 || verdict.waits.is_some();
         assert!(is_explained, "waits without a reason: {}", told());
         if verdict.phase == RolloutPhase::Succeeded {
+            let mut clusters = after.clusters.iter();
             assert!(
-                after.0.iter().all(|own| own.phase == MemberPhase::Done),
+                clusters.all(|own| own.is_left || own.phase == MemberPhase::Done),
                 "{}",
                 told()
             );
+            // All that was begun is back, and nothing else was touched.
+            let mut clusters = after.clusters.iter();
+            assert!(clusters.all(|own| after.is_there(*own)), "{}", told());
         }
-        for state in [RolloutState::Paused, RolloutState::Aborted] {
+        for state in [
+            RolloutState::Paused,
+            RolloutState::Aborted,
+            RolloutState::RolledBack,
+        ] {
             let steering = Steering {
                 state,
                 ..Steering::default()
@@ -181,6 +266,13 @@ impl Fleet {
         self.begins_nothing(
             before,
             &Steering {
+                closed: Some("later".to_owned()),
+                ..Steering::default()
+            },
+        );
+        self.begins_nothing(
+            before,
+            &Steering {
                 gives_way: true,
                 ..Steering::default()
             },
@@ -189,26 +281,30 @@ impl Fleet {
 
     fn begins_nothing(&self, state: &State, steering: &Steering) {
         let (after, verdict) = self.advance(state, steering);
-        let begun = after.0.iter().zip(&state.0).any(|(after, before)| {
-            before.phase == MemberPhase::Pending && after.phase != MemberPhase::Pending
-        });
+        let begun = after
+            .clusters
+            .iter()
+            .zip(&state.clusters)
+            .any(|(after, before)| {
+                before.phase == MemberPhase::Pending && after.phase != MemberPhase::Pending
+            });
         assert!(!begun, "{} {steering:?} {verdict:?}", show(state));
     }
 
-    /// In a world that does what it should from now on, the run ends.
+    /// In a world that does what it should from now on, whose windows open again and again, the run ends.
     fn ends(&self, state: &State) {
         let mut now = state.clone();
-        for _ in 0..40 {
-            for own in &mut now.0 {
-                let is_granted = matches!(own.phase, MemberPhase::Updating | MemberPhase::Failed);
-                if is_granted && !own.is_applied {
-                    own.is_applied = true;
+        for round in 0..60 {
+            now.is_open = !self.has_windows || round % 2 == 0;
+            for own in &mut now.clusters {
+                if own.is_granted() {
+                    own.is_applied = !now.is_back;
+                    own.is_stuck = false;
                 }
                 own.health = FleetHealth::Well;
-                own.is_stuck = false;
                 own.age = (own.age + 1).min(OLDEST);
             }
-            let (after, verdict) = self.advance(&now, &Steering::default());
+            let (after, verdict) = self.advance(&now, &Self::steering(&now));
             now = after;
             if verdict.phase == RolloutPhase::Succeeded {
                 return;
@@ -218,11 +314,17 @@ impl Fleet {
     }
 
     /// What may happen next, beside a pass.
-    fn next(state: &State) -> Vec<State> {
+    fn next(&self, state: &State) -> Vec<State> {
         use FleetHealth::{AtWork, Failed, Refused, Well};
         let mut all = Vec::new();
+        if self.has_windows {
+            all.push(State {
+                is_open: !state.is_open,
+                ..state.clone()
+            });
+        }
         let mut older = state.clone();
-        for own in &mut older.0 {
+        for own in &mut older.clusters {
             own.age = if matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking) {
                 (own.age + 1).min(OLDEST)
             } else {
@@ -230,21 +332,25 @@ impl Fleet {
             };
         }
         all.push(older);
-        for (number, own) in state.0.iter().enumerate() {
+        if self.goes_back && !state.is_back {
+            all.push(self.back(state));
+        }
+        for (number, own) in state.clusters.iter().enumerate() {
             let mut becomes = |is_applied, health, is_stuck| {
                 let mut next = state.clone();
-                next.0[number].is_applied = is_applied;
-                next.0[number].health = health;
-                next.0[number].is_stuck = is_stuck;
+                next.clusters[number].is_applied = is_applied;
+                next.clusters[number].health = health;
+                next.clusters[number].is_stuck = is_stuck;
                 all.push(next);
             };
-            let is_granted = matches!(own.phase, MemberPhase::Updating | MemberPhase::Failed);
-            if is_granted && !own.is_applied {
-                becomes(true, AtWork, false);
-                becomes(false, Refused, false);
-                becomes(false, Failed, true);
+            if own.is_granted() && !state.is_there(*own) {
+                becomes(!state.is_back, AtWork, false);
+                becomes(own.is_applied, Refused, own.is_stuck);
+                becomes(own.is_applied, Failed, true);
             }
             match own.health {
+                // Half changed it is not well before its change is through.
+                _ if own.is_stuck => {}
                 AtWork => {
                     becomes(own.is_applied, Well, false);
                     becomes(own.is_applied, Failed, false);
@@ -264,13 +370,19 @@ impl Fleet {
             is_applied: false,
             health: FleetHealth::Well,
             is_stuck: false,
+            is_left: false,
         };
-        let mut known = HashSet::from([State([begin; 3])]);
+        let first = State {
+            clusters: [begin; 3],
+            is_open: true,
+            is_back: false,
+        };
+        let mut known = HashSet::from([first]);
         let mut open: Vec<_> = known.iter().cloned().collect();
         while let Some(state) = open.pop() {
-            let (after, verdict) = self.advance(&state, &Steering::default());
+            let (after, verdict) = self.advance(&state, &Self::steering(&state));
             self.check(&state, &after, &verdict);
-            let mut next = Self::next(&state);
+            let mut next = self.next(&state);
             next.push(after);
             for state in next {
                 if known.insert(state.clone()) {
@@ -293,7 +405,7 @@ fn domain(name: &str) -> String {
 }
 
 fn show(state: &State) -> String {
-    let all = NAMES.iter().zip(&state.0);
+    let all = NAMES.iter().zip(&state.clusters);
     let all = all.map(|(name, own)| {
         let applied = if own.is_applied { "new" } else { "old" };
         format!(
@@ -321,6 +433,8 @@ fn a_canary_goes_first_and_no_two_of_a_site_are_begun() {
     let fleet = Fleet {
         policy: policy(3, 0),
         waves: [CANARY, "rest", "rest"],
+        has_windows: false,
+        goes_back: false,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");
@@ -331,6 +445,32 @@ fn without_a_canary_failures_are_borne_up_to_their_bound() {
     let fleet = Fleet {
         policy: policy(2, 1),
         waves: ["rest", "rest", "rest"],
+        has_windows: false,
+        goes_back: false,
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn nothing_is_begun_outside_of_a_window_and_the_run_ends_all_the_same() {
+    let fleet = Fleet {
+        policy: policy(1, 0),
+        waves: [CANARY, "rest", "rest"],
+        has_windows: true,
+        goes_back: false,
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn a_run_that_is_rolled_back_anywhere_brings_back_all_that_it_began() {
+    let fleet = Fleet {
+        policy: policy(1, 0),
+        waves: [CANARY, "rest", "rest"],
+        has_windows: false,
+        goes_back: true,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");

@@ -1,6 +1,7 @@
 //! The program: which version it is, and its calls.
 
 use std::{
+    ffi::OsStr,
     io::Write as _,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
@@ -13,6 +14,7 @@ use tempfile::{NamedTempFile, TempDir};
 use tokio::process::Command;
 
 use crate::{
+    deadlock::Proven,
     lock::Held,
     process::{self, Ended},
 };
@@ -153,10 +155,36 @@ impl Helm {
         change: Change<'_>,
         deadline: Duration,
     ) -> Result<(), Error> {
+        self.changed(held, change, &[], deadline).await
+    }
+
+    /// Makes a release what it is to be, and waits until it is ready: one of which is [`Proven`] that this can end.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be done, or not in time.
+    pub async fn upgrade_and_wait(
+        &self,
+        held: &Held,
+        change: Change<'_>,
+        _: &Proven,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        let waiting = ["--wait", "--wait-for-jobs"];
+        self.changed(held, change, &waiting, deadline).await
+    }
+
+    async fn changed(
+        &self,
+        held: &Held,
+        change: Change<'_>,
+        further: &[&str],
+        deadline: Duration,
+    ) -> Result<(), Error> {
         let place = held.place();
         let values = values(change.values)?;
         let timeout = format!("{}s", deadline.as_secs().max(1));
-        let arguments = [
+        let mut arguments: Vec<&OsStr> = vec![
             "upgrade".as_ref(),
             "--install".as_ref(),
             place.release.as_ref(),
@@ -172,13 +200,14 @@ impl Helm {
             "--timeout".as_ref(),
             timeout.as_ref(),
         ];
+        arguments.extend(further.iter().map(OsStr::new));
         let what = format!("install release {}", place.release);
         self.call(&what, &arguments, input(held)?, deadline)
             .await
             .map(drop)
     }
 
-    /// The objects that a release would be made of, as YAML documents. The cluster is not asked.
+    /// The objects that a release would be made of and its hooks, as YAML documents. The cluster is not asked.
     ///
     /// # Errors
     ///
@@ -229,7 +258,7 @@ impl Helm {
     async fn call(
         &self,
         what: &str,
-        arguments: &[impl AsRef<std::ffi::OsStr>],
+        arguments: &[impl AsRef<OsStr>],
         input: Stdio,
         deadline: Duration,
     ) -> Result<String, Error> {

@@ -5,7 +5,7 @@
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use helm::{
-    Change, Helm, Place, State, lock,
+    Change, Helm, Place, Proven, State, lock,
     record::{history, recover},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -99,6 +99,33 @@ async fn story(program: &Path, kubeconfig: &Path) {
     assert!(late.is_err());
     assert!(!is_pending().await, "it was given the time to say so");
 
+    // One whose pods wait for what only a hook after them makes is refused before it is begun; another one is waited for.
+    let values = json!({"word": "waited"});
+    let rendered = async |chart: &Path| {
+        let change = Change {
+            chart,
+            values: &values,
+        };
+        helm.template(PLACE, change, DEADLINE).await.unwrap()
+    };
+    let knotted = tempfile(KNOT);
+    let refused = Proven::of(&rendered(knotted.path()).await).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("Pod waiting waits for Secret late"),
+        "{refused}"
+    );
+    let proven = Proven::of(&rendered(chart.path()).await).unwrap();
+    let change = Change {
+        chart: chart.path(),
+        values: &values,
+    };
+    helm.upgrade_and_wait(&held, change, &proven, DEADLINE)
+        .await
+        .unwrap();
+    assert_eq!(word(&client).await.unwrap(), "waited");
+
     helm.uninstall(&held, DEADLINE).await.unwrap();
     assert!(
         history(&client, "default", "small")
@@ -148,6 +175,19 @@ data:
   word: {{ .Values.word | quote }}
 ";
 const PLAIN: &str = "";
+const KNOT: &str = r"
+apiVersion: v1
+kind: Secret
+metadata:
+  name: late
+  annotations: {helm.sh/hook: post-install}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waiting}
+spec:
+  containers: [{name: a, image: a, envFrom: [{secretRef: {name: late}}]}]
+";
 /// Nothing runs Jobs here, so it never ends.
 const HANGING: &str = r"
 apiVersion: batch/v1

@@ -9,6 +9,7 @@ use api::inventory::{FleetClusterSpec, Presence, Segment, ValuePath};
 
 use crate::{
     fleet::{Fleet, Layer, Name, field},
+    memo::Inputs,
     merge::merge,
     order::{CLUSTER, Order},
     problem::{Object, Problem, Problems, Rule},
@@ -95,6 +96,33 @@ impl Fleet {
             levels,
             values,
             template,
+        })
+    }
+
+    /// What a cluster is rendered from. None: something that it names is not there, or too much.
+    pub(crate) fn inputs(&self, cluster: &Object) -> Option<Inputs> {
+        let namespace = &cluster.namespace;
+        let name = (namespace.clone(), cluster.name.clone());
+        let spec = self.clusters.get(&name)?;
+        let order = self.order(cluster, spec).ok()?;
+        let chain = self.chain(cluster, spec, &order).ok()?;
+        let levels = chain.iter();
+        let levels: Vec<_> = levels
+            .filter_map(|(rank, name)| self.layer(namespace, &order, *rank, name))
+            .collect();
+        let mut strongest_first = levels.iter().rev();
+        let template = spec.template.as_ref();
+        let template = template
+            .or_else(|| strongest_first.find_map(|layer| layer.settings.template.as_ref()))?;
+        let template = self.templates.get(&(namespace.clone(), template.clone()))?;
+        let read = levels.iter().map(|layer| &layer.object);
+        let read = [&order.object, &template.source.object]
+            .into_iter()
+            .chain(read);
+        let read = read.map(|object| (object.clone(), self.contents.get(object).cloned()));
+        Some(Inputs {
+            cluster: spec.clone(),
+            read: read.collect(),
         })
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::{
     fleet::Fleet,
+    impact::{self, Effect},
     problem::{Object, Problems},
     render::Rendered,
 };
@@ -22,6 +23,9 @@ pub struct ClusterChange {
     pub change: Change,
     /// Its objects that are not the same.
     pub objects: Vec<ObjectChange>,
+    /// What that does to its machines and hosts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
 }
 
 /// An object that is not the same in both.
@@ -82,10 +86,29 @@ pub fn diff(base: &Fleet, head: &Fleet) -> Result<Vec<ClusterChange>, Problems> 
                 cluster: cluster.clone(),
                 change,
                 objects,
+                effects: effects(cluster, change, base, head)?,
             });
         }
     }
     Ok(changes)
+}
+
+/// What becomes of the machines of a cluster. Those that change are rendered again: to keep all of both costs more.
+fn effects(
+    cluster: &Object,
+    change: Change,
+    base: &Fleet,
+    head: &Fleet,
+) -> Result<Vec<Effect>, Problems> {
+    let rendered = |fleet: &Fleet| Ok(fleet.render(cluster)?.objects());
+    let before = match change {
+        Change::Added => Vec::new(),
+        // A cluster that is no longer described stays as it stands.
+        Change::Removed => return Ok(Vec::new()),
+        Change::Changed => rendered(base)?,
+    };
+    let after = rendered(head)?;
+    Ok(impact::impact(&cluster.namespace, &before, &after, None))
 }
 
 /// Compares what a cluster was rendered to with what it is rendered to.

@@ -10,12 +10,13 @@ use api::inventory::{
     InfraProvider, LEVEL_LABEL, LevelKind, Rollout, Settings, Site, ValuePath,
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     chain::Prefix,
     order::Order,
     problem::{Object, Problem, Problems, Rule},
+    render::digest,
     template::Compiled,
 };
 
@@ -24,8 +25,10 @@ use crate::{
 pub struct Fleet {
     pub(crate) orders: BTreeMap<Name, Arc<Order>>,
     pub(crate) layers: BTreeMap<(String, Slot, String), Layer>,
-    pub(crate) clusters: BTreeMap<Name, FleetClusterSpec>,
+    pub(crate) clusters: BTreeMap<Name, Arc<FleetClusterSpec>>,
     pub(crate) templates: BTreeMap<Name, Arc<Compiled>>,
+    /// Digests of what objects say, but of clusters.
+    pub(crate) contents: HashMap<Object, Arc<str>>,
     /// What the levels above clusters come to, by the Hierarchy and the objects.
     pub(crate) prefixes: Mutex<HashMap<(Name, Vec<Object>), Remembered>>,
 }
@@ -93,7 +96,10 @@ impl Fleet {
         }
         if group == "v1" && object.kind == "ConfigMap" {
             return match level_of(&value) {
-                Some(level) => self.add_config_map(object, level, &value),
+                Some(level) => {
+                    self.note(&object, &value);
+                    self.add_config_map(object, level, &value)
+                }
                 None => Ok(()),
             };
         }
@@ -103,6 +109,7 @@ impl Fleet {
         if group != format!("{GROUP}/v1alpha1") {
             return Err(unknown(&object));
         }
+        self.note(&object, &value);
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind.as_str() {
             "Environment" => {
@@ -128,7 +135,10 @@ impl Fleet {
             }
             "FleetCluster" => {
                 let spec = typed::<FleetCluster>(&object, value)?.spec;
-                once(&object, self.clusters.insert(name, spec).is_some())
+                once(
+                    &object,
+                    self.clusters.insert(name, Arc::new(spec)).is_some(),
+                )
             }
             "ClusterTemplate" => {
                 let spec = typed::<ClusterTemplate>(&object, value)?.spec;
@@ -142,6 +152,17 @@ impl Fleet {
             "Rollout" => typed::<Rollout>(&object, value).map(drop),
             "FleetRevision" => Ok(()),
             _ => Err(unknown(&object)),
+        }
+    }
+
+    /// Keeps a digest of what clusters may read of an object. A cluster is read by itself alone, and compared whole.
+    fn note(&mut self, object: &Object, value: &Value) {
+        if !matches!(
+            object.kind.as_str(),
+            "FleetCluster" | "FleetRevision" | "Rollout"
+        ) {
+            let says = json!([value["spec"], value["data"]]);
+            self.contents.insert(object.clone(), digest(&says).into());
         }
     }
 

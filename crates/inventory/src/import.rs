@@ -1,4 +1,4 @@
-//! An inventory of existing kubespray clusters, which renders to exactly what they are.
+//! An inventory of existing clusters, which renders to exactly what they are: of kubespray here, of Cluster API in [`cluster_api`].
 //!
 //! A value stands at the strongest level at which all clusters that have it in common agree: an object of a level says what everything
 //! below it shares, and nothing of a level moves up that has one object below it alone. What is true of one cluster only never moves up,
@@ -7,6 +7,7 @@
 //! is refused, not changed.
 
 mod bare;
+pub mod cluster_api;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -75,6 +76,18 @@ pub const ALL: &str = "imported";
 /// # Errors
 /// Clusters that contradict each other, and what an inventory cannot say.
 pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problems> {
+    let levels = ordered(levels);
+    let is_ours = |object: &Object, value: &Value| {
+        value["apiVersion"] == API_VERSION
+            && matches!(object.kind.as_str(), "Cluster" | "ClusterNode")
+    };
+    let bare = bare::bare(objects, is_ours).map_err(Problems)?;
+    let clusters = clusters(&bare, &levels).map_err(Problems)?;
+    inventory(clusters, &levels, &bare, (TEMPLATE, template()))
+}
+
+/// The levels, the weakest first.
+fn ordered(levels: &[Level]) -> Vec<Level> {
     let mut levels = levels.to_vec();
     levels.sort_by_key(|level| level.kind);
     if levels.is_empty() {
@@ -83,8 +96,16 @@ pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problem
             label: None,
         });
     }
-    let bare = bare::bare(objects).map_err(Problems)?;
-    let mut clusters = clusters(&bare, &levels).map_err(Problems)?;
+    levels
+}
+
+/// The inventory of clusters, whose objects one template renders.
+fn inventory(
+    mut clusters: Vec<Cluster<'_>>,
+    levels: &[Level],
+    bare: &BTreeMap<Object, Value>,
+    (name, template): (&str, Value),
+) -> Result<Vec<Value>, Problems> {
     if clusters.is_empty() {
         return Ok(Vec::new());
     }
@@ -94,10 +115,10 @@ pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problem
             "default",
             json!({"levels": levels.iter().map(|level| json!({"name": level.kind.level(), "kind": level.kind.kind()})).collect::<Vec<_>>()}),
         ),
-        object("ClusterTemplate", TEMPLATE, template()),
+        object("ClusterTemplate", name, template),
     ];
     for place in 0..levels.len() {
-        inventory.extend(settle(&mut clusters, &levels, place));
+        inventory.extend(settle(&mut clusters, levels, place, name));
     }
     for cluster in &clusters {
         let parent = levels.last().zip(cluster.places.last());
@@ -108,7 +129,7 @@ pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problem
         let spec = json!({"parents": parents, "values": cluster.says()});
         inventory.push(object("FleetCluster", &cluster.name, spec));
     }
-    same(&bare, &inventory)?;
+    same(bare, &inventory)?;
     Ok(inventory)
 }
 
@@ -170,15 +191,7 @@ fn clusters<'a>(
     }
     let mut clusters = BTreeMap::new();
     for (namespace, (object, value)) in &by_namespace {
-        let name = match named.get(object.name.as_str()) {
-            Some(1) => object.name.clone(),
-            _ => format!("{namespace}-{}", object.name),
-        };
-        let mut own = Map::new();
-        own.insert("namespace".into(), json!(namespace));
-        if name != object.name {
-            own.insert("name".into(), json!(object.name));
-        }
+        let (name, own) = called(object, named.get(object.name.as_str()) == Some(&1));
         let mut values = parts(value);
         let state = state(&mut values);
         let places = places(object, value, levels, &mut problems);
@@ -222,6 +235,16 @@ fn clusters<'a>(
     } else {
         Err(problems)
     }
+}
+
+/// The name of a cluster's `FleetCluster`, and the values that say what the cluster itself is called.
+fn called(object: &Object, is_only_one: bool) -> (String, Map<String, Value>) {
+    let mut own = Map::from_iter([("namespace".to_owned(), json!(object.namespace))]);
+    if is_only_one {
+        return (object.name.clone(), own);
+    }
+    own.insert("name".into(), json!(object.name));
+    (format!("{}-{}", object.namespace, object.name), own)
 }
 
 /// What people say in an object, as values.
@@ -341,7 +364,12 @@ fn twice(clusters: &[Cluster<'_>], problems: &mut Vec<Problem>) {
 }
 
 /// The objects of a level, which take from their clusters what all of these have in common.
-fn settle(clusters: &mut [Cluster<'_>], levels: &[Level], place: usize) -> Vec<Value> {
+fn settle(
+    clusters: &mut [Cluster<'_>],
+    levels: &[Level],
+    place: usize,
+    template: &str,
+) -> Vec<Value> {
     let mut groups = BTreeMap::<String, Vec<&mut Cluster<'_>>>::new();
     for cluster in clusters {
         let name = cluster.places[place].clone();
@@ -363,7 +391,7 @@ fn settle(clusters: &mut [Cluster<'_>], levels: &[Level], place: usize) -> Vec<V
         }
         let mut spec = json!({"values": shared});
         if place == 0 {
-            spec["template"] = json!(TEMPLATE);
+            spec["template"] = json!(template);
         } else if let Some(member) = members.first() {
             let parent = levels[place - 1].kind.level();
             spec["parents"] = json!({parent: member.places[place - 1]});

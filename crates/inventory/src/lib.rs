@@ -4,7 +4,8 @@
 //! Pure: objects in, objects out; no client, no clock, no runtime. A [`Fleet`] is read from objects; [`Fleet::resolve`] finds what a
 //! cluster inherits by its Hierarchy and merges it, level over level; [`Fleet::render`] makes objects of that by a ClusterTemplate.
 //! Each value keeps where it comes from, and each rendered leaf what it was made of, which [`Rendered::explain`] tells and
-//! [`diff::diff`] compares. Where anything is wrong, nothing is rendered, and every problem says where, against which rule, and what to
+//! [`diff::diff`] compares; [`impact::impact`] says which machines that replaces, before anything moves. A [`Memo`] takes what clusters came
+//! to from one inventory to the next. Where anything is wrong, nothing is rendered, and every problem says where, against which rule, and what to
 //! do.
 //!
 //! Of `kapi` the rules in CEL are used, as roll-outs do for their gates: they are as pure as the rest.
@@ -22,7 +23,9 @@ mod chain;
 pub mod diff;
 pub mod explain;
 mod fleet;
+pub mod impact;
 pub mod import;
+mod memo;
 mod merge;
 mod order;
 mod problem;
@@ -34,6 +37,7 @@ mod tree;
 
 pub use chain::Resolved;
 pub use fleet::Fleet;
+pub use memo::Memo;
 pub use problem::{Object, Problem, Problems, Rule};
 pub use render::{Rendered, RenderedDocument, revision, vault::name as vault_secret_name};
 pub use template::world::{Made, MadeShape, Taken, Use, Uses};

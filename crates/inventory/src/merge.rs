@@ -261,7 +261,7 @@ fn hash(lower: &Arc<Tree>, upper: &Arc<Tree>) -> Result<Arc<Tree>, Problem> {
     Ok(upper.with(Shape::Map(merged), Some(Strategy::Hash)))
 }
 
-/// The entries of the stronger list, then those of the weaker that are not among them, each once.
+/// The entries of both lists, each once. The stronger's stand first, but in what Deep merges the weaker's, as Hiera has it.
 fn unique(mode: Mode<'_>, upper: &Arc<Tree>, lower: &Arc<Tree>) -> Arc<Tree> {
     let (Shape::List(over), Shape::List(below)) = (&upper.shape, &lower.shape) else {
         return upper.clone();
@@ -270,22 +270,25 @@ fn unique(mode: Mode<'_>, upper: &Arc<Tree>, lower: &Arc<Tree>) -> Arc<Tree> {
         .iter()
         .filter_map(|entry| mode.knocked(entry.text()))
         .collect();
+    // The mark alone takes out whatever there is.
+    let is_gone =
+        |entry: &Tree| gone.contains(&"") || entry.text().is_some_and(|text| gone.contains(&text));
     let own = over
         .iter()
         .filter(|entry| mode.knocked(entry.text()).is_none());
-    let others = below
-        .iter()
-        .filter(|entry| !entry.text().is_some_and(|text| gone.contains(&text)));
+    let others = below.iter().filter(|entry| !is_gone(entry));
+    let entries: Vec<_> = match mode.strategy {
+        Strategy::Deep => others.chain(own).collect(),
+        _ => own.chain(others).collect(),
+    };
     let mut merged: Vec<Arc<Tree>> = Vec::new();
-    for entry in own.chain(others) {
+    for entry in entries {
         if !merged.iter().any(|held| held.is_same(entry)) {
             merged.push(entry.clone());
         }
     }
     let how = (!below.is_empty()).then_some(Strategy::Unique);
-    let loses = below
-        .iter()
-        .any(|entry| entry.text().is_some_and(|text| gone.contains(&text)));
+    let loses = below.iter().any(|entry| is_gone(entry));
     let merged = upper.with(Shape::List(merged), how);
     if loses {
         instead(lower, &merged)

@@ -16,6 +16,7 @@ use crate::{
     },
 };
 
+mod autoscaled;
 mod hashed;
 mod kubespray;
 mod typed;
@@ -58,6 +59,11 @@ impl RenderedDocument {
 /// however they were written.
 pub fn revision(objects: &[Value]) -> String {
     hashed::of(&Value::from(objects.to_vec()), REVISION_DIGITS)
+}
+
+/// The whole digest of a value, however it was written.
+pub(crate) fn digest(value: &Value) -> String {
+    hashed::of(value, usize::MAX)
 }
 
 impl Rendered {
@@ -142,6 +148,7 @@ fn render(resolved: Resolved) -> Result<Rendered, Vec<Problem>> {
         problems.extend(found);
     }
     if problems.is_empty() {
+        autoscaled::hand_over(&mut documents);
         hashed::name(&mut documents);
         problems.extend(renderer.twice(&documents));
         if template.back_end == BackEnd::Kubespray {

@@ -144,6 +144,7 @@ impl Live {
         let next = Arc::new(Api {
             registry: api.registry.with(served),
             store: Arc::clone(&api.store),
+            advice: api.advice.clone(),
         });
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = next;
         statuses

@@ -19,6 +19,8 @@
 //! of somebody else (`Impersonate-User`) are refused. The bounds are those of Kubernetes: 3 MiB of a request, 1.5 MiB of
 //! an object, 1 MiB of what a ConfigMap or Secret holds, 256 KiB of annotations, 10,000 operations of a JSON patch.
 //!
+//! There are no webhooks. The program itself may warn of what a write would lead to that is only tried: [`Advisor`].
+//!
 //! Everything else answers 404 as a Kubernetes without that resource does.
 
 pub mod apply;
@@ -29,6 +31,7 @@ pub mod protobuf;
 pub mod schema;
 pub mod table;
 
+mod advice;
 mod canonical;
 mod definitions;
 mod events;
@@ -51,6 +54,7 @@ mod tls;
 mod value;
 
 pub use self::{
+    advice::Advisor,
     registry::DefinitionError,
     server::{Options, Server, ServerError},
     tls::TlsError,

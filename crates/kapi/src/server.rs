@@ -20,6 +20,7 @@ use rustls::ServerConfig;
 use serde_json::{Value, json};
 
 use crate::{
+    advice::{Advice, Advisor},
     definitions::{self, Live},
     expiry::{self, Clock},
     gc,
@@ -193,6 +194,11 @@ impl Server {
             .with_state(Arc::clone(&self.live))
     }
 
+    /// Has somebody asked about writes that are only tried, for as long as it is there. The first one stays.
+    pub fn advise(&self, advisor: &Arc<dyn Advisor>) {
+        self.live.now().advice.take(advisor);
+    }
+
     /// The address that is listened on.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listening.as_ref().map(|listening| listening.address)
@@ -333,6 +339,7 @@ async fn start(
     let api = Api {
         registry,
         store: Arc::new(store),
+        advice: Advice::default(),
     };
     let mut own = Vec::new();
     for definition in crds {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::{registry::Registry, store::Store};
+use crate::{advice::Advice, registry::Registry, store::Store};
 
 /// Everything a request needs.
 pub(crate) struct Api {
     pub registry: Registry,
     pub store: Arc<Store>,
+    pub advice: Advice,
 }

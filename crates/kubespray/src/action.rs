@@ -30,6 +30,10 @@ pub const LEAVING: &str = "drain/probe";
 pub const BUDGETS: &str = "drain/budgets";
 /// The step that has pods go elsewhere.
 pub const DRAIN: &str = "drain/pods";
+/// The step that proves that the members of etcd are those that the inventory of an adopted cluster names.
+pub const MEMBERS: &str = "adopt/members";
+/// The step that proves that the nodes of an adopted cluster run its version.
+pub const VERSIONS: &str = "adopt/versions";
 /// The step that brings the authorities of a new cluster.
 pub const AUTHORITIES: &str = "etcd/authorities";
 /// The step that saves a snapshot of etcd.
@@ -103,6 +107,13 @@ pub enum Action {
     Quorum(MemberChange),
     /// Takes a member out of etcd by another one, once the same is proved again.
     TakeOut(MemberChange),
+    /// Proves that the members of etcd on its hosts are those that the inventory names.
+    Members,
+    /// Proves that its hosts are nodes of the cluster, and run this version.
+    Versions {
+        /// The version of Kubernetes.
+        kubernetes: KubernetesVersion,
+    },
     /// Waits until the API servers of its hosts run with the members that etcd has then.
     ApiServers,
     /// Saves a snapshot of etcd of the first of its hosts that can, in the store of the plan.
@@ -281,6 +292,11 @@ impl From<Action> for RunAction {
             Action::Quorum(change) => ("Quorum", of_member(change)),
             Action::TakeOut(change) => ("TakeOut", of_member(change)),
             Action::ApiServers => ("ApiServers", Map::new()),
+            Action::Members => ("Members", Map::new()),
+            Action::Versions { kubernetes } => (
+                "Versions",
+                named([("kubernetes", kubernetes.to_string().into())]),
+            ),
             Action::SaveSnapshot => ("SaveSnapshot", Map::new()),
             Action::KeepSnapshots => ("KeepSnapshots", Map::new()),
             Action::BringSnapshot { name, directory } => {
@@ -457,6 +473,10 @@ mod tests {
             Action::Quorum(change(Turn::Founds)),
             Action::Quorum(change(Turn::Founded)),
             Action::ApiServers,
+            Action::Members,
+            Action::Versions {
+                kubernetes: KubernetesVersion::new(1, 34, 4),
+            },
             Action::SaveSnapshot,
             Action::KeepSnapshots,
             Action::BringSnapshot {

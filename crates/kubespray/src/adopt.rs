@@ -16,8 +16,8 @@ use ansible::inventory::Inventory;
 use api::{
     Cluster, ClusterNode, KubernetesVersion, KubesprayVersion,
     cluster::{
-        AllNodes, Approval, ClusterSpec, Creation, Deploy, InventoryStatus, Kubespray, Minimum,
-        Nodes, OddMinimum, Operations, SecretKeyRef, Source, Ssh, StartConditions,
+        AllNodes, ClusterSpec, Creation, Deploy, InventoryStatus, Kubespray, Minimum, Nodes,
+        OddMinimum, Operations, SecretKeyRef, Source, Ssh, StartConditions,
     },
     node::{ClusterNodeSpec, NodeType, Role},
 };
@@ -30,6 +30,7 @@ use crate::{names::ADOPTED, problem::Problem};
 mod existing;
 mod hosts;
 pub mod live;
+pub mod members;
 pub mod proof;
 mod variables;
 
@@ -46,8 +47,12 @@ pub struct Wish {
     pub kubespray: KubesprayVersion,
     /// Where the playbooks are. None: the release's tag.
     pub source: Option<String>,
-    /// The Kubernetes version that it has. None: what `kube_version` says.
+    /// The Kubernetes version that it has, as a person says. None: what `kube_version` says.
     pub kubernetes: Option<KubernetesVersion>,
+    /// The version that all of its nodes have, where that is known: it counts where nobody says one.
+    pub running: Option<KubernetesVersion>,
+    /// The members of its etcd, as far as they are known: they name those that the inventory does not name.
+    pub members: Vec<members::Member>,
     /// The user to log in as. None: what `ansible_user` says.
     pub user: Option<String>,
 }
@@ -185,7 +190,7 @@ fn spec(
         }),
         operations: Some(Operations {
             creation: Some(Creation {
-                // Not one host less than there are, and not without a person: what a first run meets is at work.
+                // Not one host less than there are: what is missing would be no part of what was taken over.
                 start_conditions: Some(StartConditions {
                     etcd: (etcd > 0).then_some(OddMinimum {
                         minimum: etcd.min(9),
@@ -198,7 +203,6 @@ fn spec(
                     }),
                     last_node_creation: None,
                 }),
-                approval: Some(Approval::Manual),
                 ..Creation::default()
             }),
             ..Operations::default()
@@ -229,22 +233,29 @@ fn version(
             }
         }
     }
-    match said.as_slice() {
-        [] => {
+    match (said.as_slice(), wish.running) {
+        ([one], _) if one.parse::<KubernetesVersion>().is_ok() => one.parse().ok(),
+        ([], running @ Some(_)) => running,
+        (_, Some(running)) => {
             notes.push(format!(
-                "{KUBE_VERSION}: the inventory does not say it, so the Cluster names no Kubernetes version, which means the default of \
-                 kubespray {}; name the one that runs with --kubernetes-version",
-                wish.kubespray
+                "{KUBE_VERSION}: {} is not one version of Kubernetes: the Cluster has {running}, which its nodes run",
+                said.join(", ")
+            ));
+            Some(running)
+        }
+        ([], None) => {
+            notes.push(format!(
+                "{KUBE_VERSION}: the inventory does not say it, and the cluster is not taken over before the Cluster does; name the \
+                 version that runs with --kubernetes-version, or have the nodes asked with --live"
             ));
             None
         }
-        [one] if one.parse::<KubernetesVersion>().is_ok() => one.parse().ok(),
-        _ => {
+        (_, None) => {
             problems.push(Problem::new(
                 KUBE_VERSION,
                 said.join(", "),
                 "is not one version of Kubernetes",
-                "name the version that runs with --kubernetes-version",
+                "name the version that runs with --kubernetes-version, or have the nodes asked with --live",
             ));
             None
         }

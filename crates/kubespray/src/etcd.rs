@@ -53,12 +53,18 @@ pub(crate) struct Member {
     pub(crate) id: u64,
     /// Its name; none: it has not started yet.
     pub(crate) name: Option<String>,
-    /// The hosts of the addresses at which others reach it.
     addresses: Vec<String>,
     /// Whether it has no vote yet.
     learner: bool,
     /// Whether it answers, with a quorum behind it.
     healthy: bool,
+}
+
+impl Member {
+    /// The hosts of the addresses at which others reach it.
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
 }
 
 /// Reads what a member told; an error says why that is no answer.
@@ -77,13 +83,21 @@ pub(crate) fn read(said: &str) -> Result<Vec<Member>, String> {
             "its etcd does not tell the members: it does not run, or has no quorum".to_owned(),
         );
     }
-    let unread = |error: serde_json::Error| format!("what its etcd says cannot be read: {error}");
-    let list: List = serde_json::from_str(members).map_err(unread)?;
     let health = told("health").unwrap_or_default().trim();
     let health: Vec<Endpoint> = match health {
         "" => Vec::new(),
-        health => serde_json::from_str(health).map_err(unread)?,
+        health => serde_json::from_str(health).map_err(|error| unread(&error))?,
     };
+    of_list(members, &health)
+}
+
+/// Reads a list of members alone, as `etcdctl member list --write-out=json` prints it: none of them counts as one that answers.
+pub(crate) fn listed(text: &str) -> Result<Vec<Member>, String> {
+    of_list(text, &[])
+}
+
+fn of_list(members: &str, health: &[Endpoint]) -> Result<Vec<Member>, String> {
+    let list: List = serde_json::from_str(members).map_err(|error| unread(&error))?;
     if list.members.is_empty() || list.members.len() > MEMBERS {
         return Err(format!("its etcd tells of {} members", list.members.len()));
     }
@@ -105,6 +119,10 @@ pub(crate) fn read(said: &str) -> Result<Vec<Member>, String> {
         }
     };
     Ok(list.members.into_iter().map(member).collect())
+}
+
+fn unread(error: &serde_json::Error) -> String {
+    format!("what its etcd says cannot be read: {error}")
 }
 
 /// The host of a URL.
@@ -178,6 +196,51 @@ pub(crate) fn judge(members: &[Member], change: &MemberChange, inputs: &Inputs) 
         Turn::Founds => founds(own, members, change, inputs),
         Turn::Founded => founded(own, &others, change),
     }
+}
+
+/// Judges whether the members are those that the inventory names, each at its host.
+pub(crate) fn named(members: &[Member], inputs: &Inputs) -> Answer {
+    let names = &inputs.inventory.etcd_member_names;
+    let hosts = inputs.group("etcd");
+    let mut differs = Vec::new();
+    for host in hosts {
+        let own = members.iter().find(|member| is_at(member, host, inputs));
+        let meant = names.get(host.as_str());
+        match own.map(|own| own.name.as_ref()) {
+            None => differs.push(format!("etcd has no member at {host}")),
+            Some(name) if name == meant => {}
+            Some(name) => {
+                let told =
+                    |name: Option<&String>| name.map_or("nothing", String::as_str).to_owned();
+                differs.push(format!(
+                    "the member at {host} is called {}, and the inventory calls it {}",
+                    told(name),
+                    told(meant)
+                ));
+            }
+        }
+    }
+    let is_unknown = |member: &&Member| !hosts.iter().any(|host| is_at(member, host, inputs));
+    let unknown = members.iter().filter(is_unknown);
+    differs.extend(unknown.map(|member| {
+        format!(
+            "member {} at {} is of no host of the group etcd",
+            member.name.as_deref().unwrap_or("without a name"),
+            member.addresses.join(", ")
+        )
+    }));
+    if differs.is_empty() {
+        return Answer::Yes(format!(
+            "the {} members of etcd are those that the inventory names",
+            members.len()
+        ));
+    }
+    no(
+        "MembersDiffer",
+        format!("the inventory contradicts etcd: {}", differs.join("; ")),
+        "write what etcd says into the ClusterNodes (spec.inventory.etcd_member_name, ip), and declare hosts that are missing: what \
+         the spec says then is planned anew",
+    )
 }
 
 /// The member that a change is of, if etcd knows it.
@@ -625,6 +688,35 @@ mod tests {
         assert_eq!(judged(&[true, true, false], 2, &joined), unhealthy);
         assert_eq!(judged(&[true, true], 9, &joined), unhealthy);
         assert_eq!(judged(&[true, false, true], 9, &joined), unhealthy);
+    }
+
+    #[test]
+    fn members_of_an_adopted_cluster_are_those_that_its_inventory_names() {
+        let mut adopted = inputs();
+        let hosts = [1, 2].map(|number| format!("m{number}").parse().unwrap());
+        let order = &mut adopted.inventory.order;
+        order.insert("etcd".to_owned(), hosts.to_vec());
+        let names = [("m1", "etcd1"), ("m2", "etcd2")];
+        let names = names.map(|(host, name)| (host.to_owned(), name.to_owned()));
+        adopted.inventory.etcd_member_names = names.into();
+        let judged = |works: &[bool], inputs: &Inputs| match named(
+            &read(&said(works, 9)).unwrap(),
+            inputs,
+        ) {
+            Answer::Yes(said) => said,
+            Answer::No(refusal) => refusal.message,
+        };
+        let yes = judged(&[true, false], &adopted);
+        assert!(yes.starts_with("the 2 members of etcd are those"), "{yes}");
+        let fewer = judged(&[true], &adopted);
+        assert!(fewer.contains("etcd has no member at m2"), "{fewer}");
+        let more = judged(&[true, true, true], &adopted);
+        assert!(more.contains("member etcd3 at 10.0.0.3"), "{more}");
+        let names = &mut adopted.inventory.etcd_member_names;
+        names.insert("m2".to_owned(), "m2".to_owned());
+        let other = judged(&[true, true], &adopted);
+        let expected = "the member at m2 is called etcd2, and the inventory calls it m2";
+        assert!(other.contains(expected), "{other}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 71] = [
+static OWN: [Kind; 73] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -161,6 +161,12 @@ static OWN: [Kind; 71] = [
         "Look at the log of etcd on the members (journalctl -u etcd), then retry the run.",
     ),
     own(
+        "MembersDiffer",
+        External,
+        "The members of an adopted cluster's etcd are others than its inventory names. No host was touched.",
+        "Write what etcd says into the ClusterNodes (spec.inventory.etcd_member_name, ip), and declare hosts that are missing.",
+    ),
+    own(
         "MirrorIncomplete",
         External,
         "Files or images are not where hosts are told to ask for them. No host was touched.",
@@ -225,6 +231,12 @@ static OWN: [Kind; 71] = [
         External,
         "A host that is worked on as a node is no node of the cluster.",
         "Have its kubelet register it (windlass converge), or name another host.",
+    ),
+    own(
+        "NodesDiffer",
+        External,
+        "Nodes of an adopted cluster run another version than its spec names, or are missing. No host was touched.",
+        "Write the version that all nodes report into spec.kubernetesVersion, or take hosts out that are no nodes.",
     ),
     own(
         "OtherPlaybook",

@@ -651,7 +651,7 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
         Of::Upgrade => &[upgrade.as_ref()],
         Of::Recover => &[recover.as_ref(), remove.as_ref(), create],
         Of::Reset | Of::ResetHost => &[Some(reset)],
-        Of::Renew | Of::Toolbox => &[],
+        Of::Adopt | Of::Renew | Of::Toolbox => &[],
     };
     let slices = playbooks
         .iter()
@@ -666,6 +666,7 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
             action::KUBECONFIG,
             action::HEALTH,
         ],
+        Of::Adopt => &[action::MEMBERS, action::KUBECONFIG, action::VERSIONS],
         Of::Converge => &[action::KUBECONFIG, action::HEALTH],
         Of::Scale | Of::Remove | Of::Replace => &[
             action::LEAVING,
@@ -761,8 +762,9 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
 }
 
 /// All of them.
-const OPERATIONS: [HookOperation; 12] = [
+const OPERATIONS: [HookOperation; 13] = [
     HookOperation::Create,
+    HookOperation::Adopt,
     HookOperation::Scale,
     HookOperation::Remove,
     HookOperation::Replace,
@@ -780,6 +782,7 @@ const OPERATIONS: [HookOperation; 12] = [
 const fn word(operation: HookOperation) -> &'static str {
     match operation {
         HookOperation::Create => "Create",
+        HookOperation::Adopt => "Adopt",
         HookOperation::Scale => "Scale",
         HookOperation::Remove => "Remove",
         HookOperation::Replace => "Replace",

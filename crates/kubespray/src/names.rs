@@ -10,7 +10,7 @@ pub const FINALIZER: &str = "kubespray.k8s.io/cluster";
 /// What keeps a ClusterNode until its host is no part of the cluster any more.
 pub const NODE_FINALIZER: &str = "kubespray.k8s.io/node";
 
-/// The annotation of a Cluster that somebody else has built: its first run goes over hosts that are at work, and undoes nothing there.
+/// The annotation of a Cluster that somebody else has built: its first run takes it over as it stands, and changes nothing on its hosts.
 pub const ADOPTED: &str = "kubespray.k8s.io/adopted";
 
 /// The Lease of a cluster.

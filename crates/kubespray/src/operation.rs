@@ -3,6 +3,7 @@
 //! When an operation has the say and what it compiles to stands in a file of its own. To add one, write that file, its row here
 //! and its place in [`cluster::plan`](crate::cluster::plan). Everything else asks the table.
 
+pub mod adopt;
 pub mod asked;
 pub mod component;
 pub mod converge;
@@ -23,7 +24,7 @@ use api::{Cluster, Run, cluster::ClusterState, run::RunPhase};
 use runs::phase;
 
 /// The operations.
-pub const ALL: [&Operation; 14] = [
+pub const ALL: [&Operation; 15] = [
     &RESET,
     &RESET_HOST,
     &RECOVER,
@@ -37,6 +38,7 @@ pub const ALL: [&Operation; 14] = [
     &SCALE,
     &TOOLBOX,
     &CONVERGE,
+    &ADOPT,
     &CREATE,
 ];
 
@@ -193,6 +195,18 @@ pub const CONVERGE: Operation = Operation {
     order: Order::Takes,
     of_built: true,
     disruptive: true,
+    quiet: false,
+};
+
+/// Takes over a cluster that somebody else has built, as it stands.
+pub const ADOPT: Operation = Operation {
+    name: "Adopt",
+    state: ClusterState::Adopting,
+    reason: "Adopting",
+    leaves: Leaves::Cluster,
+    order: Order::Says,
+    of_built: false,
+    disruptive: false,
     quiet: false,
 };
 

@@ -12,6 +12,7 @@ use crate::{
     layout::Layout,
 };
 
+mod adopt;
 pub(crate) mod carried;
 mod dispatch;
 mod drain;

@@ -66,6 +66,8 @@ fn inventories_that_are_adopted_survive_fuzzing() {
         kubespray: KubesprayVersion::new(2, 30, 0),
         source: None,
         kubernetes: None,
+        running: None,
+        members: Vec::new(),
         user: None,
     };
     fuzz::bytes("adopted", &[whole.as_bytes()], |bytes| {

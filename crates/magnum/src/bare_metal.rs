@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
-    Cluster, ClusterNode, ClusterSpec,
+    Cluster, ClusterNode, ClusterSpec, Threshold,
     cluster::{
         AllNodes, Creation, DeletionPolicy, Deploy, Kubespray, Minimum, Nodes, OddMinimum,
-        Operations, SecretKeyRef, SecretRef, Source, Ssh, StartConditions,
+        Operations, SecretKeyRef, SecretRef, Source, Ssh, StartConditions, Upgrade,
     },
     magnum::{
         CLUSTER_LABEL, Claim, CoeCluster, Host, NetworkDriver, NodeGroup, PROJECT_LABEL,
@@ -313,6 +313,10 @@ fn kubespray(cluster: &CoeCluster, masters: usize, all: usize, settings: &Settin
                     name: AUTHORITIES.to_owned(),
                 }),
                 ..Creation::default()
+            }),
+            upgrade: cluster.spec.max_batch_size.map(|batch| Upgrade {
+                max_unavailable: Some(Threshold::Count(batch)),
+                ..Upgrade::default()
             }),
             ..Operations::default()
         }),

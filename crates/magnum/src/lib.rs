@@ -23,6 +23,8 @@ pub mod service;
 pub mod store;
 pub mod view;
 
+mod address;
 mod names;
 
+pub use address::public_url;
 pub use service::{Options, Service};

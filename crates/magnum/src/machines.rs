@@ -451,7 +451,7 @@ impl<'a> Wish<'a> {
     fn deployment(&self, group: &NodeGroup, made: &Value, node: &Value) -> Value {
         let mut machine = json!({
             "clusterName": self.name,
-            "version": self.version,
+            "version": group.kubernetes_version.map_or_else(|| self.version.clone(), |own| format!("v{own}")),
             "bootstrap": {"configRef": reference(Kind::NodeTemplate, name_of(node))},
             "infrastructureRef": reference(Kind::ServerTemplate, name_of(made)),
         });
@@ -467,6 +467,12 @@ impl<'a> Wish<'a> {
             "template": {"metadata": {"labels": self.marks(Some(group))}, "spec": machine},
         });
         object["spec"]["replicas"] = json!(group.node_count);
+        if let Some(batch) = self.cluster.spec.max_batch_size {
+            // So many new ones come before as many old ones go.
+            object["spec"]["rollout"] = json!({"strategy": {
+                "type": "RollingUpdate", "rollingUpdate": {"maxSurge": batch, "maxUnavailable": 0},
+            }});
+        }
         if is_scaled(group) {
             let (least, most) = bounds(group);
             // Where it is there already, the plan keeps the number that it has.

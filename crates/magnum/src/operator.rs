@@ -3,7 +3,7 @@
 //!
 //! Decisions are [`bare_metal`]'s and [`report`]'s, or those of [`crate::machines`]; what is here reads and writes.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use api::{
     Cluster, ClusterNode,
@@ -17,29 +17,35 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
     core::DeserializeGuard,
-    runtime::{controller::Action, reflector::ObjectRef},
+    runtime::{controller::Action, reflector, reflector::ObjectRef},
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::{
-    bare_metal::{self, AUTHORITIES, KEY, NAME, Plan, Settings},
+    bare_metal::{AUTHORITIES, KEY, NAME, Plan, Settings},
     store::secret_name,
     view::backing_namespace,
 };
 
 mod machines;
+mod observe;
+mod pool;
 pub mod report;
 
+use observe::Stores;
 use report::Seen;
 
 /// The field manager of what is applied.
 const MANAGER: &str = "windlass-magnum";
 /// How soon a pass is tried again where somebody else took a host first.
 const TAKEN: Duration = Duration::from_millis(200);
-/// How soon is looked again at what waits: for its time to run out, or for what nobody tells of.
-const WAITING: Duration = Duration::from_secs(5);
+/// How soon a pass is tried again that began before everything was read once.
+const UNTIL_READ: Duration = Duration::from_millis(50);
+/// How soon is looked again at a cluster of which nobody told anything.
+const SURE: Duration = Duration::from_mins(5);
 
 /// How the operator works.
 #[derive(Clone, Debug)]
@@ -56,6 +62,7 @@ pub struct Options {
 struct Context {
     client: Client,
     options: Options,
+    stores: Stores,
 }
 
 /// Why a pass failed.
@@ -75,31 +82,47 @@ pub fn operate(manager: &mut Manager, options: Options) {
     let hosts = manager.watch::<Host>();
     let clusters = manager.watch::<Cluster>();
     let nodes = manager.watch::<ClusterNode>();
-    let context = Arc::new(Context {
-        client: manager.client().clone(),
-        options,
-    });
+    let client = manager.client().clone();
+    let (key, key_writer) = reflector::store();
+    let pool = Arc::new(Notify::new());
     let wake_ups = WakeUps::default();
     on_gone(&clusters, &wake_ups);
     on_gone(&nodes, &wake_ups);
-    manager.beside(machines::followed(
-        manager.client().clone(),
+    let secrets = Api::namespaced(client.clone(), &options.pool);
+    manager.beside(pool::follow_key(
+        secrets,
+        options.key.clone(),
+        key_writer,
+        Arc::clone(&pool),
+    ));
+    manager.beside(pool::wake_waiting(
+        Arc::clone(&pool),
+        own.store(),
         wake_ups.clone(),
     ));
-    let all = own.clone();
+    manager.beside(machines::followed(client.clone(), wake_ups.clone()));
+    let context = Arc::new(Context {
+        client,
+        options,
+        stores: Stores {
+            hosts: hosts.store(),
+            clusters: clusters.store(),
+            nodes: nodes.store(),
+            key,
+        },
+    });
+    let all = own.store();
     manager
         .controller(&own, reads::wish)
-        .woken_by(&hosts, |host| claim(host).cloned(), move |_| all.in_all())
+        .woken_by(&hosts, reads::wish, move |host| {
+            pool::concerned(host, &all, &pool)
+        })
         .woken_by(&clusters, reads::everything, subject)
         .woken_by(&nodes, reads::everything, subject)
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
         })
         .reconcile(reconcile, context);
-}
-
-fn claim(host: &DeserializeGuard<Host>) -> Option<&Claim> {
-    host.0.as_ref().ok()?.spec.claim.as_ref()
 }
 
 fn on_gone<K: controller::watch::Kind>(watch: &Watch<K>, wake_ups: &WakeUps) {
@@ -137,55 +160,35 @@ async fn reconcile(
     if cluster.spec.server_type.unwrap_or_default() == ServerType::Vm {
         return context.of_machines(cluster).await;
     }
-    let seen = context.observe(cluster).await?;
-    let (plan, is_raced) = if cluster.meta().deletion_timestamp.is_some() {
+    if !context.stores.are_read() {
+        return Ok(Action::requeue(UNTIL_READ));
+    }
+    let (seen, plan, is_raced) = if cluster.meta().deletion_timestamp.is_some() {
+        let seen = context.observe(cluster).await?;
         if context.end(cluster, &seen).await? {
             return Ok(Action::await_change());
         }
-        (Plan::default(), false)
+        (seen, Plan::default(), false)
     } else {
-        let there: BTreeSet<_> = seen.nodes.iter().map(ResourceExt::name_any).collect();
-        let plan = bare_metal::plan(cluster, &seen.hosts, &there, &context.options.settings);
+        let (seen, plan) = context.decide(cluster).await?;
         let is_raced = !context.apply(cluster, &plan, &seen).await?;
-        (plan, is_raced)
+        (seen, plan, is_raced)
     };
-    let status = report::status(cluster, &seen, &plan, Timestamp::now());
+    let now = Timestamp::now();
+    let status = report::status(cluster, &seen, &plan, now);
     let waits = !status.state.is_some_and(api::magnum::State::is_complete);
     context.tell(cluster, &status).await?;
     Ok(match (is_raced, waits) {
         (true, _) => Action::requeue(TAKEN),
-        (false, true) => Action::requeue(WAITING),
+        // What it waits for wakes it, but for its time.
+        (false, true) => {
+            Action::requeue(report::late_in(cluster, now).map_or(SURE, |left| left.min(SURE)))
+        }
         (false, false) => Action::await_change(),
     })
 }
 
 impl Context {
-    /// Hosts are read anew each time: what somebody else has claimed since would be claimed in vain.
-    async fn observe(&self, cluster: &CoeCluster) -> Result<Seen, Error> {
-        let namespace = backing_namespace(&cluster.name_any());
-        let everything = ListParams::default();
-        let hosts = self.pool::<Host>().list(&everything).await;
-        let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), &namespace);
-        let nodes: Api<ClusterNode> = Api::namespaced(self.client.clone(), &namespace);
-        let key = self.pool::<Secret>().get_opt(&self.options.key).await;
-        Ok(Seen {
-            hosts: hosts
-                .map_err(|error| Error::Api("list Hosts", error))?
-                .items,
-            kubespray: clusters
-                .get_opt(NAME)
-                .await
-                .map_err(|error| Error::Api("get the kubespray Cluster", error))?,
-            nodes: nodes
-                .list(&everything)
-                .await
-                .map_err(|error| Error::Api("list ClusterNodes", error))?
-                .items,
-            key: key.map_err(|error| Error::Api("get the ssh key of the pool", error))?,
-            key_name: format!("{}/{}", self.options.pool, self.options.key),
-        })
-    }
-
     fn pool<K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>>(
         &self,
     ) -> Api<K> {

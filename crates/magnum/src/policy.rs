@@ -3,10 +3,17 @@
 //! A reader reads and a member writes, in the token's own project. An administrator does both, and in every project what
 //! [`Caller::is_admin`] is asked for. What is in a project that a caller does not see is not found, rather than forbidden.
 //!
+//! Whoever runs the service may have other rules, in a [`Policy`]: what one says of a request holds instead of who reads and writes.
+//!
 //! # Source
 //! Magnum 23.0.0, the defaults of its policies.
 
 use crate::{contract::Fault, identity::Caller};
+
+mod rules;
+
+pub(crate) use rules::Grant;
+pub use rules::{NAMES, Policy, PolicyError};
 
 impl Caller {
     /// Whether the caller has the role of an administrator.
@@ -65,7 +72,7 @@ impl Caller {
     }
 }
 
-fn denied() -> Fault {
+pub(crate) fn denied() -> Fault {
     Fault::forbidden("Policy does not allow this request to be performed.")
 }
 

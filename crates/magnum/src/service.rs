@@ -21,8 +21,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
+    address,
     contract::{Fault, Fields, Version, page::Marker, page::Page, patch::Patch, version},
     identity::{Caller, Keystone},
+    policy::{Grant, Policy, denied},
     store::{Scope, Store},
 };
 
@@ -34,6 +36,7 @@ mod quotas;
 mod route;
 mod site;
 mod templates;
+mod upgrade;
 
 use route::Route;
 
@@ -47,6 +50,12 @@ pub struct Options {
     pub max_clusters_per_project: u32,
     /// The name of this machine, as administrators see it.
     pub host: String,
+    /// The scheme by which it is served: http or https.
+    pub scheme: &'static str,
+    /// Rules that hold instead of the defaults.
+    pub policy: Policy,
+    /// What links begin with, as [`crate::public_url`] reads it. None: what the client wrote.
+    pub public_url: Option<String>,
 }
 
 /// The service.
@@ -129,6 +138,8 @@ impl Answer {
 struct Asked<'a> {
     service: &'a Service,
     caller: Caller,
+    /// What a rule says of it that holds instead of the default.
+    grant: Option<Grant>,
     version: Version,
     /// The address of the service as the client knows it.
     base: String,
@@ -141,9 +152,19 @@ impl Asked<'_> {
         &self.service.store
     }
 
-    /// An administrator sees every project, everybody else their own.
+    /// Lets pass whom a rule lets, or else the default.
+    fn may(&self, default: impl FnOnce(&Caller) -> Result<(), Fault>) -> Result<(), Fault> {
+        match self.grant {
+            Some(Grant { own, others }) if own || others => Ok(()),
+            Some(_) => Err(denied()),
+            None => default(&self.caller),
+        }
+    }
+
+    /// An administrator sees every project, unless a rule leaves them their own, and everybody else their own.
     fn scope(&self) -> Scope<'_> {
-        if self.caller.is_admin() {
+        let sees_others = self.grant.is_none_or(|grant| grant.others);
+        if sees_others && self.caller.is_admin() {
             Scope::All
         } else {
             self.own()
@@ -165,6 +186,18 @@ impl Asked<'_> {
     fn argument(&self, name: &str) -> Option<&str> {
         let mut query = self.query.iter();
         query.find_map(|(known, value)| (known == name).then_some(value.as_str()))
+    }
+
+    /// Lets pass a query that has these arguments alone; none: whoever reads it says which there are.
+    fn known(&self, arguments: Option<&[&str]>) -> Result<(), Fault> {
+        let is_known = |name: &str| arguments.is_none_or(|known| known.contains(&name));
+        match self.query.iter().find(|(name, _)| !is_known(name)) {
+            Some((name, _)) => {
+                let name: String = name.chars().take(256).collect();
+                Err(Fault::invalid(format!("Unknown argument: \"{name}\"")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// A page of a list, under its word.
@@ -194,6 +227,10 @@ fn entries<T: serde::Serialize>(objects: impl IntoIterator<Item = T>) -> Result<
 }
 
 async fn answer(State(service): State<Arc<Service>>, request: Request) -> Response {
+    // Browsers ask so before they send a token.
+    if *request.method() == Method::OPTIONS {
+        return Response::new(Body::empty());
+    }
     let id = format!("req-{}", Uuid::new_v4());
     let (parts, body) = request.into_parts();
     let requested = parts
@@ -201,7 +238,12 @@ async fn answer(State(service): State<Arc<Service>>, request: Request) -> Respon
         .get(version::HEADER)
         .and_then(|value| value.to_str().ok());
     let version = Version::requested(requested);
-    let effective = version.clone().unwrap_or(Version::MINIMUM);
+    let effective = match &version {
+        Ok(version) => version.to_string(),
+        Err(Fault::UnsupportedVersion(version)) => version.clone(),
+        Err(_) => Version::MINIMUM.to_string(),
+    };
+    let is_root = parts.uri.path().trim_matches('/').is_empty();
     let asked = Parts {
         method: parts.method,
         uri: parts.uri,
@@ -209,7 +251,12 @@ async fn answer(State(service): State<Arc<Service>>, request: Request) -> Respon
     };
     let done = asked.answer(&service, version, body).await;
     let uri = service.keystone.address();
+    let is_versioned = !is_root && done.as_ref().err().is_none_or(Fault::is_versioned);
     let mut response = done.map_or_else(|fault| refusal(&fault, uri), respond);
+    put(&mut response, "x-openstack-request-id", id);
+    if !is_versioned {
+        return response;
+    }
     for (name, value) in [
         (version::HEADER, format!("{} {effective}", version::SERVICE)),
         (
@@ -221,15 +268,17 @@ async fn answer(State(service): State<Arc<Service>>, request: Request) -> Respon
             format!("{} {}", version::SERVICE, Version::MAXIMUM),
         ),
         ("vary", "OpenStack-API-Version".to_owned()),
-        ("x-openstack-request-id", id),
     ] {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            response
-                .headers_mut()
-                .insert(HeaderName::from_static(name), value);
-        }
+        put(&mut response, name, value);
     }
     response
+}
+
+fn put(response: &mut Response, name: &'static str, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        let name = HeaderName::from_static(name);
+        response.headers_mut().insert(name, value);
+    }
 }
 
 struct Parts {
@@ -245,7 +294,7 @@ impl Parts {
         version: Result<Version, Fault>,
         body: Body,
     ) -> Result<Answer, Fault> {
-        let base = base(&self.headers);
+        let base = address::base(&self.headers, &service.options);
         let path = self.uri.path().trim_matches('/');
         if self.method == Method::GET
             && let Some(public) = site::public(path, &base)
@@ -263,9 +312,12 @@ impl Parts {
         let body = axum::body::to_bytes(body, LONGEST_BODY)
             .await
             .map_err(|_| Fault::told(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long."))?;
+        let policy = route.policy(&self.method);
+        let grant = policy.and_then(|name| service.options.policy.grant(name, &caller));
         let asked = Asked {
             service,
             caller,
+            grant,
             version,
             base,
             query,
@@ -298,29 +350,19 @@ impl Parts {
     }
 }
 
-/// The address as the client wrote it; what no address can hold is left out, for it comes back in every link.
-fn base(headers: &HeaderMap) -> String {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let is_part = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
-    let host = host.filter(|host| host.len() <= 255 && host.chars().all(is_part));
-    format!("http://{}", host.unwrap_or("localhost"))
-}
-
 async fn dispatch(route: &Route<'_>, method: &Method, asked: &Asked<'_>) -> Result<Answer, Fault> {
     match *method {
         Method::GET => get(route, asked).await,
         Method::POST => post(route, asked).await,
         Method::PATCH => patch(route, asked).await,
         Method::DELETE => delete(route, asked).await,
-        Method::OPTIONS => Answer::ok(json!({})),
         _ => Err(Fault::NO_VERB),
     }
 }
 
 async fn get(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_read()?;
+    asked.may(Caller::may_read)?;
+    asked.known(arguments(route))?;
     match route {
         Route::Templates => templates::list(asked).await,
         Route::Template(ident) => templates::show(asked, ident).await,
@@ -336,19 +378,36 @@ async fn get(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
         Route::Services => site::services(asked),
         Route::Federations => Answer::ok(json!({"federations": []})),
         Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
-        Route::Resize(_) | Route::Upgrade(_) | Route::Certificates | Route::Credential(_) => {
-            Err(Fault::NO_VERB)
-        }
+        Route::Resize(_)
+        | Route::Upgrade(_)
+        | Route::Certificates
+        | Route::Credential(_)
+        | Route::Mute => Err(Fault::NO_VERB),
+    }
+}
+
+/// The arguments of what is read. Those of lists are read with their pages.
+fn arguments(route: &Route<'_>) -> Option<&'static [&'static str]> {
+    match route {
+        Route::Templates
+        | Route::Clusters
+        | Route::ClustersDetail
+        | Route::Groups(_)
+        | Route::Quotas => None,
+        Route::Certificate(_) => Some(&["ca_cert_type"]),
+        Route::Stats => Some(&["project_id", "type"]),
+        _ => Some(&[]),
     }
 }
 
 async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
+    asked.known(Some(&[]))?;
     match route {
         Route::Templates => templates::create(asked).await,
         Route::Clusters => clusters::create(asked).await,
         Route::Resize(cluster) => actions::resize(asked, cluster).await,
-        Route::Upgrade(cluster) => actions::upgrade(asked, cluster).await,
+        Route::Upgrade(cluster) => upgrade::upgrade(asked, cluster).await,
         Route::Groups(cluster) => groups::create(asked, cluster).await,
         Route::Certificates => certificates::sign(asked).await,
         Route::Quotas => quotas::create(asked).await,
@@ -358,7 +417,8 @@ async fn post(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
 }
 
 async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
+    asked.known(Some(&["rollback"]))?;
     match route {
         Route::Template(ident) => templates::update(asked, ident).await,
         Route::Cluster(ident) => clusters::update(asked, ident).await,
@@ -367,20 +427,33 @@ async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
         Route::Credential(cluster) => certificates::rotate_credential(asked, cluster).await,
         Route::Quota(project, resource) => quotas::update(asked, project, resource).await,
         Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
-        _ => Err(Fault::NO_VERB),
+        route => Err(nameless(route)),
     }
 }
 
 async fn delete(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
-    asked.caller.may_write()?;
+    asked.may(Caller::may_write)?;
+    asked.known(Some(&[]))?;
     match route {
         Route::Template(ident) => templates::delete(asked, ident).await,
         Route::Cluster(ident) => clusters::delete(asked, ident).await,
         Route::Group(cluster, ident) => groups::delete(asked, cluster, ident).await,
         Route::Quota(project, resource) => quotas::delete(asked, project, resource).await,
         Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
-        _ => Err(Fault::NO_VERB),
+        route => Err(nameless(route)),
     }
+}
+
+/// Where one object is changed or removed, the path names it.
+fn nameless(route: &Route<'_>) -> Fault {
+    let missing = match route {
+        Route::Templates => "cluster_template_ident",
+        Route::Clusters => "cluster_ident",
+        Route::Quotas => "project_id",
+        Route::Federations => "federation_ident",
+        _ => return Fault::NO_VERB,
+    };
+    Fault::invalid(format!("Missing argument: \"{missing}\""))
 }
 
 fn respond(answer: Answer) -> Response {

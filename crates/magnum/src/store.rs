@@ -104,6 +104,24 @@ impl Store {
         self.select(scope, &ListParams::default()).await
     }
 
+    /// How many objects a scope has, without reading them: the API server counts what it does not send.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be counted.
+    pub async fn count<K: Stored>(&self, scope: Scope<'_>) -> Result<usize, Fault> {
+        let one = ListParams::default().limit(1);
+        let list = self.api::<K>(scope)?.list_metadata(&one).await;
+        let list = list.map_err(|error| failed(&error))?;
+        let more = list.metadata.continue_.is_some_and(|more| !more.is_empty());
+        match list.metadata.remaining_item_count {
+            Some(rest) => Ok(list.items.len() + usize::try_from(rest).unwrap_or(usize::MAX - 1)),
+            // A server may leave the number out.
+            None if more => Ok(self.list::<K>(scope).await?.len()),
+            None => Ok(list.items.len()),
+        }
+    }
+
     /// The one that has this UUID, or else this name.
     ///
     /// # Errors
@@ -139,11 +157,8 @@ impl Store {
         scope: Scope<'_>,
         parameters: &ListParams,
     ) -> Result<Vec<K>, Fault> {
-        let api: Api<K> = match scope {
-            Scope::Project(project) => self.of(project)?,
-            Scope::All => Api::all(self.client.clone()),
-        };
-        let mut objects = api
+        let mut objects = self
+            .api::<K>(scope)?
             .list(parameters)
             .await
             .map_err(|error| failed(&error))?
@@ -332,6 +347,13 @@ impl Store {
             .zip(text(key))
             .map(|(certificate, key)| Authority { certificate, key })
             .ok_or_else(|| Fault::not_found("Certificate", &cluster.name_any()))
+    }
+
+    fn api<K: Stored>(&self, scope: Scope<'_>) -> Result<Api<K>, Fault> {
+        match scope {
+            Scope::Project(project) => self.of(project),
+            Scope::All => Ok(Api::all(self.client.clone())),
+        }
     }
 
     fn of<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(

@@ -12,8 +12,8 @@ use kube::{Resource, ResourceExt};
 use crate::contract::{
     Version,
     objects::{
-        Cluster, ClusterDetail, ClusterTemplate, LabelDifference, Link, NodeGroup, NodeGroupDetail,
-        Quota,
+        Cluster, ClusterDetail, ClusterTemplate, KeptQuota, LabelDifference, Link, NodeGroup,
+        NodeGroupDetail, Quota,
     },
 };
 
@@ -143,6 +143,7 @@ pub fn cluster(object: &CoeCluster, base: &str, version: Version) -> Cluster {
         master_count: count(object, Side::Masters),
         status: state(object).word(),
         health_status: health.map(|health| health.status),
+        merge_labels: false,
         uuid,
         name: spec.name,
         cluster_template_id: spec.cluster_template_id,
@@ -215,6 +216,7 @@ pub fn group(cluster: &CoeCluster, group: &api::magnum::NodeGroup) -> NodeGroup 
         is_default: group.is_default(),
         stack_id: Some(backing_namespace(&cluster.name_any())),
         status: group_state(cluster, group).word(),
+        merge_labels: false,
         detail: None,
     }
 }
@@ -224,13 +226,11 @@ pub fn group_detail(
     cluster: &CoeCluster,
     object: &api::magnum::NodeGroup,
     base: &str,
-    version: Version,
 ) -> NodeGroup {
     let uuid = cluster.name_any();
     let status = group_status(cluster, &object.uuid)
         .cloned()
         .unwrap_or_default();
-    let has_labels = version >= Version::NODE_LABELS;
     let at = cluster
         .spec
         .node_groups
@@ -245,12 +245,12 @@ pub fn group_detail(
         links: links(base, &format!("clusters/{uuid}/nodegroups/{}", object.uuid)),
         node_addresses: status.node_addresses,
         status_reason: status.reason,
-        version: cluster
-            .status
-            .as_ref()
-            .and_then(|status| status.coe_version.clone()),
-        node_labels: has_labels.then(|| object.node_labels.clone()),
-        node_taints: has_labels.then(|| object.node_taints.clone()),
+        version: status.version.or_else(|| {
+            let status = cluster.status.as_ref();
+            status.and_then(|status| status.coe_version.clone())
+        }),
+        node_labels: object.node_labels.clone(),
+        node_taints: object.node_taints.clone(),
         difference: difference(&cluster.spec.labels, &object.labels),
         created_at: object.created_at.clone(),
         updated_at: object.updated_at.clone(),
@@ -264,12 +264,14 @@ pub fn group_detail(
 /// A quota.
 pub fn quota(object: &CoeQuota) -> Quota {
     Quota {
-        id: Some(object.spec.id),
         project_id: object.spec.project_id.clone(),
         resource: "Cluster",
         hard_limit: object.spec.hard_limit,
-        created_at: created_at(object),
-        updated_at: updated_at(object),
+        kept: Some(KeptQuota {
+            id: object.spec.id,
+            created_at: created_at(object),
+            updated_at: updated_at(object),
+        }),
     }
 }
 
@@ -506,18 +508,12 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_nodes_are_told_from_their_version_on() {
+    fn a_group_is_told_with_labels_and_taints_of_its_nodes() {
         let cluster = stored(1, &json!(null));
-        let told = |version| {
-            serde_json::to_value(group_detail(
-                &cluster,
-                &cluster.spec.node_groups[2],
-                "http://x",
-                version,
-            ))
-            .unwrap()
-        };
-        assert!(told(Version::NODE_GROUPS).get("node_labels").is_none());
-        assert_eq!(told(Version::MAXIMUM)["node_labels"], json!({}));
+        let told = group_detail(&cluster, &cluster.spec.node_groups[2], "http://x");
+        let told = serde_json::to_value(told).unwrap();
+        assert_eq!(told["node_labels"], json!({}));
+        assert_eq!(told["node_taints"], json!([]));
+        assert_eq!(told["merge_labels"], false);
     }
 }

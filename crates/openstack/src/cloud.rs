@@ -1,5 +1,7 @@
 //! A cloud: its database server and its services. Pure.
 
+use std::collections::BTreeMap;
+
 use api::{
     cluster::SecretRef,
     openstack::{
@@ -13,8 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::{Action, Named, in_order},
-    backup, definition, names,
-    service::{self, GLOBAL},
+    backup, definition, names, service,
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -66,29 +67,21 @@ impl Wish for OpenStack {
             .spec
             .services
             .iter()
-            .map(|service| {
-                let mut config = service.config.clone();
-                if let Some(of_all) = &self.spec.config {
-                    config
-                        .entry(GLOBAL.to_owned())
-                        .and_modify(|own| *own = format!("{of_all}\n{own}"))
-                        .or_insert_with(|| of_all.clone());
-                }
-                OpenStackServiceSpec {
-                    service: service.name.clone(),
-                    release: self.spec.release.clone(),
-                    image: service.image.clone(),
-                    replicas: service.replicas,
-                    region: self.spec.region.clone(),
-                    public_url: service.public_url.clone(),
-                    database: database.clone(),
-                    identity: identity.clone().filter(|_| needs_identity(&service.name)),
-                    storage: service.storage.clone(),
-                    config,
-                    keys: service.keys.clone(),
-                    existing: self.spec.existing,
-                    on_delete: self.spec.on_delete,
-                }
+            .map(|service| OpenStackServiceSpec {
+                service: service.name.clone(),
+                release: self.spec.release.clone(),
+                image: service.image.clone(),
+                replicas: service.replicas,
+                region: self.spec.region.clone(),
+                public_url: service.public_url.clone(),
+                database: database.clone(),
+                identity: identity.clone().filter(|_| needs_identity(&service.name)),
+                storage: service.storage.clone(),
+                cloud_config: self.spec.config.clone(),
+                config: service.config.clone(),
+                keys: service.keys.clone(),
+                existing: self.spec.existing,
+                on_delete: self.spec.on_delete,
             })
             .collect();
         let mut problems = self
@@ -97,6 +90,7 @@ impl Wish for OpenStack {
             .iter()
             .flat_map(backup::wrong)
             .collect::<Vec<_>>();
+        problems.extend(overlapping(&services));
         for spec in &services {
             // What is wrong with a service is wrong with the cloud, and is said before anything is begun.
             let mut object =
@@ -116,12 +110,36 @@ impl Wish for OpenStack {
             services,
             backup: None,
         };
-        steps(&inputs).map_err(|error| unwritable(&error))
+        let parallelism = self.spec.parallelism.unwrap_or(PARALLELISM);
+        steps(&inputs, parallelism).map_err(|error| unwritable(&error))
     }
 
     fn standing(&self) -> Option<&Standing> {
         self.status.as_ref()
     }
+}
+
+/// Services whose clients would be sent to one and the same address.
+fn overlapping(services: &[OpenStackServiceSpec]) -> Vec<Problem> {
+    let mut taken: BTreeMap<String, &str> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for spec in services {
+        let Some(url) = &spec.public_url else {
+            continue;
+        };
+        // As clients read it: in small letters, and without a port that is meant anyway.
+        let address = reqwest::Url::parse(url);
+        let address = address.map_or_else(|_| url.clone(), |url| url.to_string());
+        if let Some(other) = taken.insert(address, &spec.service) {
+            problems.push(Problem::new(
+                "OpenStack spec.services publicUrl",
+                url,
+                format!("{other} and {} cannot answer at one address", spec.service),
+                "give each service a host or a port of its own",
+            ));
+        }
+    }
+    problems
 }
 
 /// The Keystone of the services: their own, or one that is there.
@@ -167,42 +185,50 @@ pub fn is_of(service: &OpenStackService, cloud: &OpenStack) -> bool {
     owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == uid)
 }
 
-fn steps(inputs: &Inputs) -> Result<Wanted, serde_json::Error> {
-    let mut install: Vec<(String, String, Action)> = Vec::new();
-    let mut add = |id: String, title: String, action| install.push((id, title, action));
+fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> {
+    let mut install = Vec::new();
     if inputs.server.is_some() {
-        add(
-            "database/secret".to_owned(),
-            "Make the database's password".to_owned(),
-            Action::MakeServerSecret,
-        );
-        add(
-            "database/deploy".to_owned(),
-            "Start the database server".to_owned(),
-            Action::DeployServer,
-        );
-        add(
-            "database/ready".to_owned(),
-            "Wait until the database server serves".to_owned(),
-            Action::AwaitServer,
-        );
+        install = in_order([
+            (
+                "database/secret",
+                "Make the database's password",
+                Action::MakeServerSecret,
+            ),
+            (
+                "database/deploy",
+                "Start the database server",
+                Action::DeployServer,
+            ),
+            (
+                SERVER_READY,
+                "Wait until the database server serves",
+                Action::AwaitServer,
+            ),
+        ])?;
     }
-    // In the order in which they need each other, whatever order they are written in.
+    let server = inputs.server.is_some().then(|| SERVER_READY.to_owned());
+    let mut services = inputs.services.iter();
+    let keystone = services
+        .any(|spec| spec.service == KEYSTONE)
+        .then(|| ready(KEYSTONE));
+    // In the order in which they need each other, whatever order they are written in. What needs the same begins side by side.
     for service in definition::names() {
         if inputs.services.iter().any(|spec| spec.service == service) {
             let named = || Named {
                 service: service.to_owned(),
             };
-            add(
-                format!("{service}/declare"),
-                format!("Store {service} as an object"),
-                Action::Declare(named()),
-            );
-            add(
-                format!("{service}/ready"),
-                format!("Wait until {service} is Ready"),
-                Action::AwaitService(named()),
-            );
+            let needs = keystone.as_ref().filter(|_| needs_identity(service));
+            let declare = format!("{service}/declare");
+            install.push(Action::Declare(named()).step(
+                &declare,
+                &format!("Store {service} as an object"),
+                needs.or(server.as_ref()).map(String::as_str),
+            )?);
+            install.push(Action::AwaitService(named()).step(
+                &ready(service),
+                &format!("Wait until {service} is Ready"),
+                Some(&declare),
+            )?);
         }
     }
     let mut delete = vec![(
@@ -217,22 +243,31 @@ fn steps(inputs: &Inputs) -> Result<Wanted, serde_json::Error> {
             Action::RemoveServer,
         ));
     }
-    let install = install
-        .iter()
-        .map(|(id, title, action)| (id.as_str(), title.as_str(), action.clone()));
     Ok(Wanted {
         inputs: map(inputs)?,
-        install: in_order(install)?,
+        install,
+        parallelism,
         by_hand: Vec::new(),
         delete: in_order(delete)?,
     })
 }
 
+fn ready(service: &str) -> String {
+    format!("{service}/ready")
+}
+
+/// The step after which the database server serves.
+const SERVER_READY: &str = "database/ready";
+/// How many services are at work at a time where nobody says it: each has a runner and a Job of its own.
+const PARALLELISM: u8 = 4;
+
 #[cfg(test)]
 mod tests {
+    use api::run::Plan;
     use serde_json::json;
 
     use super::*;
+    use crate::wish::Operation;
 
     fn cloud(services: &serde_json::Value, identity: &serde_json::Value) -> OpenStack {
         serde_json::from_value(json!({
@@ -279,5 +314,59 @@ mod tests {
                 "glance/ready"
             ]
         );
+    }
+
+    #[test]
+    fn two_services_at_one_public_address_are_refused_by_name() {
+        let of = |glance: &str| {
+            let services = json!([
+                {"name": "keystone", "image": "k", "publicUrl": "https://cloud.example"},
+                {"name": "glance", "image": "g", "publicUrl": glance},
+            ]);
+            cloud(&services, &json!(null)).wanted()
+        };
+        for same in ["https://cloud.example", "https://CLOUD.example:443"] {
+            let told = controller::problem::text(&of(same).unwrap_err());
+            for part in ["publicUrl", same, "keystone and glance"] {
+                assert!(told.contains(part), "{told}");
+            }
+        }
+        for other in ["https://cloud.example:9292", "https://image.cloud.example"] {
+            assert!(of(other).is_ok(), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_needs_the_same_begins_side_by_side() {
+        let of = |keystone: bool, parallelism: Option<u8>| {
+            let mut services = vec![
+                json!({"name": "glance", "image": "g"}),
+                json!({"name": "placement", "image": "p"}),
+            ];
+            if keystone {
+                services.push(json!({"name": "keystone", "image": "k"}));
+            }
+            let given = json!({"url": "https://keystone.example/v3", "adminSecret": {"name": "a"}});
+            let mut cloud = cloud(&json!(services), &given);
+            cloud.spec.parallelism = parallelism;
+            let wanted = cloud.wanted().unwrap();
+            wanted.plan(Operation::Install, "a test").unwrap()
+        };
+        let after = |plan: &Plan, id: &str| {
+            let step = plan.steps.iter().find(|step| step.id == id).unwrap();
+            step.depends_on.join(", ")
+        };
+        let plan = of(true, None);
+        assert_eq!(plan.parallelism, Some(4));
+        assert_eq!(after(&plan, "keystone/declare"), "database/ready");
+        for service in ["placement", "glance"] {
+            let declare = format!("{service}/declare");
+            assert_eq!(after(&plan, &declare), "keystone/ready");
+            assert_eq!(after(&plan, &format!("{service}/ready")), declare);
+        }
+        // With a Keystone that is there, nothing but the database is needed.
+        assert_eq!(after(&of(false, None), "glance/declare"), "database/ready");
+        // One after the other, as they are written.
+        assert_eq!(of(true, Some(1)).parallelism, None);
     }
 }

@@ -128,9 +128,14 @@ pub struct StepDefinition {
 
 /// The service of that name.
 pub fn find(name: &str) -> Option<Definition> {
-    let text = FILES.iter().find(|(known, _)| *known == name)?.1;
     // They are read by a test: one that cannot be read is in no release.
-    serde_saphyr::from_str(text).ok()
+    serde_saphyr::from_str(text(name)?).ok()
+}
+
+/// The file of the service of that name.
+pub fn text(name: &str) -> Option<&'static str> {
+    let (_, text) = FILES.iter().find(|(known, _)| *known == name)?;
+    Some(text)
 }
 
 /// The names of all services.

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use runs::{
     Words, Work,
-    calls::{Act, Ended, boundary, call, config, done, each, held, unknown_action},
+    calls::{Act, Ended, boundary, config, done, each, held, unknown_action},
     engine::{EngineError, Leave},
 };
 use serde::de::DeserializeOwned;
@@ -23,9 +23,9 @@ use workflow::{Executor, StepContext, StepOutcome};
 
 use crate::{
     action::Action,
-    cloud,
+    audit, cloud,
     definition::{self, Definition},
-    engine::backups::Backups,
+    engine::{backups::Backups, site::Site},
     service,
 };
 
@@ -39,7 +39,10 @@ mod pods;
 mod releases;
 mod restores;
 mod services;
+pub(crate) mod site;
 mod stores;
+
+pub(crate) use database::said as database_said;
 
 /// Executes runs of clouds and services.
 #[derive(Clone, Debug)]
@@ -236,6 +239,16 @@ impl Worker {
         held(&self.proof)
     }
 
+    /// Nor is anything written that is not noted.
+    fn about(&self, what: &str) -> Result<(), Failure> {
+        self.held()?;
+        self.note(what)
+    }
+
+    fn note(&self, what: &str) -> Result<(), Failure> {
+        audit::note(&self.work.directory, what).map_err(|error| stores::disk(&error))
+    }
+
     fn name(&self) -> &str {
         &self.name
     }
@@ -244,27 +257,15 @@ impl Worker {
         self.work.namespace()
     }
 
+    fn site(&self) -> Site {
+        Site {
+            client: self.work.client.clone(),
+            namespace: self.namespace(),
+        }
+    }
+
     fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.work.client.clone(), &self.namespace())
-    }
-
-    /// A key of a Secret.
-    async fn secret_value(&self, secret: &str, key: &str) -> Result<String, Failure> {
-        let value = self.optional_value(secret, key).await?;
-        value.ok_or_else(|| missing(secret, &format!("has no key {key}")))
-    }
-
-    /// A key of a Secret. None: it has no such key.
-    async fn optional_value(&self, secret: &str, key: &str) -> Result<Option<String>, Failure> {
-        let found = self
-            .secrets()
-            .get_opt(secret)
-            .await
-            .map_err(|error| call(format!("read Secret {secret}"), &error))?;
-        let found = found.ok_or_else(|| missing(secret, "is not there"))?;
-        let value = found.data.and_then(|mut data| data.remove(key));
-        let text = value.map(|value| String::from_utf8(value.0)).transpose();
-        text.map_err(|_| missing(secret, &format!("holds no text under {key}")))
+        self.site().secrets()
     }
 }
 

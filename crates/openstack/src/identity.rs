@@ -3,14 +3,18 @@
 //! What is made says in its description whose it is, and what does not is not changed: two clouds may share a Keystone, and people make
 //! users of their own.
 
-use std::{net::IpAddr, time::Duration};
+use std::{io, net::IpAddr, time::Duration};
 
+use api::openstack::Existing;
 use kube::Client;
 use reqwest::{Method, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::reach::{self, Way};
+use crate::{
+    names,
+    reach::{self, Way},
+};
 
 /// How much an answer may hold. A token tells its catalogue, which is some kilobytes.
 const LARGEST: usize = 1024 * 1024;
@@ -68,6 +72,9 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// What is about to be done cannot be noted.
+    #[error("note what is done in Keystone")]
+    Note(#[source] io::Error),
     /// It is there, and not known to be the service's.
     #[error("{what} is there already, and is described as {described:?}, not as {owner:?}")]
     Taken {
@@ -99,25 +106,71 @@ pub struct Account {
     pub public: String,
 }
 
-/// What is done to have an account in Keystone, for people who look at a plan.
-pub fn calls(account: &Account) -> Vec<String> {
+/// What is made to have an account in Keystone where nothing of it is there.
+pub fn made(account: &Account) -> Vec<String> {
     let Account {
         name,
-        type_,
         roles,
         region,
         internal,
         public,
+        ..
     } = account;
-    let roles = roles.join(", ");
-    vec![
-        format!("project {PROJECT} in domain Default, unless it is there"),
-        format!("user {name} in domain Default, with the password of its Secret"),
-        format!("roles {roles} for user {name} on project {PROJECT}"),
-        format!("service {name} of type {type_}"),
-        format!("endpoint internal {internal} in region {region}"),
-        format!("endpoint public {public} in region {region}"),
+    let mut made = vec![object("project", PROJECT), object("user", name)];
+    for role in roles {
+        made.extend([object("role", role), grant(role, name)]);
+    }
+    made.extend([
+        object("service", name),
+        object("region", region),
+        endpoint("internal", internal),
+        endpoint("public", public),
+        password(name),
+    ]);
+    made
+}
+
+/// What of that others need too, and may have made before.
+pub fn shared(account: &Account) -> Vec<String> {
+    let roles = account.roles.iter().map(|role| object("role", role));
+    [
+        object("project", PROJECT),
+        object("region", &account.region),
     ]
+    .into_iter()
+    .chain(roles)
+    .collect()
+}
+
+/// The password of a user, as something that is set.
+pub fn password(name: &str) -> String {
+    format!("password of user {name}")
+}
+
+fn object(kind: &str, name: &str) -> String {
+    format!("{kind} {name}")
+}
+
+fn grant(role: &str, user: &str) -> String {
+    format!("role {role} for user {user} on project {PROJECT}")
+}
+
+fn endpoint(interface: &str, url: &str) -> String {
+    format!("endpoint {interface} {url}")
+}
+
+/// What is made, each noted before it is.
+struct Made<'a> {
+    words: Vec<String>,
+    note: &'a (dyn Fn(&str) -> io::Result<()> + Send + Sync),
+}
+
+impl Made<'_> {
+    fn add(&mut self, word: String) -> Result<(), Error> {
+        (self.note)(&word).map_err(Error::Note)?;
+        self.words.push(word);
+        Ok(())
+    }
 }
 
 /// Somebody who is logged in.
@@ -260,13 +313,22 @@ impl Session {
     }
 
     /// Makes what a service needs in Keystone, and mends what is its own. What is there stays; what was the former owner's is the owner's then.
+    /// `note` hears of each thing before it is made or mended.
     ///
     /// # Errors
     ///
     /// Something of its name is there and not its own, unless it may be adopted; or Keystone refuses, or does not answer.
-    pub async fn seed(&self, account: &Account, own: Own<'_>) -> Result<String, Error> {
+    pub async fn seed(
+        &self,
+        account: &Account,
+        own: Own<'_>,
+        note: &(dyn Fn(&str) -> io::Result<()> + Send + Sync),
+    ) -> Result<String, Error> {
         let owner = own.owner;
-        let mut made = Vec::new();
+        let mut made = Made {
+            words: Vec::new(),
+            note,
+        };
         let name = account.name.as_str();
         let found = self
             .find("project", &[("name", PROJECT), ("domain_id", DOMAIN)])
@@ -274,7 +336,8 @@ impl Session {
         let project = json!({"name": PROJECT, "domain_id": DOMAIN});
         let project = self.or_make(found.as_ref().map(id), "project", &project, &mut made);
         let project = project.await?;
-        let found = self.user(name, own).await?;
+        let found = self.find_user(name).await?;
+        let found = self.kept("user", name, found, own, &mut made).await?;
         let found = self.described("user", found, own, &mut made).await?;
         let user = json!({"name": name, "domain_id": DOMAIN, "description": owner});
         let user = self.or_make(found, "user", &user, &mut made).await?;
@@ -284,13 +347,16 @@ impl Session {
             let role = self.or_make(found.as_ref().map(id), "role", &role, &mut made);
             let role = role.await?;
             let grant = format!("projects/{project}/users/{user}/roles/{role}");
+            // It stays where it is there.
+            note(&self::grant(name, &account.name)).map_err(Error::Note)?;
             self.call(Method::PUT, &grant, None).await?;
         }
-        let found = self.service(account, own).await?;
+        let found = self.find_service(account).await?;
+        let found = self.kept("service", name, found, own, &mut made).await?;
         let found = self.described("service", found, own, &mut made).await?;
         let service = json!({"name": name, "type": account.type_, "description": owner});
         let service = self.or_make(found, "service", &service, &mut made).await?;
-        self.region(&account.region).await?;
+        self.region(&account.region, &mut made).await?;
         for (interface, url) in [("internal", &account.internal), ("public", &account.public)] {
             let place = [
                 ("service_id", service.as_str()),
@@ -303,21 +369,21 @@ impl Session {
             match self.find("endpoint", &place).await? {
                 Some(there) if there["url"] == url.as_str() && there["enabled"] != false => {}
                 Some(there) => {
-                    made.push(format!("endpoint {interface}"));
+                    made.add(endpoint(interface, url))?;
                     let path = format!("endpoints/{}", text(&there["id"]));
                     let wanted = json!({"endpoint": {"url": url, "enabled": true}});
                     self.call(Method::PATCH, &path, Some(&wanted)).await?;
                 }
                 None => {
-                    made.push(format!("endpoint {interface}"));
+                    made.add(endpoint(interface, url))?;
                     self.make("endpoint", &wanted).await?;
                 }
             }
         }
-        Ok(if made.is_empty() {
+        Ok(if made.words.is_empty() {
             "it was there".to_owned()
         } else {
-            format!("made {}", made.join(", "))
+            format!("made {}", made.words.join(", "))
         })
     }
 
@@ -352,7 +418,7 @@ impl Session {
         let own = Own {
             owner,
             former: None,
-            adopt: false,
+            existing: Existing::Refuse,
         };
         for (collection, found) in [
             ("services", self.service(account, own).await),
@@ -371,20 +437,49 @@ impl Session {
     }
 
     async fn user(&self, name: &str, own: Own<'_>) -> Result<Option<Value>, Error> {
-        let found = self
-            .find("user", &[("name", name), ("domain_id", DOMAIN)])
-            .await?;
+        let found = self.find_user(name).await?;
         found
-            .map(|user| own.checked(&format!("user {name}"), user))
+            .map(|user| own.checked(&object("user", name), user))
             .transpose()
     }
 
+    async fn find_user(&self, name: &str) -> Result<Option<Value>, Error> {
+        self.find("user", &[("name", name), ("domain_id", DOMAIN)])
+            .await
+    }
+
     async fn service(&self, account: &Account, own: Own<'_>) -> Result<Option<Value>, Error> {
-        let named = [("name", account.name.as_str()), ("type", &account.type_)];
-        let found = self.find("service", &named).await?;
+        let found = self.find_service(account).await?;
         found
-            .map(|service| own.checked(&format!("service {}", account.name), service))
+            .map(|service| own.checked(&object("service", &account.name), service))
             .transpose()
+    }
+
+    async fn find_service(&self, account: &Account) -> Result<Option<Value>, Error> {
+        let named = [("name", account.name.as_str()), ("type", &account.type_)];
+        self.find("service", &named).await
+    }
+
+    /// What was found, unless it is to be made anew: then it goes.
+    async fn kept(
+        &self,
+        kind: &str,
+        name: &str,
+        found: Option<Value>,
+        own: Own<'_>,
+        made: &mut Made<'_>,
+    ) -> Result<Option<Value>, Error> {
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let what = object(kind, name);
+        if own.is_replaced(&found) {
+            made.add(format!("room for another {what}"))?;
+            let path = format!("{kind}s/{}", id(&found));
+            self.call(Method::DELETE, &path, None).await?;
+            return Ok(None);
+        }
+        own.checked(&what, found).map(Some)
     }
 
     /// The id of what was found, which is described as the owner's from now on if it was described as the former one's.
@@ -393,14 +488,14 @@ impl Session {
         kind: &str,
         found: Option<Value>,
         own: Own<'_>,
-        made: &mut Vec<String>,
+        made: &mut Made<'_>,
     ) -> Result<Option<String>, Error> {
         let Some(found) = found else {
             return Ok(None);
         };
         let id = id(&found);
         if own.is_former(&found) {
-            made.push(format!("the description of its {kind}"));
+            made.add(format!("the description of its {kind}"))?;
             let wanted = json!({kind: {"description": own.owner}});
             self.call(Method::PATCH, &format!("{kind}s/{id}"), Some(&wanted))
                 .await?;
@@ -408,11 +503,12 @@ impl Session {
         Ok(Some(id))
     }
 
-    async fn region(&self, region: &str) -> Result<(), Error> {
+    async fn region(&self, region: &str, made: &mut Made<'_>) -> Result<(), Error> {
         let asked = format!("look for region {region}");
         let path = format!("regions/{region}");
         let answer = self.send(&asked, Method::GET, &path, &[], None).await?;
         if answer.status() == StatusCode::NOT_FOUND {
+            made.add(object("region", region))?;
             return self.make("region", &json!({"id": region})).await.map(drop);
         }
         checked(&asked, answer).await.map(drop)
@@ -437,13 +533,13 @@ impl Session {
         found: Option<String>,
         kind: &str,
         fields: &Value,
-        made: &mut Vec<String>,
+        made: &mut Made<'_>,
     ) -> Result<String, Error> {
         if let Some(found) = found {
             return Ok(found);
         }
         let name = fields["name"].as_str().unwrap_or_default();
-        made.push(format!("{kind} {name}"));
+        made.add(object(kind, name))?;
         self.make(kind, fields).await
     }
 
@@ -502,15 +598,15 @@ pub struct Own<'a> {
     pub owner: &'a str,
     /// What it says where it was brought from another cluster: that is the owner's, too.
     pub former: Option<&'a str>,
-    /// Whether what says something else becomes the owner's.
-    pub adopt: bool,
+    /// What becomes of what says something else.
+    pub existing: Existing,
 }
 
 impl Own<'_> {
     /// What is the service's own.
     fn checked(self, what: &str, found: Value) -> Result<Value, Error> {
         let described = description(&found);
-        if described == self.owner || self.is_former(&found) || self.adopt {
+        if described == self.owner || self.is_former(&found) || self.existing == Existing::Adopt {
             return Ok(found);
         }
         Err(Error::Taken {
@@ -518,6 +614,12 @@ impl Own<'_> {
             described: api::text::lines(described, 200),
             owner: self.owner.to_owned(),
         })
+    }
+
+    /// Whether it goes, and is made anew. What is of another object does not.
+    fn is_replaced(self, found: &Value) -> bool {
+        let described = description(found);
+        self.existing == Existing::Replace && !self.is_former(found) && !names::is_owner(described)
     }
 
     fn is_former(self, found: &Value) -> bool {
@@ -595,7 +697,7 @@ mod tests {
         let own = Own {
             owner: "windlass cloud/one-glance of cluster new",
             former: None,
-            adopt: false,
+            existing: Existing::Refuse,
         };
         let found = |description: &str| json!({"id": "1", "description": description});
         let old = "windlass cloud/one-glance of cluster old";
@@ -612,6 +714,15 @@ mod tests {
         assert!(!restored.is_former(&found(own.owner)));
         for other in ["", "windlass cloud/two-glance of cluster old"] {
             assert!(restored.checked("user", found(other)).is_err(), "{other}");
+        }
+        let replacing = Own {
+            existing: Existing::Replace,
+            ..restored
+        };
+        assert!(replacing.is_replaced(&found("made by hand")));
+        assert!(!own.is_replaced(&found("made by hand")));
+        for kept in [own.owner, old, "windlass cloud/two-glance of cluster old"] {
+            assert!(!replacing.is_replaced(&found(kept)), "{kept}");
         }
     }
 }

@@ -3,21 +3,25 @@
 //! - [`definition`]: what a service is, as data: a file for each, in `services/`;
 //! - [`config`]: the configuration files of services, merged as Kolla does, with the origin of each setting;
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
+//! - [`audit`]: what steps write, said before and noted as it is done;
 //! - [`release`]: which release may follow which. Pure;
 //! - [`rotation`]: when keys may be rotated so that nothing valid is refused, and on which schedule they can be. Pure;
 //! - [`backup`]: the text of a backup, what is told of it, and how one is asked for. Pure;
 //! - [`subject`]: the reconciler of both: it decides that a run is needed, and tells how the object stands;
+//! - [`health`]: whether a service answers that is made;
 //! - [`engine`]: what executes the steps: SQL by a driver ([`sql`]), releases of Helm from charts of ours ([`charts`]), objects of
 //!   Kubernetes, calls of Keystone ([`identity`]);
 //! - [`operator`]: the controllers.
 
 pub mod action;
+pub mod audit;
 pub mod backup;
 pub mod charts;
 pub mod cloud;
 pub mod config;
 pub mod definition;
 pub mod engine;
+pub mod health;
 pub mod identity;
 pub mod names;
 pub mod operator;

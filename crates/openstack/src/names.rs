@@ -29,6 +29,23 @@ pub fn api(object: &str) -> String {
     format!("{object}-api")
 }
 
+/// The release of what a step runs once.
+pub fn step(object: &str, step: &str) -> String {
+    format!("{object}-{}", step.replace('/', "-"))
+}
+
+/// What says whose something is outside of Kubernetes, in the cluster of this unique id.
+pub fn owner(object: &str, namespace: &str, cluster: &str) -> String {
+    format!("{OWNER}{namespace}/{object} of cluster {cluster}")
+}
+
+/// Whether that names an object of a Windlass, whichever it is.
+pub fn is_owner(described: &str) -> bool {
+    described.starts_with(OWNER)
+}
+
+const OWNER: &str = "windlass ";
+
 /// The ConfigMap with the configuration files of this digest. Another text is another object: pods that stand keep theirs.
 pub fn config(object: &str, digest: &str) -> String {
     format!("{object}-config-{digest}")

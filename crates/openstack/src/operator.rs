@@ -10,7 +10,10 @@ use controller::{Events, Manager, WakeUps, conditions, reads};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::{operator::Place, subject::OfGroup};
 
-use crate::subject::{self, Context, Layer};
+use crate::{
+    health::Probes,
+    subject::{self, Context, Layer},
+};
 
 /// Has the manager work on clouds, services and their runs. Runners go on without it.
 pub fn operate(manager: &mut Manager, runners: Place) {
@@ -30,6 +33,7 @@ fn of_kind<K: Layer>(manager: &mut Manager) {
         services: services.store(),
         runs: runs.store(),
         events: Events::new(client, "openstack"),
+        probes: Probes::default(),
     });
     // A run that was deleted.
     let wake_ups = WakeUps::default();

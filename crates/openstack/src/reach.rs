@@ -120,12 +120,14 @@ pub async fn inside(
         .list(&ListParams::default().labels(&labels.join(",")))
         .await;
     let found = found.map_err(api("list the pods of the Service"))?;
-    let running = found.items.into_iter().find(|pod| {
+    let running = found.items.into_iter().filter(|pod| {
         let status = pod.status.as_ref();
         status.and_then(|status| status.phase.as_deref()) == Some("Running")
             && pod.metadata.deletion_timestamp.is_none()
     });
+    // One that starts beside others is asked by nobody else either.
     let pod = running
+        .max_by_key(is_ready)
         .ok_or_else(|| Error::NoPod(name.to_owned()))?
         .name_any();
     let listener = TcpListener::bind(("127.0.0.1", 0))
@@ -142,6 +144,12 @@ pub async fn inside(
         port: here.port(),
         forward: Some(forward),
     }))
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    let mut conditions = conditions.flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// What is of this machine, of its link or of its cloud's metadata service is no server of the user's.

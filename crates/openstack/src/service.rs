@@ -44,6 +44,9 @@ pub struct Inputs {
     pub storage: Option<Storage>,
     /// Whether what is there already of its name, as its database, becomes the service's.
     pub adopt: bool,
+    /// Whether it goes with what is in it when the service is installed, and is made anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
     /// Whether database, Secrets and what Keystone knows go with the service.
     pub drop: bool,
     /// The ConfigMap with the files.
@@ -87,6 +90,10 @@ impl Server {
 }
 
 impl Wish for OpenStackService {
+    fn service(&self) -> Option<&str> {
+        Some(&self.spec.service)
+    }
+
     fn rotation(&self) -> Option<Scheduled> {
         self.spec.keys.as_ref()?;
         let definition = definition::find(&self.spec.service)?;
@@ -138,6 +145,7 @@ impl Wish for OpenStackService {
             identity: identity(self, &definition),
             storage: spec.storage.clone(),
             adopt: spec.existing == Some(Existing::Adopt),
+            replace: spec.existing == Some(Existing::Replace),
             drop: spec.on_delete == Some(OnDelete::Delete),
             config: names::config(&name, &controller::digest(&text, 10)),
             files,
@@ -153,6 +161,8 @@ impl Wish for OpenStackService {
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
+            // Each of its steps needs the one before.
+            parallelism: 1,
             by_hand,
             delete,
         })
@@ -317,18 +327,22 @@ pub fn files(
     let places = Places::of(service, definition);
     let mut merged = BTreeMap::new();
     for (name, defaults) in &definition.config {
+        let object = service.name_any();
         let mut sources = vec![Source {
-            name: format!("services/{}.yaml config[{name}]", definition.name),
+            name: source::built_in(&definition.name, name),
             // What people say is not rendered.
             text: places.fill(defaults),
         }];
+        if let Some(text) = &service.spec.cloud_config {
+            sources.push(Source {
+                name: source::of_cloud(&object),
+                text: text.clone(),
+            });
+        }
         for of_spec in [GLOBAL, name] {
             if let Some(text) = service.spec.config.get(of_spec) {
                 sources.push(Source {
-                    name: format!(
-                        "OpenStackService {} spec.config[{of_spec}]",
-                        service.name_any()
-                    ),
+                    name: source::of_service(&object, of_spec),
                     text: text.clone(),
                 });
             }
@@ -347,6 +361,24 @@ pub fn files(
         Ok(merged)
     } else {
         Err(problems)
+    }
+}
+
+/// What people know the sources of a file by, in the order in which they are merged.
+pub mod source {
+    /// The file that Windlass has of a service.
+    pub fn built_in(service: &str, file: &str) -> String {
+        format!("services/{service}.yaml config[{file}]")
+    }
+
+    /// What the cloud says for all its services.
+    pub fn of_cloud(object: &str) -> String {
+        format!("OpenStackService {object} spec.cloudConfig")
+    }
+
+    /// What is said for the service alone.
+    pub fn of_service(object: &str, file: &str) -> String {
+        format!("OpenStackService {object} spec.config[{file}]")
     }
 }
 
@@ -496,6 +528,32 @@ mod tests {
         assert!(clear.contains("by https alone"), "{clear}");
         let known = refused("keystone", json!({"identity": identity}));
         assert!(known.contains("spec.identity"), "{known}");
+    }
+
+    #[test]
+    fn what_a_cloud_says_comes_before_what_is_said_for_the_service() {
+        let mut object = keystone(&json!({"global.conf": "[token]\nexpiration = 2\n"}));
+        let text = "[token]\nexpiration = 1\nallow_expired_window = 1\n";
+        object.spec.cloud_config = Some(text.to_owned());
+        let definition = definition::find("keystone").unwrap();
+        let files = files(&object, &definition).unwrap();
+        let of = |key| files["keystone.conf"].setting(Some("token"), key).unwrap();
+        let spoke = |key| {
+            let origins = of(key).origins.iter();
+            origins
+                .map(|origin| origin.source.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("expiration").values().collect::<Vec<_>>(), ["2"]);
+        assert_eq!(
+            spoke("expiration"),
+            [
+                "services/keystone.yaml config[keystone.conf]",
+                "OpenStackService identity spec.cloudConfig",
+                "OpenStackService identity spec.config[global.conf]",
+            ]
+        );
+        assert_eq!(of("allow_expired_window").values().last().unwrap(), "1");
     }
 
     #[test]

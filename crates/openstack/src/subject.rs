@@ -10,7 +10,8 @@ use api::{
     run::RunStatus,
 };
 use controller::{
-    Events, Outcome, Until, backoff::jittered, finalizer, stream::readable, watch::Kind,
+    Events, Outcome, Until, backoff::jittered, conditions::READY, finalizer, stream::readable,
+    watch::Kind,
 };
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -24,10 +25,11 @@ use kube::{
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::Store},
 };
-use runs::{history, object};
+use runs::{history, is_active, object, phase};
 
 use crate::{
     backup, cloud,
+    health::{Down, Part, Probes},
     names::{self, MANAGER, STOPPED},
     rotation::Noted,
     wish::{Operation, Wish},
@@ -41,8 +43,11 @@ pub use plan::{Decision, NewRun, Observed, plan};
 /// A kind with a controller.
 pub trait Layer: Wish + Kind {
     /// How what it is made of stands now.
-    fn health(&self, context: &Context<Self>)
-    -> impl Future<Output = Result<Health, Error>> + Send;
+    fn health(
+        &self,
+        context: &Context<Self>,
+        made_by: &Run,
+    ) -> impl Future<Output = Result<Health, Error>> + Send;
 }
 
 /// How what an object is made of stands.
@@ -50,6 +55,10 @@ pub trait Layer: Wish + Kind {
 pub struct Health {
     /// What of it does not serve.
     pub unhealthy: Vec<String>,
+    /// What it said when it was asked. None: nobody asks such an object.
+    pub answer: Option<Result<(), Down>>,
+    /// What keeps what it is made of, in the words of that.
+    pub blocked_on: Option<String>,
     /// Whether a restore stopped its pods, and nobody started them since.
     pub is_stopped: bool,
 }
@@ -66,6 +75,8 @@ pub struct Context<K: Layer> {
     pub runs: Store<DeserializeGuard<Run>>,
     /// What happened.
     pub events: Events,
+    /// What services answered.
+    pub probes: Probes,
 }
 
 /// Why a pass failed.
@@ -88,7 +99,7 @@ pub enum Error {
 /// How soon a pass is tried again that began before the stores were read.
 const UNTIL_READ: Duration = Duration::from_millis(50);
 /// How often is looked whether what stands serves: of what is well, and of what is not.
-const HEALTH_LOOK: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5));
+const HEALTH_LOOK: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(5));
 
 /// One pass.
 ///
@@ -147,9 +158,11 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
         observed.backups = catalogue(object, context).await?;
     }
     let is_going = object.meta().deletion_timestamp.is_some();
-    if observed.was_made() && !is_going {
-        let health = object.health(context).await?;
+    if let Some(made_by) = observed.made().filter(|_| !is_going) {
+        let health = object.health(context, made_by).await?;
         observed.unhealthy = health.unhealthy;
+        observed.answer = health.answer;
+        observed.blocked_on = health.blocked_on;
         observed.is_stopped = health.is_stopped;
         observed.keys = noted(object, context).await?;
     }
@@ -247,6 +260,9 @@ async fn apply<K: Layer>(
             // Nobody wakes a service when a run of its cloud has ended.
             if observed.held_by.is_some() {
                 until = Until::Elapsed(jittered(HEALTH_LOOK.1));
+            } else if is_active(phase(run)) {
+                // What was made before may cease to answer, and a step waits for longer and longer.
+                until = Until::Elapsed(jittered(HEALTH_LOOK.0));
             }
             Some((**run).clone())
         }
@@ -313,19 +329,46 @@ pub(crate) fn told(status: &RunStatus) -> String {
 }
 
 impl Layer for OpenStackService {
-    async fn health(&self, context: &Context<Self>) -> Result<Health, Error> {
+    async fn health(&self, context: &Context<Self>, made_by: &Run) -> Result<Health, Error> {
         let name = names::api(&self.name_any());
         let namespace = self.namespace().unwrap_or_default();
         let api = Api::<Deployment>::namespaced(context.client.clone(), &namespace);
         let found = api.get_opt(&name).await;
         let found = found.map_err(|source| Error::Api("read the Deployment", source))?;
         let Some(found) = found else {
-            return Ok(Health {
-                unhealthy: vec![format!("Deployment {name} is gone")],
-                is_stopped: false,
-            });
+            return Ok(down(Part::Pods, format!("Deployment {name} is gone")));
         };
-        Ok(health_of(&found))
+        let health = health_of(&found);
+        if !health.unhealthy.is_empty() {
+            return Ok(health);
+        }
+        Ok(
+            match context.probes.ask(&context.client, self, made_by).await {
+                Some(down) => Health {
+                    unhealthy: vec![down.message()],
+                    answer: Some(Err(down)),
+                    ..health
+                },
+                None => Health {
+                    answer: Some(Ok(())),
+                    ..health
+                },
+            },
+        )
+    }
+}
+
+/// A service of which a part does not serve.
+fn down(part: Part, why: String) -> Health {
+    let down = Down {
+        part,
+        why,
+        attempts: 1,
+    };
+    Health {
+        unhealthy: vec![down.message()],
+        answer: Some(Err(down)),
+        ..Health::default()
     }
 }
 
@@ -345,45 +388,53 @@ fn health_of(deployment: &Deployment) -> Health {
     } else {
         Some(format!("none of {wanted} pods of Deployment {name} serves"))
     };
+    let health = unhealthy.map_or_else(Health::default, |why| down(Part::Pods, why));
     Health {
-        unhealthy: unhealthy.into_iter().collect(),
         is_stopped: wanted == 0 && deployment.annotations().contains_key(STOPPED),
+        ..health
     }
 }
 
 impl Layer for OpenStack {
-    async fn health(&self, context: &Context<Self>) -> Result<Health, Error> {
+    async fn health(&self, context: &Context<Self>, _: &Run) -> Result<Health, Error> {
         let namespace = self.namespace().unwrap_or_default();
         let all = controller::stream::in_namespace(&context.services, &namespace);
         let own = all
             .iter()
             .filter_map(|service| service.0.as_ref().ok())
             .filter(|service| cloud::is_of(service, self));
-        let is_ready = |told: &Option<Told>| {
-            told.as_ref().is_some_and(|told| {
-                controller::conditions::is_true(&told.conditions, controller::conditions::READY)
-            })
-        };
         let own: Vec<_> = own.collect();
-        let mut wrong = Vec::new();
+        let mut health = Health::default();
         for spec in &self.spec.services {
             let name = cloud::service_name(&self.name_any(), &spec.name);
             match own.iter().find(|service| service.name_any() == name) {
-                None => wrong.push(format!(
+                None => health.unhealthy.push(format!(
                     "OpenStackService {name} is gone; windlass openstack run {} {}/declare makes it anew",
                     self.name_any(),
                     spec.name
                 )),
-                Some(service) if !is_ready(&service.status) => {
-                    wrong.push(format!("{name} is not Ready"));
+                Some(service) => {
+                    let told = service.status.clone().unwrap_or_default();
+                    let Some(why) = unready(&told) else {
+                        continue;
+                    };
+                    health.unhealthy.push(format!("{name} is not Ready{why}"));
+                    health.blocked_on = health.blocked_on.or(told.blocked_on);
                 }
-                Some(_) => {}
             }
         }
-        Ok(Health {
-            unhealthy: wrong,
-            is_stopped: false,
-        })
+        Ok(health)
+    }
+}
+
+/// Why a service is not Ready, after a colon. None: it is.
+fn unready(told: &Told) -> Option<String> {
+    let mut conditions = told.conditions.iter();
+    let ready = conditions.find(|condition| condition.type_ == READY);
+    match ready {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => Some(format!(": {}", ready.message)),
+        None => Some(String::new()),
     }
 }
 

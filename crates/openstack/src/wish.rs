@@ -66,6 +66,8 @@ pub struct Wanted {
     pub inputs: Map<String, Value>,
     /// The steps that make it so.
     pub install: Vec<Step>,
+    /// How many of those may be at work at a time.
+    pub parallelism: u8,
     /// Steps that somebody asks for, each alone.
     pub by_hand: Vec<Step>,
     /// The steps that remove it.
@@ -96,6 +98,9 @@ impl Wanted {
             steps: steps.clone(),
             ..Plan::default()
         };
+        if operation != Operation::Delete && self.parallelism > 1 {
+            plan.parallelism = Some(self.parallelism);
+        }
         plan.digest = workflow::plan::digest_of(operation.name(), &plan)?;
         Ok(plan)
     }
@@ -114,6 +119,11 @@ pub trait Wish:
 {
     /// Whether objects of the kind can have backups.
     const HAS_BACKUPS: bool = false;
+
+    /// Which service it is. None: it is a cloud.
+    fn service(&self) -> Option<&str> {
+        None
+    }
 
     /// What its backups are to be like. None: it has none.
     fn backup(&self) -> Option<&Backup> {

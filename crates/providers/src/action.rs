@@ -35,10 +35,12 @@ pub enum Action {
     DeleteObjects,
     /// Removes what was written for clusterctl.
     ForgetInventory,
+    /// Lets go of the objects, and leaves them where they are.
+    ReleaseObjects,
 }
 
 impl Action {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Fetch,
         Self::Preflight,
         Self::Render,
@@ -53,6 +55,7 @@ impl Action {
         Self::RecordInventory,
         Self::DeleteObjects,
         Self::ForgetInventory,
+        Self::ReleaseObjects,
     ];
 
     /// The steps that make a version the installed one. Definitions come before everything that is of them; what is no more is
@@ -76,6 +79,9 @@ impl Action {
 
     /// The steps that remove a provider.
     pub const DELETE: [Self; 2] = [Self::DeleteObjects, Self::ForgetInventory];
+
+    /// The step that hands a provider over to somebody else.
+    pub const RELEASE: [Self; 1] = [Self::ReleaseObjects];
 
     /// As a step of a plan, after these.
     pub fn step(self, after: Option<Self>) -> Step {
@@ -188,6 +194,13 @@ impl Action {
                 600,
                 20,
             ),
+            Self::ReleaseObjects => (
+                "release/objects",
+                "Let go of the objects",
+                "ReleaseObjects",
+                600,
+                10,
+            ),
             Self::ForgetInventory => (
                 "inventory/forget",
                 "Take it out of clusterctl's inventory",
@@ -207,7 +220,11 @@ mod tests {
 
     #[test]
     fn steps_follow_each_other_and_are_found_again() {
-        for actions in [Action::INSTALL.as_slice(), &Action::DELETE] {
+        for actions in [
+            Action::INSTALL.as_slice(),
+            &Action::DELETE,
+            &Action::RELEASE,
+        ] {
             let steps = crate::operation::steps(actions);
             let plan = api::run::Plan {
                 steps,

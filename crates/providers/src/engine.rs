@@ -27,7 +27,9 @@ mod material;
 mod migrate;
 mod objects;
 mod prune;
+mod release;
 mod steps;
+mod takeover;
 
 /// Executes runs of providers.
 #[derive(Clone, Copy, Debug)]

@@ -152,6 +152,18 @@ impl Inputs {
         serde_json::from_value(Value::Object(map.clone())).map_err(Unreadable::Inputs)
     }
 
+    /// What is needed to end with a provider: nothing is rendered any more.
+    #[must_use]
+    pub fn bare(self) -> Self {
+        Self {
+            manifests: None,
+            variables: None,
+            additional: None,
+            changes: Changes::default(),
+            ..self
+        }
+    }
+
     /// The version as one.
     ///
     /// # Errors

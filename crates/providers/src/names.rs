@@ -23,6 +23,8 @@ pub const REFETCHED: &str = "windlass.dev/refetched";
 pub const RENEWED_FROM: &str = "windlass.dev/renewed-from";
 /// The annotation that leaves what others have written as it is, where its value is `false`: it is told, and not put back.
 pub const REPAIR: &str = "windlass.dev/repair-drift";
+/// The annotation that leaves everything where it is when the provider is deleted, where its value is `true`: somebody else goes on.
+pub const KEEP: &str = "windlass.dev/keep-components";
 /// The annotation of pods that tells which state of the Secret with variables they were made of. Of its values nothing can be told from it.
 pub const VARIABLES_MARK: &str = "windlass.dev/variables";
 /// The annotation of a ConfigMap with the address that its release was brought from.

@@ -7,7 +7,7 @@ use crate::{action::Action, inputs::Inputs};
 /// What a run does to its provider.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Operation {
-    /// Nothing of it is there yet.
+    /// Nothing of it is there yet, or what somebody else installed, which is left as it is where it is right.
     Install,
     /// Another version is installed.
     Upgrade,
@@ -17,6 +17,8 @@ pub enum Operation {
     Repair,
     /// The provider is being deleted.
     Delete,
+    /// The provider is being deleted, and what it installed stays.
+    Release,
 }
 
 impl Operation {
@@ -28,7 +30,15 @@ impl Operation {
             Self::Reconfigure => "Reconfigure",
             Self::Repair => "Repair",
             Self::Delete => "Delete",
+            Self::Release => "Release",
         }
+    }
+
+    /// Whether the operation of that name is the last one of a provider.
+    pub fn is_last(name: &str) -> bool {
+        [Self::Delete, Self::Release]
+            .map(Self::name)
+            .contains(&name)
     }
 
     /// That makes `wanted` of what is installed.
@@ -51,6 +61,7 @@ impl Operation {
                 Action::INSTALL.as_slice()
             }
             Self::Delete => &Action::DELETE,
+            Self::Release => &Action::RELEASE,
         };
         let mut plan = Plan {
             reason: Some(reason.to_owned()),

@@ -7,7 +7,6 @@ use std::{
     io::{IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 
 use ansible::{
@@ -16,15 +15,10 @@ use ansible::{
     sandbox::Sandbox,
 };
 use anyhow::Context;
-use controller::kubeconfig;
-use kube::Client;
 use kubespray::{
-    adopt::{
-        self as conversion, Adopted, Existing, Wish,
-        live::{self, Live},
-        proof::Difference,
-    },
+    adopt::{self as conversion, Adopted, Existing, Wish, proof::Difference},
     private,
+    problem::Problem,
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -39,9 +33,9 @@ use crate::{
 
 mod files;
 mod opened;
+mod running;
 
-/// How long the cluster that runs may take to be looked at.
-const LOOK: Duration = Duration::from_secs(30);
+use running::Running;
 
 /// Prints the objects, says what could not be carried over, and holds what hosts get against what they got.
 pub(crate) async fn adopt(global: &Global, options: Adopt) -> anyhow::Result<ExitCode> {
@@ -69,69 +63,50 @@ async fn adopt_in(
     global: &Global,
     options: &Adopt,
 ) -> anyhow::Result<ExitCode> {
-    let running = match &options.live {
-        Some(kubeconfig) => Some(running(kubeconfig).await?),
-        None => None,
+    let running = Running::look(options).await?;
+    let wish = &Wish {
+        running: running.version(),
+        members: running.members(),
+        ..wish.clone()
     };
     let environment = environment(global, options).await?;
     let reader = Reader::new(environment.path.join("bin"), place.into(), passwords)
         .context("failed to prepare for Ansible")?;
     let existing = read(&reader, &mut files).await?;
-    let mut adopted = converted(&existing, wish)?;
-    if let Some(version) = running.as_ref().and_then(Live::version)
-        && adopted.cluster.spec.kubernetes_version.is_none()
-    {
-        let wish = Wish {
-            kubernetes: Some(version),
-            ..wish.clone()
-        };
-        adopted = converted(&existing, &wish)?;
+    let adopted = conversion::adopt(&existing, wish)
+        .map_err(|problems| refused("the inventory cannot be adopted", &problems))?;
+    let contradictions = running.contradictions(&adopted);
+    if !contradictions.is_empty() {
+        return Err(refused(
+            "the inventory contradicts the cluster",
+            &contradictions,
+        ));
     }
-    let contradictions = running.map(|running| running.contradictions(&adopted));
     let differences = prove(&reader, place, &existing, &adopted).await?;
     match &options.output {
         Some(directory) => write(&adopted, directory)?,
         None => print(&adopted)?,
     }
     tell(&files, &adopted, &differences, options.output.is_some());
-    if let Some(contradictions) = &contradictions {
-        section("The cluster contradicts the inventory", contradictions);
-        if contradictions.is_empty() {
-            eprintln!("The cluster has the nodes, versions and members that the inventory names.");
-        }
+    let doubts = running.doubts(&adopted);
+    section("The cluster seems to contradict the inventory", &doubts);
+    if running.is_live() && doubts.is_empty() {
+        eprintln!("The cluster has the nodes, versions and members that the inventory names.");
     }
     let open = differences.iter().filter(|difference| !difference.own);
-    let open = open.count() + contradictions.map_or(0, |told| told.len());
-    Ok(if options.check && open > 0 {
+    Ok(if options.check && open.count() + doubts.len() > 0 {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
 }
 
-fn converted(existing: &Existing, wish: &Wish) -> anyhow::Result<Adopted> {
-    conversion::adopt(existing, wish).map_err(|problems| {
-        let told = problems.iter();
-        let told: Vec<_> = told.map(|problem| format!("\n  {problem}")).collect();
-        anyhow::anyhow!("the inventory cannot be adopted:{}", told.concat())
-    })
-}
-
-/// Looks at the cluster that runs.
-async fn running(file: &Path) -> anyhow::Result<Live> {
-    let config = kubeconfig::own(file, None)
-        .await
-        .with_context(|| format!("failed to read the kubeconfig {}", file.display()))?;
-    let client = Client::try_from(config).context("failed to make a client")?;
-    let looked = tokio::time::timeout(LOOK, live::look(&client)).await;
-    let looked = looked.with_context(|| {
-        let seconds = LOOK.as_secs();
-        format!(
-            "the cluster of {} does not answer within {seconds} s",
-            file.display()
-        )
-    })?;
-    looked.context("failed to look at the cluster that runs")
+fn refused(what: &str, problems: &[Problem]) -> anyhow::Error {
+    let told = problems.iter();
+    let told: Vec<_> = told
+        .map(|problem| format!("\n  {}", text(&problem.to_string())))
+        .collect();
+    anyhow::anyhow!("{what}:{}", told.concat())
 }
 
 fn wish(global: &Global, options: &Adopt) -> anyhow::Result<Wish> {
@@ -161,6 +136,8 @@ fn wish(global: &Global, options: &Adopt) -> anyhow::Result<Wish> {
         kubespray,
         source: checkout.map(|checkout| checkout.display().to_string()),
         kubernetes: options.kubernetes_version,
+        running: None,
+        members: Vec::new(),
         user: options.ssh_user.clone(),
     })
 }

@@ -1,6 +1,6 @@
 //! The command line: every command, option and default, and what `--help` says of them.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use ansible::source::{Policy, Protocol, Room};
 use anyhow::Context;
@@ -229,14 +229,31 @@ const MAGNUM: &str = "127.0.0.1:9511";
 
 /// Options of `magnum`.
 #[derive(Args, Debug)]
-#[command(after_long_help = MAGNUM_HELP)]
+#[command(after_long_help = MAGNUM_HELP, subcommand_negates_reqs = true)]
 pub(crate) struct Magnum {
+    #[command(subcommand)]
+    pub(crate) command: Option<MagnumCommand>,
     /// The address of Keystone, which vouches for the tokens of clients, with its scheme and port
-    #[arg(long, env = "WINDLASS_KEYSTONE", value_name = "URL")]
-    pub(crate) keystone: String,
-    /// The loopback address to listen on, without TLS; others are refused
+    #[arg(long, env = "WINDLASS_KEYSTONE", value_name = "URL", required = true)]
+    pub(crate) keystone: Option<String>,
+    /// The address to listen on; without TLS others than loopback addresses are refused
     #[arg(long, default_value = MAGNUM, value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+    /// The file with the certificate to serve by, and those between it and its authority, read anew when it changes
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The file with its key
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// The address that links in answers begin with, as clients know it from the catalogue [default: the one that they wrote]
+    #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// A file with rules in the form of oslo.policy, which hold instead of the defaults
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Work on clusters only while holding this Lease, so that one of several replicas does; all of them answer
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) lease: Option<String>,
     /// How many clusters a project may have that has no quota
     #[arg(long, default_value_t = 20, value_name = "NUMBER")]
     pub(crate) max_clusters: u32,
@@ -254,12 +271,39 @@ pub(crate) struct Magnum {
     pub(crate) checkout: Option<PathBuf>,
 }
 
+/// What is done about the Magnum API beside serving it.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MagnumCommand {
+    /// Put the service and its endpoints into Keystone's catalogue, or bring them to these addresses. Which OpenStack is meant, and as
+    /// whom, is said by OS_CLOUD and clouds.yaml, or by OS_AUTH_URL, OS_USERNAME, OS_PASSWORD and their like, as for the openstack command
+    Register(Register),
+}
+
+/// Options of `magnum register`.
+#[derive(Args, Debug)]
+pub(crate) struct Register {
+    /// The address of the service, for example https://magnum.example.com
+    #[arg(value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) url: String,
+    /// Another address for services of the cloud
+    #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) internal_url: Option<String>,
+    /// Another address for its administrators
+    #[arg(long, value_parser = magnum::public_url, value_name = "URL")]
+    pub(crate) admin_url: Option<String>,
+    /// The region of the endpoints [default: that of the cloud]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) region: Option<String>,
+    /// What a service is called that is made
+    #[arg(long, default_value = "magnum", value_name = "NAME")]
+    pub(crate) name: String,
+}
+
 const MAGNUM_HELP: &str = "The API is the one of `windlass up`, or that of a kubeconfig. It needs the definitions of \
     magnum.windlass.dev, which `windlass up --magnum` brings along and `windlass crds --magnum` prints, and kubespray's \
     clusters are made by the operator that runs there.\n\n\
     A token vouches for itself: no user and no password of a service is needed. Clients find the service by the catalogue:\n  \
-    openstack service create --name magnum container-infra\n  \
-    openstack endpoint create container-infra public http://127.0.0.1:9511/v1";
+    windlass magnum register http://127.0.0.1:9511";
 
 /// Options of `openstack`.
 #[derive(Debug, Subcommand)]
@@ -280,6 +324,9 @@ pub(crate) enum Openstack {
     Drill(DrillBackup),
     /// Bring a cloud back to a backup: its services are stopped meanwhile, and what was written since is lost
     Restore(RestoreBackup),
+    /// Install or change a Helm release from a chart of others, such as openstack-helm's: its hooks run, and it is waited for only where that
+    /// can end
+    InstallChart(InstallChart),
     /// Write the charts that steps are installed from into a directory, to be used without Windlass
     Charts {
         /// The directory, which is not there yet
@@ -307,6 +354,36 @@ pub(crate) struct ExplainSetting {
     pub(crate) setting: Option<String>,
     #[command(flatten)]
     pub(crate) of: OpenstackFile,
+}
+
+/// Options of `openstack install-chart`.
+#[derive(Args, Debug)]
+pub(crate) struct InstallChart {
+    /// The Helm release
+    pub(crate) release: String,
+    /// The directory or the package of the chart
+    #[arg(value_name = "CHART")]
+    pub(crate) chart: PathBuf,
+    /// A file with values, beside those of the chart. Helm keeps them in clear
+    #[arg(long, value_name = "FILE")]
+    pub(crate) values: Option<PathBuf>,
+    /// Wait until everything of it is ready and its Jobs are done; refused where pods wait for what only a hook after them makes
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Say what waits for what cannot come, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How many seconds it may take
+    #[arg(long, default_value_t = 900, value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+    /// Helm, 3.14 or later: its path, or its name
+    #[arg(
+        long,
+        env = "WINDLASS_HELM",
+        default_value = "helm",
+        value_name = "PROGRAM"
+    )]
+    pub(crate) helm: PathBuf,
 }
 
 /// Options of `openstack backup`.
@@ -889,10 +966,14 @@ pub(crate) struct Adopt {
     /// The kubespray checkout that built the cluster, which is also used from now on
     #[arg(long, group = "release", value_name = "DIR")]
     pub(crate) checkout: Option<PathBuf>,
-    /// A kubeconfig of the cluster that runs: its nodes and its etcd are looked at, nothing is changed, and where the inventory
-    /// contradicts them is told
-    #[arg(long, value_name = "KUBECONFIG")]
-    pub(crate) live: Option<PathBuf>,
+    /// A kubeconfig of the cluster that runs, or without a value artifacts/admin.conf of the inventory: its nodes and its etcd are looked
+    /// at, nothing is changed there, and where the inventory contradicts them nothing is written
+    #[arg(long, value_name = "KUBECONFIG", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) live: Option<OsString>,
+    /// A file with what `etcdctl member list --write-out=json` prints on a member: it names the members, and the inventory must not
+    /// contradict it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_members: Option<PathBuf>,
     /// The Kubernetes version that the cluster has [default: what kube_version says, else with --live what its nodes have]
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes_version: Option<KubernetesVersion>,
@@ -910,7 +991,7 @@ pub(crate) struct Adopt {
     /// Write the objects into a new directory instead: cluster.yaml, nodes.yaml, and secrets.yaml with what was vaulted
     #[arg(short, long, value_name = "NEW")]
     pub(crate) output: Option<PathBuf>,
-    /// Fail if a host would get a variable that differs from what the inventory gives it
+    /// Fail if a host would get a variable that differs from what the inventory gives it, or if another host seems to head the cluster
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -922,12 +1003,14 @@ pub(crate) enum Inventory {
     Render(Render),
     /// Say where each value comes from, through merges and templates, and what it overrode
     Explain(Explain),
-    /// Say which clusters differ between two inventories, and where; exits with 0 if none does, with 1 if some do, with 2 on errors
+    /// Say which clusters differ between two inventories, where, and what becomes of their machines and hosts; exits with 0 if none does,
+    /// with 1 if some do, with 2 on errors
     Diff(DiffInventories),
     /// Render every cluster and print what is wrong; exits with 0 if nothing is, else with 2
     Check(CheckInventory),
-    /// Say which clusters of the API change, and which fields, by what its inventory says and nothing has carried out, with the files
-    /// applied to it, if there are any; exits with 0 if none does, with 1 if some do, with 2 on errors
+    /// Say which clusters of the API change, which fields, and which machines and hosts are replaced, come, go or are updated in place,
+    /// by what its inventory says and nothing has carried out, with the files applied to it, if there are any; exits with 0 if no cluster
+    /// changes, with 1 if some do, with 2 on errors
     Plan(PlanInventory),
     /// Begin no other cluster of a roll-out, and no other run of it
     Pause(OfRollout),
@@ -935,11 +1018,14 @@ pub(crate) enum Inventory {
     Resume(OfRollout),
     /// End the run of a roll-out that is under way; the next edit is another one
     Abort(OfRollout),
+    /// End the run of a roll-out that is under way, and bring the clusters that it has begun back to what each was before; refused
+    /// where a version of Kubernetes or kubespray would go down
+    Rollback(OfRollout),
     /// Let the wave of a roll-out begin that waits for it
     Approve(OfRollout),
     /// Leave a cluster out of the run of a roll-out, or count its failure no longer
     Skip(SkipCluster),
-    /// Write an inventory of existing kubespray clusters, which renders to exactly what they are and says once what they share
+    /// Write an inventory of existing clusters of kubespray or Cluster API, which renders to exactly what they are and says once what they share
     Import(ImportClusters),
 }
 
@@ -948,14 +1034,26 @@ pub(crate) enum Inventory {
 pub(crate) struct ImportClusters {
     /// The directory to write, which is empty or not there yet
     pub(crate) directory: PathBuf,
-    /// Files or directories with Clusters and ClusterNodes; of a directory also those below it [default: those of the API, of all
+    /// Files or directories with the objects of the clusters; of a directory also those below it [default: those of the API, of all
     /// namespaces]
     #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    /// Whose clusters are meant
+    #[arg(long, value_enum, default_value_t = ImportOf::Kubespray)]
+    pub(crate) of: ImportOf,
     /// A level, and the label of the Clusters whose value names its object, as in site=topology.acme.example/site; may be given
     /// several times [default: one site for all]
     #[arg(long = "level", value_name = "LEVEL=LABEL", value_parser = crate::inventory::import::level)]
     pub(crate) levels: Vec<inventory::import::Level>,
+}
+
+/// Whose clusters an inventory is written of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ImportOf {
+    /// Cluster and ClusterNode of kubespray
+    Kubespray,
+    /// Cluster of Cluster API, with all that belongs to it
+    ClusterApi,
 }
 
 /// Options of `inventory plan`.
@@ -1055,6 +1153,8 @@ pub(crate) enum Providers {
     Upgrade(UpgradeProviders),
     /// Remove a provider that nothing needs any more; definitions and their objects stay
     Delete(Box<DeleteProvider>),
+    /// Hand a provider over: its object goes, and everything that it installed stays, for plain clusterctl or another operator
+    Release(Box<ReleaseProvider>),
     /// Keep a provider's release in a ConfigMap, which providers are installed from
     Preload(Box<Preload>),
     /// Put a provider's release into a registry, as an artefact that `spec.fetchConfig.oci` names. Who does it stands in OCI_USERNAME
@@ -1109,6 +1209,13 @@ pub(crate) struct DeleteProvider {
     /// The name of the provider once more; without it what goes is said, and nothing is done
     #[arg(long, value_name = "NAME")]
     pub(crate) confirm: Option<String>,
+}
+
+/// Options of `providers release`.
+#[derive(Args, Debug)]
+pub(crate) struct ReleaseProvider {
+    #[command(flatten)]
+    pub(crate) provider: ProviderChoice,
 }
 
 /// Options of `providers plan`.

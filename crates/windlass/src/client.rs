@@ -1,5 +1,7 @@
 //! A client of the API that the options name.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use controller::kubeconfig;
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
@@ -12,18 +14,22 @@ impl Global {
         println!("{}", controller::hint::placed(text, &self.namespace));
     }
 
+    /// The kubeconfig that a client is made by. None: the environment has it.
+    pub(crate) fn chosen_kubeconfig(&self) -> anyhow::Result<Option<PathBuf>> {
+        let own = self.own_kubeconfig()?;
+        Ok(match &self.kubeconfig {
+            Some(file) => Some(file.clone()),
+            None => (own.exists() && !is_plugin()).then_some(own),
+        })
+    }
+
     /// A client by `--kubeconfig`, else of the embedded API of the data directory, else by the environment.
     pub(crate) async fn client(&self) -> anyhow::Result<Client> {
-        let own = self.own_kubeconfig()?;
-        let file = match &self.kubeconfig {
-            Some(file) => file.clone(),
-            None if own.exists() && !is_plugin() => own,
-            None => {
-                let config = kubeconfig::environment().await.context(
-                    "no API to talk to: start `windlass up`, or name one with --kubeconfig or KUBECONFIG",
-                )?;
-                return Client::try_from(config).context("failed to make a client");
-            }
+        let Some(file) = self.chosen_kubeconfig()? else {
+            let config = kubeconfig::environment().await.context(
+                "no API to talk to: start `windlass up`, or name one with --kubeconfig or KUBECONFIG",
+            )?;
+            return Client::try_from(config).context("failed to make a client");
         };
         let config = kubeconfig::own(&file, None)
             .await

@@ -46,10 +46,7 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     let jobs = jobs(&options)?;
     let mut leadership = None;
     if let Some(lease) = &options.lease {
-        let (namespace, name) = lease.split_once('/').map_or_else(
-            || (own_namespace(global), lease.clone()),
-            |(namespace, name)| (namespace.to_owned(), name.to_owned()),
-        );
+        let (namespace, name) = placed(global, lease);
         tokio::select! {
             hold = leader::lead(client.clone(), namespace, name) => leadership = Some(hold),
             () = shutdown.wait() => return Ok(()),
@@ -177,6 +174,14 @@ fn filled(names: &[String]) -> Vec<String> {
 }
 
 /// The namespace of this pod, else the one of the command line.
+/// The namespace and the name of a Lease.
+pub(crate) fn placed(global: &Global, lease: &str) -> (String, String) {
+    lease.split_once('/').map_or_else(
+        || (own_namespace(global), lease.to_owned()),
+        |(namespace, name)| (namespace.to_owned(), name.to_owned()),
+    )
+}
+
 fn own_namespace(global: &Global) -> String {
     std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
         .context("no pod")

@@ -36,6 +36,7 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
         Inventory::Pause(of) => live::steer(global, of, Verb::Pause).await,
         Inventory::Resume(of) => live::steer(global, of, Verb::Resume).await,
         Inventory::Abort(of) => live::steer(global, of, Verb::Abort).await,
+        Inventory::Rollback(of) => live::steer(global, of, Verb::Rollback).await,
         Inventory::Approve(of) => live::steer(global, of, Verb::Approve).await,
         Inventory::Skip(options) => live::skip(global, options).await,
         Inventory::Import(options) => import::import(global, options).await,
@@ -112,7 +113,12 @@ fn diff(global: &Global, options: &DiffInventories) -> anyhow::Result<ExitCode> 
 
 fn print_changes(changes: &[ClusterChange], output: Output) -> anyhow::Result<()> {
     match output {
-        Output::Text => changes.iter().for_each(print_change),
+        Output::Text => {
+            changes.iter().for_each(print_change);
+            if !changes.is_empty() {
+                println!("{}", fleet::plan::summary(changes));
+            }
+        }
         Output::Json => println!("{}", terminal::json(&changes)?),
         Output::Yaml => println!("{}", terminal::yaml(&changes)?),
     }
@@ -238,6 +244,12 @@ fn contribution(from: &Contribution) -> Vec<String> {
 
 fn print_change(change: &ClusterChange) {
     let mut lines = vec![format!("{} {}", word(change.change), change.cluster)];
+    lines.extend(
+        change
+            .effects
+            .iter()
+            .map(|effect| format!("  effect  {effect}")),
+    );
     for object in &change.objects {
         let name = &object.object;
         lines.push(format!("  {} {name}", word(object.change)));

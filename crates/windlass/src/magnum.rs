@@ -1,27 +1,44 @@
 //! `windlass magnum`: OpenStack's Container Infrastructure Management API over the objects of an API, and the controller of its
 //! clusters.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, ensure};
 use api::magnum::CoeCluster;
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use kube::{Api, Client, api::ListParams};
-use magnum::{Service, bare_metal, identity::Keystone, operator};
+use magnum::{Service, bare_metal, identity::Keystone, operator, policy::Policy};
 use tokio::net::TcpListener;
 
 use crate::{
-    cli::{Global, Magnum},
+    cli::{Global, Magnum, MagnumCommand},
     client::answered,
-    sandbox,
+    controller::placed,
+    leader, sandbox,
+    serve::tls,
     up::{CONCURRENCY, shutdown_on_signals},
 };
 
-/// Serves until it is told to end.
+mod cloud;
+mod register;
+
+/// How many connections are open at once over TLS.
+const CONNECTIONS: usize = 1024;
+
+/// Serves until it is told to end. Every replica answers, and the one that holds the Lease works on clusters.
 pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<()> {
+    if let Some(MagnumCommand::Register(options)) = &options.command {
+        return register::register(options).await;
+    }
     let shutdown = shutdown_on_signals()?;
     let client = global.client().await?;
     defined(&client).await?;
+    let lease = options.lease.as_deref().map(|lease| placed(global, lease));
     let serving = Serving::of(options)?;
     let settings = Settings {
         namespace: None,
@@ -31,16 +48,38 @@ pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<(
     };
     let mut manager = Manager::new(client.clone(), settings);
     operator::operate(&mut manager, serving.operator());
-    let answering = serving.serve(client, shutdown.clone()).await?;
+    let answering = serving.serve(client.clone(), shutdown.clone()).await?;
     let operating = async {
-        let ended = manager.run().await;
+        let ended = operated(manager, client, lease, &shutdown).await;
         // Clusters that are accepted and never made would only look alive.
         shutdown.trigger();
         ended
     };
     let (answered, operated) = tokio::join!(answering, operating);
-    operated.context("the operator ended")?;
+    operated?;
     answered
+}
+
+async fn operated(
+    manager: Manager,
+    client: Client,
+    lease: Option<(String, String)>,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let Some((namespace, name)) = lease else {
+        return manager.run().await.context("the operator ended");
+    };
+    let mut leadership = tokio::select! {
+        hold = leader::lead(client, namespace, name) => hold,
+        () = shutdown.wait() => return Ok(()),
+    };
+    tokio::select! {
+        ended = manager.run() => ended.context("the operator ended")?,
+        // What is about to be written is no longer this replica's to write.
+        lost = leadership.lost() => return Err(anyhow::Error::new(lost).context("failed to lead")),
+    }
+    leadership.release().await;
+    Ok(())
 }
 
 /// Says what to do where the API does not know the objects.
@@ -58,13 +97,18 @@ async fn defined(client: &Client) -> anyhow::Result<()> {
 pub(crate) struct Serving {
     keystone: String,
     listen: SocketAddr,
+    /// The files with the chain and the key.
+    certificate: Option<(PathBuf, PathBuf)>,
+    public_url: Option<String>,
+    policy: Policy,
     max_clusters: u32,
     operator: operator::Options,
 }
 
 impl Serving {
     fn of(options: Magnum) -> anyhow::Result<Self> {
-        let beside = Self::beside(&options.keystone, options.listen, options.checkout)?;
+        let keystone = options.keystone.context("--keystone is missing")?;
+        let beside = Self::beside(&keystone, options.listen, options.checkout)?;
         let settings = bare_metal::Settings {
             kubespray: options
                 .kubespray_version
@@ -72,6 +116,14 @@ impl Serving {
             ..beside.operator.settings
         };
         Ok(Self {
+            certificate: options.tls_cert.zip(options.tls_key),
+            public_url: options.public_url,
+            policy: options
+                .policy
+                .as_deref()
+                .map(policy)
+                .transpose()?
+                .unwrap_or_default(),
             max_clusters: options.max_clusters,
             operator: operator::Options {
                 pool: options.pool,
@@ -95,6 +147,9 @@ impl Serving {
         Ok(Self {
             keystone: keystone.to_owned(),
             listen,
+            certificate: None,
+            public_url: None,
+            policy: Policy::default(),
             max_clusters: 20,
             operator: operator::Options {
                 pool: "default".to_owned(),
@@ -119,29 +174,55 @@ impl Serving {
         shutdown: Shutdown,
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send> {
         let address = self.listen;
-        // There is no TLS here, and a token is as good as its user.
+        // A token is as good as its user.
         ensure!(
-            address.ip().is_loopback(),
-            "failed to listen on {address}: only loopback addresses are served; put a proxy with TLS in front"
+            self.certificate.is_some() || address.ip().is_loopback(),
+            "failed to listen on {address}: without TLS only loopback addresses are served; give --tls-cert and --tls-key, or put a proxy with TLS in front"
         );
+        let certificate = self.certificate;
+        let certificate = certificate.map(|(chain, key)| tls::Certificate::of_files(chain, key));
+        let certificate = certificate.transpose()?;
         let keystone = Keystone::new(&self.keystone).context("--keystone is not to be used")?;
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("failed to listen on {address}"))?;
         let address = listener.local_addr().context("failed to listen")?;
+        let scheme = if certificate.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         let options = magnum::Options {
             max_clusters_per_project: self.max_clusters,
             host: host(),
+            scheme,
+            policy: self.policy,
+            public_url: self.public_url,
         };
         let router = Service::new(client, keystone, options).router();
-        println!("  Magnum      http://{address}/v1");
+        println!("  Magnum      {scheme}://{address}/v1");
         Ok(async move {
-            axum::serve(listener, router)
-                .with_graceful_shutdown(async move { shutdown.wait().await })
-                .await
-                .context("the Magnum API ended")
+            let Some(certificate) = certificate else {
+                return axum::serve(listener, router)
+                    .with_graceful_shutdown(async move { shutdown.wait().await })
+                    .await
+                    .context("the Magnum API ended");
+            };
+            tokio::select! {
+                () = tls::serve(listener, certificate, router, CONNECTIONS) => {}
+                () = shutdown.wait() => {}
+            }
+            Ok(())
         })
     }
+}
+
+/// The rules of a policy file, which is YAML or JSON.
+fn policy(file: &Path) -> anyhow::Result<Policy> {
+    let what = || format!("failed to use the policy {}", file.display());
+    let text = fs::read_to_string(file).with_context(what)?;
+    let entries: BTreeMap<String, String> = serde_saphyr::from_str(&text).with_context(what)?;
+    Policy::of(entries).with_context(what)
 }
 
 /// The name of this machine.

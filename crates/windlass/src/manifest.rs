@@ -55,7 +55,8 @@ fn unique(objects: &[DynamicObject]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// The files that are meant by a path, as [`read`] reads them.
+pub(crate) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }

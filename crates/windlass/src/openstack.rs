@@ -4,11 +4,10 @@ use std::path::Path;
 
 use ::openstack::{
     action::Action,
+    audit::{self, Expected},
     charts::Chart,
-    config::Merged,
-    definition, identity, names,
+    definition, names,
     release::Change,
-    service, sql,
     subject::Observed,
     wish::{Operation, Wanted, Wish},
 };
@@ -23,25 +22,28 @@ use runs::object;
 use serde_json::Value;
 
 use crate::{
-    cli::{ExplainSetting, Global, Openstack, OpenstackFile, RunStep},
+    cli::{Global, Openstack, OpenstackFile, RunStep},
     client::answered,
     manifest::{self, Opener},
     terminal,
 };
 
 mod backups;
+mod explain;
+mod foreign;
 
 /// Runs one of the commands.
 pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::Result<()> {
     match command {
         Openstack::Plan(of) => plan(of),
-        Openstack::Explain(options) => explain(options),
+        Openstack::Explain(options) => explain::explain(options),
         Openstack::Status => status(global).await,
         Openstack::Run(options) => run(global, options).await,
         Openstack::Backup(options) => backups::backup(global, options).await,
         Openstack::Backups(options) => backups::list(global, options).await,
         Openstack::Drill(options) => backups::drill(global, options).await,
         Openstack::Restore(options) => backups::restore(global, options).await,
+        Openstack::InstallChart(options) => foreign::install(global, options).await,
         Openstack::Charts { directory } => charts(directory),
     }
 }
@@ -57,10 +59,13 @@ fn read(of: &OpenstackFile) -> anyhow::Result<Read> {
         clouds: Vec::new(),
         services: Vec::new(),
     };
-    for object in manifest::read(
+    let objects = manifest::read(
         &Opener::new(&of.age_keys),
         std::slice::from_ref(&of.filename),
-    )? {
+    )?;
+    // What the API would refuse, or drop without a word.
+    manifest::valid::check(&objects)?;
+    for object in objects {
         let kind = object.types.as_ref().map(|types| types.kind.clone());
         let value = serde_json::to_value(object).context("failed to read an object")?;
         match kind.as_deref() {
@@ -106,56 +111,49 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
     let read = read(of)?;
     for cloud in &read.clouds {
         say(&format!("OpenStack {}", cloud.name_any()));
-        show(&cloud.name_any(), &wanted(cloud)?.install, None);
+        let wanted = wanted(cloud)?;
+        if wanted.parallelism > 1 {
+            say(&format!(
+                "  up to {} services side by side",
+                wanted.parallelism
+            ));
+        }
+        let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
+        let writes = audit::of_cloud(&cloud.name_any(), &inputs, &wanted.install);
+        show(&wanted.install, &writes);
     }
     for service in &read.services {
-        say(&format!("OpenStackService {}", service.name_any()));
+        let name = service.name_any();
+        say(&format!("OpenStackService {name}"));
         let wanted = wanted(service)?;
         let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
-        show(&service.name_any(), &wanted.install, Some(&inputs));
+        let definition = definition::find(&service.spec.service)
+            .with_context(|| format!("no service is called {}", service.spec.service))?;
+        let namespace = service.namespace();
+        let place = (name.as_str(), namespace.as_deref().unwrap_or("default"));
+        let writes = audit::of_service(place, (&inputs, &definition), &wanted.install);
+        show(&wanted.install, &writes);
     }
     Ok(())
 }
 
-fn show(object: &str, steps: &[Step], inputs: Option<&service::Inputs>) {
-    let definition = inputs.and_then(|inputs| definition::find(&inputs.service));
-    let database = definition.as_ref().map(|definition| &definition.database);
-    let identity = inputs.and_then(|inputs| inputs.identity.as_ref());
+/// The steps, and below each what it writes and what it asks.
+fn show(steps: &[Step], writes: &[Expected]) {
     for step in steps {
         say(&format!("  {:20} {}", step.id, step.title));
-        let does = |what: &str, how: &str| say(&format!("  {:20}   {what:5} {how}", ""));
-        match (Action::of(step), database) {
-            (Some(Action::CreateDatabase), Some(database)) => {
-                let owner = format!("windlass NAMESPACE/{object} of cluster UID");
-                for statement in sql::create(database, &owner, "...") {
-                    does("SQL", &statement);
-                }
-            }
-            (Some(Action::Job(job)), _) => {
-                let release = format!("{object}-{}", step.id.replace('/', "-"));
-                does("Helm", &format!("release {release} of chart job"));
-                does("Job", &job.command.join(" "));
-            }
-            (Some(Action::Deploy), _) => {
-                let release = names::api(object);
-                does("Helm", &format!("release {release} of chart api"));
-            }
-            (Some(Action::DeployServer), _) => {
-                let release = ::openstack::cloud::database_server(object);
-                does("Helm", &format!("release {release} of chart database"));
-            }
-            (Some(Action::IssueToken), _) => {
-                does("HTTP", "POST /v3/auth/tokens, GET /v3/auth/tokens");
-            }
-            (Some(Action::SeedIdentity), _) => {
-                for call in identity
-                    .iter()
-                    .flat_map(|known| identity::calls(&known.account))
-                {
-                    does("Keystone ", &call);
-                }
-            }
-            (Some(Action::Ask(ask)), _) => does("HTTP", &format!("GET {}", ask.path)),
+        let does = |what: &str| say(&format!("  {:20}   {what}", ""));
+        for write in writes.iter().filter(|write| write.step == step.id) {
+            let shared = if write.is_shared {
+                ", unless it is there"
+            } else {
+                ""
+            };
+            does(&format!("{}{shared}", write.what));
+        }
+        match Action::of(step) {
+            Some(Action::Job(job)) => does(&format!("runs {}", job.command.join(" "))),
+            Some(Action::IssueToken) => does("asks POST /v3/auth/tokens, GET /v3/auth/tokens"),
+            Some(Action::Ask(ask)) => does(&format!("asks GET {}", ask.path)),
             _ => {}
         }
     }
@@ -163,56 +161,6 @@ fn show(object: &str, steps: &[Step], inputs: Option<&service::Inputs>) {
 
 fn say(line: &str) {
     println!("{}", terminal::text(line));
-}
-
-fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
-    let read = read(&options.of)?;
-    let mut is_known = false;
-    for object in &read.services {
-        let definition = definition::find(&object.spec.service)
-            .with_context(|| format!("no service is called {}", object.spec.service))?;
-        let files = service::files(object, &definition)
-            .map_err(|problems| anyhow::anyhow!("{}", controller::problem::text(&problems)))?;
-        if let Some(file) = files.get(&options.file) {
-            is_known = true;
-            tell(&object.name_any(), file, options.setting.as_deref())?;
-        }
-    }
-    anyhow::ensure!(is_known, "no service here has a file {}", options.file);
-    Ok(())
-}
-
-fn tell(object: &str, file: &Merged, setting: Option<&str>) -> anyhow::Result<()> {
-    let mut found = false;
-    for (section, known) in file.settings() {
-        let name = section.map_or_else(
-            || known.key.clone(),
-            |section| format!("{section}.{}", known.key),
-        );
-        if setting.is_some_and(|setting| setting != name) {
-            continue;
-        }
-        found = true;
-        for value in known.values() {
-            println!("{}", terminal::text(&format!("{object} {name} = {value}")));
-        }
-        for (place, origin) in known.origins.iter().rev().enumerate() {
-            let word = if place == 0 { "from" } else { "over" };
-            let told = format!(
-                "  {word} {} line {}: {}",
-                origin.source,
-                origin.line,
-                origin.values.join(" | ")
-            );
-            println!("{}", terminal::text(&told));
-        }
-    }
-    match setting {
-        Some(setting) if !found => {
-            bail!("{object} says nothing of {setting}: the service's own default stands")
-        }
-        _ => Ok(()),
-    }
 }
 
 async fn status(global: &Global) -> anyhow::Result<()> {

@@ -18,6 +18,7 @@ mod follow;
 mod plan;
 mod preload;
 mod publish;
+mod release;
 mod stand;
 mod status;
 mod upgrade;
@@ -30,6 +31,7 @@ pub(crate) async fn providers(global: &Global, command: &Providers) -> anyhow::R
         Providers::Apply(options) => apply::apply(global, options).await,
         Providers::Upgrade(options) => upgrade::upgrade(global, options).await,
         Providers::Delete(options) => delete::delete(global, options).await,
+        Providers::Release(options) => release::release(global, options).await,
         Providers::Preload(options) => preload::preload(global, options).await,
         Providers::Publish(options) => publish::publish(options).await,
     }

@@ -18,10 +18,13 @@ use kube::Client;
 use tokio::net::TcpListener;
 
 mod access;
-mod tls;
+pub(crate) mod tls;
 
 /// How long the first lists may take when somebody asks whether they are there.
 const READY: Duration = Duration::from_millis(500);
+
+/// How many connections gather metrics at once. Each scraper keeps one.
+const SCRAPERS: usize = 32;
 
 /// How this process stands.
 #[derive(Clone)]
@@ -82,7 +85,7 @@ pub(crate) async fn metrics(
     }
     let reviewed = middleware::from_fn_with_state(client.clone(), access::review);
     let certificate = tls::Certificate::new(certificate, address)?;
-    let serving = tls::serve(listener, certificate, router.layer(reviewed));
+    let serving = tls::serve(listener, certificate, router.layer(reviewed), SCRAPERS);
     Ok((address, Either::Right(serving)))
 }
 

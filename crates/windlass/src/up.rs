@@ -1,6 +1,6 @@
 //! `windlass up`: the operator with its own API.
 
-use std::{net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use ansible::source::Policy;
 use anyhow::Context;
@@ -46,6 +46,10 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     .await
     .with_context(|| format!("failed to open {}", data.display()))?;
     let client = Client::new(server.router(), "default");
+    let advisor: Arc<dyn kapi::Advisor> = Arc::new(fleet::advice::Foretelling(client.clone()));
+    if options.fleet {
+        server.advise(&advisor);
+    }
     let metrics = Metrics::default();
     let standing = Standing::new(metrics.clone());
     standing.lead();

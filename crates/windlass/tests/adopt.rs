@@ -342,6 +342,65 @@ fn a_link_out_of_the_inventory_and_a_cluster_that_is_away_are_refused() {
     assert!(told.contains("leads out of the inventory"), "{told}");
 }
 
+/// The kubeconfig of an inventory is used without what it would run, and only if it is there.
+#[test]
+fn the_kubeconfig_beside_an_inventory_runs_nothing() {
+    let place = Place::new();
+    let password = place.password();
+    let adopt = || place.adopt(&["--vault-password-file", &password, "--live"]);
+    let missing = adopt();
+    assert!(!missing.status.success() && missing.stdout.is_empty());
+    let told = said(&missing);
+    for words in ["artifacts/admin.conf is not there", "--live KUBECONFIG"] {
+        assert!(told.contains(words), "{told}");
+    }
+    let run = place.at("ran").display().to_string();
+    place.write(
+        "mycluster/artifacts/admin.conf",
+        &format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+             users: [{{name: a, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: touch, args: [{run}]}}}}}}]\n\
+             clusters: [{{name: a, cluster: {{server: \"https://192.0.2.1:6443\"}}}}]\n"
+        ),
+    );
+    let refused = adopt();
+    assert!(!refused.status.success() && refused.stdout.is_empty());
+    let told = said(&refused);
+    assert!(
+        told.contains("artifacts/admin.conf") && told.contains("exec"),
+        "{told}"
+    );
+    assert!(!place.at("ran").exists(), "a program was run");
+}
+
+#[test]
+fn nothing_is_printed_where_the_members_of_etcd_contradict_the_inventory() {
+    let place = Place::new();
+    let password = place.password();
+    let adopt = |third: &str| {
+        let members = [("etcd1", 12), ("etcd2", 11), (third, 20)];
+        let members = members.map(|(name, at)| {
+            let url = |port| format!("https://10.3.0.{at}:{port}");
+            serde_json::json!({"ID": at, "name": name, "peerURLs": [url(2380)], "clientURLs": [url(2379)]})
+        });
+        let list = serde_json::json!({"header": {}, "members": members});
+        place.write("members.json", &list.to_string());
+        let file = place.at("members.json").display().to_string();
+        place.adopt(&["--vault-password-file", &password, "--etcd-members", &file])
+    };
+    let same = adopt("etcd3");
+    assert!(same.status.success(), "{}", said(&same));
+    let other = adopt("node-10");
+    assert!(!other.status.success() && other.stdout.is_empty());
+    let told = said(&other);
+    for words in [
+        "the inventory contradicts the cluster",
+        "host node-10 etcd_member_name is \"etcd3\": its member of etcd is called node-10; write etcd_member_name: node-10",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
 #[test]
 fn variables_of_sops_are_opened_as_its_plugin_does() {
     let programs = lab::sops_programs(&lab::progress::Silent).unwrap();

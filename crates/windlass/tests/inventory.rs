@@ -109,7 +109,18 @@ fn two_inventories_are_compared_and_the_exit_code_says_so() {
     assert_eq!(other.code, 1);
     assert_eq!(
         other.out,
-        "changed FleetCluster/shop\n  changed Cluster/shop/shop\n    spec.operations.creation.thresholds.unreachable: \"10%\" -> \"20%\"\n"
+        "changed FleetCluster/shop\n  changed Cluster/shop/shop\n    spec.operations.creation.thresholds.unreachable: \"10%\" -> \"20%\"\n1 cluster: no Machine and no host is touched\n"
+    );
+    let hosts = edited("site.yaml", "10.77.0.53", "10.77.0.54");
+    let hosts = windlass(&["diff", example, hosts.path().to_str().unwrap()]);
+    assert!(
+        hosts.out.contains(
+            "\n  effect  Cluster/shop/shop: at most 3 hosts updated in place: shop-master-1, shop-worker-1, shop-worker-2 (spec.nodes)\n"
+        ) && hosts
+            .out
+            .ends_with("\n2 clusters: at most 5 hosts updated in place\n"),
+        "{}",
+        hosts.out
     );
     let bad = edited("site.yaml", "customer: acme", "customer: acmee");
     let bad = bad.path().to_str().unwrap();

@@ -142,8 +142,9 @@ class Drivers(unittest.TestCase):
             self.driver.upgrade_cluster(None, self.cluster, later, 1, None)
         self.assertEqual(self.server.objects[PATH]["spec"], before)
         following = mock.Mock(uuid="t2", labels={"kube_tag": "v1.35.0"})
-        self.driver.upgrade_cluster(None, self.cluster, following, 1, None)
+        self.driver.upgrade_cluster(None, self.cluster, following, 3, None)
         self.assertEqual(self.server.objects[PATH]["spec"]["kubernetesVersion"], "1.35.0")
+        self.assertEqual(self.server.objects[PATH]["spec"]["maxBatchSize"], 3)
         self.assertEqual(self.cluster.cluster_template_id, "t2")
 
     def test_a_rotation_is_refused_and_the_authorities_stay(self):

@@ -173,7 +173,7 @@ class Driver(driver.Driver):
 
         try:
             version = objects.kubernetes_version(cluster_template.labels)
-            more = {"clusterTemplateId": cluster_template.uuid}
+            more = {"clusterTemplateId": cluster_template.uuid, "maxBatchSize": max_batch_size or 1}
             if version:
                 more.update(kubernetesVersion=version, labels={"kube_tag": f"v{version}"})
             self._change(cluster, more=more, fits=fits)

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lab::{Entrance, Magnum, MagnumRelease, OpenStack, Progress, command::output};
+use serde_json::Value;
 
 /// A Keystone on loopback, ended when it is dropped. Of project `demo`, `ann` is a member and `bob` a reader; `eve` is a member of
 /// project `other`; `admin` is who they are everywhere.
@@ -67,8 +68,31 @@ impl Keystone {
         output(&mut inside(self.entrance, people)).map(drop)
     }
 
+    /// A token of a user, for their project.
+    ///
+    /// # Errors
+    ///
+    /// Keystone gives none.
+    pub fn token(&self, user: &str) -> Result<Token> {
+        let issued = output(&mut self.client(user, &["token", "issue", "-f", "json"]))?;
+        let issued: Value = serde_json::from_str(&issued).context("read a token")?;
+        let member = |name: &str| {
+            let text = issued[name].as_str().map(str::to_owned);
+            text.with_context(|| format!("a token has no {name}"))
+        };
+        Ok(Token {
+            id: member("id")?,
+            project: member("project_id")?,
+            user: member("user_id")?,
+        })
+    }
+
     /// `openstack coe` of a user.
     pub fn coe(&self, user: &str, arguments: &[&str]) -> Command {
+        self.client(user, &[&["coe"], arguments].concat())
+    }
+
+    fn client(&self, user: &str, arguments: &[&str]) -> Command {
         let project = match user {
             "eve" => "other",
             "admin" => "admin",
@@ -76,7 +100,7 @@ impl Keystone {
         };
         let mut command = self.openstack.python();
         command
-            .args(["-m", "openstackclient.shell", "coe"])
+            .args(["-m", "openstackclient.shell"])
             .args(arguments)
             .env("HOME", &self.directory)
             // `config` ends with a line for the shell, which it looks up.
@@ -99,6 +123,16 @@ impl Keystone {
     }
 }
 
+/// What lets somebody in, and whom it names.
+pub struct Token {
+    /// The token.
+    pub id: String,
+    /// The project that it is for.
+    pub project: String,
+    /// Whose it is.
+    pub user: String,
+}
+
 /// The real Magnum on loopback, ended when it is dropped.
 pub struct MagnumService {
     /// Its address.
@@ -119,10 +153,48 @@ impl MagnumService {
         kubeconfig: &Path,
         progress: &dyn Progress,
     ) -> Result<Self> {
+        Self::serve(keystone, release, directory, progress, |script| {
+            script.arg(kubeconfig);
+        })
+    }
+
+    /// Starts the API of a Magnum 23 alone, over a database with so many clusters of somebody, on which nothing works.
+    ///
+    /// # Errors
+    ///
+    /// As [`MagnumService::start`].
+    pub fn api(
+        keystone: &Keystone,
+        directory: &Path,
+        clusters: u32,
+        owner: &Token,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        Self::serve(
+            keystone,
+            MagnumRelease::V23,
+            directory,
+            progress,
+            |script| {
+                // No driver is asked for anything, so it needs no kubeconfig.
+                script.arg("none").arg(clusters.to_string());
+                script.args([&owner.project, &owner.user]);
+            },
+        )
+    }
+
+    fn serve(
+        keystone: &Keystone,
+        release: MagnumRelease,
+        directory: &Path,
+        progress: &dyn Progress,
+        further: impl FnOnce(&mut Command),
+    ) -> Result<Self> {
         let magnum = Magnum::ensure(release, progress)?;
         fs::create_dir(directory).context("make the directory of Magnum")?;
         let mut script = magnum.script()?;
-        script.arg(directory).arg(&keystone.address).arg(kubeconfig);
+        script.arg(directory).arg(&keystone.address);
+        further(&mut script);
         script.env("OS_BOOTSTRAP_PASSWORD", &keystone.password);
         let mut script = inside(keystone.entrance, script);
         let (child, port) = served(&mut script, &directory.join("serve.log"))?;
@@ -130,6 +202,13 @@ impl MagnumService {
             address: format!("http://127.0.0.1:{port}/v1"),
             child,
         })
+    }
+}
+
+impl MagnumService {
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 }
 

@@ -2,6 +2,8 @@
 
 Keystone is real. Magnum looks up images, flavors and networks before it takes a template, so these are told; nothing is ever made
 of them. The queue between API and conductor is in memory and the database a file. The port of the API is the first line printed.
+
+With a number of clusters, a project and a user as further arguments it is the API alone, over so many clusters that are complete.
 """
 
 import importlib.metadata
@@ -19,11 +21,13 @@ import sqlite3
 import sys
 import threading
 import time
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests
 
-directory, keystone, kubeconfig = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3]
+directory, keystone, kubeconfig, *kept = sys.argv[1:]
+directory = os.path.abspath(directory)
 password = os.environ["OS_BOOTSTRAP_PASSWORD"]
 
 CONFIGURATION = """
@@ -39,6 +43,7 @@ connection = sqlite:///{directory}/magnum.db?timeout=30
 cert_manager_type = x509keypair
 [cluster_template]
 kubernetes_allowed_network_drivers = all
+kubernetes_default_network_driver = calico
 [oslo_concurrency]
 lock_path = {directory}
 [keystone_authtoken]
@@ -65,7 +70,7 @@ project_domain_id = default
 """
 PASTE = """
 [pipeline:main]
-pipeline = request_id authtoken api_v1
+pipeline = cors request_id authtoken api_v1
 [app:api_v1]
 paste.app_factory = magnum.api.app:app_factory
 [filter:authtoken]
@@ -73,6 +78,9 @@ acl_public_routes = /, /v1
 paste.filter_factory = magnum.api.middleware.auth_token:AuthTokenMiddleware.factory
 [filter:request_id]
 paste.filter_factory = oslo_middleware:RequestId.factory
+[filter:cors]
+paste.filter_factory = oslo_middleware.cors:filter_factory
+oslo_config_project = magnum
 """
 
 IMAGE = {"id": "1b8a0b66-8f6f-4a3d-9f2a-6a7d0d0b7c11", "name": "debian", "os_distro": "debian", "status": "active"}
@@ -174,6 +182,7 @@ def conduct(conf):
         nodegroup_conductor,
     )
     from magnum.service import periodic
+    from magnum.servicegroup import magnum_service_periodic
 
     handlers = (
         indirection_api, cluster_conductor, conductor_listener, credential_conductor, ca_conductor, federation_conductor,
@@ -182,15 +191,46 @@ def conduct(conf):
     endpoints = [handler.Handler() for handler in handlers]
     server = rpc_service.Service.create(conf.conductor.topic, "conductor", endpoints, binary="magnum-conductor")
     server.start()
-    tasks = periodic.MagnumPeriodicTasks(conf)
+    tasks = [periodic.MagnumPeriodicTasks(conf), magnum_service_periodic.MagnumServicePeriodicTasks(conf, "magnum-conductor")]
 
     def work():
         while True:
-            for name, task in tasks._periodic_tasks:
-                task(tasks, None)
+            for kind in tasks:
+                for _name, task in kind._periodic_tasks:
+                    task(kind, None)
             time.sleep(2)
 
     threading.Thread(target=work, daemon=True).start()
+
+
+def fill(models, session, clusters, project, user):
+    """A template, and clusters of it with their two groups, as a conductor leaves them."""
+
+    def row(kind, **members):
+        made = kind(uuid=str(uuid.uuid4()), project_id=project, **members)
+        session.add(made)
+        return made.uuid
+
+    labels = {"kube_tag": "v1.34.3"}
+    flavors = {"flavor_id": "metal", "master_flavor_id": "metal"}
+    template = row(
+        models.ClusterTemplate, user_id=user, name="small", image_id="debian", coe="kubernetes", server_type="bm", cluster_distro="debian",
+        external_network_id="public", network_driver="calico", labels=labels, driver="windlass", **flavors,
+        registry_enabled=False, tls_disabled=False, public=False, hidden=False, master_lb_enabled=False, floating_ip_enabled=True,
+    )
+    for at in range(clusters):
+        cluster = row(
+            models.Cluster, user_id=user, name=f"c-{at}", cluster_template_id=template, labels=labels, stack_id=f"stack-{at}",
+            status="CREATE_COMPLETE", health_status="HEALTHY", health_status_reason={}, create_timeout=60, **flavors,
+            api_address="https://10.0.0.1:6443", coe_version="v1.34.3", floating_ip_enabled=True, master_lb_enabled=False,
+        )
+        for role in ("master", "worker"):
+            row(
+                models.NodeGroup, name=f"default-{role}", cluster_id=cluster, labels=labels, flavor_id="metal", image_id="debian",
+                node_addresses=["10.0.0.1"], node_count=int(role == "master"), role=role, min_node_count=0, is_default=True,
+                stack_id=f"stack-{at}", status="CREATE_COMPLETE", node_labels={}, node_taints=[],
+            )
+    session.commit()
 
 
 def listen(application):
@@ -241,11 +281,18 @@ def serve():
 
     service.prepare_service(sys.argv)
     conf = magnum.conf.CONF
-    plainly(sqlalchemy)
+    if not kept:
+        plainly(sqlalchemy)
     # Its migrations can not be done in SQLite.
-    models.Base.metadata.create_all(sqlalchemy.create_engine(conf.database.connection))
+    engine = sqlalchemy.create_engine(conf.database.connection)
+    models.Base.metadata.create_all(engine)
     application = app.load_app()
-    conduct(conf)
+    if kept:
+        clusters, project, user = kept
+        with sqlalchemy.orm.Session(engine) as session:
+            fill(models, session, int(clusters), project, user)
+    else:
+        conduct(conf)
     listen(application)
 
 

@@ -25,6 +25,7 @@ impl Extent {
         "kubectl 1.29 to 1.33: the embedded API, conformance, the plugin",
         "eight seeds of random requests instead of one",
         "100,000 random stories of a cluster instead of 2,000, and recoveries of every cluster of five hosts, not four",
+        "the origins of 10,000 random hierarchies instead of 1,000",
         "300 random documents of SOPS instead of 40",
         "runners in Jobs are killed at five edges of their journals instead of two",
         "two of three control planes leave, of which one is dead",
@@ -34,12 +35,14 @@ impl Extent {
         "the container engine, etcd and the network plugin of a cluster are upgraded alone",
         "the host that heads the control plane and etcd is replaced",
         "three control planes are upgraded by a patch release and renewed while their API is asked all the time",
+        "a cluster that plain `ansible-playbook` raised is adopted, and a worker joins it",
         "a cluster is asked for by OpenStack's command line, on hosts, and grows and goes by it",
         "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
+        "a real Magnum 23 answers as Windlass does",
         "a cloud is backed up, drilled and brought back",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters, survive an image that is nowhere, and are upgraded while they are called and Windlass is killed; plain clusterctl sees them",
-        "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others",
+        "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others, and ten random edits those that were foretold",
         "scale, remove and upgrade are killed at every edge of their journals, runner and operator, instead of at one step",
         "definitions of providers: held against those of the Cluster API operator",
     ];
@@ -88,6 +91,14 @@ impl Extent {
         match self {
             Self::Usual => 2_000,
             Self::Full => 100_000,
+        }
+    }
+
+    /// How many random hierarchies have the origins of their leaves proved.
+    pub const fn hierarchies(self) -> u32 {
+        match self {
+            Self::Usual => 1_000,
+            Self::Full => 10_000,
         }
     }
 

@@ -19,6 +19,9 @@ pub const HOSTS: &[(&str, &str)] = &[
 /// What making the Debian root takes.
 pub const BASE: &[(&str, &str)] = &[("debootstrap", "debootstrap")];
 
+/// What asking Hiera takes.
+pub const HIERA: &[(&str, &str)] = &[("puppet-agent", "puppet")];
+
 /// Installs those packages whose program is missing; does nothing where all are there.
 ///
 /// Each entry is the package and the program that shows its presence.

@@ -12,7 +12,7 @@ const CLUSTERS: u32 = 10_000;
 const FIGURES: [(&str, &str, &str); 5] = [
     ("read", "read", ""),
     ("render all", "rendered whole", "< 30 s"),
-    ("one site", "one site rendered", "< 200 ms"),
+    ("one site", "one site edited", "< 200 ms"),
     (
         "explain",
         "where each leaf of an object comes from",

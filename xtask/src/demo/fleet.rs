@@ -301,12 +301,7 @@ impl Tour<'_> {
         );
         let plan = String::from_utf8_lossy(&plan.stdout);
         first_lines(&plan, FIRST_LINES);
-        let reached = plan.lines().filter(|line| line.contains("FleetCluster/"));
-        println!(
-            "{} of {} clusters change\n",
-            reached.count(),
-            SITES.len() * AT_EACH
-        );
+        println!("{}\n", plan.lines().last().unwrap_or_default());
         self.apply()
     }
 

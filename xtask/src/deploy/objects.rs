@@ -14,7 +14,7 @@ pub(super) const METRICS_PORT: u16 = 8443;
 const LEASE: &str = "windlass";
 
 /// The user that the images know.
-const USER: u32 = 65_532;
+pub(super) const USER: u32 = 65_532;
 
 pub(super) fn labels() -> Value {
     json!({
@@ -31,7 +31,7 @@ pub(super) fn global(name: &str) -> Value {
     json!({"name": name, "labels": labels()})
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+pub(super) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 

@@ -141,7 +141,7 @@ pub struct MergeRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lists: Option<Lists>,
     /// A text that takes out what weaker levels set, of Deep, Unique and ListByKey: as the whole value of a key the key, before
-    /// a list's entry, or before the value of its key, that entry. Default: nothing is taken out.
+    /// a list's entry, or before the value of its key, that entry, alone in a list all of it. Default: nothing is taken out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub knockout_prefix: Option<String>,
@@ -172,6 +172,6 @@ pub enum Lists {
     /// The strongest level's list, whole.
     #[default]
     Replace,
-    /// As the strategy Unique.
+    /// One list of the entries of all levels, the weakest level's first, each once.
     Unique,
 }

@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FleetRevisionSpec {
-    /// The FleetCluster.
+    /// The FleetCluster; or, as Rollout/NAME, the Rollout that keeps what clusters inherit from.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = ("self == oldSelf", "a revision does not change"))]
     pub cluster: String,

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, Threshold};
+use crate::{Duration, Threshold, maintenance::Window};
 
 /// How changes of the inventory come to the FleetClusters of the namespace: in waves, a canary first, within budgets. It stands for as
 /// long as the clusters do; each change that it carries out is a run of it, which its status tells of. Without one, changes are shown
@@ -75,6 +75,11 @@ pub struct RolloutSpec {
     pub gates: Vec<Gate>,
     /// Which waves wait for a person. Default: Never.
     pub approval: Option<Approval>,
+    /// When clusters may be begun; those that overlap are one. What is under way when one closes goes on. Without any, they are begun at
+    /// any time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
     /// How many clusters may fail, as a number or a share of the run's, before no other is begun. Default: 0.
     pub failures: Option<Threshold>,
     /// What becomes of a run when the inventory is edited meanwhile. Default: Queue.
@@ -202,7 +207,8 @@ pub enum Approval {
 /// What becomes of a run when the inventory is edited meanwhile.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnEdit {
-    /// It goes on to its end with what it was begun with; the edit is the next run. A run that is halted or aborted gives way at once.
+    /// It goes on to its end with what it was begun with; the edit is the next run. A run that is halted or aborted gives way at once, and
+    /// so does one that waits for its first maintenance window.
     #[default]
     Queue,
     /// No other cluster is begun; when those under way are through, the edit is the next run.
@@ -212,12 +218,12 @@ pub enum OnEdit {
 /// How people steer a roll-out.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = ("has(self.run) || !(has(self.approved) && size(self.approved) > 0) && !(has(self.skip) && size(self.skip) > 0) && !(has(self.state) && self.state == 'Aborted')", "name the run that is approved, aborted or has clusters skipped: status.run.id"))]
+#[x_kube(validation = ("has(self.run) || !(has(self.approved) && size(self.approved) > 0) && !(has(self.skip) && size(self.skip) > 0) && !(has(self.state) && self.state in ['Aborted', 'RolledBack'])", "name the run that is approved, aborted, rolled back or has clusters skipped: status.run.id"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutControl {
     /// Whether it should go on. Default: Running.
     pub state: Option<RolloutState>,
-    /// The run that the other fields and Aborted are about; for another run they count for nothing.
+    /// The run that the other fields, Aborted and RolledBack are about; for another run they count for nothing.
     #[schemars(length(min = 1, max = 32))]
     pub run: Option<String>,
     /// The waves that may begin.
@@ -240,6 +246,9 @@ pub enum RolloutState {
     Paused,
     /// No other cluster of this run is begun, for good; the next edit is another run.
     Aborted,
+    /// This run ends, and the clusters that it has begun go back to the revision that each had before, in a run of their own. Refused
+    /// where a version of Kubernetes or of kubespray would go down: then nothing goes back, and no other cluster is begun.
+    RolledBack,
 }
 
 /// How far a roll-out is.
@@ -271,7 +280,13 @@ pub struct RolloutStatus {
     pub queued: Option<String>,
     /// The run that is under way, or the last one.
     pub run: Option<RolloutRun>,
-    /// Clusters that people had skipped in earlier runs: name, then the revision that they are not brought to.
+    /// What clusters inherited from when they were last what the inventory renders: a FleetRevision of this Rollout.
+    #[schemars(length(max = 32))]
+    pub sources: Option<String>,
+    /// While a run is under way: at what a cluster starts that is born now.
+    pub births: Option<Births>,
+    /// Clusters that people had skipped in earlier runs, and those of runs that were rolled back: name, then the revision that they are
+    /// not brought to until the inventory has made another one of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "skipped_schema")]
     pub skipped: BTreeMap<String, String>,
@@ -283,6 +298,19 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// At what a cluster starts that is born while a run is under way.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Births {
+    /// What it inherits from: a FleetRevision of the Rollout. Objects that this does not have count as they are now. Default: all do.
+    #[schemars(length(max = 32))]
+    pub sources: Option<String>,
+    /// Which that is, and why.
+    #[schemars(length(max = 512))]
+    pub message: String,
 }
 
 /// How a roll-out stands.
@@ -297,6 +325,8 @@ pub enum RolloutPhase {
     Running,
     /// It waits for a person's approval.
     WaitingForApproval,
+    /// It waits for a maintenance window.
+    WaitingForWindow,
     /// It was paused.
     Paused,
     /// Too many clusters failed, or a canary did.
@@ -305,6 +335,8 @@ pub enum RolloutPhase {
     Aborted,
     /// A later edit takes its place.
     Superseded,
+    /// What it had begun goes back to what it was before.
+    RolledBack,
     /// Every cluster is done, or was skipped.
     Succeeded,
 }
@@ -321,6 +353,12 @@ pub struct RolloutRun {
     pub started: Option<Time>,
     /// When it ended.
     pub ended: Option<Time>,
+    /// The run that it takes back.
+    #[schemars(length(max = 32))]
+    pub rolls_back: Option<String>,
+    /// What its clusters inherited from when it was written down: a FleetRevision of the Rollout. None: that is too large to be kept.
+    #[schemars(length(max = 32))]
+    pub sources: Option<String>,
     /// Its waves, in order.
     #[schemars(length(max = 34), inner(length(max = 63)))]
     pub waves: Vec<String>,
@@ -367,6 +405,9 @@ pub struct RolloutMember {
     /// What it becomes: a FleetRevision.
     #[schemars(length(max = 32))]
     pub revision: String,
+    /// What it was when the run was written down.
+    #[schemars(length(max = 32))]
+    pub before: Option<String>,
     /// How far it is.
     pub phase: MemberPhase,
     /// Since when.

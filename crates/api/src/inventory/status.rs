@@ -25,10 +25,13 @@ pub struct FleetClusterStatus {
     /// What its objects were begun to be made from. While it stands they may be of both that and what was applied.
     #[schemars(length(max = 32))]
     pub begun: Option<String>,
-    /// Revisions before whose VaultSecrets stay until it is well.
+    /// Revisions before whose VaultSecrets stay until it is well, and templates until nothing needs them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 32)))]
     pub former: Vec<String>,
+    /// At what it was born in the middle of a run, until it is what the inventory renders it to.
+    #[schemars(length(max = 512))]
+    pub born: Option<String>,
     /// How what was applied stands.
     pub health: Option<FleetHealth>,
     /// What its own object says, or why nothing can be applied.

@@ -86,6 +86,9 @@ pub struct CoeClusterSpec {
     pub floating_ip_enabled: Option<bool>,
     /// Whether control planes stand behind a load balancer.
     pub master_lb_enabled: Option<bool>,
+    /// How many workers of a group an upgrade replaces, or takes out of service, at once. Default: 1.
+    #[schemars(range(min = 1))]
+    pub max_batch_size: Option<u32>,
     /// Its node groups, two at least.
     #[schemars(length(min = 2, max = 64))]
     pub node_groups: Vec<NodeGroup>,
@@ -202,6 +205,9 @@ pub struct GroupStatus {
     /// Why.
     #[schemars(length(max = 4096))]
     pub reason: Option<String>,
+    /// The version of Kubernetes of its nodes, for example v1.34.3; of the one that is behind the others where they differ.
+    #[schemars(length(max = 64))]
+    pub version: Option<String>,
     /// The addresses of its nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]

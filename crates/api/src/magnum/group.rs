@@ -33,6 +33,8 @@ pub struct NodeGroup {
     /// The image of its nodes.
     #[schemars(length(min = 1, max = 255))]
     pub image_id: Option<String>,
+    /// The version of Kubernetes of its nodes, where it is not that of its cluster, which is that of the control planes.
+    pub kubernetes_version: Option<crate::KubernetesVersion>,
     /// The size of the volume for containers, in GB.
     #[schemars(range(min = 1))]
     pub docker_volume_size: Option<u32>,

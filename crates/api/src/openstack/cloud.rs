@@ -50,6 +50,9 @@ pub struct OpenStackSpec {
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub services: Vec<CloudService>,
+    /// How many of its services are made or changed side by side at most, once what they need is there. Default: 4.
+    #[schemars(range(min = 1, max = 16))]
+    pub parallelism: Option<u8>,
     /// What the configuration files of all services say: what stands in that of a service itself comes later.
     #[schemars(length(max = 65536))]
     pub config: Option<String>,

@@ -68,13 +68,17 @@ pub struct OpenStackServiceSpec {
     /// Where its data is kept that is in no database, such as Glance's images. Default: nowhere, it goes with its pod, which is for
     /// trials.
     pub storage: Option<Storage>,
+    /// What all its configuration files say beside what Windlass gives, before `config`: what its OpenStack says for all services.
+    #[schemars(length(max = 65536))]
+    pub cloud_config: Option<String>,
     /// What its configuration files say beside what Windlass gives, by the names of the files: keystone.conf. It has the last word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
-    /// What becomes of a database of its name that is there already and not known to be its own. Default: Refuse.
+    /// What becomes of a database of its name, and of its user and its place in Keystone's catalogue, that are there already and not known to
+    /// be its own. Default: Refuse.
     pub existing: Option<Existing>,
     /// What becomes of its database and its Secrets when it is deleted. Default: Retain.
     pub on_delete: Option<OnDelete>,
@@ -131,6 +135,9 @@ pub enum Existing {
     Refuse,
     /// It becomes that of the service, with what is in it.
     Adopt,
+    /// It is removed with what is in it when the service is installed, and made anew. What belongs to another object, and what a service that
+    /// was here may have left, is not.
+    Replace,
 }
 
 /// What becomes of the database and the Secrets of what is deleted.

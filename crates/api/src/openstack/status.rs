@@ -22,7 +22,8 @@ pub struct Standing {
     /// How many of the run's steps are done: 4/11.
     #[schemars(length(max = 16))]
     pub steps: Option<String>,
-    /// The step that is at work, and what it sees.
+    /// The step that is at work and what it sees, or what does not answer: what it waits for, what was seen, for how long, and how many
+    /// times it was tried.
     #[schemars(length(max = 512))]
     pub blocked_on: Option<String>,
     /// The run.
@@ -38,7 +39,7 @@ pub struct Standing {
     pub backups: Option<BackupsStatus>,
     /// The keys of a service that are rotated on a schedule.
     pub keys: Option<KeysStatus>,
-    /// Ready, Reconciling, Stalled, and BackedUp of a cloud with backups.
+    /// Ready, Reconciling, Stalled; EndpointHealthy of a service, which says whether it answers; BackedUp of a cloud with backups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,

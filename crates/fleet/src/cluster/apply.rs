@@ -383,7 +383,7 @@ pub(super) async fn write(
     }
 }
 
-/// Deletes what belonged to the revisions before and belongs to this one no longer, and says what is still there. Templates stay, and
+/// Deletes what belonged to the revisions before and belongs to this one no longer, and says what is still there. Templates and
 /// VaultSecrets go when the cluster is well.
 async fn prune(
     cluster: &FleetCluster,

@@ -72,12 +72,14 @@ impl Before {
         !stays || !has_secret
     }
 
-    /// The revisions whose VaultSecrets stay until the cluster is well at `revision`, oldest first: those that were known to, and these.
+    /// The revisions whose VaultSecrets and templates stay until the cluster is well at `revision`, oldest first: those that were known
+    /// to, and these.
     pub(super) fn former(&self, known: &[String], revision: &str) -> Vec<String> {
         let mut former = known.to_vec();
         for kept in self.all() {
             let is_known = former.contains(&kept.revision);
-            if !is_known && kept.parts.iter().any(Part::is_vault_secret) {
+            let stays = |part: &Part| part.is_vault_secret() || part.is_template();
+            if !is_known && kept.parts.iter().any(stays) {
                 former.push(kept.revision.clone());
             }
         }

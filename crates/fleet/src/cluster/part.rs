@@ -26,6 +26,9 @@ pub struct Part {
     pub name: String,
 }
 
+/// Which object it is: its group, kind, namespace and name.
+pub type Identity = (String, String, String, String);
+
 /// What a cluster is applied as.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
@@ -43,7 +46,7 @@ impl Part {
     }
 
     /// Which object it is.
-    pub fn identity(&self) -> (String, String, String, String) {
+    pub fn identity(&self) -> Identity {
         let group = self.api_version.split('/').next().unwrap_or_default();
         (
             group.to_owned(),
@@ -67,10 +70,15 @@ impl Part {
         self.api_version == VAULT_SECRETS && self.kind == "VaultSecret"
     }
 
-    /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so nobody here deletes it.
-    /// A class is one too: it owns its templates, and its Cluster may still be on the way to the next.
+    /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so it goes when nothing
+    /// needs it. A class is one too: it owns its templates, and its Cluster may still be on the way to the next.
     pub fn is_template(&self) -> bool {
-        !self.is_kubespray() && (self.kind.ends_with("Template") || self.kind == "ClusterClass")
+        !self.is_kubespray() && (self.kind.ends_with("Template") || self.is_class())
+    }
+
+    /// Whether it is a class of Cluster API.
+    pub fn is_class(&self) -> bool {
+        self.kind == "ClusterClass" && self.api_version.starts_with("cluster.x-k8s.io/")
     }
 
     /// Whether it is of kubespray.
@@ -203,7 +211,7 @@ fn keep_for_templates(objects: &mut [Part]) {
 }
 
 /// Whether a text stands anywhere in a value.
-fn holds(value: &Value, text: &str) -> bool {
+pub(super) fn holds(value: &Value, text: &str) -> bool {
     match value {
         Value::String(value) => value == text,
         Value::Array(values) => values.iter().any(|value| holds(value, text)),

@@ -7,7 +7,8 @@ use controller::stream::in_namespace;
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, PostParams},
-    runtime::reflector::ObjectRef,
+    core::DeserializeGuard,
+    runtime::reflector::{ObjectRef, Store},
 };
 use serde_json::Value;
 
@@ -27,11 +28,14 @@ pub(super) async fn keep(
         return Ok(Ok(()));
     }
     let size = serde_json::to_vec(&revision.objects).map_or(0, |text| text.len());
-    if size > LARGEST {
+    if size > names::LARGEST_RECORD {
         return Ok(Err(FleetProblem {
             object: cluster_title(cluster),
             rule: "TooLarge".to_owned(),
-            message: format!("it is rendered to {size} bytes, and {LARGEST} can be kept"),
+            message: format!(
+                "it is rendered to {size} bytes, and {} can be kept",
+                names::LARGEST_RECORD
+            ),
             remedy:
                 "make several clusters of it, or say in one place what its hosts have in common"
                     .to_owned(),
@@ -64,8 +68,24 @@ pub(super) fn objects(
     revision: &str,
     context: &Context,
 ) -> Option<Vec<Value>> {
-    let record = read(cluster, revision, context)?;
-    let objects: Vec<_> = record.spec.objects.into_iter().map(Value::Object).collect();
+    let namespace = cluster.namespace().unwrap_or_default();
+    kept(
+        &context.revisions,
+        (&namespace, &cluster.name_any()),
+        revision,
+    )
+}
+
+/// The objects of a revision of a cluster, which has a namespace and a name, if they are those of its name.
+pub(crate) fn kept(
+    revisions: &Store<DeserializeGuard<FleetRevision>>,
+    (namespace, cluster): (&str, &str),
+    revision: &str,
+) -> Option<Vec<Value>> {
+    let reference = ObjectRef::new(&names::record(cluster, revision)).within(namespace);
+    let record = revisions.get(&reference)?;
+    let objects = &record.0.as_ref().ok()?.spec.objects;
+    let objects: Vec<_> = objects.iter().cloned().map(Value::Object).collect();
     (inventory::revision(&objects) == revision).then_some(objects)
 }
 
@@ -115,7 +135,11 @@ pub(super) async fn prune(
             .and_then(|rollout| rollout.status.as_ref()?.run.as_ref());
         let members = run.into_iter().flat_map(|run| &run.clusters);
         let own = members.filter(|member| member.name == cluster.name_any());
-        wanted.extend(own.map(|member| member.revision.clone()));
+        // What it was before as well: the run may be rolled back.
+        wanted.extend(
+            own.flat_map(|member| [Some(member.revision.clone()), member.before.clone()])
+                .flatten(),
+        );
     }
     let records = in_namespace(&context.revisions, &namespace);
     let records = records.iter().filter_map(|record| record.0.as_ref().ok());
@@ -157,7 +181,5 @@ fn cluster_title(cluster: &FleetCluster) -> String {
     format!("FleetCluster/{namespace}/{}", cluster.name_any())
 }
 
-/// An API server takes a megabyte and a half, with what it adds of its own.
-const LARGEST: usize = 1_000_000;
 /// Records that nothing refers to are kept for people: the last changes.
 const OLD_ONES: usize = 3;

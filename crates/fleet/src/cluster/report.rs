@@ -86,6 +86,7 @@ fn told(
         target: pass.target.clone(),
         begun: pass.begun.clone(),
         former: pass.former.clone(),
+        born: pass.born.as_ref().map(|born| api::text::plain(born, 500)),
         health: Some(pass.standing.health),
         message: pass.standing.message.clone(),
         gates: pass.standing.gates.clone(),
@@ -165,7 +166,12 @@ fn occurrences(before: &FleetClusterStatus, after: &FleetClusterStatus) -> Vec<O
         all.push(Occurrence {
             severity: Severity::Normal,
             reason: "Applied".to_owned(),
-            note: format!("revision {applied} is applied, after {was}"),
+            note: match &after.born {
+                Some(born) if before.applied.is_none() => {
+                    format!("revision {applied} is applied, after {was}: {born}")
+                }
+                _ => format!("revision {applied} is applied, after {was}"),
+            },
             edge: format!("{was} {applied}"),
         });
     }

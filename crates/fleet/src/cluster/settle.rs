@@ -1,4 +1,4 @@
-//! Takes away what a cluster needs of Vault no longer, when it has been well for a while.
+//! Takes away what a cluster needs no longer of Vault, and of templates, when it has been well for a while.
 //!
 //! That cannot be undone, and the first glance that says well may be of what was before the change: a change of ClusterNodes and
 //! VaultSecrets alone makes no other generation of the Cluster, which stays Ready until its operator has seen what waits. So no roll-out
@@ -18,12 +18,12 @@ use super::{
     apply::{Trial, delete, is_unknown, write},
     live, own,
     part::{Part, Parts},
-    records, vault,
+    records, templates, vault,
 };
 use crate::rollout::engine;
 
-/// Takes away what a cluster that is well at its revision needs of Vault no longer: keys of Secrets, then VaultSecrets of the revisions
-/// before. Or says when that is due.
+/// Takes away what a cluster that is well at its revision needs no longer: keys of Secrets, then VaultSecrets and templates of the
+/// revisions before. Or says when that is due.
 pub(super) async fn settle(
     cluster: &FleetCluster,
     parts: &Parts,
@@ -73,7 +73,9 @@ pub(super) async fn settle(
             delete(part, &there, context).await?;
         }
     }
-    pass.former = unread;
+    let needed = templates::remove(cluster, parts, &pass.former, context).await?;
+    pass.former
+        .retain(|revision| unread.contains(revision) || needed.contains(revision));
     Ok(())
 }
 

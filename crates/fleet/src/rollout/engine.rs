@@ -7,6 +7,7 @@
 //! - no cluster is begun that would bring an object of a budget's level above its maximum, with all that are under way *or not well*; for
 //!   one that is not well itself those that are under way count alone;
 //! - no cluster is begun before every canary is done, nor while more have failed than may;
+//! - no cluster is begun outside of the maintenance windows;
 //! - a run ends, or says what it waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::gates;
+
+mod grant;
 
 /// The wave of canaries.
 pub const CANARY: &str = "canary";
@@ -66,6 +69,8 @@ pub struct Seen {
     pub rules: BTreeMap<String, String>,
     /// Whether another roll-out has begun it.
     pub is_taken: bool,
+    /// Whether it was born in the middle of a run, and is not yet what the inventory renders.
+    pub is_newborn: bool,
 }
 
 /// What people want.
@@ -81,6 +86,8 @@ pub struct Steering {
     pub gives_way: bool,
     /// What keeps any cluster from being begun: something is not known that budgets count.
     pub unknown: Option<String>,
+    /// When the next maintenance window opens, while none is open.
+    pub closed: Option<String>,
 }
 
 /// How a run stands after a pass.
@@ -206,13 +213,7 @@ fn begin(
     now: Timestamp,
 ) -> Verdict {
     let failed: Vec<_> = named(run, |member| member.phase == MemberPhase::Failed);
-    let canaries: Vec<_> = named(run, |member| {
-        member.phase == MemberPhase::Failed && member.wave == CANARY
-    });
-    let is_halted = !canaries.is_empty()
-        || policy
-            .failures
-            .is_exceeded(failed.len(), run.clusters.len());
+    let is_halted = is_halted(run, policy);
     let under_way = named(run, is_under_way);
     let wave = run.waves.iter().enumerate().find(|(_, wave)| {
         let mut members = run.clusters.iter().filter(|member| member.wave == **wave);
@@ -250,9 +251,32 @@ fn begin(
     verdict.next = named(run, |member| {
         member.wave == wave && member.phase == MemberPhase::Pending
     });
-    let hold = if steering.state == RolloutState::Aborted {
+    let hold = held(run, policy, steering, &wave, &verdict.next);
+    if let Some((phase, why)) = hold {
+        verdict.phase = phase;
+        verdict.waits = Some(why);
+        return verdict;
+    }
+    grant::grant(run, policy, seen, &wave, &mut verdict, now);
+    verdict
+}
+
+/// Why no cluster of a wave may be begun, whatever the budgets say.
+fn held(
+    run: &RolloutRun,
+    policy: &Policy,
+    steering: &Steering,
+    wave: &str,
+    next: &[String],
+) -> Option<(RolloutPhase, String)> {
+    if matches!(
+        steering.state,
+        RolloutState::Aborted | RolloutState::RolledBack
+    ) {
         Some((RolloutPhase::Aborted, "it was aborted: edit the inventory for another run, or set spec.control.state to Running".to_owned()))
-    } else if is_halted {
+    } else if is_halted(run, policy) {
+        let failed = named(run, |member| member.phase == MemberPhase::Failed);
+        let canaries = failed_canaries(run);
         let whose = if canaries.is_empty() {
             &failed
         } else {
@@ -281,7 +305,7 @@ fn begin(
             RolloutPhase::Running,
             format!(
                 "a later edit takes its place when {} is through",
-                listed(&under_way)
+                listed(&named(run, is_under_way))
             ),
         ))
     } else if steering.state == RolloutState::Paused {
@@ -291,7 +315,7 @@ fn begin(
         ))
     } else if let Some(unknown) = &steering.unknown {
         Some((RolloutPhase::Running, unknown.clone()))
-    } else if needs_approval(run, policy, &wave) && !steering.approved.contains(&wave) {
+    } else if needs_approval(run, policy, wave) && !steering.approved.contains(wave) {
         Some((
             RolloutPhase::WaitingForApproval,
             format!(
@@ -300,115 +324,27 @@ fn begin(
             ),
         ))
     } else {
-        None
-    };
-    if let Some((phase, why)) = hold {
-        verdict.phase = phase;
-        verdict.waits = Some(why);
-        return verdict;
+        let opens = steering.closed.as_ref().filter(|_| !next.is_empty());
+        opens.map(|opens| {
+            (
+                RolloutPhase::WaitingForWindow,
+                format!("the wave {wave} waits for the maintenance window that opens at {opens}"),
+            )
+        })
     }
-    grant(run, policy, seen, &wave, &mut verdict, now);
-    verdict
 }
 
-/// Begins the clusters of a wave that the budgets allow.
-fn grant(
-    run: &mut RolloutRun,
-    policy: &Policy,
-    seen: &BTreeMap<String, Seen>,
-    wave: &str,
-    verdict: &mut Verdict,
-    now: Timestamp,
-) {
-    let mut why: Option<String> = None;
-    let mut begun = Vec::new();
-    for name in verdict.next.clone() {
-        let under_way = named(run, is_under_way);
-        let refusal = if under_way.len() >= policy.parallel {
-            Some(format!(
-                "{} of {} may be under way: {}",
-                under_way.len(),
-                policy.parallel,
-                listed(&under_way)
-            ))
-        } else {
-            refusal(run, policy, seen, &name)
-        };
-        if let Some(refusal) = refusal {
-            why = why.or(Some(format!("{name} waits: {refusal}")));
-            continue;
-        }
-        let mut members = run.clusters.iter_mut();
-        if let Some(member) = members.find(|member| member.name == name) {
-            enter(member, MemberPhase::Updating, None, now);
-            begun.push(name);
-        }
-    }
-    verdict.next.retain(|name| !begun.contains(name));
-    verdict.waits = why.or_else(|| {
-        let working: Vec<_> = run
-            .clusters
-            .iter()
-            .filter(|member| member.wave == wave && is_under_way(member))
-            .map(told)
-            .collect();
-        (!working.is_empty()).then(|| working.join("; "))
-    });
+/// Whether more have failed than may, or a canary has.
+fn is_halted(run: &RolloutRun, policy: &Policy) -> bool {
+    let failed = named(run, |member| member.phase == MemberPhase::Failed);
+    let bound = &policy.failures;
+    !failed_canaries(run).is_empty() || bound.is_exceeded(failed.len(), run.clusters.len())
 }
 
-/// Why a cluster cannot be begun now.
-fn refusal(
-    run: &RolloutRun,
-    policy: &Policy,
-    seen: &BTreeMap<String, Seen>,
-    name: &str,
-) -> Option<String> {
-    let own = seen.get(name)?;
-    if own.health == FleetHealth::AtWork {
-        let said = own.message.as_deref().unwrap_or("nothing is known of it");
-        return Some(format!("it is at work: {said}"));
-    }
-    for domain in &own.domains {
-        let level = domain.split('/').next().unwrap_or_default();
-        let Some(maximum) = policy.budgets.get(level) else {
-            continue;
-        };
-        // One that is not well itself takes no more away: what is to mend it does not wait for others that are not.
-        let counts = |other: &str, it: &Seen| match own.health {
-            FleetHealth::Well => !is_free(run, other, it),
-            _ => is_begun(run, other, it),
-        };
-        let mut busy: Vec<_> = seen
-            .iter()
-            .filter(|(other, it)| {
-                *other != name && it.domains.contains(domain) && counts(other, it)
-            })
-            .map(|(other, _)| other.clone())
-            .collect();
-        // One that was begun and is gone still counts where it was.
-        busy.extend(named(run, |member| {
-            is_open(member) && !seen.contains_key(&member.name) && member.domains.contains(domain)
-        }));
-        if busy.len() >= *maximum {
-            busy.truncate(3);
-            return Some(format!(
-                "{domain} may have {maximum} under way or not well, and has {}",
-                listed(&busy)
-            ));
-        }
-    }
-    None
-}
-
-/// Whether a cluster counts against no budget.
-fn is_free(run: &RolloutRun, name: &str, seen: &Seen) -> bool {
-    seen.health == FleetHealth::Well && !is_begun(run, name, seen)
-}
-
-/// Whether a roll-out, this one or another, has begun a cluster and is not done with it.
-fn is_begun(run: &RolloutRun, name: &str, seen: &Seen) -> bool {
-    let member = run.clusters.iter().find(|member| member.name == name);
-    seen.is_taken || member.is_some_and(is_open)
+fn failed_canaries(run: &RolloutRun) -> Vec<String> {
+    named(run, |member| {
+        member.phase == MemberPhase::Failed && member.wave == CANARY
+    })
 }
 
 /// Whether a cluster was begun and is not done.
@@ -428,14 +364,32 @@ pub(super) fn waiting(run: &RolloutRun, policy: &Policy) -> Vec<String> {
     waiting.cloned().collect()
 }
 
+/// Whether a cluster was begun, whatever became of it.
+pub const fn has_begun(member: &RolloutMember) -> bool {
+    !matches!(
+        member.phase,
+        MemberPhase::Pending | MemberPhase::Skipped | MemberPhase::Gone
+    )
+}
+
+/// Whether a run has gone past its canaries, and past the approval of what comes after them.
+pub fn is_tried(run: &RolloutRun, policy: &Policy, approved: &BTreeSet<String>) -> bool {
+    let mut canaries = run.clusters.iter().filter(|member| member.wave == CANARY);
+    let is_done = |member: &RolloutMember| {
+        matches!(
+            member.phase,
+            MemberPhase::Done | MemberPhase::Skipped | MemberPhase::Gone
+        )
+    };
+    let next = run.waves.iter().find(|wave| *wave != CANARY);
+    !is_halted(run, policy)
+        && canaries.all(is_done)
+        && next.is_none_or(|wave| !needs_approval(run, policy, wave) || approved.contains(wave))
+}
+
 fn needs_approval(run: &RolloutRun, policy: &Policy, wave: &str) -> bool {
-    let has_begun = run.clusters.iter().any(|member| {
-        member.wave == wave
-            && !matches!(
-                member.phase,
-                MemberPhase::Pending | MemberPhase::Skipped | MemberPhase::Gone
-            )
-    });
+    let mut members = run.clusters.iter();
+    let has_begun = members.any(|member| member.wave == wave && has_begun(member));
     let follows_canary = run.waves.first().is_some_and(|first| first == CANARY)
         && run.waves.get(1).is_some_and(|second| second == wave);
     !has_begun

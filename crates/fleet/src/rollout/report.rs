@@ -8,26 +8,37 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, ResourceExt};
 
-use super::{Context, Decided, Error, Known, MOST_RECORDS, record};
-use crate::names::STATUS_MANAGER;
+use super::{
+    Context, Error,
+    decision::{Decided, MOST_RECORDS, record},
+    known::Known,
+    sources,
+};
+use crate::{inventories::Sources, names::STATUS_MANAGER};
 
 /// Writes the status under the version that was read, and then the Events.
 pub(super) async fn publish(
     rollout: &Rollout,
     decided: &Decided,
     known: &Known,
+    sources: Option<&Sources>,
     context: &Context,
 ) -> Result<(), Error> {
     let before = rollout.status.clone().unwrap_or_default();
     let told = told(rollout, &before, decided, known, Timestamp::now());
     let namespace = rollout.namespace().unwrap_or_default();
     let name = rollout.name_any();
+    // What the status names is there before it does.
+    if let Some(sources) = sources {
+        sources::keep(rollout, &told, sources, context).await?;
+    }
     if told != before {
         let api = Api::<Rollout>::namespaced(context.client.clone(), &namespace);
         let version = rollout.resource_version().unwrap_or_default();
         let written =
             controller::apply::apply_status_at(&api, STATUS_MANAGER, &name, &version, &told);
         written.await.map_err(Error::Apply)?;
+        sources::prune(rollout, &told, context).await?;
     }
     for occurrence in occurrences(&before, &told, decided) {
         let object = ObjectReference {
@@ -102,6 +113,8 @@ fn told(
             .as_ref()
             .map(|queued| api::text::plain(queued, 1000)),
         run: decided.run.clone(),
+        sources: decided.sources.clone(),
+        births: decided.births.clone(),
         skipped: decided.skipped.clone(),
         history,
         conditions: conditions.into_vec(),
@@ -131,8 +144,10 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         RolloutPhase::Halted => (Standing::Stalled, "Halted", waits()),
         RolloutPhase::Aborted => (Standing::Stalled, "Aborted", waits()),
         RolloutPhase::WaitingForApproval => (Standing::AtWork, "WaitingForApproval", waits()),
+        RolloutPhase::WaitingForWindow => (Standing::AtWork, "WaitingForWindow", waits()),
         RolloutPhase::Paused => (Standing::AtWork, "Paused", waits()),
         RolloutPhase::Gathering => (Standing::AtWork, "Gathering", waits()),
+        RolloutPhase::RolledBack => (Standing::AtWork, "RollingBack", waits()),
         RolloutPhase::Running | RolloutPhase::Superseded => (Standing::AtWork, "Running", waits()),
     }
 }

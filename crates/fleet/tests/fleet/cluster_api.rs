@@ -11,12 +11,14 @@ use api::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
 
 use crate::world::{FLEET, World, status};
+
+mod classes;
 
 const CORE: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
@@ -108,6 +110,118 @@ async fn a_cluster_of_cluster_api_follows_and_keeps_its_templates() {
     let all = templates.list(&ListParams::default()).await.unwrap();
     let all: Vec<_> = all.items.iter().map(ResourceExt::name_any).collect();
     assert!(all.contains(&small) && all.contains(&large), "{all:?}");
+}
+
+#[tokio::test]
+async fn a_template_goes_when_nothing_was_made_from_it_and_nothing_would_be() {
+    let mut kinds = vec![
+        definition(CORE, "Cluster"),
+        definition(CORE, "MachineSet"),
+        definition(INFRASTRUCTURE, "DevMachineTemplate"),
+        definition(INFRASTRUCTURE, "DevMachine"),
+    ];
+    kinds.extend(api::secrets::definitions());
+    let world = World::with(kinds).await;
+    let levels = json!({"levels": [{"name": "site", "kind": "Site", "presence": "Optional"}]});
+    world.apply::<Hierarchy>("default", levels).await;
+    let parts = ["made", "named", "unused"];
+    let documents = parts.map(|part| {
+        json!({"naming": "Hashed", "object": {
+            "apiVersion": format!("{INFRASTRUCTURE}/v1beta2"), "kind": "DevMachineTemplate",
+            "metadata": {"name": part}, "spec": {"size": "{{ size }}"},
+        }})
+    });
+    let references = parts.map(|part| json!({"kind": "DevMachineTemplate", "name": part}));
+    let mut documents = documents.to_vec();
+    documents.push(json!({"object": {
+        "apiVersion": format!("{CORE}/v1beta2"), "kind": "Cluster", "metadata": {"name": "{{ cluster.name }}"},
+        "spec": {"machines": references},
+    }}));
+    let template = json!({"backEnd": "Plain", "documents": documents});
+    world.apply::<ClusterTemplate>("dev", template).await;
+    let cluster = |size: &str, unused: usize| json!({"template": "dev", "values": {"size": size, "unused": unused}});
+    world
+        .apply::<FleetCluster>("shop", cluster("small", 0))
+        .await;
+    until(&world, "born", |status| status.applied.is_some()).await;
+    let templates = objects(&world, INFRASTRUCTURE, "DevMachineTemplate");
+    let all = async || -> Vec<String> {
+        let all = templates.list(&ListParams::default()).await.unwrap();
+        all.items.iter().map(ResourceExt::name_any).collect()
+    };
+    let old = all().await;
+    let of = |part: &str| {
+        let mut old = old.iter();
+        old.find(|name| name.starts_with(part)).unwrap().clone()
+    };
+    // One has a machine, and another one a set that would make more.
+    let machines = objects(&world, INFRASTRUCTURE, "DevMachine");
+    let annotations = json!({
+        "cluster.x-k8s.io/cloned-from-name": of("made"),
+        "cluster.x-k8s.io/cloned-from-groupkind": format!("DevMachineTemplate.{INFRASTRUCTURE}"),
+    });
+    let machine = json!({
+        "apiVersion": format!("{INFRASTRUCTURE}/v1beta2"), "kind": "DevMachine",
+        "metadata": {"name": "m", "annotations": annotations},
+    });
+    let sets = objects(&world, CORE, "MachineSet");
+    let set = json!({
+        "apiVersion": format!("{CORE}/v1beta2"), "kind": "MachineSet", "metadata": {"name": "s"},
+        "spec": {"template": {"spec": {"infrastructureRef": {"kind": "DevMachineTemplate", "name": of("named")}}}},
+    });
+    let parameters = PatchParams::apply("test").force();
+    machines
+        .patch("m", &parameters, &Patch::Apply(&machine))
+        .await
+        .unwrap();
+    sets.patch("s", &parameters, &Patch::Apply(&set))
+        .await
+        .unwrap();
+    let available = json!({"status": {"observedGeneration": 9, "conditions": [{"type": "Available", "status": "True"}]}});
+    objects(&world, CORE, "Cluster")
+        .patch_status("shop", &PatchParams::default(), &Patch::Merge(&available))
+        .await
+        .unwrap();
+    world
+        .apply::<FleetCluster>("shop", cluster("large", 0))
+        .await;
+    world.apply::<Rollout>("all", json!({"soak": "0s"})).await;
+    until(&world, "rolled out", |status| {
+        status.applied == status.rendered && status.pending.is_none() && !status.former.is_empty()
+    })
+    .await;
+
+    // Nothing of it is watched, so an edit of the inventory has it looked at.
+    let mut unused = 0;
+    let mut gone = async |part: &str| {
+        for _ in 0..100 {
+            if !all().await.contains(&of(part)) {
+                return;
+            }
+            unused += 1;
+            world
+                .apply::<FleetCluster>("shop", cluster("large", unused))
+                .await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{part} stays");
+    };
+    gone("unused").await;
+    let left = all().await;
+    assert!(
+        left.contains(&of("made")) && left.contains(&of("named")),
+        "{left:?}"
+    );
+    machines
+        .delete("m", &DeleteParams::default())
+        .await
+        .unwrap();
+    gone("made").await;
+    assert!(all().await.contains(&of("named")));
+    sets.delete("s", &DeleteParams::default()).await.unwrap();
+    gone("named").await;
+    until(&world, "settled", |status| status.former.is_empty()).await;
+    assert_eq!(all().await.len(), parts.len());
 }
 
 /// Waits for a status, while all VaultSecrets say that their Secrets are there.

@@ -6,11 +6,14 @@
     reason = "helpers of tests stand outside of them"
 )]
 
+mod advice;
 mod approval;
+mod births;
 mod bounds;
 mod cluster_api;
 mod faults;
 mod gates;
+mod rollback;
 mod story;
 mod vault;
 mod world;

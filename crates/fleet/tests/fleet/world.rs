@@ -32,6 +32,8 @@ pub struct World {
     pub client: Client,
     pub operator: JoinHandle<Result<(), WatchesEnded>>,
     kubespray: JoinHandle<()>,
+    /// Who tells of edits that are tried.
+    _advisor: Arc<dyn kapi::Advisor>,
     pub play: Arc<Play>,
 }
 
@@ -58,6 +60,8 @@ impl World {
         kinds.extend(more);
         let server = kapi::Server::in_memory(&kinds).await.unwrap();
         let client = Client::new(server.router(), "default");
+        let advisor: Arc<dyn kapi::Advisor> = Arc::new(fleet::advice::Foretelling(client.clone()));
+        server.advise(&advisor);
         let namespace: Namespace =
             serde_json::from_value(json!({"metadata": {"name": FLEET}})).unwrap();
         let namespaces = Api::<Namespace>::all(client.clone());
@@ -71,6 +75,7 @@ impl World {
             operator: operate(&client),
             kubespray: tokio::spawn(kubespray(client.clone(), Arc::clone(&play))),
             client,
+            _advisor: advisor,
             play,
         }
     }

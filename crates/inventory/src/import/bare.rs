@@ -8,21 +8,23 @@ use std::collections::BTreeMap;
 use api::inventory::{GROUP, ValuePath};
 use serde_json::{Value, json};
 
-use super::{API_VERSION, problem};
+use super::problem;
 use crate::{
     fleet::{field, identity},
     problem::{Object, Problem, Rule},
     tree::TEMPLATE_MARK,
 };
 
-/// The objects that an inventory is to render to.
-pub(super) fn bare(objects: &[Value]) -> Result<BTreeMap<Object, Value>, Vec<Problem>> {
+/// The objects that an inventory is to render to, of those that are to be imported.
+pub(super) fn bare(
+    objects: &[Value],
+    is_ours: impl Fn(&Object, &Value) -> bool,
+) -> Result<BTreeMap<Object, Value>, Vec<Problem>> {
     let mut found = BTreeMap::new();
     let mut problems = Vec::new();
     for value in objects {
         let object = identity(value, "default");
-        let is_ours = matches!(object.kind.as_str(), "Cluster" | "ClusterNode");
-        if value["apiVersion"] != API_VERSION || !is_ours {
+        if !is_ours(&object, value) {
             continue;
         }
         let kept = said(&object, value);
@@ -76,7 +78,8 @@ fn said(object: &Object, value: &Value) -> Value {
 /// An annotation that asks an operator for something once, or that one wrote.
 fn is_note(name: &str) -> bool {
     match group(name) {
-        GROUP | "kubectl.kubernetes.io" => true,
+        // Cluster API's controllers count the revisions of a MachineDeployment.
+        GROUP | "kubectl.kubernetes.io" | "machinedeployment.clusters.x-k8s.io" => true,
         // Of a host that was adopted or moved it says when it was created, which orders hosts.
         WINDLASS => name != "windlass.dev/created",
         _ => REQUESTS.contains(&name),

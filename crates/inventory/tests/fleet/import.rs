@@ -13,7 +13,7 @@ const API_VERSION: &str = "kubespray.k8s.io/v1";
 const ENVIRONMENT: &str = "acme.example/environment";
 const SITE: &str = "acme.example/site";
 
-fn levels() -> [Level; 2] {
+pub(crate) fn levels() -> [Level; 2] {
     [(Kind::Environment, ENVIRONMENT), (Kind::Site, SITE)].map(|(kind, label)| Level {
         kind,
         label: Some(label.to_owned()),
@@ -37,12 +37,12 @@ fn a_cluster(namespace: &str, variables: &Value) -> Value {
     )
 }
 
-fn placed(mut cluster: Value, environment: &str, site: &str) -> Value {
+pub(crate) fn placed(mut cluster: Value, environment: &str, site: &str) -> Value {
     cluster["metadata"]["labels"] = json!({ENVIRONMENT: environment, SITE: site});
     cluster
 }
 
-fn rendered(inventory: Vec<Value>) -> BTreeMap<String, Value> {
+pub(crate) fn rendered(inventory: Vec<Value>) -> BTreeMap<String, Value> {
     let fleet = Fleet::read(inventory, "default").unwrap();
     let mut all = Vec::new();
     fleet
@@ -51,7 +51,7 @@ fn rendered(inventory: Vec<Value>) -> BTreeMap<String, Value> {
     by_name(all)
 }
 
-fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
+pub(crate) fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let many = objects.len();
     let name = |object: &Value| {
         let metadata = &object["metadata"];
@@ -68,7 +68,7 @@ fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
     named
 }
 
-fn values<'a>(inventory: &'a [Value], kind: &str, name: &str) -> &'a Value {
+pub(crate) fn values<'a>(inventory: &'a [Value], kind: &str, name: &str) -> &'a Value {
     let mut objects = inventory.iter();
     let is = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
     &objects.find(is).unwrap()["spec"]["values"]
@@ -304,7 +304,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn any_variables() -> impl Strategy<Value = Value> {
+pub(crate) fn any_variables() -> impl Strategy<Value = Value> {
     let value = any_value();
     prop::collection::btree_map("[a-c]", value, 0..4)
         .prop_map(|map| Value::Object(map.into_iter().collect()))

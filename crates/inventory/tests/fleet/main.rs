@@ -7,11 +7,14 @@
 )]
 
 mod bad;
+mod cluster_api;
 mod example;
 mod explain;
+mod impact;
 mod import;
 mod laws;
 mod levels;
+mod memo;
 mod provenance;
 mod rules;
 mod semantics;

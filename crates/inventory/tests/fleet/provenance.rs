@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::inventory::{Segment, ValuePath};
 use inventory::{Fleet, Rendered, Shape};
+use lab::Extent;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -139,17 +140,53 @@ fn check(rules: &Value, levels: &[Map<String, Value>]) -> Result<(), TestCaseErr
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+/// Rules, and levels whose values they merge.
+fn any_hierarchy() -> impl Strategy<Value = (Value, Vec<Map<String, Value>>)> {
+    let maps = json!([{"path": "ma", "strategy": "Hash"}, {"path": "mb", "strategy": "First"}]);
+    let lists = json!([
+        {"path": "la", "strategy": "Unique"},
+        {"path": "*.la", "strategy": "Unique"},
+        {"path": "mb", "strategy": "Deep", "lists": "Unique"},
+    ]);
+    let levels = || prop::collection::vec(laws::values(), 1..5);
+    prop_oneof![
+        levels().prop_map(|levels| (json!([]), levels)),
+        levels().prop_map(move |levels| (maps.clone(), levels)),
+        levels().prop_map(move |levels| (lists.clone(), apart(levels))),
+    ]
+}
 
-    #[test]
-    fn exactly_the_leaves_change_that_claim_an_origin(levels in prop::collection::vec(laws::values(), 1..5)) {
-        check(&json!([]), &levels)?;
+/// No entry of a list in another level too: of one that two levels say, each is the origin, and a change of either adds one.
+fn apart(levels: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
+    let levels = levels.into_iter().enumerate();
+    levels
+        .map(|(number, mut level)| {
+            level.values_mut().for_each(|value| mark(value, number));
+            level
+        })
+        .collect()
+}
+
+fn mark(value: &mut Value, level: usize) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(|value| mark(value, level)),
+        Value::Array(list) => {
+            let mut seen = BTreeSet::new();
+            list.retain(|entry| seen.insert(entry.to_string()));
+            for entry in list {
+                *entry = json!(format!("{}-{level}", entry.as_str().unwrap_or_default()));
+            }
+        }
+        _ => {}
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(Extent::of_this_run().hierarchies()))]
 
     #[test]
-    fn whatever_the_strategies_of_maps(levels in prop::collection::vec(laws::values(), 1..5)) {
-        check(&json!([{"path": "ma", "strategy": "Hash"}, {"path": "mb", "strategy": "First"}]), &levels)?;
+    fn exactly_the_leaves_change_that_claim_an_origin((rules, levels) in any_hierarchy()) {
+        check(&rules, &levels)?;
     }
 }
 

@@ -81,6 +81,6 @@ fn the_first_rule_that_fits_is_taken_and_others_stand_above() {
         .to_value();
     assert_eq!(
         values,
-        serde_json::json!({"a": {"list": [2], "other": [2, 1], "deep": [2, 1]}, "b": [2]})
+        serde_json::json!({"a": {"list": [2], "other": [2, 1], "deep": [1, 2]}, "b": [2]})
     );
 }

@@ -272,12 +272,15 @@ pub(crate) async fn modify(
             Form::Custom => &old_view,
             _ => &stored,
         };
-        let warnings = settle(call, resource, old, &mut new, operation)?;
+        let mut warnings = settle(call, resource, old, &mut new, operation)?;
         resource.keep_custom(&mut new);
         if unchanged(&stored, &new) {
             return Ok(Stored::Object(current, warnings));
         }
         if call.dry_run()? {
+            if call.sub.is_none() {
+                warnings.extend(api.advice.about(&new).await);
+            }
             return Ok(Stored::Shown(new, warnings));
         }
         let gone = finished(resource, &new);

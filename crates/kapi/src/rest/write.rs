@@ -149,10 +149,11 @@ async fn insert_once(
     let draft = draft(resource, &value)?;
     let key = key_of(&value);
     if call.dry_run()? {
-        return match api.store.object(resource.stored, &key) {
-            Some(_) => Err(Failure::exists(resource, &name)),
-            None => Ok(Stored::Shown(value, warnings)),
-        };
+        if api.store.object(resource.stored, &key).is_some() {
+            return Err(Failure::exists(resource, &name));
+        }
+        warnings.extend(api.advice.about(&value).await);
+        return Ok(Stored::Shown(value, warnings));
     }
     let write = Write {
         kind: resource.stored,

@@ -8,7 +8,7 @@ use api::{
 };
 use serde_json::Value;
 
-use super::{Existing, Wish, key_name};
+use super::{Existing, Wish, key_name, members};
 use crate::problem::Problem;
 
 /// A host of the cluster.
@@ -239,7 +239,7 @@ pub(super) fn reached(
 ) -> Reached {
     let mut each = Vec::new();
     for host in hosts {
-        each.push(variables(existing, host, problems, notes));
+        each.push(variables(existing, host, wish, problems, notes));
     }
     let user = one(each.iter().map(|host| host.ansible_user.clone()));
     let port = one(each.iter().map(|host| host.ansible_port));
@@ -252,7 +252,7 @@ pub(super) fn reached(
         user: wish.user.clone().or(user),
         port,
         key: key(existing, hosts, wish, notes),
-        bastion: bastion(existing, hosts, problems, notes),
+        bastion: bastion(existing, hosts, wish, problems, notes),
         hosts: each,
     }
 }
@@ -262,6 +262,7 @@ pub(super) fn reached(
 fn bastion(
     existing: &Existing,
     hosts: &[Found],
+    wish: &Wish,
     problems: &mut Vec<Problem>,
     notes: &mut Vec<String>,
 ) -> Option<Bastion> {
@@ -281,7 +282,7 @@ fn bastion(
         roles: vec![Role::Bastion],
         member: None,
     };
-    let reached = variables(existing, &host, problems, notes);
+    let reached = variables(existing, &host, wish, problems, notes);
     Some(Bastion {
         address: reached.ansible_host,
         user: reached.ansible_user,
@@ -292,6 +293,7 @@ fn bastion(
 fn variables(
     existing: &Existing,
     host: &Found,
+    wish: &Wish,
     problems: &mut Vec<Problem>,
     notes: &mut Vec<String>,
 ) -> HostVariables {
@@ -318,18 +320,21 @@ fn variables(
              where its runners are"
         ));
     }
-    HostVariables {
+    let mut variables = HostVariables {
         ansible_host: address.unwrap_or_else(|| name.clone()),
         ansible_port: number,
         ansible_user: user,
         ip,
         access_ip,
-        // As kubespray names it where nothing is said. Written, so that nothing can rename it.
-        etcd_member_name: host
-            .member
-            .map(|place| member.unwrap_or_else(|| format!("etcd{place}"))),
+        etcd_member_name: None,
         other: serde_json::Map::new(),
-    }
+    };
+    // As etcd says, or kubespray names it where nobody does. Written, so that nothing can rename it.
+    variables.etcd_member_name = host.member.map(|place| {
+        let own = members::name(&wish.members, name, &variables).map(str::to_owned);
+        member.or(own).unwrap_or_else(|| format!("etcd{place}"))
+    });
+    variables
 }
 
 /// The first of these variables that a host has, as a text.

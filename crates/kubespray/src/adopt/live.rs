@@ -13,7 +13,11 @@ use k8s_openapi::{
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Deserialize;
 
-use super::Adopted;
+use super::{
+    Adopted,
+    members::{self, Member},
+};
+use crate::problem::Problem;
 
 /// What there is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,64 +92,85 @@ impl Live {
         }
     }
 
-    /// Where the objects and the cluster contradict each other, for people, with what to do.
-    pub fn contradictions(&self, adopted: &Adopted) -> Vec<String> {
-        let order = adopted.cluster.status.as_ref();
-        let order = order.and_then(|status| status.inventory.clone());
-        let order = order.unwrap_or_default().order;
-        let group = |name: &str| -> Vec<String> {
-            let hosts = order.get(name).into_iter().flatten();
-            hosts.map(ToString::to_string).collect()
+    /// The members of etcd that run as pods.
+    pub fn members(&self) -> Vec<Member> {
+        let members = self.members.iter();
+        let member = |(node, name): (&String, &String)| Member {
+            name: name.clone(),
+            at: vec![node.clone()],
         };
-        let (planes, workers) = (group(PLANES), group("kube_node"));
+        members.map(member).collect()
+    }
+
+    /// Where the objects and the cluster contradict each other.
+    pub fn contradictions(&self, adopted: &Adopted) -> Vec<Problem> {
+        let (planes, workers) = (group(adopted, PLANES), group(adopted, "kube_node"));
         let mut told = self.missing(&planes, &workers);
         for node in &adopted.nodes {
             told.extend(self.of_node(node, &planes));
         }
-        told.extend(self.versions(adopted));
-        told.extend(self.head(&planes));
-        told.extend(self.of_etcd(&group("etcd"), &adopted.nodes));
+        told.extend(self.version_differs(adopted));
+        told.extend(self.of_etcd(&group(adopted, "etcd"), &adopted.nodes));
         told
     }
 
+    /// What is likely to be wrong, and may be as it should: for people, with what to do.
+    pub fn doubts(&self, adopted: &Adopted) -> Vec<String> {
+        self.head(&group(adopted, PLANES)).into_iter().collect()
+    }
+
     /// Hosts that are no nodes, and nodes that are no hosts.
-    fn missing(&self, planes: &[String], workers: &[String]) -> Vec<String> {
+    fn missing(&self, planes: &[String], workers: &[String]) -> Vec<Problem> {
         let hosts: BTreeSet<&String> = planes.iter().chain(workers).collect();
         let absent = hosts.iter().filter(|host| !self.nodes.contains_key(**host));
         let absent = absent.map(|host| {
-            format!(
-                "host {host}: the cluster has no node of that name; take it out of the inventory, or name it as its node is called"
+            Problem::new(
+                format!("host {host}"),
+                "",
+                "the cluster has no node of that name",
+                "take it out of the inventory, or name it as its node is called",
             )
         });
         let unknown = self.nodes.keys().filter(|node| !hosts.contains(node));
         let unknown = unknown.map(|node| {
-            format!("node {node}: no host of {PLANES} or kube_node has that name; put it into the inventory")
+            Problem::new(
+                format!("node {node}"),
+                "",
+                format!("no host of {PLANES} or kube_node has that name"),
+                "put it into the inventory",
+            )
         });
         absent.chain(unknown).collect()
     }
 
     /// What is wrong with one host.
-    fn of_node(&self, host: &ClusterNode, planes: &[String]) -> Vec<String> {
+    fn of_node(&self, host: &ClusterNode, planes: &[String]) -> Vec<Problem> {
         let name = host.name_any();
         let Some(node) = self.nodes.get(&name) else {
             return Vec::new();
         };
         let mut told = Vec::new();
-        let own = addresses(host);
+        let own = members::addresses(&host.spec.inventory);
         if !node.addresses.is_empty() && !node.addresses.iter().any(|at| own.contains(&at.as_str()))
         {
-            told.push(format!(
-                "host {name}: the inventory has it at {}, and the cluster at {}; write that as ip",
+            let address = node.addresses.join(", ");
+            told.push(Problem::new(
+                format!("host {name} ip"),
                 own.join(", "),
-                node.addresses.join(", ")
+                format!("the cluster has its node at {address}"),
+                format!("write ip: {address}"),
             ));
         }
+        let of_planes =
+            |rule: &str, remedy: &str| Problem::new(format!("group {PLANES}"), &name, rule, remedy);
         match (planes.contains(&name), node.is_control_plane) {
-            (true, false) => told.push(format!(
-                "host {name}: it stands in {PLANES}, and its node is no control plane; take it out of that group"
+            (true, false) => told.push(of_planes(
+                "its node is no control plane",
+                "take it out of that group",
             )),
-            (false, true) => told.push(format!(
-                "host {name}: its node is a control plane, and it does not stand in {PLANES}; put it there"
+            (false, true) => told.push(of_planes(
+                "its node is a control plane, and it does not stand in the group",
+                "put it there",
             )),
             _ => {}
         }
@@ -153,15 +178,12 @@ impl Live {
         if let (Some(member), Some(named)) = (self.members.get(&name), named)
             && member != named
         {
-            told.push(format!(
-                "host {name}: its member of etcd is called {member}, and the inventory counts it as {named}; write etcd_member_name: \
-                 {member}"
-            ));
+            told.push(members::named_otherwise(&name, named, member));
         }
         told
     }
 
-    fn versions(&self, adopted: &Adopted) -> Option<String> {
+    fn version_differs(&self, adopted: &Adopted) -> Option<Problem> {
         let wished = adopted.cluster.spec.kubernetes_version?;
         let differs = |node: &Seen| node.kubelet.is_some_and(|kubelet| kubelet != wished);
         let others = self.nodes.iter().filter(|(_, node)| differs(node));
@@ -169,10 +191,11 @@ impl Live {
             .filter_map(|(name, node)| Some(format!("{name} has {}", node.kubelet?)))
             .collect();
         (!others.is_empty()).then(|| {
-            format!(
-                "Kubernetes {wished}: {}; name the version that runs with --kubernetes-version, and bring nodes that differ to one \
-                 version first",
-                others.join(", ")
+            Problem::new(
+                "kube_version",
+                wished,
+                format!("nodes run another one: {}", others.join(", ")),
+                "name the version that runs with --kubernetes-version, and bring nodes that differ to one version first",
             )
         })
     }
@@ -196,14 +219,16 @@ impl Live {
     }
 
     /// Where API servers reach etcd, against its hosts. The first of these holds its authorities.
-    fn of_etcd(&self, members: &[String], nodes: &[ClusterNode]) -> Vec<String> {
+    fn of_etcd(&self, members: &[String], nodes: &[ClusterNode]) -> Vec<Problem> {
         if self.etcd.is_empty() {
             return Vec::new();
         }
         let at = |address: &String| {
             let mut hosts = nodes.iter();
-            let host = hosts.find(|host| addresses(host).contains(&address.as_str()))?;
-            let name = host.name_any();
+            let is_there = |host: &&ClusterNode| {
+                members::addresses(&host.spec.inventory).contains(&address.as_str())
+            };
+            let name = hosts.find(is_there)?.name_any();
             members.contains(&name).then_some(name)
         };
         let found: Vec<_> = self
@@ -211,27 +236,52 @@ impl Live {
             .iter()
             .map(|address| (address, at(address)))
             .collect();
+        let problem = |value: &str, rule: String, remedy: String| {
+            Problem::new("group etcd", value, rule, remedy)
+        };
         let mut told: Vec<_> = found
             .iter()
             .filter(|(_, host)| host.is_none())
             .map(|(address, _)| {
-                format!("etcd: the API servers reach a member at {address}, and no host of the group etcd is there; put it into the group")
+                problem(
+                    address,
+                    "the API servers reach a member there, and no host of the group is".to_owned(),
+                    "put it into the group".to_owned(),
+                )
             })
             .collect();
         let known: BTreeSet<&String> = found.iter().filter_map(|(_, host)| host.as_ref()).collect();
         let others = members.iter().filter(|name| !known.contains(name));
         told.extend(others.map(|name| {
-            format!("etcd: {name} stands in the group, and the API servers do not reach a member there; take it out of the group")
+            problem(
+                name,
+                "the API servers do not reach a member there".to_owned(),
+                "take it out of the group".to_owned(),
+            )
         }));
         if let (Some((_, Some(head))), Some(first)) = (found.first(), members.first())
             && head != first
         {
-            told.push(format!(
-                "etcd: {first} stands first, and {head} is the first that the API servers name; put {head} first"
+            told.push(problem(
+                first,
+                format!("it stands first, and {head} is the first that the API servers name"),
+                format!("put {head} first"),
             ));
         }
         told
     }
+}
+
+/// The hosts of a group, in their order.
+fn group(adopted: &Adopted, name: &str) -> Vec<String> {
+    let status = adopted.cluster.status.as_ref();
+    let inventory = status.and_then(|status| status.inventory.as_ref());
+    let hosts = inventory.and_then(|inventory| inventory.order.get(name));
+    hosts
+        .into_iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn seen(node: &Node) -> Seen {
@@ -291,16 +341,6 @@ fn member(pod: &Pod) -> Option<(String, String)> {
     });
     let mut names = arguments.filter_map(|argument| argument.strip_prefix("--name="));
     Some((node, names.next()?.to_owned()))
-}
-
-/// All addresses by which a host may be known.
-fn addresses(host: &ClusterNode) -> Vec<&str> {
-    let variables = &host.spec.inventory;
-    let mut addresses = vec![variables.ansible_host.as_str()];
-    addresses.extend(variables.ip.as_deref());
-    addresses.extend(variables.access_ip.as_deref());
-    addresses.dedup();
-    addresses
 }
 
 const SYSTEM: &str = "kube-system";

@@ -212,7 +212,7 @@ fn judge(
             Judged::Own("written as the release writes it")
         }
         "etcd_member_name" if was.is_none() => {
-            Judged::Own("what kubespray calls the member where nothing is said")
+            Judged::Own("the name of the member, which the inventory does not say")
         }
         "ip" if was.is_none() => Judged::Hint(
             "kubespray would take the address of the host's default route: write the ip that it has into the old inventory",

@@ -136,6 +136,8 @@ fn wish() -> Wish {
         kubespray: KubesprayVersion::new(2, 30, 0),
         source: None,
         kubernetes: None,
+        running: None,
+        members: Vec::new(),
         user: None,
     }
 }
@@ -592,14 +594,14 @@ impl Running {
 }
 
 #[tokio::test]
-async fn an_inventory_that_the_cluster_contradicts_is_told_by_group_name_and_address() {
+async fn an_inventory_that_the_cluster_contradicts_is_told_by_field_value_rule_and_remedy() {
     let adopted = Inventory::new().adopt();
-    let told = Running::new().look().await.contradictions(&adopted);
-    assert_eq!(told, [""; 0], "it is as the cluster");
+    let live = Running::new().look().await;
+    assert_eq!(live.contradictions(&adopted), [], "it is as the cluster");
+    assert_eq!(live.doubts(&adopted), [""; 0]);
     let renamed = Running::new().set(3, "/metadata/name", json!("w9"));
     let moved = Running::new().set(3, "/status/addresses/1/address", json!("10.9.0.1"));
     let plane = json!({"node-role.kubernetes.io/control-plane": ""});
-    let older = "/metadata/creationTimestamp";
     let other = |endpoints: &[&'static str]| Running {
         endpoints: endpoints.to_vec(),
         ..Running::new()
@@ -608,45 +610,45 @@ async fn an_inventory_that_the_cluster_contradicts_is_told_by_group_name_and_add
         (
             "name",
             renamed,
-            &["host w1: the cluster has no node", "node w9: no host"][..],
+            &[
+                "host w1: the cluster has no node of that name; take it out of the inventory",
+                "node w9: no host of kube_control_plane or kube_node",
+            ][..],
         ),
         (
             "address",
             moved,
-            &["host w1: the inventory has it at 10.0.0.21, and the cluster at 10.9.0.1"],
+            &[
+                "host w1 ip is \"10.0.0.21\": the cluster has its node at 10.9.0.1; write ip: 10.9.0.1",
+            ],
         ),
         (
             "a plane more",
             Running::new().set(3, "/metadata/labels", plane),
-            &["host w1: its node is a control plane"],
+            &["group kube_control_plane is \"w1\": its node is a control plane"],
         ),
         (
             "a plane less",
             Running::new().set(1, "/metadata/labels", json!({})),
-            &["host m1: it stands in kube_control_plane"],
+            &["group kube_control_plane is \"m1\": its node is no control plane; take it out"],
         ),
         (
             "version",
             Running::new().set(3, "/status/nodeInfo/kubeletVersion", json!("v1.33.1")),
-            &["Kubernetes 1.34.3: w1 has 1.33.1;"],
-        ),
-        (
-            "head",
-            Running::new().set(2, older, json!("2025-01-01T00:00:00Z")),
-            &["kube_control_plane: m2 stands first, and the node m3 is older"],
+            &["kube_version is \"1.34.3\": nodes run another one: w1 has 1.33.1;"],
         ),
         (
             "members",
             other(&["10.0.0.12", "10.0.0.11", "10.0.0.99"]),
             &[
-                "etcd: the API servers reach a member at 10.0.0.99",
-                "etcd: m3 stands in the group",
+                "group etcd is \"10.0.0.99\": the API servers reach a member there",
+                "group etcd is \"m3\": the API servers do not reach a member there",
             ],
         ),
         (
             "head of etcd",
             other(&["10.0.0.11", "10.0.0.12", "10.0.0.13"]),
-            &["etcd: m2 stands first, and m1 is the first that"],
+            &["group etcd is \"m2\": it stands first, and m1 is the first"],
         ),
         (
             "name of a member",
@@ -654,15 +656,126 @@ async fn an_inventory_that_the_cluster_contradicts_is_told_by_group_name_and_add
                 member: Some(("m2", "m2")),
                 ..Running::new()
             },
-            &["host m2: its member of etcd is called m2, and the inventory counts it as etcd1"],
+            &[
+                "host m2 etcd_member_name is \"etcd1\": its member of etcd is called m2; write etcd_member_name: m2",
+            ],
         ),
     ] {
         let told = running.look().await.contradictions(&adopted);
         assert_eq!(told.len(), expected.len(), "{name}: {told:?}");
         for (told, expected) in told.iter().zip(expected) {
+            let told = told.to_string();
             assert!(told.starts_with(expected), "{name}: {told}");
         }
     }
+    // An older node may have been set up before the one that is first was.
+    let older = json!("2025-01-01T00:00:00Z");
+    let older = Running::new().set(2, "/metadata/creationTimestamp", older);
+    let live = older.look().await;
+    assert_eq!(live.contradictions(&adopted), []);
+    let [doubt] = &live.doubts(&adopted)[..] else {
+        panic!("{:?}", live.doubts(&adopted));
+    };
+    assert!(doubt.starts_with("kube_control_plane: m2 stands first, and the node m3 is older"));
+}
+
+/// What etcdctl prints of the members of the common inventory, with these names.
+fn member_list(names: [&str; 3]) -> Vec<members::Member> {
+    let addresses = ["10.0.0.12", "10.0.0.11", "10.0.0.13"];
+    let members = (1..).zip(names.iter().zip(addresses));
+    let members = members.map(|(id, (name, at))| {
+        json!({"ID": id, "name": name, "peerURLs": [format!("https://{at}:2380")], "clientURLs": [format!("https://{at}:2379")]})
+    });
+    let list = json!({"header": {}, "members": members.collect::<Value>()});
+    members::read(&format!("{list}\n")).unwrap()
+}
+
+#[test]
+fn members_are_called_as_etcd_calls_them_where_the_inventory_does_not_say() {
+    let list = member_list(["etcd7", "m1", "etcd3"]);
+    let wish = || Wish {
+        members: list.clone(),
+        ..wish()
+    };
+    let adopted = adopt(&Inventory::new().existing(), &wish()).unwrap();
+    let inventory = adopted.cluster.status.clone().unwrap().inventory.unwrap();
+    let names = ["m2", "m1", "m3"].map(|host| &inventory.etcd_member_names[host][..]);
+    assert_eq!(names, ["etcd7", "m1", "etcd3"]);
+    assert_eq!(members::contradictions(&list, &adopted), []);
+
+    let said = Inventory::new().own(&["m2"], "etcd_member_name", json!("etcd1"));
+    let said = adopt(&said.existing(), &wish()).unwrap();
+    let group = Inventory::new().group("etcd", json!({"hosts": ["m2"]}));
+    let group = adopt(&group.existing(), &wish()).unwrap();
+    let fewer = &list[..2];
+    for (name, list, adopted, expected) in [
+        (
+            "another name",
+            &list[..],
+            &said,
+            &[
+                "host m2 etcd_member_name is \"etcd1\": its member of etcd is called etcd7; write etcd_member_name: etcd7",
+            ][..],
+        ),
+        (
+            "hosts that are missing",
+            &list,
+            &group,
+            &[
+                "group etcd is \"10.0.0.11\": etcd has the member m1 there",
+                "group etcd is \"10.0.0.13\": etcd has the member etcd3 there",
+            ],
+        ),
+        (
+            "a host too many",
+            fewer,
+            &adopted,
+            &["group etcd: host m3 is \"10.0.0.13\": etcd has no member there"],
+        ),
+    ] {
+        let told = members::contradictions(list, adopted);
+        assert_eq!(told.len(), expected.len(), "{name}: {told:?}");
+        for (told, expected) in told.iter().zip(expected) {
+            let told = told.to_string();
+            assert!(told.starts_with(expected), "{name}: {told}");
+        }
+    }
+    for wrong in [
+        "",
+        "[]",
+        "{\"members\": []}",
+        "{\"members\": [{\"ID\": 1}]}",
+    ] {
+        let problem = members::read(wrong).unwrap_err().to_string();
+        assert!(
+            problem.starts_with("--etcd-members") && problem.contains("etcdctl member list"),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn the_version_that_runs_counts_where_the_inventory_says_none() {
+    let version = |inventory: Inventory, running: Option<&str>| {
+        let running = running.and_then(|text| text.parse().ok());
+        let wish = Wish { running, ..wish() };
+        let adopted = adopt(&inventory.existing(), &wish);
+        adopted.map(|adopted| adopted.cluster.spec.kubernetes_version)
+    };
+    let none = || {
+        HOSTS
+            .iter()
+            .fold(Inventory::new(), |of, host| of.without(host, KUBE_VERSION))
+    };
+    let template = || Inventory::new().set(&HOSTS, KUBE_VERSION, json!("{{ wanted }}"));
+    let said = "1.34.3".parse().ok();
+    let runs = "1.33.1".parse().ok();
+    assert_eq!(version(none(), None), Ok(None));
+    assert_eq!(version(none(), Some("1.33.1")), Ok(runs));
+    assert_eq!(version(template(), Some("1.33.1")), Ok(runs));
+    assert!(version(template(), None).is_err());
+    // What a person says is held against the nodes, and not passed over.
+    assert_eq!(version(Inventory::new(), Some("1.33.1")), Ok(said));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use api::{
     run::{Action as RunAction, Approve, Gate, Interrupt, Plan, Retry, Step},
 };
 
+mod adopting;
 mod beside;
 mod component;
 mod hooks;
@@ -20,6 +21,7 @@ mod recovering;
 mod saving;
 mod upgrading;
 
+pub(crate) use adopting::adopting;
 pub(crate) use component::{Bringing, Component, component, member_change};
 pub(crate) use joining::joining;
 pub(crate) use leaving::{draining, leaving, of_nodes};

@@ -15,7 +15,7 @@ use crate::{
         resolve::Resolved,
     },
     operation::{
-        self, Leaves, Operation, component, converge, create, drill, recover, remove, renew,
+        self, Leaves, Operation, adopt, component, converge, create, drill, recover, remove, renew,
         replace, reset, reset_host, scale, snapshot, toolbox, upgrade,
     },
     problem::Problem,
@@ -25,7 +25,7 @@ use crate::{
 pub(super) type Decide = fn(&Situation<'_>) -> Option<Decision>;
 
 /// The operations, in the order in which they are asked: the first with a decision has the say.
-pub(super) const SAY: [(&Operation, Decide); 15] = [
+pub(super) const SAY: [(&Operation, Decide); 16] = [
     (&operation::RESET, reset::decide),
     (&operation::RECOVER, recover::decide),
     (&operation::SNAPSHOT, snapshot::decide),
@@ -40,6 +40,7 @@ pub(super) const SAY: [(&Operation, Decide); 15] = [
     (&operation::COMPONENT, component::decide),
     (&operation::RENEW, renew::failed),
     (&operation::CONVERGE, converge::decide),
+    (&operation::ADOPT, adopt::decide),
     (&operation::CREATE, create::decide),
 ];
 

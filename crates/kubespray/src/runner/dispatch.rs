@@ -4,7 +4,7 @@ use api::run::{FailureClass, Step};
 use workflow::{Executor, StepContext, StepOutcome};
 
 use super::{
-    drain, etcd,
+    adopt, drain, etcd,
     executor::{KubesprayExecutor, failed},
     gate::gate,
     hook, plays, prepare, servers, snapshots,
@@ -80,6 +80,10 @@ async fn single(executor: &KubesprayExecutor, step: &Step, context: &StepContext
         Ok(Some(Action::Gate(wanted))) => gate(executor, step, context, &wanted).await,
         Ok(Some(Action::Quorum(change))) => etcd::prove(executor, step, context, &change).await,
         Ok(Some(Action::TakeOut(change))) => etcd::take_out(executor, step, context, &change).await,
+        Ok(Some(Action::Members)) => etcd::named(executor, step, context).await,
+        Ok(Some(Action::Versions { kubernetes })) => {
+            adopt::versions(executor, step, context, kubernetes).await
+        }
         Ok(Some(Action::ApiServers)) => servers::wait(executor, step, context).await,
         Ok(Some(Action::SaveSnapshot)) => snapshots::save(executor, step, context).await,
         Ok(Some(Action::KeepSnapshots)) => snapshots::keep(executor, step, context).await,

@@ -76,6 +76,26 @@ async fn prove_lost(
     succeeded(Some(said.join("; ")))
 }
 
+/// Proves that the members are those that the inventory names.
+pub(crate) async fn named(
+    executor: &KubesprayExecutor,
+    step: &Step,
+    context: &StepContext,
+) -> StepOutcome {
+    let options = match prepare::options(executor).await {
+        Ok(options) => options,
+        Err(failure) => return failed(failure),
+    };
+    let targets = prepare::targets(executor, &asked(executor, step, context));
+    match first(&targets, &options).await {
+        Ok((members, _)) => match etcd::named(&members, &executor.work.inputs) {
+            Answer::Yes(said) => succeeded(Some(said)),
+            Answer::No(refusal) => refused(refusal),
+        },
+        Err(error) => failed(unanswered(&error)),
+    }
+}
+
 /// Takes a member out, unless it is gone already.
 pub(crate) async fn take_out(
     executor: &KubesprayExecutor,

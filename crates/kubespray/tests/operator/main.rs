@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod adopt;
 mod component;
 mod converge;
 mod faults;

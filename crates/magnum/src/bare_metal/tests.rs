@@ -258,6 +258,22 @@ fn another_plugin_than_kubespray_s_own_is_asked_for() {
     );
 }
 
+#[test]
+fn an_upgrade_takes_so_many_workers_at_once_as_were_named() {
+    let mut cluster = cluster(1, 0);
+    let of = |cluster: &CoeCluster| {
+        let plan = plan(cluster, &pool(1), &BTreeSet::new(), &Settings::default());
+        let operations = plan.objects.unwrap().cluster.spec.operations.unwrap();
+        operations.upgrade.map(|upgrade| json!(upgrade))
+    };
+    assert_eq!(of(&cluster), None);
+    cluster.spec.max_batch_size = Some(3);
+    assert_eq!(
+        of(&cluster).unwrap()["maxUnavailable"],
+        json!(Threshold::Count(3))
+    );
+}
+
 proptest! {
     /// However sizes change, hosts are never shared, every name is one host's, and all comes to an end.
     #[test]

@@ -96,9 +96,12 @@ impl Fault {
     /// The body. Failures of tokens have the shape of Keystone's middleware, all others that of the service.
     pub fn body(&self) -> Value {
         match self {
-            Self::Told { detail, .. } => envelope(&self.entry(detail)),
-            Self::Blank(_) => envelope(&self.entry("")),
-            Self::UnsupportedVersion(version) => envelope(&unsupported(version)),
+            Self::Told { detail, .. } => {
+                let server = self.status().is_server_error();
+                envelope(&self.entry(if server { "server" } else { "client" }, detail))
+            }
+            Self::Blank(_) => envelope(&self.entry("", "")),
+            Self::UnsupportedVersion(_) => envelope(&unsupported()),
             Self::Unauthenticated => identity(
                 StatusCode::UNAUTHORIZED,
                 "The request you have made requires authentication.",
@@ -110,12 +113,17 @@ impl Fault {
         }
     }
 
-    fn entry(&self, detail: &str) -> Value {
+    /// Whether the answer says which versions there are: it does where the service itself has looked at the request.
+    pub const fn is_versioned(&self) -> bool {
+        matches!(self, Self::Told { .. } | Self::UnsupportedVersion(_))
+    }
+
+    fn entry(&self, code: &str, detail: &str) -> Value {
         let status = self.status();
         let title = detail.split('.').next().unwrap_or_default();
         json!({
             "request_id": "",
-            "code": if status.is_server_error() { "server" } else { "client" },
+            "code": code,
             "status": status.as_u16(),
             "title": title,
             "detail": detail,
@@ -128,21 +136,13 @@ fn envelope(entry: &Value) -> Value {
     json!({"errors": [entry]})
 }
 
-fn unsupported(version: &str) -> Value {
-    let version: String = version.chars().take(64).collect();
+fn unsupported() -> Value {
     json!({
-        "request_id": "",
-        "code": "magnum.microversion-unsupported",
-        "status": StatusCode::NOT_ACCEPTABLE.as_u16(),
-        "title": "Requested microversion is unsupported",
-        "detail": format!(
-            "Version {version} is not supported by the API. Minimum is {} and maximum is {}.",
-            Version::MINIMUM,
-            Version::MAXIMUM
-        ),
-        "links": [{"rel": "help", "href": "https://docs.openstack.org/api-ref/container-infrastructure-management/"}],
         "max_version": Version::MAXIMUM.to_string(),
         "min_version": Version::MINIMUM.to_string(),
+        "code": "magnum.microversion-unsupported",
+        "links": [{"rel": "help", "href": "http://docs.openstack.org/api-guide/compute/microversions.html"}],
+        "title": "Requested microversion is unsupported",
     })
 }
 
@@ -184,6 +184,21 @@ mod tests {
         assert_eq!(entry["max_version"], "1.14");
         assert_eq!(entry["min_version"], "1.1");
         assert_eq!(entry["links"][0]["rel"], "help");
+    }
+
+    #[test]
+    fn only_what_the_service_looked_at_says_which_versions_there_are() {
+        for (fault, is_versioned) in [
+            (Fault::invalid("No."), true),
+            (Fault::UnsupportedVersion("1.99".to_owned()), true),
+            (Fault::NO_ROUTE, false),
+            (Fault::Unauthenticated, false),
+            (Fault::IdentityUnavailable, false),
+        ] {
+            assert_eq!(fault.is_versioned(), is_versioned, "{fault}");
+        }
+        let blank = Fault::NO_VERB.body();
+        assert_eq!(blank["errors"][0]["code"], "");
     }
 
     #[test]

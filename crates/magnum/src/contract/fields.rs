@@ -1,7 +1,7 @@
 //! The members of a body.
 //!
 //! Each is read once and by its type; whatever is left is unknown and refused. Numbers and truths may arrive as texts, as some
-//! clients send every value so, and null is the same as nothing.
+//! clients send every value so, and null is the same as nothing: but for a member that is unknown or not for clients to write.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,7 @@ impl Fields {
 
     /// Of an object.
     pub fn new(members: Map<String, Value>) -> Self {
-        let given = members.into_iter().filter(|(_, value)| !value.is_null());
-        Self(given.collect())
+        Self(members)
     }
 
     /// Refuses members that are not for clients to write.
@@ -68,18 +67,38 @@ impl Fields {
 
     /// Any value.
     pub fn value(&mut self, name: &str) -> Option<Value> {
-        self.0.shift_remove(name)
+        self.0.shift_remove(name).filter(|value| !value.is_null())
     }
 
-    /// A text of 1 to `longest` characters; an empty one is the same as nothing.
+    /// Whether a member is there and null.
+    pub fn is_null(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(Value::is_null)
+    }
+
+    /// A text of at most `longest` characters; an empty one is the same as nothing.
     ///
     /// # Errors
     ///
     /// It is no text, or longer.
+    pub fn remark(&mut self, name: &str, longest: usize) -> Result<Option<String>, Fault> {
+        if self.0.get(name).is_some_and(|value| value == "") {
+            self.0.shift_remove(name);
+        }
+        self.text(name, longest)
+    }
+
+    /// A text of 1 to `longest` characters.
+    ///
+    /// # Errors
+    ///
+    /// It is no text, empty or longer.
     pub fn text(&mut self, name: &str, longest: usize) -> Result<Option<String>, Fault> {
         match self.value(name) {
             None => Ok(None),
-            Some(Value::String(text)) if text.is_empty() => Ok(None),
+            Some(value @ Value::String(_)) if value == "" => {
+                let reason = "Value should have a minimum character requirement of 1";
+                Err(Fault::field(name, &value, reason))
+            }
             Some(Value::String(text)) if text.chars().count() <= longest => Ok(Some(text)),
             Some(value @ Value::String(_)) => {
                 let reason =
@@ -267,7 +286,7 @@ mod tests {
         for value in [json!("maybe"), json!(2), json!({})] {
             wrong(value, |fields| fields.flag("x").map(drop));
         }
-        for value in [json!(1), json!("long")] {
+        for value in [json!(1), json!("long"), json!("")] {
             wrong(value, |fields| fields.text("x", 3).map(drop));
         }
         for value in [json!("{"), json!([]), json!({"a": {}}), json!({"a": null})] {
@@ -276,8 +295,20 @@ mod tests {
         for value in [json!("a"), json!([1])] {
             wrong(value, |fields| fields.list("x").map(drop));
         }
-        wrong(json!(1), |fields| fields.clone().finish());
-        wrong(json!(1), |fields| fields.refuse(&["x"]));
+        for value in [json!(1), Value::Null] {
+            wrong(value.clone(), |fields| fields.refuse(&["x"]));
+            wrong(value, |fields| fields.clone().finish());
+        }
+    }
+
+    #[test]
+    fn a_remark_may_be_empty() {
+        let mut fields = fields(&json!({"a": "", "b": "c", "d": null}));
+        assert!(fields.is_null("d") && !fields.is_null("a"));
+        assert_eq!(fields.remark("a", 9).unwrap(), None);
+        assert_eq!(fields.remark("b", 9).unwrap().as_deref(), Some("c"));
+        assert_eq!(fields.remark("d", 9).unwrap(), None);
+        fields.finish().unwrap();
     }
 
     #[test]

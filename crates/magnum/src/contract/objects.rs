@@ -85,6 +85,8 @@ pub struct Cluster {
     pub cluster_id: Option<String>,
     pub status: &'static str,
     pub health_status: Option<HealthStatus>,
+    /// What is asked for, and never what is kept: always false.
+    pub merge_labels: bool,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub detail: Option<ClusterDetail>,
 }
@@ -147,6 +149,8 @@ pub struct NodeGroup {
     pub is_default: bool,
     pub stack_id: Option<String>,
     pub status: &'static str,
+    /// What is asked for, and never what is kept: always false.
+    pub merge_labels: bool,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub detail: Option<NodeGroupDetail>,
 }
@@ -167,10 +171,8 @@ pub struct NodeGroupDetail {
     pub node_addresses: Vec<String>,
     pub status_reason: Option<String>,
     pub version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_labels: Option<BTreeMap<String, String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_taints: Option<Vec<NodeTaint>>,
+    pub node_labels: BTreeMap<String, String>,
+    pub node_taints: Vec<NodeTaint>,
     #[serde(flatten)]
     pub difference: LabelDifference,
     pub created_at: Option<String>,
@@ -185,7 +187,8 @@ pub struct NodeGroupDetail {
 )]
 pub struct Certificate {
     pub cluster_uuid: String,
-    pub ca_cert_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_cert_type: Option<&'static str>,
     pub pem: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csr: Option<String>,
@@ -199,10 +202,21 @@ pub struct Certificate {
     reason = "the members are those of the API's reference, by name"
 )]
 pub struct Quota {
-    pub id: Option<u32>,
     pub project_id: String,
     pub resource: &'static str,
     pub hard_limit: u32,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptQuota>,
+}
+
+/// What is told of a quota beside that where somebody has set it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(
+    missing_docs,
+    reason = "the members are those of the API's reference, by name"
+)]
+pub struct KeptQuota {
+    pub id: u32,
     pub created_at: Option<String>,
     pub updated_at: Option<String>,
 }
@@ -230,7 +244,6 @@ pub struct Service {
     pub disabled: bool,
     pub disabled_reason: Option<String>,
     pub report_count: u64,
-    pub last_seen_up: Option<String>,
     pub created_at: Option<String>,
     pub updated_at: Option<String>,
 }

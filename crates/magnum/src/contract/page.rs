@@ -123,11 +123,11 @@ impl Page {
 
     fn next(&self, last: &Value) -> String {
         format!(
-            "limit={}&marker={}&sort_key={}&sort_dir={}",
-            self.limit,
-            text(&last[self.by.key()]),
+            "sort_key={}&sort_dir={}&limit={}&marker={}",
             self.sort_key,
             if self.descends { "desc" } else { "asc" },
+            self.limit,
+            text(&last[self.by.key()]),
         )
     }
 }
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(first[0]["uuid"], B);
         assert_eq!(
             next.unwrap(),
-            format!("limit=1&marker={B}&sort_key=name&sort_dir=asc")
+            format!("sort_key=name&sort_dir=asc&limit=1&marker={B}")
         );
         let (rest, next) = page(&[("limit", "2"), ("sort_key", "name"), ("marker", B)])
             .unwrap()

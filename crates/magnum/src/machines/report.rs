@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     labels,
-    operator::report::{LONGEST, is_late, is_new, late},
+    operator::report::{LONGEST, is_late, is_new, late, oldest},
 };
 
 /// What is seen of a cluster.
@@ -348,8 +348,16 @@ fn of_group(group: &NodeGroup, live: &Live, whole: State) -> GroupStatus {
     GroupStatus {
         state: Some(state),
         reason: reason.map(|reason| api::text::plain(&reason.message, LONGEST)),
+        version: oldest(machines.iter().filter_map(|machine| version(machine))),
         node_addresses: addresses.take(1024).collect(),
     }
+}
+
+/// What runs on a machine that is a node.
+fn version(machine: &Value) -> Option<&str> {
+    machine["status"]["nodeRef"]["name"].as_str()?;
+    let told = machine["status"]["nodeInfo"]["kubeletVersion"].as_str();
+    told.or_else(|| machine["spec"]["version"].as_str())
 }
 
 /// Where a machine is reached: from outside where it can be.

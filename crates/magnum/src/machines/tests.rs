@@ -290,6 +290,31 @@ fn workers_wait_for_the_control_planes_of_a_new_version() {
 }
 
 #[test]
+fn an_upgrade_replaces_so_many_workers_at_once_as_were_named() {
+    let (mut cluster, template) = cases().remove("calico-1.34").unwrap();
+    let rollouts = |cluster: &CoeCluster| -> Vec<_> {
+        let all = all(&objects(cluster, &template, &[]).unwrap());
+        let deployments = all.into_iter();
+        let deployments = deployments.filter(|object| Kind::of(object) == Some(Kind::Deployment));
+        deployments
+            .map(|object| object["spec"]["rollout"].clone())
+            .collect()
+    };
+    assert_eq!(rollouts(&cluster), [Value::Null]);
+    let live = live(&objects(&cluster, &template, &[]).unwrap());
+    cluster.spec.max_batch_size = Some(3);
+    let wanted = json!({"strategy": {
+        "type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 0},
+    }});
+    assert_eq!(rollouts(&cluster), [wanted]);
+    // Machines stay as they are.
+    let wanted = objects(&cluster, &template, &[]).unwrap();
+    let plan = plan(&cluster, &wanted, &live);
+    let kinds: Vec<_> = plan.apply.iter().map(Kind::of).collect();
+    assert_eq!(kinds, [Some(Kind::Deployment)]);
+}
+
+#[test]
 fn a_group_that_shrinks_loses_the_machines_that_were_named() {
     let (mut cluster, template) = cases().remove("calico-1.34").unwrap();
     let wanted = objects(&cluster, &template, &[]).unwrap();

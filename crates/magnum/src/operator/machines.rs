@@ -21,7 +21,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Context, Error, WAITING, gone, key_of, marks, parameters};
+use super::{Context, Error, SURE, gone, key_of, marks, parameters};
 use crate::{
     authority::Purpose,
     machines::{
@@ -33,8 +33,8 @@ use crate::{
     view::backing_namespace,
 };
 
-/// How soon is looked again at a cluster of which nobody told anything.
-const SURE: Duration = Duration::from_mins(5);
+/// How soon is looked again at what waits: for its time to run out, or for what nobody tells of.
+const WAITING: Duration = Duration::from_secs(5);
 
 /// What a pass came to.
 enum Pass {

@@ -1,9 +1,9 @@
 //! How a cluster stands, in Magnum's words. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use api::{
-    Cluster, ClusterNode,
+    Cluster, ClusterNode, KubernetesVersion,
     cluster::{ClusterState, ClusterStatus},
     magnum::{
         CoeCluster, CoeClusterStatus, GroupStatus, HealthReport, HealthStatus, Host, NodeGroup,
@@ -178,6 +178,15 @@ pub(crate) fn is_late(cluster: &CoeCluster, now: Timestamp) -> bool {
     })
 }
 
+/// How long until it is. None: it is already, or never will be.
+pub(crate) fn late_in(cluster: &CoeCluster, now: Timestamp) -> Option<Duration> {
+    let seconds = i64::from(minutes(cluster)) * 60;
+    let created = cluster.metadata.creation_timestamp.as_ref()?.0;
+    let left = created.as_second() + seconds + 1 - now.as_second();
+    let left = u64::try_from(left).ok().filter(|_| seconds > 0)?;
+    (left > 0).then(|| Duration::from_secs(left))
+}
+
 pub(crate) fn late(cluster: &CoeCluster, waits: Option<String>) -> String {
     let late = format!("it was not made within {} minutes", minutes(cluster));
     waits.map_or(late.clone(), |waits| format!("{late}: {waits}"))
@@ -232,6 +241,27 @@ fn addresses(group: &NodeGroup, seen: &Seen) -> Vec<String> {
         .collect()
 }
 
+/// The kubelets of a group's nodes.
+fn versions<'a>(group: &'a NodeGroup, seen: &'a Seen) -> impl Iterator<Item = &'a str> {
+    let is_of = |node: &&ClusterNode| {
+        let mut claims = seen
+            .hosts
+            .iter()
+            .filter_map(|host| host.spec.claim.as_ref());
+        claims.any(|claim| claim.group == group.uuid && claim.node == node.name_any())
+    };
+    seen.nodes.iter().filter(is_of).filter_map(|node| {
+        let versions = node.status.as_ref()?.versions.as_ref()?;
+        versions.kubelet.as_deref()
+    })
+}
+
+/// The version that is behind the others, in Magnum's spelling. What is no version is not told.
+pub(crate) fn oldest<'a>(versions: impl Iterator<Item = &'a str>) -> Option<String> {
+    let versions = versions.filter_map(|version| version.parse::<KubernetesVersion>().ok());
+    versions.min().map(|version| format!("v{version}"))
+}
+
 fn of_group(group: &NodeGroup, seen: &Seen, plan: &Plan, whole: State) -> GroupStatus {
     let reason = plan.missing.get(&group.uuid).cloned();
     // A group that lacks nothing does not fail because another one does.
@@ -244,6 +274,7 @@ fn of_group(group: &NodeGroup, seen: &Seen, plan: &Plan, whole: State) -> GroupS
     GroupStatus {
         state: Some(state),
         reason,
+        version: oldest(versions(group, seen)),
         node_addresses: addresses(group, seen),
     }
 }

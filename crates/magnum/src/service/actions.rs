@@ -1,17 +1,14 @@
-//! What is done to a cluster: another number of nodes, another version.
+//! What is done to a cluster: another number of nodes.
 
-use api::{
-    KubernetesVersion,
-    magnum::{CoeCluster, CoeClusterTemplate, NodeGroup, ServerType, State},
-};
+use api::magnum::{CoeCluster, NodeGroup, ServerType, State};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
 
 use super::{
     Answer, Asked,
-    clusters::{any, bounded, kubernetes_version, own, renderable},
-    templates::{mandatory, seen},
+    clusters::{bounded, own},
+    templates::mandatory,
 };
 use crate::{
     contract::{Fault, Version},
@@ -123,96 +120,4 @@ pub(super) fn changeable(cluster: &CoeCluster) -> Result<(), Fault> {
         "Updating a cluster when status is \"{}\" is not supported.",
         state.word()
     )))
-}
-
-pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {
-    asked.version.from_on(Version::UPGRADE)?;
-    let mut fields = asked.fields()?;
-    let wanted = fields.text("cluster_template", 255)?;
-    let wanted = wanted.ok_or_else(|| mandatory("cluster_template"))?;
-    // How many nodes at once is the cluster's own to say; the number is checked, so that a wrong one is told.
-    fields.count("max_batch_size", 1)?;
-    let group = fields.text("nodegroup", 255)?;
-    fields.finish()?;
-    let cluster = any(asked, ident).await?;
-    let uuid = json!({"uuid": cluster.name_any()});
-    let template = seen(asked, &wanted).await?;
-    let changed = asked.store().change(cluster, |cluster| {
-        upgradable(cluster)?;
-        if let Some(group) = &group {
-            let group = group_of(cluster, group).ok_or_else(|| Fault::not_found("Nodegroup", group))?;
-            let is_default = group.is_default();
-            if !is_default && cluster.spec.cluster_template_id != template.name_any() {
-                return Err(Fault::conflict(
-                    "A nodegroup that is not a default one is upgraded to the template of its cluster.",
-                ));
-            }
-        }
-        upgraded(cluster, &template)
-    });
-    changed.await?;
-    Answer::accepted(uuid)
-}
-
-fn upgradable(cluster: &CoeCluster) -> Result<(), Fault> {
-    let state = view::state(cluster);
-    if state.is_complete() || state == State::UpdateFailed {
-        return Ok(());
-    }
-    Err(Fault::invalid(format!(
-        "Upgrading a cluster when status is \"{}\" is not supported.",
-        state.word()
-    )))
-}
-
-/// All that can be seen before anything changes is looked at before anything changes.
-fn upgraded(cluster: &mut CoeCluster, template: &CoeClusterTemplate) -> Result<(), Fault> {
-    let wanted = kubernetes_version(&template.spec.labels)?;
-    if template.spec.server_type.unwrap_or_default() != cluster.spec.server_type.unwrap_or_default()
-    {
-        return Err(Fault::invalid("The template is of another server_type."));
-    }
-    if let (Some(wanted), Some(has)) = (wanted, version_of(cluster)) {
-        if has > wanted {
-            return Err(Fault::invalid(format!(
-                "Kubernetes {has} can not be brought back to {wanted}."
-            )));
-        }
-        if !is_next(has, wanted) {
-            return Err(Fault::invalid(format!(
-                "Kubernetes {has} can not be brought to {wanted} at once: go one minor version after the other."
-            )));
-        }
-    }
-    cluster.spec.cluster_template_id = template.name_any();
-    if let Some(wanted) = wanted {
-        cluster.spec.kubernetes_version = Some(wanted);
-        let tag = format!("v{wanted}");
-        cluster.spec.labels.insert("kube_tag".to_owned(), tag);
-    }
-    if cluster.spec.server_type.unwrap_or_default() == ServerType::Vm {
-        // The image has the programs of its version. A group with one of its own keeps it.
-        let mut masters = cluster.spec.node_groups.iter();
-        let old = masters.find(|group| group.is_master());
-        let old = old.and_then(|group| group.image_id.clone());
-        let groups = cluster.spec.node_groups.iter_mut();
-        for group in groups.filter(|group| group.image_id == old) {
-            group.image_id = Some(template.spec.image_id.clone());
-        }
-    }
-    renderable(cluster, template)
-}
-
-/// What runs, or else what was asked for.
-fn version_of(cluster: &CoeCluster) -> Option<KubernetesVersion> {
-    let told = cluster
-        .status
-        .as_ref()
-        .and_then(|status| status.coe_version.as_deref());
-    let told = told.and_then(|told| told.strip_prefix('v').unwrap_or(told).parse().ok());
-    told.or(cluster.spec.kubernetes_version)
-}
-
-fn is_next(has: KubernetesVersion, wanted: KubernetesVersion) -> bool {
-    wanted.major == has.major && wanted.minor <= has.minor.saturating_add(1)
 }

@@ -1,5 +1,6 @@
 //! Certificates of a cluster's authorities, and credentials.
 
+use api::magnum::ServerType;
 use http::StatusCode;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -8,6 +9,7 @@ use super::{Answer, Asked, clusters::own, templates::mandatory};
 use crate::{
     authority::{AuthorityError, Purpose},
     contract::{Fault, Version, objects::Certificate},
+    machines::CREDENTIALS,
     view::links,
 };
 
@@ -20,7 +22,7 @@ pub(super) async fn show(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fau
     Answer::ok(Certificate {
         links: links(&asked.base, &format!("certificates/{uuid}")),
         cluster_uuid: uuid,
-        ca_cert_type: purpose.word(),
+        ca_cert_type: None,
         pem: authority.certificate,
         csr: None,
     })
@@ -53,7 +55,7 @@ pub(super) async fn sign(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let certificate = Certificate {
         links: links(&asked.base, &format!("certificates/{uuid}")),
         cluster_uuid: uuid,
-        ca_cert_type: purpose.word(),
+        ca_cert_type: Some(purpose.word()),
         pem,
         csr: Some(csr),
     };
@@ -71,22 +73,42 @@ fn purpose(word: Option<&str>) -> Result<Purpose, Fault> {
     })
 }
 
-/// No cluster can change its authority yet, so the one that is kept stays as it is.
+/// Neither kubespray nor Cluster API exchanges the authorities of a cluster that runs, so what is kept stays as it is: another one
+/// would sign what the cluster does not know.
 pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
     let cluster = own(asked, cluster).await?;
+    let (builder, renewed) = match cluster.spec.server_type.unwrap_or_default() {
+        ServerType::Bm => (
+            "kubespray",
+            "The certificates that they sign are renewed by `windlass renew`",
+        ),
+        ServerType::Vm => (
+            "Cluster API",
+            "The certificates that they sign are renewed when control planes are replaced, as by an upgrade",
+        ),
+    };
     Err(Fault::invalid(format!(
-        "Rotating the CA certificate of cluster {} is not supported.",
+        "Rotating the CA certificate of cluster {} is not supported: {builder} does not exchange the authorities of a cluster that runs. {renewed}; where a key of an authority is lost to others, make a new cluster and move to it.",
         cluster.name_any()
     )))
 }
 
+/// A cluster has no credential of its own: it uses those that whoever runs the service gives its project.
 pub(super) async fn rotate_credential(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
     asked.version.from_on(Version::CREDENTIALS)?;
     let cluster = own(asked, cluster).await?;
-    Err(Fault::invalid(format!(
-        "Cluster {} has no credential of its own that could be rotated.",
-        cluster.name_any()
-    )))
+    let uuid = cluster.name_any();
+    Err(Fault::invalid(
+        match cluster.spec.server_type.unwrap_or_default() {
+            ServerType::Bm => {
+                format!("Cluster {uuid} is on hosts and has no credential of a cloud.")
+            }
+            ServerType::Vm => format!(
+                "Cluster {uuid} has no credential of its own that could be rotated. Exchange clouds.yaml in the Secret {}/{CREDENTIALS}: clusters take it over.",
+                cluster.namespace().unwrap_or_default()
+            ),
+        },
+    ))
 }
 
 fn refused(error: &AuthorityError) -> Fault {

@@ -194,8 +194,8 @@ async fn within_quota(asked: &Asked<'_>) -> Result<(), Fault> {
     let quotas: Vec<CoeQuota> = asked.store().list(asked.own()).await?;
     let usual = asked.service.options.max_clusters_per_project;
     let limit = quotas.first().map_or(usual, |quota| quota.spec.hard_limit);
-    let clusters: Vec<CoeCluster> = asked.store().list(asked.own()).await?;
-    if clusters.len() < usize::try_from(limit).unwrap_or(usize::MAX) {
+    let clusters = asked.store().count::<CoeCluster>(asked.own()).await?;
+    if clusters < usize::try_from(limit).unwrap_or(usize::MAX) {
         return Ok(());
     }
     Err(Fault::forbidden(format!(

@@ -87,12 +87,7 @@ fn shown(
     let mut groups = cluster.spec.node_groups.iter();
     let group = groups.find(|group| group.uuid == ident || group.name == ident);
     let group = group.ok_or_else(|| Fault::not_found("Nodegroup", ident))?;
-    Ok(view::group_detail(
-        cluster,
-        group,
-        &asked.base,
-        asked.version,
-    ))
+    Ok(view::group_detail(cluster, group, &asked.base))
 }
 
 pub(super) async fn create(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
@@ -218,6 +213,10 @@ impl Wish {
         let workers = spec.node_groups.iter().find(|group| !group.is_master());
         let image = workers.and_then(|group| group.image_id.clone());
         let mut group = self.group.clone();
+        if group.image_id.is_none() {
+            // An image has the programs of its version.
+            group.kubernetes_version = workers.and_then(|group| group.kubernetes_version);
+        }
         group.flavor_id = group.flavor_id.or_else(|| spec.flavor_id.clone());
         group.image_id = group.image_id.or(image);
         group.docker_volume_size = group.docker_volume_size.or(spec.docker_volume_size);
@@ -243,6 +242,10 @@ fn read_node_settings(fields: &mut Fields, group: &mut NodeGroup) -> Result<(), 
         Some(text) => crate::contract::literal::parse(text).unwrap_or(taints),
         None => taints,
     };
+    if !taints.is_array() {
+        let reason = "Value should be a list of taints";
+        return Err(Fault::field("node_taints", &taints, reason));
+    }
     group.node_taints = nodes::taints(&taints)
         .map_err(|wrong| Fault::conflict(format!("Wrong node_taints: {wrong}.")))?;
     if group.is_master() && !(group.node_labels.is_empty() && group.node_taints.is_empty()) {

@@ -44,12 +44,10 @@ pub(super) async fn show(
     }
     let Some(quota) = of(asked, project).await? else {
         return Answer::ok(Quota {
-            id: None,
             project_id: project.to_owned(),
             resource: CLUSTER,
             hard_limit: asked.service.options.max_clusters_per_project,
-            created_at: None,
-            updated_at: None,
+            kept: None,
         });
     };
     Answer::ok(view::quota(&quota))
@@ -120,7 +118,7 @@ impl Wish {
             hard_limit: fields.count("hard_limit", 0)?,
         };
         let resource = fields.text("resource", 255)?;
-        let resource = resource.ok_or_else(|| mandatory("resource"))?;
+        let resource = resource.unwrap_or_else(|| CLUSTER.to_owned());
         if resource != CLUSTER {
             return Err(Fault::field(
                 "resource",

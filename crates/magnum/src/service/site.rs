@@ -55,11 +55,18 @@ fn first(base: &str) -> Value {
     let mut document = json!({
         "id": "v1",
         "media_types": [{"base": "application/json", "type": "application/vnd.openstack.magnum.v1+json"}],
-        "links": [{"rel": "self", "href": format!("{base}/v1/")}],
+        "links": [
+            {"rel": "self", "href": format!("{base}/v1/")},
+            {
+                "rel": "describedby", "type": "text/html",
+                "href": "http://docs.openstack.org/developer/magnum/dev/api-spec-v1.html",
+            },
+        ],
     });
     for resource in RESOURCES {
         document[resource] = json!(links(base, &format!("{resource}/")));
     }
+    document["nodegroups"] = json!(links(base, "clusters/{cluster_id}/nodegroups"));
     document
 }
 
@@ -99,7 +106,6 @@ pub(super) fn services(asked: &Asked<'_>) -> Result<Answer, Fault> {
         disabled: false,
         disabled_reason: None,
         report_count: 1,
-        last_seen_up: Some(moment(Timestamp::now())),
         created_at: Some(moment(asked.service.started)),
         updated_at: Some(moment(Timestamp::now())),
     };

@@ -1,5 +1,7 @@
 //! Cluster templates.
 
+use std::{collections::BTreeSet, net::Ipv4Addr};
+
 use api::magnum::{CoeCluster, CoeClusterTemplate, CoeClusterTemplateSpec, Visibility};
 use http::StatusCode;
 use kube::ResourceExt;
@@ -58,8 +60,11 @@ const RULES: Rules = Rules {
     ],
 };
 
-/// What may change of a template that clusters were made of.
-const HARMLESS: [&str; 3] = ["public", "hidden", "name"];
+/// What templates are told to be made by.
+const DRIVER: &str = "windlass";
+
+/// What may change of a template that clusters were made of, one at a time.
+const HARMLESS: [&str; 4] = ["public", "hidden", "name", "tags"];
 
 pub(super) async fn list(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let page = asked.paged(&COLUMNS, &[])?;
@@ -92,7 +97,14 @@ fn is_seen(caller: &Caller, template: &CoeClusterTemplate) -> bool {
 
 /// The template that a caller may change.
 async fn own(asked: &Asked<'_>, ident: &str) -> Result<CoeClusterTemplate, Fault> {
-    asked.store().find(asked.scope(), ident, |_| true).await
+    let found = asked.store().find(asked.scope(), ident, |_| true).await;
+    match found {
+        // What everybody sees is not denied, but the change of it.
+        Err(fault) if fault.status() == 404 && seen(asked, ident).await.is_ok() => Err(
+            Fault::forbidden("Policy does not allow this request to be performed."),
+        ),
+        found => found,
+    }
 }
 
 pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
@@ -124,7 +136,8 @@ pub(super) async fn update(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fau
     if patch.is_empty() {
         return Answer::ok(view::template(&template, &asked.base));
     }
-    let is_harmless = patch.members().all(|member| HARMLESS.contains(&member));
+    let members: BTreeSet<_> = patch.members().collect();
+    let is_harmless = members.len() == 1 && members.iter().all(|member| HARMLESS.contains(member));
     if !is_harmless && is_used(asked, &template).await? {
         return Err(used(&template));
     }
@@ -199,6 +212,11 @@ fn read(mut fields: Fields, project: &str, user: &str) -> Result<CoeClusterTempl
         }
         None => return Err(mandatory("coe")),
     }
+    // Clients that send null for nothing are told so by the reference too, of this member alone.
+    if all.is_null("server_type") {
+        let reason = "Value should be vm or bm";
+        return Err(Fault::field("server_type", &Value::Null, reason));
+    }
     let image_id = all
         .text("image_id", 255)?
         .ok_or_else(|| mandatory("image_id"))?;
@@ -225,12 +243,12 @@ fn read(mut fields: Fields, project: &str, user: &str) -> Result<CoeClusterTempl
         cluster_distro: all.text("cluster_distro", 255)?,
         http_proxy: all.text("http_proxy", 255)?,
         https_proxy: all.text("https_proxy", 255)?,
-        no_proxy: all.text("no_proxy", 4096)?,
+        no_proxy: all.text("no_proxy", 255)?,
         volume_driver: all.word("volume_driver")?,
         insecure_registry: all.text("insecure_registry", 255)?,
         labels: all.texts("labels")?.unwrap_or_default(),
-        tags: all.text("tags", 255)?,
-        driver: all.text("driver", 255)?,
+        tags: all.remark("tags", 255)?,
+        driver: driver(all)?,
         registry_enabled: all.flag("registry_enabled")?,
         tls_disabled: all.flag("tls_disabled")?,
         master_lb_enabled: all.flag("master_lb_enabled")?,
@@ -252,18 +270,30 @@ pub(super) fn mandatory(name: &str) -> Fault {
     Fault::field(name, &Value::Null, "Mandatory field missing.")
 }
 
+/// There is one driver, whether it is asked for or not.
+fn driver(fields: &mut Fields) -> Result<Option<String>, Fault> {
+    match fields.text("driver", 255)? {
+        Some(other) if other != DRIVER => Err(Fault::field(
+            "driver",
+            &other.into(),
+            format!("Value should be {DRIVER}, the one driver that there is"),
+        )),
+        _ => Ok(Some(DRIVER.to_owned())),
+    }
+}
+
 fn name_servers(fields: &mut Fields) -> Result<Option<String>, Fault> {
     let Some(text) = fields.text("dns_nameserver", 255)? else {
         return Ok(None);
     };
-    let is_address = |part: &str| part.trim().parse::<std::net::IpAddr>().is_ok();
+    let is_address = |part: &str| part.trim().parse::<Ipv4Addr>().is_ok();
     if text.split(',').all(is_address) {
         return Ok(Some(text));
     }
     Err(Fault::field(
         "dns_nameserver",
         &text.into(),
-        "Value should be addresses with commas between them",
+        "Value should be IPv4 addresses with commas between them",
     ))
 }
 

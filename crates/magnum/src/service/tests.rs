@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -17,6 +17,8 @@ use tower::ServiceExt as _;
 
 use super::*;
 
+mod hosts;
+mod isolation;
 mod machines;
 
 /// A Keystone that answers for `PROJECT:USER:ROLE`, and counts how often it is asked.
@@ -72,6 +74,8 @@ struct World {
     keystone: Vouching,
     /// Tasks of the Keystone; it is down when they are aborted.
     served: tokio::task::JoinHandle<()>,
+    /// What the API server was asked, as method and address.
+    calls: Arc<Mutex<Vec<String>>>,
     _server: kapi::Server,
 }
 
@@ -86,21 +90,36 @@ impl World {
     }
 
     async fn with(definitions: &[CustomResourceDefinition]) -> Self {
+        Self::ruled(definitions, Policy::default()).await
+    }
+
+    async fn ruled(definitions: &[CustomResourceDefinition], policy: Policy) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let server = kapi::Server::in_memory(definitions).await.unwrap();
-        let client = Client::new(server.router(), "default");
+        let calls = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&calls);
+        let note = axum::middleware::map_request(move |request: Request| {
+            let call = format!("{} {}", request.method(), request.uri());
+            noted.lock().unwrap().push(call);
+            std::future::ready(request)
+        });
+        let client = Client::new(server.router().layer(note), "default");
         let keystone = Vouching::default();
         let (address, served) = keystone.clone().serve().await;
         let known = Keystone::new(&format!("http://{address}/v3")).unwrap();
         let options = Options {
             max_clusters_per_project: 3,
             host: "here".to_owned(),
+            scheme: "http",
+            policy,
+            public_url: None,
         };
         Self {
             router: Service::new(client.clone(), known, options).router(),
             client,
             keystone,
             served,
+            calls,
             _server: server,
         }
     }
@@ -189,7 +208,11 @@ fn assert_fault(told: &Told, status: u16) {
     assert_eq!(told.status, status, "{told:?}");
     let entry = &told.body["errors"][0];
     assert_eq!(entry["status"], status, "{told:?}");
-    assert_eq!(entry["code"], "client", "{told:?}");
+    let is_blank = entry["title"] == "";
+    let code = if is_blank { "" } else { "client" };
+    assert_eq!(entry["code"], code, "{told:?}");
+    let names_versions = told.headers.contains_key("openstack-api-version");
+    assert_eq!(names_versions, !is_blank, "{told:?}");
     let (title, detail) = (
         entry["title"].as_str().unwrap(),
         entry["detail"].as_str().unwrap(),
@@ -207,12 +230,13 @@ async fn versions_and_health_need_no_token() {
     let ask = |path: &str| world.raw(axum::http::Request::get(path), String::new());
     let root = ask("/").await;
     assert_eq!(root.body["versions"][0]["max_version"], "1.14");
+    assert!(!root.headers.contains_key("openstack-api-version"));
+    let first = ask("/v1/").await;
     assert_eq!(
-        root.headers["openstack-api-version"],
+        first.headers["openstack-api-version"],
         "container-infrastructure-management 1.1"
     );
-    assert_eq!(root.headers["vary"], "OpenStack-API-Version");
-    let first = ask("/v1/").await;
+    assert_eq!(first.headers["vary"], "OpenStack-API-Version");
     assert_eq!(
         first.body["clusters"][0]["href"],
         "http://coe.example:9511/v1/clusters/"
@@ -270,6 +294,10 @@ async fn a_version_that_is_not_served_is_not_acceptable() {
         (told.status, &told.body["errors"][0]["max_version"]),
         (406, &json!("1.14"))
     );
+    assert_eq!(
+        told.headers["openstack-api-version"],
+        "container-infrastructure-management 1.99"
+    );
     assert_fault(
         &world
             .at("x", MEMBER, "GET", "/v1/clusters", Value::Null)
@@ -310,7 +338,7 @@ async fn a_version_that_is_not_served_is_not_acceptable() {
                 json!({"cluster_template": "x"}),
             )
             .await,
-        406,
+        400,
     );
     assert_fault(
         &world
@@ -328,7 +356,12 @@ async fn paths_verbs_and_media_that_are_not_served_say_so() {
         ("GET", "/v1/clusters.json", 404),
         ("HEAD", "/v1/clusters", 405),
         ("PUT", "/v1/clusters", 405),
-        ("DELETE", "/v1/clusters", 405),
+        ("DELETE", "/v1/clusters", 400),
+        ("PATCH", "/v1/clustertemplates", 400),
+        ("GET", "/v1/clusters/a/actions/word", 405),
+        ("GET", "/v1/clusters/a?word=1", 400),
+        ("GET", "/v1/stats?word=1", 400),
+        ("PATCH", "/v1/clusters/a?word=1", 400),
         ("GET", "/v1/certificates", 405),
         ("OPTIONS", "/v1/clusters", 200),
         ("GET", "/clusters/", 200),
@@ -446,7 +479,12 @@ async fn a_template_that_is_none_is_a_bad_request() {
         json!({"network_driver": "weave"}),
         json!({"volume_driver": "rexray"}),
         json!({"server_type": "lxd"}),
+        json!({"server_type": null}),
+        json!({"driver": "heat"}),
+        json!({"name": ""}),
+        json!({"uuid": null}),
         json!({"dns_nameserver": "dns.example"}),
+        json!({"dns_nameserver": "2001:db8::1"}),
         json!({"apiserver_port": 80}),
         json!({"apiserver_port": 65_536}),
         json!({"docker_volume_size": 0}),
@@ -519,6 +557,12 @@ async fn only_an_administrator_publishes_and_only_what_is_public_is_seen_elsewhe
     assert_fault(
         &world
             .ask(OTHER, "DELETE", "/v1/clustertemplates/public", Value::Null)
+            .await,
+        403,
+    );
+    assert_fault(
+        &world
+            .ask(OTHER, "DELETE", "/v1/clustertemplates/hidden", Value::Null)
             .await,
         404,
     );
@@ -788,16 +832,38 @@ async fn an_upgrade_needs_no_batch_size_and_follows_one_that_failed() {
     assert_fault(&upgrade(json!({"cluster_template": "next"})).await, 400);
     world.tell(&uuid, "UPDATE_COMPLETE").await;
     assert_fault(&upgrade(json!({"cluster_template": "far"})).await, 400);
-    assert_eq!(
-        upgrade(json!({"cluster_template": "next"})).await.status,
-        202
-    );
+    let batch = async || {
+        let api: Api<CoeCluster> = Api::namespaced(world.client.clone(), "magnum-p1");
+        api.get(&uuid).await.unwrap().spec.max_batch_size
+    };
+    // What somebody said of an earlier upgrade is not said of this one.
+    assert_eq!(batch().await, Some(1));
+    let next = json!({"cluster_template": "next", "max_batch_size": 3});
+    assert_eq!(upgrade(next).await.status, 202);
+    assert_eq!(batch().await, Some(3));
     world.tell(&uuid, "UPDATE_COMPLETE").await;
     assert_fault(&upgrade(json!({"cluster_template": "old"})).await, 400);
     assert_eq!(
         world.get(MEMBER, "/v1/clusters/first").await.body["labels"]["kube_tag"],
         "v1.34.3"
     );
+}
+
+#[tokio::test]
+async fn one_group_of_a_bare_metal_cluster_is_not_upgraded_alone() {
+    let world = World::new().await;
+    let uuid = world.cluster(MEMBER, "first").await;
+    let next = json!({"name": "next", "labels": {"kube_tag": "v1.34.3"}});
+    world.template(MEMBER, next).await;
+    world.tell(&uuid, "CREATE_COMPLETE").await;
+    let path = "/v1/clusters/first/actions/upgrade";
+    let alone = json!({"cluster_template": "next", "nodegroup": "default-worker"});
+    let refused = world.ask(MEMBER, "POST", path, alone).await;
+    assert_fault(&refused, 400);
+    let told = refused.body.to_string();
+    assert!(told.contains("without naming a nodegroup"), "{told}");
+    let shown = world.get(MEMBER, "/v1/clusters/first").await;
+    assert_eq!(shown.body["status"], "CREATE_COMPLETE");
 }
 
 #[tokio::test]
@@ -832,6 +898,7 @@ async fn groups_come_change_and_go() {
             json!({"name": "x", "node_taints": [{"key": "a", "effect": "No"}]}),
             409,
         ),
+        (json!({"name": "x", "node_taints": "word"}), 400),
         (json!({"name": "x", "is_default": true}), 400),
     ] {
         assert_fault(&world.ask(MEMBER, "POST", path, more).await, status);
@@ -884,6 +951,39 @@ async fn groups_that_are_made_at_once_are_all_there() {
     assert_eq!(groups.body["nodegroups"].as_array().unwrap().len(), 7);
 }
 
+/// Whoever runs the service has the say about who may, and nobody sees more by that than before.
+#[tokio::test]
+async fn rules_of_a_policy_file_hold_instead_of_the_defaults() {
+    let rules = [
+        ("cluster:create", "role:builder"),
+        (
+            "cluster:get",
+            "role:member and project_id:%(project_id)s or role:admin and project_id:%(project_id)s",
+        ),
+        ("cluster:delete", "!"),
+        ("stats:get_all", "@"),
+    ];
+    let rules = rules.map(|(name, rule)| (name.to_owned(), rule.to_owned()));
+    let policy = Policy::of(rules.into()).unwrap();
+    let world = World::ruled(&api::magnum::definitions(), policy).await;
+    let template = world.template(MEMBER, json!({"name": "t"})).await;
+    let body = json!({"name": "first", "cluster_template_id": template});
+    let create = |token| world.ask(token, "POST", "/v1/clusters", body.clone());
+    assert_fault(&create(MEMBER).await, 403);
+    let made = create("p1:ann:builder").await;
+    assert_eq!(made.status, 202, "{made:?}");
+    assert_eq!(world.get(MEMBER, "/v1/clusters/first").await.status, 200);
+    assert_fault(&world.get(READER, "/v1/clusters/first").await, 403);
+    assert_fault(&world.get(OTHER, "/v1/clusters/first").await, 404);
+    // By default an administrator sees those of all.
+    assert_fault(&world.get(ADMIN, "/v1/clusters/first").await, 404);
+    let delete = world.ask(ADMIN, "DELETE", "/v1/clusters/first", Value::Null);
+    assert_fault(&delete.await, 403);
+    assert_eq!(world.get("p1:x:nobody", "/v1/stats").await.status, 200);
+    // What no rule speaks of is as it was.
+    assert_eq!(world.get(READER, "/v1/clusters").await.status, 200);
+}
+
 /// B1 and the second half of B9.
 #[tokio::test]
 async fn a_rotation_that_is_refused_leaves_the_authority_as_it_is() {
@@ -891,7 +991,10 @@ async fn a_rotation_that_is_refused_leaves_the_authority_as_it_is() {
     let uuid = world.cluster(MEMBER, "first").await;
     let path = format!("/v1/certificates/{uuid}");
     let before = world.get(MEMBER, &path).await;
-    assert_fault(&world.ask(MEMBER, "PATCH", &path, Value::Null).await, 400);
+    let refused = world.ask(MEMBER, "PATCH", &path, Value::Null).await;
+    assert_fault(&refused, 400);
+    let told = refused.body.to_string();
+    assert!(told.contains("windlass renew"), "{told}");
     assert_eq!(world.get(MEMBER, &path).await.body, before.body);
     let etcd = world
         .get(MEMBER, &format!("{path}?ca_cert_type=etcd"))
@@ -1005,8 +1108,14 @@ async fn a_deleted_cluster_is_shown_as_going_until_its_hosts_are_free() {
     assert_fault(&world.ask(MEMBER, "DELETE", &used, Value::Null).await, 400);
     let patch = json!([{"op": "replace", "path": "/image_id", "value": "x"}]);
     assert_fault(&world.ask(MEMBER, "PATCH", &used, patch).await, 400);
-    let patch = json!([{"op": "replace", "path": "/name", "value": "x"}]);
-    assert_eq!(world.ask(MEMBER, "PATCH", &used, patch).await.status, 200);
+    let tags = json!({"op": "replace", "path": "/tags", "value": "x"});
+    let name = json!({"op": "replace", "path": "/name", "value": "x"});
+    let both = json!([tags, name]);
+    assert_fault(&world.ask(MEMBER, "PATCH", &used, both).await, 400);
+    for one in [tags, name] {
+        let told = world.ask(MEMBER, "PATCH", &used, json!([one])).await;
+        assert_eq!(told.status, 200, "{told:?}");
+    }
 }
 
 #[tokio::test]
@@ -1084,9 +1193,15 @@ async fn quotas_statistics_and_services_are_told_to_whom_they_concern() {
     // B9.
     assert_fault(&world.get(MEMBER, "/v1/quotas/p1/Server").await, 404);
     assert_fault(&world.get(MEMBER, "/v1/quotas/p2/Cluster").await, 403);
-    let quota = json!({"project_id": "p2", "resource": "Cluster", "hard_limit": 7});
+    // What nobody has set has no number and no moment.
+    assert_eq!(
+        world.get(MEMBER, "/v1/quotas/p1/Cluster").await.body,
+        json!({"project_id": "p1", "resource": "Cluster", "hard_limit": 3})
+    );
+    let quota = json!({"project_id": "p2", "hard_limit": 7});
     let made = world.ask(ADMIN, "POST", "/v1/quotas", quota.clone()).await;
     assert_eq!((made.status, &made.body["id"]), (201, &json!(1)));
+    assert_eq!(made.body["resource"], "Cluster");
     let mut more = quota;
     more["hard_limit"] = json!(8);
     assert_eq!(

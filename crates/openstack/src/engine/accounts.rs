@@ -8,28 +8,18 @@ use runs::calls::{call, config, failure, transient};
 
 use crate::{
     action::Ask,
+    audit,
     definition::Definition,
     engine::{Done, Worker, misplaced},
-    identity::{Error, LoggedIn, Login, Own, PROJECT, Session},
+    identity::{self, Error, LoggedIn, Own, Session},
     names, reach,
-    service::{Identity, Inputs, internal_url},
+    service::{Identity, Inputs},
 };
 
 impl Worker {
     pub(super) async fn issue_token(&self, definition: &Definition) -> Done {
-        let secret = names::secret(self.name(), "admin");
-        let url = internal_url(self.name(), &self.namespace(), definition.port);
-        let url = format!("{url}{}", definition.path);
-        let login = self.login(&secret, Some("project")).await?;
-        let session = self.begin(&url, &login, &secret).await?;
-        session
-            .validate(&login.username)
-            .await
-            .map_err(|error| said(&error))?;
-        Ok(Some(format!(
-            "a token of {} was issued and validated",
-            login.username
-        )))
+        let who = self.site().issue_token(self.name(), definition).await?;
+        Ok(Some(format!("a token of {who} was issued and validated")))
     }
 
     pub(super) async fn seed_identity(&self, inputs: &Inputs, step: &Step) -> Done {
@@ -48,18 +38,22 @@ impl Worker {
         let own = Own {
             owner: &owner,
             former,
-            adopt: inputs.adopt,
+            existing: self.existing(inputs),
         };
         let admin = self.administrator(identity).await?;
         self.held()?;
         let account = &identity.account;
-        let made = admin.seed(account, own).await;
+        let note = |what: &str| {
+            let what = audit::in_keystone(what);
+            audit::note(&self.work.directory, &what)
+        };
+        let made = admin.seed(account, own, &note).await;
         let mut detail = made.map_err(|error| said(&error))?;
         // A password that is right is left alone: setting it would end all tokens of the user.
         let secret = names::secret(self.name(), "identity");
-        let login = self.login(&secret, None).await?;
-        if let LoggedIn::Refused = self.try_login(&identity.url, &login).await? {
-            self.held()?;
+        let login = self.site().login(&secret, None).await?;
+        if let LoggedIn::Refused = self.site().try_login(&identity.url, &login).await? {
+            self.about(&audit::in_keystone(&identity::password(&account.name)))?;
             admin
                 .set_password(&account.name, &login.password, own)
                 .await
@@ -78,15 +72,9 @@ impl Worker {
     ) -> Done {
         let identity = inputs.identity.as_ref().ok_or_else(|| misplaced(step))?;
         // By the service's own user: a token of an administrator's is nothing for pods.
-        let secret = names::secret(self.name(), "identity");
-        let mut login = self.login(&secret, None).await?;
-        login.project = Some(PROJECT.to_owned());
-        let session = self.begin(&identity.url, &login, &secret).await?;
+        let session = self.site().begin_as(self.name(), identity).await?;
         let place = (self.name(), definition.port);
-        session
-            .ask(&self.work.client, &self.namespace(), place, &ask.path)
-            .await
-            .map_err(|error| said(&error))?;
+        self.site().ask(place, &session, ask).await?;
         Ok(Some(format!("GET {} was answered", ask.path)))
     }
 
@@ -100,7 +88,8 @@ impl Worker {
         }
         let owner = self.owner().await?;
         let admin = self.administrator(identity).await?;
-        self.held()?;
+        let gone = audit::in_keystone(&identity.account.name);
+        self.about(&audit::removed(&gone))?;
         admin
             .forget(&identity.account, &owner)
             .await
@@ -124,58 +113,33 @@ impl Worker {
     }
 
     async fn administrator(&self, identity: &Identity) -> Result<Session, Failure> {
-        let login = self.login(&identity.admin_secret, Some("project")).await?;
-        self.begin(&identity.url, &login, &identity.admin_secret)
+        let login = self
+            .site()
+            .login(&identity.admin_secret, Some("project"))
+            .await?;
+        self.site()
+            .begin(&identity.url, &login, &identity.admin_secret)
             .await
-    }
-
-    /// Who a Secret speaks of, for the project under that key, or the administrator's.
-    async fn login(&self, secret: &str, project: Option<&str>) -> Result<Login, Failure> {
-        let project = match project {
-            Some(key) => {
-                let named = self.optional_value(secret, key).await?;
-                Some(named.unwrap_or_else(|| ADMIN_PROJECT.to_owned()))
-            }
-            None => None,
-        };
-        Ok(Login {
-            username: self.secret_value(secret, "username").await?,
-            password: self.secret_value(secret, "password").await?,
-            project,
-        })
-    }
-
-    async fn begin(&self, url: &str, login: &Login, secret: &str) -> Result<Session, Failure> {
-        match self.try_login(url, login).await? {
-            LoggedIn::As(session) => Ok(*session),
-            LoggedIn::Refused => Err(config(
-                "WrongPassword",
-                format!(
-                    "Keystone knows no {} with the password in Secret {secret}, or not in its project",
-                    login.username
-                ),
-                "give the right one there, and retry the run",
-            )),
-        }
-    }
-
-    async fn try_login(&self, url: &str, login: &Login) -> Result<LoggedIn, Failure> {
-        Session::begin(&self.work.client, &self.namespace(), url, login)
-            .await
-            .map_err(|error| said(&error))
     }
 }
 
-/// The project of an administrator whose Secret names none, as `keystone-manage bootstrap` makes it.
-const ADMIN_PROJECT: &str = "admin";
+/// What Keystone said, or did not.
+pub(super) fn said(error: &Error) -> Failure {
+    told("Keystone", error)
+}
 
-fn said(error: &Error) -> Failure {
+/// What a service said that was asked with a token, or did not.
+pub(super) fn said_by_service(error: &Error) -> Failure {
+    told("Service", error)
+}
+
+fn told(code: &str, error: &Error) -> Failure {
     let message = format!("failed to {}", controller::chain(error));
     match error {
         Error::Taken { .. } => config(
             "Taken",
             message,
-            "remove it, or set existing: Adopt to take it over, and retry the run",
+            "remove it, or set spec.existing to Adopt to take it over, and retry the run; Replace removes what is no other object's, in an installation",
         ),
         Error::Status {
             status: StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST,
@@ -184,8 +148,8 @@ fn said(error: &Error) -> Failure {
             FailureClass::External,
             "Refused",
             message,
-            "mend what Keystone names, and retry the run",
+            "mend what it names, and retry the run",
         ),
-        _ => transient("Keystone", message),
+        _ => transient(code, message),
     }
 }

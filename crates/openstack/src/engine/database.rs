@@ -1,16 +1,21 @@
 //! Steps on the database server.
 
-use api::run::{Failure, FailureClass};
+use api::{
+    openstack::Existing,
+    run::{Failure, FailureClass},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 use runs::calls::{call, config, failure, transient};
 
 use crate::{
+    audit,
     definition::Definition,
     engine::{Done, Worker, stores::disk},
     names, reach,
     service::{Inputs, Server},
     sql::{self, Found, Login, Session},
+    wish::Operation,
 };
 
 impl Worker {
@@ -37,57 +42,84 @@ impl Worker {
         session.close().await;
         let own = self.owner().await?;
         let database = &definition.database;
-        let detail = match found {
-            Found::Nothing => "it is not there yet".to_owned(),
-            Found::Database(owner) if owner == own => "it is this service's".to_owned(),
-            Found::Database(_) | Found::User if inputs.adopt => "it is adopted".to_owned(),
-            Found::Database(owner) => {
-                let whose = if owner.is_empty() {
-                    "nobody says whose it is".to_owned()
-                } else {
-                    format!("it belongs to {owner}")
-                };
-                return Err(taken(
-                    database,
-                    &format!("database {database} is there already: {whose}"),
-                )
-                .into());
-            }
-            Found::User => {
-                let what =
-                    format!("user {database} is there already, and no database of that name");
-                return Err(taken(database, &what).into());
+        let mut existing = self.existing(inputs);
+        let secret = names::secret(self.name(), "database");
+        // Who has its password has had the database, whatever that says of itself now: it may hold all that there is.
+        if existing == Existing::Replace && self.is_there(&secret).await? {
+            existing = Existing::Refuse;
+        }
+        let detail = match judge(&found, &own, existing) {
+            Verdict::Make => "it is not there yet",
+            Verdict::Keep => "it is this service's",
+            Verdict::Adopt => "it is adopted",
+            Verdict::Replace => "it is replaced",
+            Verdict::Refuse(whose) => {
+                return Err(self.taken(inputs, database, &whose).into());
             }
         };
-        Ok(Some(detail))
+        Ok(Some(detail.to_owned()))
     }
 
     pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
         let secret = names::secret(self.name(), "database");
-        let password = self.secret_value(&secret, "password").await?;
+        let password = self.site().secret_value(&secret, "password").await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
-        let own = self.owner().await?;
+        let cluster = self.cluster().await?;
+        let own = self.owner_in(&cluster);
         // Between the check and now somebody else may have been faster.
         let found = session.find(&definition.database).await;
-        let is_own = match found.map_err(|error| said(&error))? {
-            Found::Nothing => true,
-            Found::Database(owner) => owner == own,
-            Found::User => false,
-        };
-        if !is_own && !inputs.adopt {
-            let what = format!(
-                "database {0} or a user {0} is there meanwhile",
-                definition.database
-            );
-            return Err(taken(&definition.database, &what).into());
+        let found = found.map_err(|error| said(&error))?;
+        let database = &definition.database;
+        match judge(&found, &own, self.existing(inputs)) {
+            Verdict::Make | Verdict::Keep | Verdict::Adopt => {}
+            Verdict::Replace => {
+                for statement in sql::remove(database) {
+                    self.about(&audit::statement(&statement))?;
+                    let removed = session.execute(&[statement]).await;
+                    removed.map_err(|error| said(&error))?;
+                }
+            }
+            Verdict::Refuse(whose) => return Err(self.taken(inputs, database, &whose).into()),
         }
-        self.held()?;
         let digest = sql::digest(&password);
-        let statements = sql::create(&definition.database, &own, &digest);
-        let made = session.execute(&statements).await;
-        made.map_err(|error| said(&error))?;
+        for statement in sql::create(&definition.database, &own, &digest) {
+            let told = statement.replace(&digest, audit::PASSWORD);
+            let told = told.replace(&cluster, audit::CLUSTER);
+            self.about(&audit::statement(&told))?;
+            let made = session.execute(&[statement]).await;
+            made.map_err(|error| said(&error))?;
+        }
         session.close().await;
         Ok(None)
+    }
+
+    /// What becomes of what is there: only an installation replaces it.
+    pub(super) fn existing(&self, inputs: &Inputs) -> Existing {
+        let installs = self.work.run.spec.operation == Operation::Install.name();
+        match (inputs.adopt, inputs.replace && installs) {
+            (true, _) => Existing::Adopt,
+            (false, true) => Existing::Replace,
+            (false, false) => Existing::Refuse,
+        }
+    }
+
+    async fn is_there(&self, secret: &str) -> Result<bool, Failure> {
+        let found = self.secrets().get_metadata_opt(secret).await;
+        let found = found.map_err(|error| call(format!("read Secret {secret}"), &error))?;
+        Ok(found.is_some())
+    }
+
+    fn taken(&self, inputs: &Inputs, database: &str, whose: &str) -> Failure {
+        let mut remedy = format!(
+            "set spec.existing to Adopt if {database} is to be this service's with what is in it, or take another server"
+        );
+        if inputs.replace {
+            let secret = names::secret(self.name(), "database");
+            remedy.push_str(&format!(
+                "; existing: Replace removes what is no other object's, in an installation, and as long as there is no Secret {secret}"
+            ));
+        }
+        config("Taken", whose, &remedy)
     }
 
     /// Only what is known to be this service's.
@@ -98,9 +130,11 @@ impl Worker {
             session.close().await;
             return Ok(Some("there is none that is this service's".to_owned()));
         }
-        self.held()?;
-        let removed = session.execute(&sql::remove(&definition.database)).await;
-        removed.map_err(|error| said(&error))?;
+        for statement in sql::remove(&definition.database) {
+            self.about(&audit::statement(&statement))?;
+            let removed = session.execute(&[statement]).await;
+            removed.map_err(|error| said(&error))?;
+        }
         session.close().await;
         Ok(None)
     }
@@ -113,8 +147,7 @@ impl Worker {
 
     /// What says the same in the cluster of this unique id.
     pub(super) fn owner_in(&self, cluster: &str) -> String {
-        let (namespace, name) = (self.namespace(), self.name());
-        format!("windlass {namespace}/{name} of cluster {cluster}")
+        names::owner(self.name(), &self.namespace(), cluster)
     }
 
     /// What is another one in every cluster.
@@ -128,7 +161,8 @@ impl Worker {
 
     pub(super) async fn session(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
         let (way, login) = self.way(server).await?;
-        let session = Session::open(&login).await.map_err(|error| said(&error))?;
+        let session = Session::open(&login).await;
+        let session = session.map_err(|error| refused(server, &login.username, &error))?;
         Ok((way, session))
     }
 
@@ -136,39 +170,67 @@ impl Worker {
     pub(super) async fn reading(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {
         let (way, login) = self.way(server).await?;
         let session = Session::open_for_rows(&login).await;
-        Ok((way, session.map_err(|error| said(&error))?))
+        let session = session.map_err(|error| refused(server, &login.username, &error))?;
+        Ok((way, session))
     }
 
     /// The way to a server, and its administrator.
     pub(super) async fn way(&self, server: &Server) -> Result<(reach::Way, Login), Failure> {
-        let Server {
-            host,
-            port,
-            admin_secret,
-        } = server;
-        let username = self.secret_value(admin_secret, "username").await?;
-        let password = self.secret_value(admin_secret, "password").await?;
-        let way = reach::to(&self.work.client, &self.namespace(), host, *port)
-            .await
-            .map_err(|error| transient("Unreachable", controller::chain(&error)))?;
-        let login = Login {
-            host: way.host.clone(),
-            port: way.port,
-            username,
-            password,
-        };
-        Ok((way, login))
+        let place = (server.host.as_str(), server.port);
+        self.site().database(place, &server.admin_secret).await
     }
 }
 
-fn taken(database: &str, what: &str) -> Failure {
-    let remedy = format!(
-        "set spec.existing to Adopt if {database} is to be this service's with what is in it, or take another server"
-    );
-    config("Taken", what, &remedy)
+/// What is done about what is found under the name of a database.
+#[derive(Debug, Eq, PartialEq)]
+enum Verdict {
+    Make,
+    Keep,
+    Adopt,
+    Replace,
+    /// Whose it is.
+    Refuse(String),
 }
 
-pub(super) fn said(error: &sql::Error) -> Failure {
+fn judge(found: &Found, own: &str, existing: Existing) -> Verdict {
+    let whose = match found {
+        Found::Nothing => return Verdict::Make,
+        Found::Database(owner) if owner == own => return Verdict::Keep,
+        Found::Database(owner) if owner.is_empty() => {
+            "the database is there already: nobody says whose it is".to_owned()
+        }
+        Found::Database(owner) => format!("the database is there already: it belongs to {owner}"),
+        Found::User => "its user is there already, and no database of that name".to_owned(),
+    };
+    let is_of_object = matches!(found, Found::Database(owner) if names::is_owner(owner));
+    match existing {
+        Existing::Adopt => Verdict::Adopt,
+        Existing::Replace if !is_of_object => Verdict::Replace,
+        Existing::Replace | Existing::Refuse => Verdict::Refuse(whose),
+    }
+}
+
+/// That a server does not let its administrator in, by the Secret that has the password; or what else it said.
+fn refused(server: &Server, username: &str, error: &sql::Error) -> Failure {
+    if !error.is_denied() {
+        return said(error);
+    }
+    let Server {
+        host, admin_secret, ..
+    } = server;
+    config(
+        "Denied",
+        format!(
+            "the database server {host} does not let {username} in with the password in Secret {admin_secret}: {}",
+            controller::chain(error)
+        ),
+        &format!(
+            "put the administrator of {host} under the keys username and password of Secret {admin_secret}, and retry the run"
+        ),
+    )
+}
+
+pub(crate) fn said(error: &sql::Error) -> Failure {
     // What was read could not be written: no fault of the server.
     if let sql::Error::Taken(error) = error {
         return disk(error);
@@ -197,16 +259,63 @@ pub(super) fn said(error: &sql::Error) -> Failure {
 mod tests {
     use super::*;
 
+    fn server_error(code: u16) -> sql::Error {
+        let error = mysql_async::ServerError {
+            code,
+            message: "it says".to_owned(),
+            state: "HY000".to_owned(),
+        };
+        sql::Error::Server(mysql_async::Error::Server(error))
+    }
+
+    #[test]
+    fn what_is_there_is_touched_only_where_somebody_says_so() {
+        let own = names::owner("one-keystone", "cloud", "here");
+        let found = |owner: &str| Found::Database(owner.to_owned());
+        let another = names::owner("two-keystone", "cloud", "here");
+        for (found, existing, expected) in [
+            (Found::Nothing, Existing::Refuse, "Make"),
+            (found(&own), Existing::Replace, "Keep"),
+            (found(""), Existing::Refuse, "Refuse"),
+            (found(""), Existing::Adopt, "Adopt"),
+            (found(""), Existing::Replace, "Replace"),
+            (Found::User, Existing::Replace, "Replace"),
+            (Found::User, Existing::Refuse, "Refuse"),
+            // Nothing of another object is lost.
+            (found(&another), Existing::Replace, "Refuse"),
+        ] {
+            let verdict = format!("{:?}", judge(&found, &own, existing));
+            assert!(
+                verdict.starts_with(expected),
+                "{found:?} {existing:?}: {verdict}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_password_is_told_by_the_secret_that_has_it() {
+        let server = Server {
+            host: "db.example".to_owned(),
+            port: 3306,
+            admin_secret: "root-of-db".to_owned(),
+        };
+        let failure = refused(&server, "root", &server_error(1045));
+        assert_eq!(
+            (failure.class, failure.code.as_str()),
+            (FailureClass::Config, "Denied")
+        );
+        for part in ["db.example", "root", "Secret root-of-db", "it says"] {
+            assert!(failure.message.contains(part), "{}", failure.message);
+        }
+        let remedy = failure.remedy.unwrap();
+        assert!(remedy.contains("Secret root-of-db"), "{remedy}");
+        let away = refused(&server, "root", &server_error(1040));
+        assert_eq!(away.class, FailureClass::Transient);
+    }
+
     #[test]
     fn what_a_server_does_not_know_is_not_asked_again() {
-        let class = |code| {
-            let error = mysql_async::ServerError {
-                code,
-                message: "it says".to_owned(),
-                state: "HY000".to_owned(),
-            };
-            said(&sql::Error::Server(mysql_async::Error::Server(error))).class
-        };
+        let class = |code| said(&server_error(code)).class;
         assert_eq!(class(1273), FailureClass::Permanent);
         assert_eq!(class(1064), FailureClass::Permanent);
         assert_eq!(class(1045), FailureClass::Config);

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::{
     action::{Action, Rotation},
+    audit,
     config::{Merged, Source},
     definition::Definition,
     engine::{Done, Worker},
@@ -57,7 +58,7 @@ impl Worker {
                 "annotations": {LIFETIME: note},
                 "resourceVersion": secret.resource_version(),
             }});
-            self.held()?;
+            self.about(&audit::object("Secret", &name))?;
             let patched = self
                 .secrets()
                 .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -91,7 +92,7 @@ impl Worker {
         secret
             .annotations_mut()
             .insert(SINCE.to_owned(), written(&since));
-        self.held()?;
+        self.about(&audit::object("Secret", &name))?;
         // As it was read, or not at all: nobody else's rotation is lost.
         let stored = self
             .secrets()

@@ -15,6 +15,7 @@ use rand::{RngExt as _, distr::Alphanumeric};
 use runs::calls::{call, config};
 
 use crate::{
+    audit,
     cloud::database_server,
     definition::{Definition, SecretKind},
     engine::{Done, Worker, releases::selector},
@@ -37,6 +38,7 @@ impl Worker {
             ..ConfigMap::default()
         };
         let api = self.config_maps();
+        self.about(&audit::object("ConfigMap", &inputs.config))?;
         match api.create(&parameters(), &map).await {
             Ok(_) => Ok(None),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -63,7 +65,7 @@ impl Worker {
             .map_err(|error| call("list the ConfigMaps", &error))?;
         let old = found.items.iter().map(ResourceExt::name_any);
         for name in old.filter(|name| *name != inputs.config) {
-            self.held()?;
+            self.about(&audit::removed(&audit::object("ConfigMap", &name)))?;
             gone(api.delete(&name, &DeleteParams::default()).await)
                 .map_err(|error| call(format!("delete ConfigMap {name}"), &error))?;
         }
@@ -121,7 +123,7 @@ impl Worker {
         port: u16,
         user: &str,
     ) -> Result<(), Failure> {
-        let password = self.secret_value(secret, "password").await?;
+        let password = self.site().secret_value(secret, "password").await?;
         let is_plain =
             |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
         if password.is_empty() || !password.chars().all(is_plain) {
@@ -132,7 +134,7 @@ impl Worker {
             ));
         }
         let connection = format!("mysql+pymysql://{user}:{password}@{host}:{port}/{user}");
-        let stands = self.secret_value(secret, "connection").await.ok();
+        let stands = self.site().secret_value(secret, "connection").await.ok();
         if stands.as_ref() == Some(&connection) {
             return Ok(());
         }
@@ -146,7 +148,7 @@ impl Worker {
             return Err(config("Taken", what, &remedy));
         }
         let patch = serde_json::json!({"stringData": {"connection": connection}});
-        self.held()?;
+        self.about(&audit::object("Secret", secret))?;
         self.secrets()
             .patch(
                 secret,
@@ -202,7 +204,7 @@ impl Worker {
             }),
             ..DeleteParams::default()
         };
-        self.held()?;
+        self.about(&audit::removed(&audit::object("Secret", name)))?;
         gone(self.secrets().delete(name, &parameters).await).map_err(failed)
     }
 
@@ -238,7 +240,7 @@ impl Worker {
             data: Some(data.collect()),
             ..Secret::default()
         };
-        self.held()?;
+        self.about(&audit::object("Secret", name))?;
         match self.secrets().create(&parameters(), &secret).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),

@@ -18,6 +18,7 @@ use workflow::StepContext;
 
 use crate::{
     action::Job,
+    audit,
     charts::Chart,
     cloud::{self, database_server},
     definition::{Definition, Key},
@@ -41,7 +42,7 @@ impl Worker {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
-        let release = format!("{}-{}", self.name(), step.id.replace('/', "-"));
+        let release = names::step(self.name(), &step.id);
         let mut values = self.pod_values(inputs, definition, &job.command);
         for (name, key) in &job.environment {
             values["environment"][name] = self.reference(key);
@@ -62,7 +63,7 @@ impl Worker {
             .map_err(|error| call(format!("read Job {name}"), &error))?;
         if there.as_ref().is_some_and(|job| ended(job, "Failed")) {
             // Whoever retries wants it to be tried.
-            self.held()?;
+            self.about(&audit::removed(&audit::object("Job", &name)))?;
             let deleted = DeleteParams {
                 propagation_policy: Some(PropagationPolicy::Foreground),
                 ..DeleteParams::default()
@@ -245,9 +246,7 @@ impl Worker {
             return Vec::new();
         };
         let jobs = of.1.steps.iter().filter_map(|step| match &step.does {
-            crate::action::Action::Job(_) => {
-                Some(format!("{}-{}", self.name(), step.id.replace('/', "-")))
-            }
+            crate::action::Action::Job(_) => Some(names::step(self.name(), &step.id)),
             _ => None,
         });
         std::iter::once(names::api(self.name()))
@@ -277,11 +276,30 @@ impl Worker {
             chart: chart.path(),
             values,
         };
-        self.held()?;
+        self.about(&audit::release(release))?;
         helm.upgrade(&held, change, DEADLINE)
             .await
             .map_err(|error| said(&error))?;
+        self.note_objects(place, values).await?;
         Ok(Some(format!("release {release}")))
+    }
+
+    /// What a release was made of, by what Helm keeps of it.
+    async fn note_objects(&self, place: Place<'_>, values: &Value) -> Result<(), Failure> {
+        let history = record::history(&self.work.client, place.namespace, place.release).await;
+        let history = history.map_err(|error| transient("Release", controller::chain(&error)))?;
+        let manifest = history.last().map_or("", |last| last.manifest());
+        let objects: Vec<Value> = serde_saphyr::from_multiple(manifest)
+            .map_err(|error| transient("Release", format!("failed to read what it is: {error}")))?;
+        for object in objects {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let mut name = text(&object["metadata"]["name"]);
+            if let Some(digest) = values["digest"].as_str() {
+                name = name.replace(digest, audit::DIGEST);
+            }
+            self.note(&audit::object(&text(&object["kind"]), &name))?;
+        }
+        Ok(())
     }
 
     pub(super) async fn remove_release(&self, release: &str) -> Result<(), Failure> {
@@ -296,7 +314,7 @@ impl Worker {
             return Ok(());
         }
         self.recover(place).await?;
-        self.held()?;
+        self.about(&audit::removed(&audit::release(release)))?;
         helm.uninstall(&held, DEADLINE)
             .await
             .map_err(|error| said(&error))

@@ -16,6 +16,7 @@ use serde_json::json;
 use workflow::StepContext;
 
 use crate::{
+    audit,
     cloud::{self, Inputs, service_name},
     engine::{Done, Of, Worker, objects::gone},
     names::MANAGER,
@@ -47,7 +48,7 @@ impl Worker {
             },
             "spec": spec,
         });
-        self.held()?;
+        self.about(&audit::object("OpenStackService", &name))?;
         let applied = api
             .patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(&object))
             .await;
@@ -96,13 +97,13 @@ impl Worker {
                     .unwrap_or_default();
                 return Ok(Seen::Missing(format!("{name} needs somebody: {why}")));
             }
-            Ok(Seen::Missing(format!(
-                "{name} {}: {}",
-                status.steps.unwrap_or_default(),
-                status
-                    .blocked_on
-                    .unwrap_or_else(|| "its run starts".to_owned())
-            )))
+            // What it waits for itself is what this step waits for, at the bottom.
+            Ok(Seen::Missing(status.blocked_on.unwrap_or_else(|| {
+                format!(
+                    "{name} {}: its run starts",
+                    status.steps.unwrap_or_default()
+                )
+            })))
         })
         .await
     }
@@ -125,7 +126,7 @@ impl Worker {
                 Ok::<_, super::Failure>(going.map(|(name, _)| name).collect::<Vec<_>>())
             };
             for name in are_going().await? {
-                self.held()?;
+                self.about(&audit::removed(&audit::object("OpenStackService", &name)))?;
                 gone(api.delete(&name, &DeleteParams::default()).await)
                     .map_err(|error| call(format!("delete OpenStackService {name}"), &error))?;
             }

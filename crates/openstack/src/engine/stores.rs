@@ -45,12 +45,14 @@ impl Backups<'_> {
         };
         let credentials = &s3.credentials_secret_ref.name;
         let access = Access {
-            id: worker.secret_value(credentials, access::ID).await?,
+            id: worker.site().secret_value(credentials, access::ID).await?,
             secret: worker
+                .site()
                 .secret_value(credentials, access::SECRET)
                 .await?
                 .into(),
             token: worker
+                .site()
                 .optional_value(credentials, access::TOKEN)
                 .await?
                 .map(Into::into),
@@ -125,7 +127,7 @@ impl Backups<'_> {
 
     async fn referred(&self, reference: &SecretKeyRef, default: &str) -> Result<String, Failure> {
         let key = key_of(reference, default);
-        self.worker.secret_value(&reference.name, key).await
+        self.worker.site().secret_value(&reference.name, key).await
     }
 
     /// A file of this machine without a name: what it holds goes with this process.

@@ -15,6 +15,7 @@ use runs::{is_active, object, phase};
 use crate::{
     action::Action,
     backup::{errand, standing},
+    health::Down,
     names,
     release::{self, Change},
     rotation::{Noted, schedule},
@@ -28,6 +29,10 @@ pub struct Observed {
     pub runs: Vec<Run>,
     /// What of it does not serve.
     pub unhealthy: Vec<String>,
+    /// What it said when it was asked. None: it was not asked, as nothing is made of it or it goes, or a cloud.
+    pub answer: Option<Result<(), Down>>,
+    /// What keeps what it is made of, in the words of that.
+    pub blocked_on: Option<String>,
     /// Whether a restore stopped its pods, and nobody started them since.
     pub is_stopped: bool,
     /// The restore of the cloud that it belongs to, where that is at work or left the databases half loaded.
@@ -49,7 +54,8 @@ impl Observed {
         runs.filter(|run| !is_aside(run))
     }
 
-    fn made(&self) -> Option<&Run> {
+    /// The run that made what is there.
+    pub(super) fn made(&self) -> Option<&Run> {
         self.answers().find(|run| phase(run) == RunPhase::Succeeded)
     }
 

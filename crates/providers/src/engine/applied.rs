@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     Installer,
     objects::{self, Resources},
+    prune,
 };
 use crate::{
     drift::{self, Applied},
@@ -25,14 +26,15 @@ impl Installer {
     pub(super) async fn note(&self, there: &Client) -> Result<(), Ended> {
         let mut resources = Resources::default();
         let mut applied = Applied::default();
+        let released = self.released(there).await?;
         for object in &self.objects(there).await? {
             let (resource, _) = resources.of(there, object).await?;
             let api = resources.api(there, object).await?;
             self.held()?;
-            let stands = objects::put(&api, object).await?;
+            let put = objects::apply(&api, object, released.get(&prune::key(object))).await?;
             // Providers of one namespace share it, and each has its label on it: what is in it tells that it is gone.
             if !render::is_namespace(object) {
-                applied.note(&resource, &stands.metadata);
+                applied.note(&resource, &put.stands.metadata);
             }
         }
         for (_, _, namespace, name) in self.secrets(there).await? {
@@ -65,6 +67,14 @@ impl Installer {
             .await
             .map_err(|error| call(format!("write ConfigMap {name}"), &error))?;
         Ok(())
+    }
+
+    /// Whether a run has noted what it applied: from then on all of the provider is Windlass's, whoever installed it.
+    pub(super) async fn has_applied(&self, there: &Client) -> Result<bool, Failure> {
+        let name = self.config_map_of_applied();
+        let found = self.maps(there).get_metadata_opt(&name).await;
+        let found = found.map_err(|error| call(format!("read ConfigMap {name}"), &error))?;
+        Ok(found.is_some())
     }
 
     /// With the provider goes what was noted of it.

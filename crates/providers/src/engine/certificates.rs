@@ -46,7 +46,7 @@ impl Installer {
         for namespace in asked.objects.iter().filter(|one| render::is_namespace(one)) {
             let api = resources.api(there, namespace).await?;
             self.held()?;
-            objects::apply(&api, namespace).await?;
+            objects::apply(&api, namespace, None).await?;
         }
         let mut made = 0;
         for one in &wanted {

@@ -12,10 +12,11 @@ use kube::{
 };
 use runs::calls::{call, config};
 
-use super::Installer;
+use super::{Installer, prune};
 use crate::{
     certificates,
     inputs::Variables,
+    operation::Operation,
     render::{self, Material, Rendered},
     source, target,
 };
@@ -102,6 +103,27 @@ impl Installer {
             notices: rendered.notices,
             has_cert_manager: discovery.has_group(certificates::GROUP),
         })
+    }
+
+    /// The workloads without what is added to them here. Where somebody else installed them they are right so, and their pods are not
+    /// replaced for it; from the first other wish on they are as any other.
+    pub(super) async fn released(
+        &self,
+        there: &Client,
+    ) -> Result<BTreeMap<prune::Key, Object>, Failure> {
+        let operation = &self.work.run.spec.operation;
+        let keeps = [Operation::Install, Operation::Repair];
+        if !keeps.iter().any(|kept| kept.name() == operation) {
+            return Ok(BTreeMap::new());
+        }
+        let material = Material {
+            variables_mark: None,
+            ..self.material().await?
+        };
+        let rendered = render::render(&material, &scopes(&discover(there).await?));
+        let objects = rendered.map_err(|error| error.failure())?.objects;
+        let workloads = objects.into_iter().filter(|one| one.group() == "apps");
+        Ok(workloads.map(|one| (prune::key(&one), one)).collect())
     }
 
     async fn additional(&self) -> Result<Option<String>, Failure> {

@@ -1,4 +1,4 @@
-//! Applies objects: server-side, as their owner.
+//! Applies objects: server-side, as their owner, unless somebody else installed them and they are right.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,7 @@ use kube::{
 };
 use runs::calls::call;
 
+use super::takeover::{self, Standing};
 use crate::names::COMPONENTS_MANAGER;
 
 /// What applying did to an object.
@@ -20,6 +21,15 @@ pub(super) enum Effect {
     Created,
     Changed,
     Unchanged,
+}
+
+/// An object that was applied.
+pub(super) struct Put {
+    pub effect: Effect,
+    /// The object as it is then.
+    pub stands: DynamicObject,
+    /// What stood otherwise, where somebody else had installed it.
+    pub taken: Vec<String>,
 }
 
 /// The resources of kinds, asked for once each.
@@ -60,25 +70,50 @@ impl Resources {
     }
 }
 
-/// Applies an object, and says what that did. Its fields are the provider's, whoever wrote them before.
-pub(super) async fn apply(api: &Api<DynamicObject>, object: &Object) -> Result<Effect, Failure> {
+/// Applies an object, and says what that did. Its fields are the provider's, whoever wrote them before; but what somebody else installed
+/// is left to them where it is right: as it should be, or as it is released.
+pub(super) async fn apply(
+    api: &Api<DynamicObject>,
+    object: &Object,
+    released: Option<&Object>,
+) -> Result<Put, Failure> {
     let before = api
         .get_metadata_opt(object.name())
         .await
         .map_err(|error| call(format!("read {}", object.title()), &error))?;
-    let after = put(api, object).await?;
-    Ok(match before {
+    let mut taken = Vec::new();
+    if let Some(before) = &before
+        && !takeover::is_ours(&before.metadata)
+    {
+        match takeover::look(api, object, released).await? {
+            Standing::Right(live) => {
+                return Ok(Put {
+                    effect: Effect::Unchanged,
+                    stands: *live,
+                    taken,
+                });
+            }
+            Standing::Other(live, fields) => {
+                takeover::take(api, object, &live).await?;
+                taken = fields;
+            }
+            Standing::Gone => {}
+        }
+    }
+    let stands = put(api, object).await?;
+    let effect = match before {
         None => Effect::Created,
-        Some(before) if before.resource_version() == after.resource_version() => Effect::Unchanged,
+        Some(before) if before.resource_version() == stands.resource_version() => Effect::Unchanged,
         Some(_) => Effect::Changed,
+    };
+    Ok(Put {
+        effect,
+        stands,
+        taken,
     })
 }
 
-/// Applies an object, and gives it as it is then.
-pub(super) async fn put(
-    api: &Api<DynamicObject>,
-    object: &Object,
-) -> Result<DynamicObject, Failure> {
+async fn put(api: &Api<DynamicObject>, object: &Object) -> Result<DynamicObject, Failure> {
     let parameters = PatchParams::apply(COMPONENTS_MANAGER).force();
     api.patch(object.name(), &parameters, &Patch::Apply(object.value()))
         .await

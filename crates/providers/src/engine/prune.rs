@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use api::provider::label;
-use api::run::Failure;
+use api::run::{Failure, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditions},
@@ -12,7 +13,7 @@ use kube::{
 };
 use runs::calls::call;
 
-use super::material;
+use super::{material, takeover};
 
 /// An object by group, kind, namespace and name.
 pub(super) type Key = (String, String, String, String);
@@ -46,9 +47,27 @@ impl Found {
         )
     }
 
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let (_, kind, namespace, name) = self.key();
         format!("{kind} {namespace}/{name}")
+    }
+
+    /// Who else keeps it.
+    pub(super) fn keeper(&self, provider: &Subject) -> Option<String> {
+        takeover::keeper(&self.meta.metadata, provider)
+    }
+
+    /// Its metadata.
+    pub(super) fn meta(&self) -> &ObjectMeta {
+        &self.meta.metadata
+    }
+
+    /// The objects of its kind, where it is.
+    pub(super) fn api(&self, there: &Client) -> Api<DynamicObject> {
+        match self.meta.namespace() {
+            Some(namespace) => Api::namespaced_with(there.clone(), &namespace, &self.resource),
+            None => Api::all_with(there.clone(), &self.resource),
+        }
     }
 }
 
@@ -112,10 +131,6 @@ pub(super) fn surplus(found: Vec<Found>, wanted: &BTreeSet<Key>) -> Vec<Found> {
 
 /// Removes it, if it is still what was found.
 pub(super) async fn remove(there: &Client, found: &Found) -> Result<(), Failure> {
-    let api: Api<DynamicObject> = match found.meta.namespace() {
-        Some(namespace) => Api::namespaced_with(there.clone(), &namespace, &found.resource),
-        None => Api::all_with(there.clone(), &found.resource),
-    };
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
             uid: found.meta.uid(),
@@ -123,6 +138,7 @@ pub(super) async fn remove(there: &Client, found: &Found) -> Result<(), Failure>
         }),
         ..DeleteParams::background()
     };
+    let api = found.api(there);
     match api.delete(&found.meta.name_any(), &parameters).await {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         result => result

@@ -15,12 +15,14 @@ use super::{
     calls::HEARD,
     done, material,
     objects::{self, Effect, Resources},
-    prune,
+    prune, takeover,
 };
-use crate::{action::Action, certificates, health, render};
+use crate::{action::Action, certificates, health, operation::Operation, render};
 
 /// How long between two looks at a definition.
 const LOOK: Duration = Duration::from_millis(100);
+/// What is told of an upgrade of what somebody else installed may be of every object.
+const LONGEST_DETAIL: usize = 2048;
 /// How long definitions may take to be served.
 const ESTABLISHING: Duration = Duration::from_mins(1);
 
@@ -69,17 +71,27 @@ impl Installer {
                 let mut wanted: BTreeSet<_> =
                     self.objects(&there).await?.iter().map(prune::key).collect();
                 wanted.extend(self.secrets(&there).await?);
-                self.remove(&there, &wanted, step, context).await
+                let found = prune::find(&there, &self.provider.manifest_label()).await?;
+                let surplus = prune::surplus(found, &wanted);
+                self.remove(&there, surplus, step, context).await
             }
-            Action::DeleteObjects => self.remove(&there, &BTreeSet::new(), step, context).await,
+            Action::ReleaseObjects => self.release(&there, step, context).await,
+            Action::DeleteObjects => {
+                let mut found = prune::find(&there, &self.provider.manifest_label()).await?;
+                // What somebody else installed, and no run has taken over, is not to go with a provider that came to nothing.
+                if !self.has_applied(&there).await? {
+                    found.retain(|found| takeover::is_ours(found.meta()));
+                }
+                self.remove(&there, found, step, context).await
+            }
             Action::RecordInventory => {
                 let effect = self.record(&there).await?;
                 self.note(&there).await?;
                 Ok(counted([effect]))
             }
             Action::ForgetInventory => {
-                self.forget_applied(&there).await?;
                 self.forget(&there).await?;
+                self.forget_applied(&there).await?;
                 Ok(done([]))
             }
         }
@@ -89,6 +101,9 @@ impl Installer {
     async fn preflight(&self, there: &Client) -> Result<StepOutcome, Ended> {
         let objects = self.objects(there).await?;
         let served = material::discover(there).await?;
+        if self.work.run.spec.operation == Operation::Install.name() {
+            self.follows(there, &served).await?;
+        }
         let definitions = objects
             .iter()
             .filter(|object| render::is_definition(object));
@@ -102,7 +117,9 @@ impl Installer {
             .filter(is_missing)
             .collect();
         if missing.is_empty() {
-            return Ok(done([("objects", objects.len())]));
+            let (right, otherwise) = self.foreseen(there, &served, &objects).await?;
+            let outcome = done([("objects", objects.len()), ("unchanged", right)]);
+            return Ok(telling(outcome, "to be taken over", &otherwise));
         }
         let remedy = if missing.contains(certificates::GROUP) {
             "install cert-manager in that cluster, and retry the run"
@@ -135,7 +152,8 @@ impl Installer {
         objects: Vec<Object>,
     ) -> Result<StepOutcome, Ended> {
         let mut resources = Resources::default();
-        let mut effects = Vec::with_capacity(objects.len());
+        let released = self.released(there).await?;
+        let (mut effects, mut taken) = (Vec::with_capacity(objects.len()), Vec::new());
         for (at, object) in objects.iter().enumerate() {
             boundary(step, context).await?;
             tell(
@@ -146,11 +164,15 @@ impl Installer {
             .await?;
             let api = resources.api(there, object).await?;
             self.held()?;
-            effects.push(objects::apply(&api, object).await?);
+            let put = objects::apply(&api, object, released.get(&prune::key(object))).await?;
+            effects.push(put.effect);
+            if !put.taken.is_empty() {
+                taken.push(takeover::told(object, &put.taken));
+            }
         }
         let definitions: Vec<_> = objects.into_iter().filter(render::is_definition).collect();
         self.established(there, &definitions).await?;
-        Ok(counted(effects))
+        Ok(telling(counted(effects), "taken over", &taken))
     }
 
     /// Waits until definitions are served: their objects come next.
@@ -214,18 +236,24 @@ impl Installer {
     async fn remove(
         &self,
         there: &Client,
-        wanted: &BTreeSet<prune::Key>,
+        found: Vec<prune::Found>,
         step: &Step,
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
-        let found = prune::find(there, &self.provider.manifest_label()).await?;
-        let surplus = prune::surplus(found, wanted);
+        let keeper = |found: &prune::Found| found.keeper(&self.work.run.spec.subject);
+        let (kept, surplus): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|found| keeper(found).is_some());
         for found in &surplus {
             boundary(step, context).await?;
             self.held()?;
             prune::remove(there, found).await?;
         }
-        Ok(done([("removed", surplus.len())]))
+        let kept: Vec<_> = kept
+            .iter()
+            .filter_map(|found| Some(format!("{} of {}", found.title(), keeper(found)?)))
+            .collect();
+        let outcome = done([("removed", surplus.len()), ("kept", kept.len())]);
+        Ok(telling(outcome, "left to who keeps it", &kept))
     }
 }
 
@@ -238,6 +266,7 @@ pub(super) fn telling(outcome: StepOutcome, what: &str, notices: &[String]) -> S
             detail: None,
         } if !notices.is_empty() => {
             let detail = format!("{what}: {}", notices.join("; "));
+            let detail = api::text::lines(&detail, LONGEST_DETAIL);
             StepOutcome::Succeeded {
                 results,
                 unreachable,

@@ -14,7 +14,7 @@ use crate::{
     check::{Finding, Waiting, given},
     fetch,
     inputs::{self, Changes, Inputs, Manifests},
-    names::{COMPONENTS_DIGEST, KUBECONFIG_KEY, TARGET},
+    names::{COMPONENTS_DIGEST, KEEP, KUBECONFIG_KEY, TARGET},
     operation::Operation,
     source::{Held, Missing},
 };
@@ -81,7 +81,7 @@ pub fn plan<K: Kind>(
     let map = wanted.to_map()?;
     let is_same = |run: &&Run| {
         run.spec.plan.inputs == map
-            && run.spec.operation != Operation::Delete.name()
+            && !Operation::is_last(&run.spec.operation)
             // One that gave way to another wish did not make this one true, though it was this one.
             && phase(run) != RunPhase::Superseded
     };
@@ -100,8 +100,15 @@ pub fn plan<K: Kind>(
         .status
         .as_ref()
         .and_then(|status| given(status.installed_version.as_deref()));
-    let operation = Operation::towards(&wanted.version, installed);
+    let operation = match Operation::towards(&wanted.version, installed) {
+        // Another operator's status says so, and its work is left as it is where it is right.
+        Operation::Reconfigure if !observed.runs.iter().any(is_installation) => Operation::Install,
+        operation => operation,
+    };
     let reason = match (operation, installed) {
+        (Operation::Install, Some(installed)) => {
+            format!("version {installed} is installed, and not by Windlass: it is taken over")
+        }
         (Operation::Upgrade, Some(installed)) => format!(
             "version {installed} is installed, {} is wanted",
             wanted.version
@@ -116,6 +123,11 @@ pub fn plan<K: Kind>(
         Some(run) => Decision::Supersede(Box::new(run.clone()), new.plan.digest),
         None => Decision::Start(Box::new(new)),
     })
+}
+
+/// Whether Windlass made a version the installed one by it.
+fn is_installation(run: &Run) -> bool {
+    phase(run) == RunPhase::Succeeded && !Operation::is_last(&run.spec.operation)
 }
 
 /// What others have written, for people.
@@ -215,27 +227,39 @@ fn deletion<K: Kind>(
     observed: &Observed,
     last: Option<&Run>,
 ) -> Result<Decision, serde_json::Error> {
+    let operation = if keeps(provider) {
+        Operation::Release
+    } else {
+        Operation::Delete
+    };
     if let Some(run) = last {
-        let deletes = run.spec.operation == Operation::Delete.name();
+        let is_it = run.spec.operation == operation.name();
         let own = || Box::new(run.clone());
-        match (deletes, phase(run)) {
-            (true, RunPhase::Succeeded) => return Ok(Decision::Forget),
-            (true, _) => return Ok(Decision::Follow(own())),
-            (false, phase) if is_active(phase) => return Ok(Decision::Cancel(own())),
-            (false, _) => {}
+        match phase(run) {
+            RunPhase::Succeeded if Operation::is_last(&run.spec.operation) => {
+                return Ok(Decision::Forget);
+            }
+            _ if is_it => return Ok(Decision::Follow(own())),
+            phase if is_active(phase) => return Ok(Decision::Cancel(own())),
+            _ => {}
         }
     }
     let installed = provider
         .status
         .as_ref()
-        .and_then(|status| given(status.installed_version.as_deref()));
+        .filter(|status| given(status.installed_version.as_deref()).is_some());
+    if operation == Operation::Release {
+        return release(provider, observed, last);
+    }
     let Some(run) = last else {
         // What another operator installed is that one's to delete, and without a run nothing of it is known to be ours.
         return Ok(match installed {
             None => Decision::Forget,
             Some(_) => Decision::AwaitParts(
                 Reason::OldComponentsDeletionError,
-                "no run of Windlass installed it; let the operator that did delete it, or remove the finalizer".to_owned(),
+                format!(
+                    "no run of Windlass installed it; let the operator that did delete it, or annotate it {KEEP}=true, and what is installed stays"
+                ),
             ),
         });
     };
@@ -252,29 +276,62 @@ fn deletion<K: Kind>(
         Ok(_) => {}
     }
     let inputs = match Inputs::from_map(&run.spec.plan.inputs) {
-        Ok(inputs) => Inputs {
-            manifests: None,
-            variables: None,
-            additional: None,
-            changes: Changes::default(),
-            ..inputs
-        },
-        Err(error) => {
-            let error = controller::chain(&error);
-            return Ok(Decision::AwaitParts(
-                Reason::OldComponentsDeletionError,
-                format!("its last run is not of this version of Windlass: {error}"),
-            ));
-        }
+        Ok(inputs) => inputs.bare(),
+        Err(error) => return Ok(unreadable(&error)),
     };
     let new = new(
         provider,
         observed,
-        Operation::Delete,
+        operation,
         &inputs,
         "the provider is being deleted",
     )?;
     Ok(Decision::Start(Box::new(new)))
+}
+
+/// Whether everything stays when the provider is deleted.
+pub(super) fn keeps<K: Kind>(provider: &Provider<K>) -> bool {
+    provider
+        .annotations()
+        .get(KEEP)
+        .is_some_and(|value| value == "true")
+}
+
+/// Nobody loses what they need by it, so nobody is asked.
+fn release<K: Kind>(
+    provider: &Provider<K>,
+    observed: &Observed,
+    last: Option<&Run>,
+) -> Result<Decision, serde_json::Error> {
+    let status = provider.status.clone().unwrap_or_default();
+    let inputs = match (last, status.installed_version) {
+        (Some(run), _) => match Inputs::from_map(&run.spec.plan.inputs) {
+            Ok(inputs) => inputs.bare(),
+            Err(error) => return Ok(unreadable(&error)),
+        },
+        // Another operator owns what it installed by the provider's object.
+        (None, Some(version)) => Inputs {
+            version,
+            contract: status.contract.unwrap_or_default(),
+            target: target_of(provider).map(str::to_owned),
+            manifests: None,
+            variables: None,
+            additional: None,
+            changes: Changes::default(),
+        },
+        (None, None) => return Ok(Decision::Forget),
+    };
+    let reason = "the provider is being deleted, and what it installed stays";
+    let new = new(provider, observed, Operation::Release, &inputs, reason)?;
+    Ok(Decision::Start(Box::new(new)))
+}
+
+fn unreadable(error: &inputs::Unreadable) -> Decision {
+    let error = controller::chain(error);
+    Decision::AwaitParts(
+        Reason::OldComponentsDeletionError,
+        format!("its last run is not of this version of Windlass: {error}"),
+    )
 }
 
 fn new<K: Kind>(

@@ -87,7 +87,7 @@ pub(super) fn status<K: Kind>(
     }
     if let Some(run) = applied.run()
         && let Some(failure) = failure(run)
-        && run.spec.operation != Operation::Delete.name()
+        && !Operation::is_last(&run.spec.operation)
     {
         let (kind, reason) = if run.spec.operation == Operation::Upgrade.name() {
             (condition::PROVIDER_UPGRADED, Reason::ComponentsUpgradeError)
@@ -117,7 +117,7 @@ pub(super) fn status<K: Kind>(
 }
 
 fn is_done(run: &Run) -> bool {
-    phase(run) == RunPhase::Succeeded && run.spec.operation != Operation::Delete.name()
+    phase(run) == RunPhase::Succeeded && !Operation::is_last(&run.spec.operation)
 }
 
 fn preflight(decision: &Decision, conditions: &mut Conditions) {

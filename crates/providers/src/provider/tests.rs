@@ -385,3 +385,78 @@ fn variables_without_values_are_named_all_at_once() {
         }
     }
 }
+
+#[test]
+fn what_another_operator_installed_is_taken_over() {
+    let mut core = core("v1.13.4");
+    installed(&mut core, "v1.13.4");
+    let mut world = observed("v1.13.4");
+    let Decision::Start(new) = decide(&core, &world) else {
+        panic!("nothing is started");
+    };
+    assert_eq!(new.operation, Operation::Install);
+    let reason = new.plan.reason.unwrap();
+    assert!(
+        reason.contains("v1.13.4 is installed, and not by Windlass"),
+        "{reason}"
+    );
+    world.source = observed("v1.14.0").source;
+    let upgrade = decide(&core, &world);
+    assert_eq!(short(&upgrade), "start cluster-api-upgrade-1");
+}
+
+#[test]
+fn a_provider_is_handed_over_without_asking_those_who_need_it() {
+    let mut core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let first = decide(&core, &world);
+    world.runs = vec![run(&core, &first, RunPhase::Succeeded)];
+    world.dependents = Ok(vec!["Cluster default/one".to_owned()]);
+    core.meta_mut().deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "refuse for Cluster default/one"
+    );
+    let keep = |core: &mut CoreProvider, value: &str| {
+        core.annotations_mut()
+            .insert(crate::names::KEEP.to_owned(), value.to_owned());
+    };
+    keep(&mut core, "false");
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "refuse for Cluster default/one"
+    );
+    keep(&mut core, "true");
+    let release = decide(&core, &world);
+    assert_eq!(short(&release), "start cluster-api-release-2");
+    let Decision::Start(new) = &release else {
+        panic!("nothing is started");
+    };
+    let steps: Vec<_> = new.plan.steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(steps, ["release/objects"], "nothing is deleted");
+    world.runs.push(run(&core, &release, RunPhase::Running));
+    assert_eq!(
+        short(&decide(&core, &world)),
+        "follow cluster-api-release-2"
+    );
+    world.runs[1].status.as_mut().unwrap().phase = RunPhase::Succeeded;
+    assert_eq!(short(&decide(&core, &world)), "forget");
+
+    // A deletion that has begun gives way.
+    world.runs.pop();
+    world.dependents = Ok(Vec::new());
+    core.annotations_mut().clear();
+    let deletion = decide(&core, &world);
+    world.runs.push(run(&core, &deletion, RunPhase::Running));
+    keep(&mut core, "true");
+    assert_eq!(short(&decide(&core, &world)), "cancel cluster-api-delete-2");
+    world.runs[1].status.as_mut().unwrap().phase = RunPhase::Cancelled;
+    assert_eq!(short(&decide(&core, &world)), "start cluster-api-release-3");
+
+    // What another operator installed has it as its owner.
+    installed(&mut core, "v1.13.4");
+    assert_eq!(
+        short(&decide(&core, &observed("v1.13.4"))),
+        "start cluster-api-release-1"
+    );
+}

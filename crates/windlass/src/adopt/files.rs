@@ -112,6 +112,26 @@ pub(super) fn find(given: &[PathBuf]) -> anyhow::Result<Files> {
     Ok(files)
 }
 
+/// The kubeconfig that kubespray left beside an inventory (`kubeconfig_localhost`).
+pub(super) fn kubeconfig(given: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    const LEFT: &str = "artifacts/admin.conf";
+    let first = given.first().context("no inventory")?;
+    let path = fs::canonicalize(first)
+        .with_context(|| format!("failed to find the inventory {}", first.display()))?;
+    let place = match path.parent() {
+        Some(parent) if !path.is_dir() => parent,
+        _ => &path,
+    };
+    let file = place.join(LEFT);
+    anyhow::ensure!(
+        fs::symlink_metadata(&file).is_ok(),
+        "--live names no kubeconfig, and {} is not there: name one that reaches the cluster, --live KUBECONFIG; kubespray leaves it \
+         there with kubeconfig_localhost: true",
+        file.display()
+    );
+    Within::new(place).leads_to(&file)
+}
+
 /// The one hosts file of a directory.
 fn directory(path: &Path, files: &mut Files) -> anyhow::Result<()> {
     let mut found = Vec::new();

@@ -4,13 +4,18 @@ use std::{fs, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use api::{Cluster, ClusterNode};
-use inventory::import::{Kind, Level};
-use kube::{Api, Client, Resource, api::ListParams};
+use inventory::import::{Kind, Level, cluster_api};
+use kube::{
+    Api, Client, Resource,
+    api::{DynamicObject, ListParams},
+    core::ApiResource,
+    discovery::{ApiGroup, Discovery, Scope, verbs},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    cli::{Global, ImportClusters},
+    cli::{Global, ImportClusters, ImportOf},
     client::answered,
     manifest::Opener,
     objects::{create, refuse_used, yaml},
@@ -22,17 +27,32 @@ pub(super) async fn import(global: &Global, options: &ImportClusters) -> anyhow:
     refuse_used(directory)?;
     let objects = if options.filename.is_empty() {
         let client = global.client().await?;
-        let mut objects = all::<Cluster>(&client).await?;
-        objects.extend(all::<ClusterNode>(&client).await?);
-        objects
+        match options.of {
+            ImportOf::Kubespray => {
+                let mut objects = all::<Cluster>(&client).await?;
+                objects.extend(all::<ClusterNode>(&client).await?);
+                objects
+            }
+            ImportOf::ClusterApi => all_of_cluster_api(&client).await?,
+        }
     } else {
         let opener = Opener::refusing("the inventory that is written would hold it in the open");
         super::values(&opener, &options.filename)?
     };
-    let inventory = inventory::import::import(&objects, &options.levels)?;
+    let (inventory, wanted) = match options.of {
+        ImportOf::Kubespray => (
+            inventory::import::import(&objects, &options.levels)?,
+            "kubespray.k8s.io/v1",
+        ),
+        ImportOf::ClusterApi => (
+            cluster_api::import(&objects, &options.levels)?,
+            "cluster.x-k8s.io",
+        ),
+    };
     ensure!(
         !inventory.is_empty(),
-        "there is no Cluster of kubespray.k8s.io/v1: name files that have one with -f, or an API with --kubeconfig"
+        "there is no Cluster of {wanted}: name files that have one with -f, or an API with --kubeconfig, and say with --of whose clusters \
+         are meant"
     );
     fs::create_dir_all(directory)
         .with_context(|| format!("failed to create {}", directory.display()))?;
@@ -67,10 +87,41 @@ where
     let api = Api::<K>::all(client.clone());
     let list = api.list(&ListParams::default()).await;
     let list = answered(list, &format!("list {kind} objects"))?;
+    values(list, &K::api_version(&()), &kind)
+}
+
+/// The objects of every kind of Cluster API and its providers that the API serves.
+async fn all_of_cluster_api(client: &Client) -> anyhow::Result<Vec<Value>> {
+    let discovery = Discovery::new(client.clone()).run().await;
+    let discovery = answered(discovery, "ask the API what it serves")?;
+    let groups = discovery.groups();
+    let kinds = groups
+        .filter(|group| cluster_api::is_of_cluster_api(group.name()))
+        .flat_map(ApiGroup::recommended_resources)
+        .filter(|(_, can)| can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST));
+    let mut objects = Vec::new();
+    for (resource, _) in kinds {
+        let ApiResource {
+            api_version, kind, ..
+        } = &resource;
+        let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+        let list = api.list(&ListParams::default()).await;
+        let list = answered(list, &format!("list {kind} objects"))?;
+        objects.extend(values(list, api_version, kind)?);
+    }
+    Ok(objects)
+}
+
+/// Of the entries of a list an API says the kind once.
+fn values(
+    list: impl IntoIterator<Item = impl Serialize>,
+    version: &str,
+    kind: &str,
+) -> anyhow::Result<Vec<Value>> {
     let values = list.into_iter().map(|object| {
         let mut value = serde_json::to_value(object).context("failed to read an object")?;
-        value["apiVersion"] = K::api_version(&()).into();
-        value["kind"] = kind.clone().into();
+        value["apiVersion"] = version.into();
+        value["kind"] = kind.into();
         Ok(value)
     });
     values.collect()

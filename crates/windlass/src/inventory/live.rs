@@ -1,143 +1,50 @@
 //! `windlass inventory` on the API: what an edit changes, and how a roll-out is steered.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use api::inventory::{
-    ClusterTemplate, Customer, Environment, FleetCluster, FleetRevision, Hierarchy, InfraProvider,
-    LEVEL_LABEL, Rollout, RolloutControl, RolloutPhase, RolloutState, Site,
-};
-use inventory::{
-    Fleet, Object,
-    diff::{self, Change, ClusterChange},
-};
-use k8s_openapi::api::{authentication::v1::SelfSubjectReview, core::v1::ConfigMap};
+use api::inventory::{Rollout, RolloutControl, RolloutPhase, RolloutState};
+use fleet::plan::Error;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
 };
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     cli::{Global, OfRollout, PlanInventory, SkipCluster},
     client::answered,
     manifest::Opener,
+    terminal::text,
 };
 
-/// Says which clusters change.
+/// Says which clusters change, and what becomes of their machines. Who may not read Machines is told their number by replicas.
 pub(super) async fn plan(global: &Global, options: &PlanInventory) -> anyhow::Result<ExitCode> {
     let client = global.client().await?;
-    let mut objects = BTreeMap::new();
-    let namespace = &global.namespace;
-    let mut put = |values: Vec<Value>| {
-        for value in values {
-            objects.insert(identity(&value, namespace), value);
-        }
+    let edits = match options.filename.as_slice() {
+        [] => Vec::new(),
+        files => super::values(&Opener::new(&options.age_keys), files)?,
     };
-    put(listed::<Hierarchy>(&client, namespace, "").await?);
-    put(listed::<Environment>(&client, namespace, "").await?);
-    put(listed::<Customer>(&client, namespace, "").await?);
-    put(listed::<Site>(&client, namespace, "").await?);
-    put(listed::<InfraProvider>(&client, namespace, "").await?);
-    put(listed::<ClusterTemplate>(&client, namespace, "").await?);
-    put(listed::<FleetCluster>(&client, namespace, "").await?);
-    put(listed::<ConfigMap>(&client, namespace, LEVEL_LABEL).await?);
-    if !options.filename.is_empty() {
-        put(super::values(
-            &Opener::new(&options.age_keys),
-            &options.filename,
-        )?);
+    let plan = match fleet::plan::plan(&client, &global.namespace, edits).await {
+        Err(Error::Api(what, error)) => return answered(Err(error), &what),
+        Err(Error::Inventory(problems)) => return Err(problems.into()),
+        Err(error) => return Err(anyhow::Error::new(error).context("failed to plan")),
+        Ok(plan) => plan,
+    };
+    if let Some(error) = plan.unread {
+        let error = anyhow::Error::new(error);
+        eprintln!(
+            "windlass: Machines are counted by replicas, as they cannot be read: {}",
+            text(&format!("{error:#}"))
+        );
     }
-    let fleet = Fleet::read(objects.into_values(), namespace)?;
-    let records = records(&client, namespace).await?;
-    let mut changes = Vec::new();
-    fleet.render_all(|rendered| {
-        let cluster = rendered.resolved.cluster.clone();
-        if cluster.namespace != *namespace {
-            return;
-        }
-        let before = records.get(&cluster.name);
-        let after = rendered.objects();
-        let objects = diff::between(before.map_or(&[], Vec::as_slice), &after);
-        if !objects.is_empty() {
-            let change = before.map_or(Change::Added, |_| Change::Changed);
-            changes.push(ClusterChange {
-                cluster,
-                change,
-                objects,
-            });
-        }
-    })?;
-    super::print_changes(&changes, options.output)?;
-    Ok(if changes.is_empty() {
+    super::print_changes(&plan.changes, options.output)?;
+    Ok(if plan.changes.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// What each cluster was made from.
-async fn records(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, Vec<Value>>> {
-    let clusters = Api::<FleetCluster>::namespaced(client.clone(), namespace);
-    let clusters = clusters.list(&ListParams::default()).await;
-    let clusters = answered(clusters, "list the FleetClusters")?;
-    let records = Api::<FleetRevision>::namespaced(client.clone(), namespace);
-    let mut known = BTreeMap::new();
-    for cluster in clusters {
-        let name = cluster.name_any();
-        let Some(applied) = cluster.status.and_then(|status| status.applied) else {
-            continue;
-        };
-        let record = records
-            .get_opt(&fleet::names::record(&name, &applied))
-            .await;
-        let record = answered(record, "read a FleetRevision")?;
-        let objects = record.map(|record| record.spec.objects).unwrap_or_default();
-        known.insert(name, objects.into_iter().map(Value::Object).collect());
-    }
-    Ok(known)
-}
-
-async fn listed<K>(client: &Client, namespace: &str, labels: &str) -> anyhow::Result<Vec<Value>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Serialize
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
-    let kind = K::kind(&());
-    let api = Api::<K>::namespaced(client.clone(), namespace);
-    let list = api.list(&ListParams::default().labels(labels)).await;
-    let list = answered(
-        list,
-        &format!("list {kind} objects; their definitions: windlass crds --fleet"),
-    )?;
-    let mut values = Vec::new();
-    for object in list {
-        let mut value = serde_json::to_value(object).context("failed to read an object")?;
-        value["apiVersion"] = K::api_version(&()).into();
-        value["kind"] = kind.clone().into();
-        values.push(value);
-    }
-    Ok(values)
-}
-
-/// Which object it is; one of a file stands in place of that of the API.
-fn identity(value: &Value, namespace: &str) -> Object {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let own = text(&value["metadata"]["namespace"]);
-    Object {
-        kind: text(&value["kind"]),
-        namespace: if own.is_empty() {
-            namespace.to_owned()
-        } else {
-            own
-        },
-        name: text(&value["metadata"]["name"]),
-    }
 }
 
 /// Steers a roll-out.
@@ -202,6 +109,7 @@ pub(super) enum Verb<'a> {
     Pause,
     Resume,
     Abort,
+    Rollback,
     Approve,
     Skip(&'a str),
 }
@@ -233,7 +141,7 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
             let state = control.state.unwrap_or_default();
             ensure!(
                 state != RolloutState::Running,
-                "roll-out {name} is neither paused nor aborted, it is {phase:?}: {}",
+                "roll-out {name} is neither paused, aborted nor to be rolled back, it is {phase:?}: {}",
                 status
                     .waits
                     .unwrap_or_else(|| "kubectl get rollouts".to_owned())
@@ -247,6 +155,22 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
             control.state = Some(RolloutState::Aborted);
             format!(
                 "ends run {}: those under way go on, no other is begun",
+                run.id
+            )
+        }
+        Verb::Rollback => {
+            let run = open()?;
+            if let Some(before) = &run.rolls_back {
+                bail!(
+                    "run {} of roll-out {name} is itself the way back from run {before}: edit the inventory for another revision",
+                    run.id
+                );
+            }
+            about(&mut control, &run.id);
+            control.state = Some(RolloutState::RolledBack);
+            format!(
+                "ends run {}: what it has begun goes back to what it was before, unless a version would go down; kubectl get rollouts \
+                 says how it goes",
                 run.id
             )
         }
@@ -301,6 +225,8 @@ async fn pick(api: &Api<Rollout>, name: Option<&str>, namespace: &str) -> anyhow
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -350,7 +276,7 @@ mod tests {
             (
                 rollout("Running", json!("Running")),
                 Verb::Resume,
-                "neither paused nor aborted",
+                "neither paused, aborted nor to be rolled back",
             ),
             (
                 rollout("Running", json!("Running")),
@@ -361,6 +287,16 @@ mod tests {
             let error = control(&rollout, verb).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+        let (back, _) = control(&waits, Verb::Rollback).unwrap();
+        assert_eq!(
+            (back.run.as_deref(), back.state),
+            (Some("new"), Some(RolloutState::RolledBack))
+        );
+        let mut way_back = waits.clone();
+        let run = way_back.status.as_mut().and_then(|it| it.run.as_mut());
+        run.unwrap().rolls_back = Some("old".to_owned());
+        let error = control(&way_back, Verb::Rollback).unwrap_err().to_string();
+        assert!(error.contains("the way back from run old"), "{error}");
         let paused = rollout("Paused", json!("Paused"));
         let (resumed, _) = control(&paused, Verb::Resume).unwrap();
         assert_eq!(resumed.state, Some(RolloutState::Running));

@@ -1,7 +1,8 @@
 //! `windlass providers delete`: removes a provider that nothing needs any more.
 
 use anyhow::{Context, bail, ensure};
-use kube::api::DeleteParams;
+use clusterctl::Provider;
+use kube::{Client, api::DeleteParams};
 use providers::{health, target};
 
 use super::{
@@ -22,15 +23,7 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
     );
     let client = global.client().await?;
     let stands = Stand::all(&client).await?;
-    let is_it = |stand: &&Stand| {
-        stand.provider.as_ref() == Some(&provider) && stand.namespace == global.namespace
-    };
-    let stand = stands.iter().find(is_it).with_context(|| {
-        format!(
-            "there is no {provider} in namespace {}: windlass providers status lists all",
-            global.namespace
-        )
-    })?;
+    let stand = meant(&stands, &global.namespace, &provider)?;
     let label = provider.manifest_label();
     let there = target::client(&client, &stand.namespace, stand.target.as_deref()).await?;
     let mut dependents: Vec<_> = stands
@@ -65,14 +58,38 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
         "nothing was done; if that is wanted, say its name once more: --confirm {}",
         provider.name()
     );
+    gone(&client, stand, &provider).await
+}
+
+/// Deletes the object of a provider, and shows the steps until it is gone.
+pub(super) async fn gone(
+    client: &Client,
+    stand: &Stand,
+    provider: &Provider,
+) -> anyhow::Result<()> {
     let awaited = Awaited {
         provider: kind(provider.provider_type()),
         namespace: stand.namespace.clone(),
         name: stand.name.clone(),
         version: None,
     };
-    let api = awaited.api(&client);
+    let api = awaited.api(client);
     let deleted = api.delete(&awaited.name, &DeleteParams::default()).await;
     answered(deleted, &format!("delete {provider}"))?;
-    follow::follow(&client, &[awaited]).await
+    follow::follow(client, &[awaited]).await
+}
+
+/// The one of a namespace that is meant.
+pub(super) fn meant<'a>(
+    stands: &'a [Stand],
+    namespace: &str,
+    provider: &Provider,
+) -> anyhow::Result<&'a Stand> {
+    let is_it =
+        |stand: &&Stand| stand.provider.as_ref() == Some(provider) && stand.namespace == namespace;
+    stands.iter().find(is_it).with_context(|| {
+        format!(
+            "there is no {provider} in namespace {namespace}: windlass providers status lists all"
+        )
+    })
 }

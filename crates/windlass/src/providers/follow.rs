@@ -8,7 +8,7 @@ use api::{
     provider::{ProviderStatus, ProviderType, Reason},
 };
 use controller::conditions::{READY, STALLED};
-use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use futures::{StreamExt, TryStreamExt, future::ready, stream::BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -98,14 +98,24 @@ fn changes(
     let named = watcher::Config::default().fields(&format!("metadata.name={}", one.name));
     let objects = watcher(one.api(client), named)
         .default_backoff()
-        .filter_map(async |event| match event {
-            Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
-                Some(Change::Object(Box::new(object)))
-            }
-            // One that is not there when the watch begins is as gone as one that goes later.
-            Ok(watcher::Event::Delete(_)) => Some(Change::Gone),
-            _ => None,
-        });
+        .scan(false, |is_there, event| {
+            let change = match event {
+                Ok(watcher::Event::Init) => {
+                    *is_there = false;
+                    None
+                }
+                Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
+                    *is_there = true;
+                    Some(Change::Object(Box::new(object)))
+                }
+                Ok(watcher::Event::Delete(_)) => Some(Change::Gone),
+                // One that is not there when the watch begins is as gone as one that goes later.
+                Ok(watcher::Event::InitDone) if !*is_there => Some(Change::Gone),
+                _ => None,
+            };
+            ready(Some(change))
+        })
+        .filter_map(ready);
     let runs = Api::<Run>::namespaced(client.clone(), &one.namespace);
     let runs = watcher(runs, watcher::Config::default())
         .default_backoff()

@@ -1,6 +1,12 @@
 //! A router over TLS, for strangers: few connections at a time, and none that keeps its place by silence.
 
-use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Context;
 use axum::Router;
@@ -19,9 +25,6 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// How many connections are open at once; more wait. Each scraper keeps one.
-const CONNECTIONS: usize = 32;
-
 /// How long a handshake may take, or the head of a request, also of the next one on an open connection: scrapers come every
 /// minute or more often.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,20 +34,31 @@ const IDLE: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A certificate with its key.
-pub(super) enum Certificate {
+pub(crate) enum Certificate {
     /// Files that somebody else keeps, such as a Secret that is mounted.
-    Kept(PathBuf),
+    Kept(Kept),
     /// Made for this process.
     Own(Arc<ServerConfig>),
 }
 
+/// Files, and what they were when they were read last.
+pub(crate) struct Kept {
+    chain: PathBuf,
+    key: PathBuf,
+    last: Mutex<Option<Read>>,
+}
+
+struct Read {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+    config: Arc<ServerConfig>,
+}
+
 impl Certificate {
-    /// That of `directory`, which is read once to tell early what is wrong with it; else a new one.
+    /// That of `directory`; else a new one.
     pub(super) fn new(directory: Option<PathBuf>, address: SocketAddr) -> anyhow::Result<Self> {
         if let Some(directory) = directory {
-            let certificate = Self::Kept(directory);
-            certificate.config()?;
-            return Ok(certificate);
+            return Self::of_files(directory.join("tls.crt"), directory.join("tls.key"));
         }
         let names = vec!["windlass-metrics".to_owned(), address.ip().to_string()];
         let made = rcgen::generate_simple_self_signed(names)
@@ -56,39 +70,83 @@ impl Certificate {
         )?))
     }
 
+    /// That of a file with the chain and of one with the key, which are read once to tell early what is wrong with them.
+    pub(crate) fn of_files(chain: PathBuf, key: PathBuf) -> anyhow::Result<Self> {
+        let kept = Kept {
+            chain,
+            key,
+            last: Mutex::default(),
+        };
+        kept.read()?;
+        Ok(Self::Kept(kept))
+    }
+
     fn config(&self) -> anyhow::Result<Arc<ServerConfig>> {
         match self {
             Self::Own(config) => Ok(Arc::clone(config)),
-            Self::Kept(directory) => {
-                let read = |name: &str| {
-                    let file = directory.join(name);
-                    fs::read(&file).with_context(|| format!("failed to read {}", file.display()))
-                };
-                config(&read("tls.crt")?, &read("tls.key")?)
-            }
+            Self::Kept(kept) => kept.config(),
         }
+    }
+}
+
+impl Kept {
+    /// As the files are now. While they cannot be used, as between the writing of the one and of the other, the last that could.
+    fn config(&self) -> anyhow::Result<Arc<ServerConfig>> {
+        self.read().or_else(|error| {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = last.as_ref().map(|last| Arc::clone(&last.config));
+            last.inspect(|_| tracing::warn!("{error:#}; the last one goes on"))
+                .ok_or(error)
+        })
+    }
+
+    fn read(&self) -> anyhow::Result<Arc<ServerConfig>> {
+        let read = |file: &PathBuf| {
+            fs::read(file).with_context(|| format!("failed to read {}", file.display()))
+        };
+        let (chain, key) = (read(&self.chain)?, read(&self.key)?);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last
+            .as_ref()
+            .filter(|last| last.chain == chain && last.key == key)
+        {
+            return Ok(Arc::clone(&last.config));
+        }
+        let config = config(&chain, &key)
+            .with_context(|| format!("failed to use {}", self.chain.display()))?;
+        *last = Some(Read {
+            chain,
+            key,
+            config: Arc::clone(&config),
+        });
+        Ok(config)
     }
 }
 
 fn config(chain: &[u8], key: &[u8]) -> anyhow::Result<Arc<ServerConfig>> {
     let chain = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<Vec<_>, _>>()
-        .context("the certificate of /metrics is not in PEM form")?;
+        .context("the certificate is not in PEM form")?;
     let key = PrivateKeyDer::from_pem_slice(key)
-        .context("the key of the certificate of /metrics is not in PEM form")?;
+        .context("the key of the certificate is not in PEM form")?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .context("no version of TLS")?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .context("the certificate of /metrics and its key do not fit")?;
+        .context("the certificate and its key do not fit")?;
     Ok(Arc::new(config))
 }
 
-/// Serves for as long as it is polled.
-pub(super) async fn serve(listener: TcpListener, certificate: Certificate, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+/// Serves for as long as it is polled, so many connections at once; more wait.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    certificate: Certificate,
+    router: Router,
+    connections: usize,
+) {
+    let places = Arc::new(Semaphore::new(connections));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
@@ -96,12 +154,12 @@ pub(super) async fn serve(listener: TcpListener, certificate: Certificate, route
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection for /metrics was not accepted");
+                tracing::warn!(%error, "a connection was not accepted");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
-        // Read anew for each connection, of which there are few: a certificate that was renewed serves at once.
+        // Read anew for each connection: a certificate that was renewed serves at once.
         let config = match certificate.config() {
             Ok(config) => config,
             Err(error) => {
@@ -127,7 +185,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
     if let Err(error) = served {
-        tracing::debug!(%error, "a connection for /metrics ended");
+        tracing::debug!(%error, "a connection ended");
     }
 }
 

@@ -1,5 +1,5 @@
 //! A fleet on real providers of Cluster API, whose machines are in memory: an edit of a site goes to its clusters, canary first, and
-//! replaces the Machines that it changes and no others. Root is needed.
+//! replaces the Machines that it changes and no others, as was said before. Root is needed.
 
 use std::{
     collections::BTreeMap,
@@ -9,6 +9,10 @@ use std::{
 use e2e::{Management, wait_until, windlass};
 use lab::progress::Terminal;
 use serde_json::{Value, json};
+
+mod foretold;
+
+use foretold::Site;
 
 /// Machines take seconds each, and one that comes or goes is looked at every 15 seconds.
 const LIMIT: Duration = Duration::from_mins(8);
@@ -83,12 +87,13 @@ spec:
         metadata: {name: "{{ cluster.name }}-worker"}
         spec:
           clusterName: "{{ cluster.name }}"
-          replicas: 1
+          replicas: "{{ workers }}"
           selector: {matchLabels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}"}}
           template:
-            metadata: {labels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}"}}
+            metadata: {labels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}", example.com/note: "{{ note }}"}}
             spec:
               clusterName: "{{ cluster.name }}"
+              deletion: {nodeDrainTimeoutSeconds: "{{ drain }}"}
               version: v1.34.4
               bootstrap:
                 configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: "{{ cluster.name }}-worker"}
@@ -141,7 +146,17 @@ fn an_edit_of_a_site_replaces_the_machines_that_it_changes_and_no_others() {
     assert_eq!(replaced(&second, &third), [(GAMMA, PLANE)]);
     tell("the control plane of another was replaced");
 
+    fleet.settled();
+    tell("templates that nothing needs are gone");
     fleet.nothing_is_written(&third);
+    tell("what is rendered nowhere changes nothing");
+
+    let sites = [
+        ("fra1", Site::new("10.77.0.54", "2s")),
+        ("ams2", Site::new("10.77.0.53", "3s")),
+    ];
+    foretold::edits(&fleet, sites.into(), 10);
+    tell("ten edits did what was said of them");
 }
 
 struct Fleet(Management);
@@ -167,9 +182,9 @@ impl Fleet {
         self.declare("Rollout", "all", &rollout);
     }
 
-    /// Declares a site: a name server, how long machines of control planes boot, and what is rendered nowhere.
+    /// Declares a site: a name server, how long machines of control planes boot, what is rendered nowhere, and the rest as it was.
     fn site(&self, name: &str, dns: &str, boot: &str, contact: &str) {
-        let values = json!({"dns": [dns], "boot": boot, "contact": contact});
+        let values = Site::new(dns, boot).values(contact);
         self.declare("Site", name, &json!({"values": values}));
     }
 
@@ -239,6 +254,23 @@ impl Fleet {
         .unwrap()
     }
 
+    /// Waits until the templates are gone that nothing needs any more, which is a minute after all is well.
+    fn settled(&self) {
+        let mut last = Value::Null;
+        wait_until("old templates to go", LIMIT, || {
+            last = self.get("fleetclusters")?;
+            let mut clusters = last["items"].as_array().into_iter().flatten();
+            let is_settled = clusters.all(|cluster| cluster["status"]["former"].is_null());
+            Ok(is_settled.then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.0.said()));
+        let templates = self
+            .get("devmachinetemplates,kubeadmconfigtemplates")
+            .unwrap();
+        let templates = templates["items"].as_array().unwrap();
+        assert_eq!(templates.len(), 3 * CLUSTERS.len(), "{templates:#?}");
+    }
+
     /// What is rendered nowhere changes nothing, and a Windlass that starts anew writes nothing.
     fn nothing_is_written(&self, machines: &Machines) {
         self.site("fra1", "10.77.0.54", "2s", "somebody");
@@ -285,7 +317,7 @@ impl Fleet {
         });
         let edited = format!("FleetCluster/{ALPHA}");
         let versions: BTreeMap<_, _> = versions.filter(|(key, _)| *key != edited).collect();
-        // Two FleetClusters, a Rollout, six objects of each cluster and what was before.
+        // Two FleetClusters, a Rollout, seven objects of each cluster and what they were rendered to.
         assert!(versions.len() > 3 + 6 * CLUSTERS.len(), "{versions:#?}");
         versions
     }

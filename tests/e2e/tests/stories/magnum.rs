@@ -21,6 +21,7 @@ use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+mod compared;
 mod driver;
 
 /// Python starts in seconds, on a loaded machine in many.

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+mod adopt;
 mod api_faults;
 mod bad_input;
 mod by_hand;

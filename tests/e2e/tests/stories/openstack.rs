@@ -1,9 +1,9 @@
 //! One object in an empty cluster ends with a Keystone that issues tokens and a Glance that takes an image, and Keystone is upgraded
 //! under load: real Helm, a real MariaDB, real services, and the real `openstack` command.
 
-use std::{process::Command, time::Duration};
+use std::{collections::BTreeSet, process::Command, time::Duration};
 
-use e2e::{Services, wait_until, windlass};
+use e2e::{Services, condition, is_true, wait_until, windlass};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
@@ -51,6 +51,8 @@ fn one_object_ends_with_tokens_and_an_image() {
     let (sent, kept) = world.upload().unwrap();
     assert_eq!(sent, kept);
     nothing_secret_is_told(&world);
+    what_was_done_is_what_was_planned(&world, &Services::cloud("2026.1", &config));
+    database_goes_away(&world);
 
     // A password that somebody changed is set again, by the step that sets it.
     let change = ["user", "set", "--password", "another", "glance"];
@@ -259,6 +261,79 @@ fn nothing_secret_is_told_of_keystone(world: &Services) {
         let secret = world.secret(name, key).unwrap();
         assert!(!told.contains(&secret), "{name} {key} is told");
     }
+}
+
+/// What the runs noted that they wrote is what `plan` says of the object, but for what others had made before.
+fn what_was_done_is_what_was_planned(world: &Services, cloud: &Value) {
+    let file = world.node.lab.dir().join("planned.json");
+    std::fs::write(&file, cloud.to_string()).unwrap();
+    let plan = ["openstack", "plan", "-f", &file.display().to_string()];
+    let plan = output(&mut world.windlass(&plan)).unwrap();
+    let mut done = BTreeSet::new();
+    let find = Command::new("find")
+        .arg(world.node.lab.dir().join("windlass"))
+        .args(["-name", "audit.log", "-exec", "cat", "{}", "+"])
+        .output();
+    let text = String::from_utf8(find.unwrap().stdout).unwrap();
+    done.extend(text.lines());
+    let mut planned = BTreeSet::new();
+    for line in plan
+        .lines()
+        .filter(|line| line.starts_with(&" ".repeat(24)))
+    {
+        let line = line.trim();
+        let (what, is_shared) = match line.strip_suffix(", unless it is there") {
+            Some(what) => (what, true),
+            None => (line, false),
+        };
+        // What is run in a Job and what is asked stand below what is written.
+        if ["runs ", "asks "].iter().any(|word| what.starts_with(word)) {
+            continue;
+        }
+        planned.insert(what.to_owned());
+        assert!(
+            is_shared || done.contains(what),
+            "{what} was not done: {text}"
+        );
+    }
+    for what in done {
+        assert!(planned.contains(what), "{what} was not planned: {plan}");
+    }
+}
+
+/// Nobody is told that all is well while nobody reaches the database, though the pods are ready; and it is again once somebody does.
+fn database_goes_away(world: &Services) {
+    let part = "openstack.windlass.dev/part";
+    let lead = |to: &str| {
+        let patch = json!({"spec": {"selector": {part: to}}}).to_string();
+        let patch = ["patch", "service", "one-mariadb", "--patch", &patch];
+        world.kubectl(&patch).unwrap();
+    };
+    lead("nowhere");
+    let told = wait_until("the database to be missed", LIMIT, || {
+        let service = world.get("openstackservice", "one-keystone");
+        let ready = condition(&service, "Ready").cloned().unwrap_or_default();
+        let is_missed = ready["status"] == "False" && ready["reason"] == "DatabaseUnavailable";
+        Ok(is_missed.then_some(service))
+    });
+    let told = told.unwrap();
+    assert_eq!(told["status"]["phase"], "Unhealthy");
+    assert!(!is_true(&told, "EndpointHealthy"), "{told}");
+    let shown = wait_until("the columns to say so", LIMIT, || {
+        let shown = world.kubectl(&["get", "openstacks,openstackservices"])?;
+        let of_cloud = shown.lines().find(|line| line.starts_with("openstack."));
+        let is_told = of_cloud.is_some_and(|line| line.contains("waits for database/health"));
+        Ok(is_told.then_some(shown))
+    });
+    let shown = shown.unwrap();
+    let waits =
+        "keystone/health waits for database/health: Service one-mariadb has no pod that runs";
+    assert!(shown.contains(waits), "{shown}");
+    assert!(!is_true(&world.get("openstack", "one"), "Ready"));
+    let events = world.kubectl(&["get", "events"]).unwrap();
+    assert!(events.contains("DatabaseUnavailable"), "{events}");
+    lead("mariadb");
+    world.until("openstack", "one", "Ready").unwrap();
 }
 
 /// Refused as long as a pod may not have the next key, and done when that has been there for long enough.

@@ -16,6 +16,8 @@ use lab::{ControlPlane, Kubernetes, command::output, progress::Terminal};
 use releases::{Answer, Server};
 use serde_json::{Value, json};
 
+mod takeover;
+
 /// Every step takes moments; a loaded machine may take much longer.
 const LIMIT: Duration = Duration::from_mins(2);
 const NAMESPACE: &str = "capi-system";
@@ -238,6 +240,7 @@ fn providers_are_installed_upgraded_and_deleted() {
     upgraded(&world);
     brought_over_the_network(&world);
     deleted_last_first(&world);
+    takeover::taken_over_and_handed_back(&world);
 }
 
 /// What is wrong is told before anything is done, and nothing is installed before the core.

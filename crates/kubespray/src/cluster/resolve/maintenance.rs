@@ -56,14 +56,8 @@ impl Keeping {
 
     /// How long until a window opens or closes.
     pub fn left(&self, now: Timestamp) -> Option<SignedDuration> {
-        let edge = match self.windows.at(now) {
-            Now::Unbound | Now::Open { closes: None } => return None,
-            Now::Open {
-                closes: Some(moment),
-            }
-            | Now::Closed { opens: moment } => moment,
-        };
-        (self.confine != Confine::None).then(|| edge.timestamp().duration_since(now))
+        let left = self.windows.left(now);
+        left.filter(|_| self.confine != Confine::None)
     }
 
     /// Whether the operation keeps to the windows.

@@ -217,3 +217,32 @@ fn a_delete_that_fails_says_why() {
     let told = status(&going, &seen(&built("Deleting")), &Plan::default(), at(1));
     assert_eq!(told.state, Some(State::DeleteInProgress));
 }
+
+#[test]
+fn a_group_is_of_the_version_that_its_last_node_has() {
+    let told = |versions: &[&'static str]| oldest(versions.iter().copied());
+    assert_eq!(
+        told(&["v1.34.10", "v1.34.9", "1.35.0"]).as_deref(),
+        Some("v1.34.9")
+    );
+    assert_eq!(told(&["v1.34.9", "<b>"]).as_deref(), Some("v1.34.9"));
+    assert_eq!(told(&[]), None);
+}
+
+#[test]
+fn what_is_late_is_looked_at_when_it_becomes_so() {
+    let mut cluster = CoeCluster::new("a", api::magnum::CoeClusterSpec::default());
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let created = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1000));
+    cluster.metadata.creation_timestamp = Some(created);
+    cluster.spec.create_timeout = Some(1);
+    for now in [1000, 1030, 1060] {
+        let left = late_in(&cluster, at(now)).unwrap();
+        let then = now + i64::try_from(left.as_secs()).unwrap();
+        assert!(!is_late(&cluster, at(then - 1)), "{now}");
+        assert!(is_late(&cluster, at(then)), "{now}");
+    }
+    assert_eq!(late_in(&cluster, at(1061)), None);
+    cluster.spec.create_timeout = Some(0);
+    assert_eq!(late_in(&cluster, at(1000)), None);
+}

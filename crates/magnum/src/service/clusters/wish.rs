@@ -71,7 +71,7 @@ impl Wish {
                 flavor_id: all.text("flavor_id", 255)?,
                 master_flavor_id: all.text("master_flavor_id", 255)?,
                 create_timeout: all.count("create_timeout", 0)?,
-                discovery_url: all.text("discovery_url", 255)?,
+                discovery_url: all.remark("discovery_url", 255)?,
                 fixed_network: all.text("fixed_network", 255)?,
                 fixed_subnet: all.text("fixed_subnet", 255)?,
                 floating_ip_enabled: all.flag("floating_ip_enabled")?,
@@ -131,6 +131,7 @@ impl Wish {
             discovery_url: own.discovery_url,
             floating_ip_enabled: own.floating_ip_enabled.or(from.floating_ip_enabled),
             master_lb_enabled: balanced,
+            max_batch_size: None,
             node_groups: Vec::new(),
         };
         spec.node_groups = vec![
@@ -140,27 +141,21 @@ impl Wish {
                     .master_flavor_id
                     .clone()
                     .or_else(|| spec.flavor_id.clone()),
-                ..group(
-                    &spec,
-                    "default-master",
-                    self.master_count,
-                    &from.image_id,
-                    1,
-                )
+                ..group(&spec, "default-master", self.master_count, &from.image_id)
             },
-            group(&spec, "default-worker", self.node_count, &from.image_id, 0),
+            group(&spec, "default-worker", self.node_count, &from.image_id),
         ];
         Ok(spec)
     }
 }
 
-fn group(spec: &CoeClusterSpec, name: &str, count: u32, image: &str, least: u32) -> NodeGroup {
+fn group(spec: &CoeClusterSpec, name: &str, count: u32, image: &str) -> NodeGroup {
     NodeGroup {
         uuid: Uuid::new_v4().to_string(),
         name: name.to_owned(),
         is_default: Some(true),
         node_count: count,
-        min_node_count: Some(least),
+        min_node_count: Some(0),
         flavor_id: spec.flavor_id.clone(),
         image_id: Some(image.to_owned()),
         docker_volume_size: spec.docker_volume_size,

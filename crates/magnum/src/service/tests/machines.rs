@@ -544,6 +544,8 @@ async fn a_cluster_of_machines_lives_as_its_user_asks() {
         );
     }
 
+    upgraded_one_group_after_the_other(&cloud, &uuid).await;
+
     cloud.clings = true;
     cloud
         .ask("DELETE", &format!("/v1/clusters/{uuid}"), Value::Null)
@@ -750,4 +752,35 @@ async fn the_number_of_nodes_is_the_autoscaler_s_where_it_is_left_to_it() {
     body["labels"] = json!({"kube_tag": "v1.34.3"});
     let told = cloud.world.ask(MEMBER, "POST", "/v1/clusters", body).await;
     refused(&told, "node_count. Value: '1001'");
+}
+
+/// The control planes first, then the workers; neither moves the other's machines.
+async fn upgraded_one_group_after_the_other(cloud: &Cloud, uuid: &str) {
+    let newest = cloud.template("newest", "v1.36.0", "ubuntu-1.36").await;
+    let upgrade = format!("/v1/clusters/{uuid}/actions/upgrade");
+    let of = |group: &str| json!({"cluster_template": newest, "nodegroup": group});
+    let workers = cloud
+        .world
+        .ask(MEMBER, "POST", &upgrade, of("default-worker"));
+    let refused = workers.await;
+    assert_fault(&refused, 400);
+    assert!(
+        refused.body.to_string().contains("default-master first"),
+        "{refused:?}"
+    );
+    for (group, image_of_workers, of_workers) in [
+        ("default-master", "ubuntu-1.35", "v1.35.0"),
+        ("default-worker", "ubuntu-1.36", "v1.36.0"),
+    ] {
+        cloud.ask("POST", &upgrade, of(group)).await;
+        let upgraded = cloud.until_state(uuid, "UPDATE_COMPLETE").await;
+        assert_eq!(upgraded["coe_version"], "v1.36.0");
+        let path = format!("/v1/clusters/{uuid}/nodegroups/default-worker");
+        let workers = cloud.ask("GET", &path, Value::Null).await;
+        assert_eq!(workers["image_id"], image_of_workers, "{group}");
+        for deployment in cloud.all(uuid, Kind::Deployment).await {
+            let version = &deployment.data["spec"]["template"]["spec"]["version"];
+            assert_eq!(version, of_workers, "{group}");
+        }
+    }
 }

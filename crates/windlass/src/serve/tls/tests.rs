@@ -166,3 +166,19 @@ fn a_certificate_that_is_none_is_told_of_before_anything_is_served() {
     fs::write(directory.path().join("tls.key"), "x").unwrap();
     assert!(said(given()).contains("PEM"), "{}", said(given()));
 }
+
+#[test]
+fn a_certificate_that_is_half_written_leaves_the_last_one_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name| directory.path().join(name);
+    kept(directory.path());
+    let certificate = Certificate::of_files(file("tls.crt"), file("tls.key")).unwrap();
+    let first = certificate.config().unwrap();
+    assert!(Arc::ptr_eq(&first, &certificate.config().unwrap()));
+    fs::write(file("tls.key"), "x").unwrap();
+    assert!(Arc::ptr_eq(&first, &certificate.config().unwrap()));
+    fs::remove_file(file("tls.crt")).unwrap();
+    assert!(Arc::ptr_eq(&first, &certificate.config().unwrap()));
+    kept(directory.path());
+    assert!(!Arc::ptr_eq(&first, &certificate.config().unwrap()));
+}

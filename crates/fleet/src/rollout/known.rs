@@ -1,0 +1,220 @@
+//! What is seen of the clusters of a roll-out, and of those whose budgets it shares.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::inventory::{Rollout, RolloutMember, RolloutState};
+use controller::stream::in_namespace;
+use kube::ResourceExt;
+
+use super::{
+    Context, engine,
+    engine::Seen,
+    rollback,
+    waves::{self, Candidate},
+};
+use crate::{
+    cluster::{ADOPTED, records},
+    inventories::Inventory,
+    names,
+};
+
+/// What is known of the clusters of a roll-out.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Every cluster of the namespace: budgets are of all.
+    pub seen: BTreeMap<String, Seen>,
+    /// The roll-out's own, with what the inventory renders each to.
+    pub own: Vec<Candidate>,
+    /// Own ones that cannot be rendered.
+    pub broken: Vec<String>,
+    /// Own ones whose status does not speak of the inventory as it is now.
+    pub stale: Vec<String>,
+    /// Those of the namespace, whosever, that cannot be read or rendered: where they belong is not known.
+    pub unknown: Vec<String>,
+    /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
+    pub no_way_back: BTreeMap<String, String>,
+    /// What the clusters inherit from, if it can be kept.
+    pub sources: Option<String>,
+    /// The levels that there are.
+    pub levels: BTreeSet<String>,
+}
+
+impl Known {
+    /// Why no cluster may be begun: budgets count all of the namespace.
+    pub fn is_unknown(&self) -> Option<String> {
+        let name = self.unknown.first()?;
+        Some(format!(
+            "FleetCluster {name} cannot be rendered, so nobody knows what it belongs to: its status says why"
+        ))
+    }
+}
+pub(super) fn known(
+    rollout: &Rollout,
+    all: &[Rollout],
+    inventory: &Inventory,
+    context: &Context,
+) -> Known {
+    let namespace = rollout.namespace().unwrap_or_default();
+    let others = all.iter().filter(|other| other.uid() != rollout.uid());
+    let taken: BTreeMap<_, _> = others
+        .flat_map(members)
+        .filter(|member| engine::is_open(member))
+        .map(|member| (member.name.as_str(), member))
+        .collect();
+    // What a cluster was begun in it stays in, whatever the inventory says by now, or cannot say.
+    let mut recorded = BTreeMap::<&str, BTreeSet<String>>::new();
+    for member in all.iter().flat_map(members) {
+        let domains = recorded.entry(&member.name).or_default();
+        domains.extend(member.domains.iter().cloned());
+    }
+    let recorded = |name: &str| recorded.get(name).cloned().unwrap_or_default();
+    let policy = waves::policy(&rollout.spec);
+    let mut known = Known {
+        no_way_back: no_way_back(rollout, context),
+        sources: inventory.sources().map(|sources| sources.revision.clone()),
+        ..Known::default()
+    };
+    for cluster in in_namespace(&context.clusters, &namespace) {
+        let cluster = match &cluster.0 {
+            Ok(cluster) => cluster,
+            Err(invalid) => {
+                let name = invalid.metadata.name.clone().unwrap_or_default();
+                let seen = Seen {
+                    domains: recorded(&name).into_iter().collect(),
+                    message: Some("its FleetCluster cannot be read".to_owned()),
+                    is_taken: taken.contains_key(name.as_str()),
+                    ..Seen::default()
+                };
+                known.unknown.push(name.clone());
+                known.seen.insert(name, seen);
+                continue;
+            }
+        };
+        if cluster.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let name = cluster.name_any();
+        let status = cluster.status.clone().unwrap_or_default();
+        let outcome = inventory.render(&name);
+        let levels = outcome
+            .as_ref()
+            .as_ref()
+            .map(|revision| revision.levels.clone());
+        if levels.is_err() {
+            known.unknown.push(name.clone());
+        }
+        let levels = levels.unwrap_or_default();
+        let mut domains = recorded(&name);
+        domains.extend(waves::domains(&policy, &levels));
+        known.levels.extend(levels.keys().cloned());
+        known.seen.insert(
+            name.clone(),
+            Seen {
+                domains: domains.into_iter().collect(),
+                applied: status.applied.clone(),
+                is_halfway: status.begun.is_some(),
+                target: status.target.clone(),
+                health: status.health.unwrap_or_default(),
+                message: status.message.clone(),
+                gates: status.gates.clone(),
+                rules: status.rules.clone(),
+                is_taken: taken.contains_key(name.as_str()),
+                is_newborn: status.born.is_some(),
+            },
+        );
+        let owner = waves::owner(all.iter(), cluster.labels());
+        if owner.map(ResourceExt::name_any) != Some(rollout.name_any()) {
+            continue;
+        }
+        match outcome.as_ref() {
+            Err(_) => known.broken.push(name),
+            Ok(revision) => {
+                if status.rendered.as_ref() != Some(&revision.name) {
+                    let broken = status
+                        .problems
+                        .first()
+                        .is_some_and(|_| status.rendered.is_none());
+                    let list = if broken {
+                        &mut known.broken
+                    } else {
+                        &mut known.stale
+                    };
+                    list.push(name.clone());
+                }
+                known.own.push(Candidate {
+                    name,
+                    labels: cluster.labels().clone(),
+                    levels,
+                    revision: revision.name.clone(),
+                });
+            }
+        }
+    }
+    // Begun by another roll-out, and gone.
+    let own: BTreeSet<_> = members(rollout)
+        .map(|member| member.name.as_str())
+        .collect();
+    for (name, member) in taken {
+        if !own.contains(name) && !known.seen.contains_key(name) {
+            let seen = Seen {
+                domains: member.domains.clone(),
+                is_taken: true,
+                ..Seen::default()
+            };
+            known.seen.insert(name.to_owned(), seen);
+        }
+    }
+    known
+}
+
+/// The clusters that a run has begun and that cannot go back, and why, if somebody asks for that.
+fn no_way_back(rollout: &Rollout, context: &Context) -> BTreeMap<String, String> {
+    let control = rollout.spec.control.as_ref();
+    let run = rollout.status.as_ref();
+    let run = run.and_then(|status| status.run.as_ref());
+    let (Some(control), Some(run)) = (control, run) else {
+        return BTreeMap::new();
+    };
+    if control.state != Some(RolloutState::RolledBack) || control.run.as_ref() != Some(&run.id) {
+        return BTreeMap::new();
+    }
+    let namespace = rollout.namespace().unwrap_or_default();
+    let begun = run
+        .clusters
+        .iter()
+        .filter(|member| engine::has_begun(member));
+    let objections = begun.filter_map(|member| {
+        let kept = |revision: &str| {
+            let objects = records::kept(&context.revisions, (&namespace, &member.name), revision);
+            objects.ok_or_else(|| {
+                let record = names::record(&member.name, revision);
+                format!("FleetRevision {record} is not there, or does not hold what its name says")
+            })
+        };
+        let objection = match member.before.as_deref() {
+            None => Some("its run does not say what it was before".to_owned()),
+            Some(ADOPTED) => {
+                Some("it was handed over, and no revision says what it was before".to_owned())
+            }
+            Some(before) if before == member.revision => None,
+            Some(before) => match (kept(before), kept(&member.revision)) {
+                (Ok(before), Ok(after)) => rollback::objection(&before, &after),
+                (Err(lost), _) | (_, Err(lost)) => Some(lost),
+            },
+        };
+        Some((member.name.clone(), objection?))
+    });
+    objections.collect()
+}
+
+/// The clusters of a roll-out's run that has not ended.
+fn members(rollout: &Rollout) -> impl Iterator<Item = &RolloutMember> {
+    use api::inventory::MemberPhase::{Done, Gone, Skipped};
+    let run = rollout
+        .status
+        .as_ref()
+        .and_then(|status| status.run.as_ref());
+    let run = run.filter(|run| run.ended.is_none());
+    let members = run.into_iter().flat_map(|run| &run.clusters);
+    members.filter(|member| !matches!(member.phase, Done | Skipped | Gone))
+}

@@ -1,0 +1,180 @@
+//! Machines of a Cluster that has a topology.
+//!
+//! A version replaces all of them; a failure domain those of its part. What a variable or another ClusterClass replaces is decided by the
+//! patches of the class, which are not rendered: it may be all of them, or none.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    Bound, Edit, Effect, Happens, Live, autoscaler,
+    fields::{self, Fields},
+    group::{Change, Group, Outdated},
+};
+use crate::problem::Object;
+
+pub(super) fn topology(object: &Object, edit: Edit<'_>, live: Option<&Live>) -> Vec<Effect> {
+    let topology = |value: Option<&'_ Value>| {
+        let topology = value.map(|value| value["spec"]["topology"].clone());
+        topology.filter(Value::is_object)
+    };
+    let (before, after) = (topology(edit.before), topology(edit.after));
+    let (old, new) = (parts(before.as_ref()), parts(after.as_ref()));
+    let nothing = Value::Null;
+    let (before, after) = (
+        before.as_ref().unwrap_or(&nothing),
+        after.as_ref().unwrap_or(&nothing),
+    );
+    let sure = fields::differing(&version(before), &version(after));
+    let perhaps = fields::differing(&class(before), &class(after));
+    let mut effects = Vec::new();
+    let all: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    for key in all {
+        let group = key.group(object, live);
+        match (old.get(key), new.get(key)) {
+            (None, Some(part)) => effects.extend(group.born(autoscaler::at_birth(sized(part)))),
+            (Some(part), None) => {
+                let count = part["replicas"].as_u64();
+                effects.extend(group.gone(count.and_then(|count| count.try_into().ok())));
+            }
+            (Some(old), Some(new)) => {
+                let change = change(key, (old, new), (&sure, &perhaps), group.there());
+                effects.extend(group.changed(change));
+            }
+            (None, None) => {}
+        }
+    }
+    effects
+}
+
+/// A part of a topology that keeps machines.
+#[derive(Eq, Ord, PartialEq, PartialOrd)]
+enum Key {
+    ControlPlane,
+    Deployment(String),
+    Pool(String),
+}
+
+impl Key {
+    fn group<'a>(&self, object: &'a Object, live: Option<&'a Live>) -> Group<'a> {
+        let (part, label, value) = match self {
+            Self::ControlPlane => ("controlPlane".to_owned(), CONTROL_PLANE, None),
+            Self::Deployment(name) => (
+                format!("machineDeployments[{name}]"),
+                DEPLOYMENT,
+                Some(name.as_str()),
+            ),
+            Self::Pool(name) => (format!("machinePools[{name}]"), POOL, Some(name.as_str())),
+        };
+        let machines = live
+            .map(|live| live.labelled(&object.namespace, Some(&object.name), label, value))
+            .filter(|machines| !machines.is_empty() || !matches!(self, Self::Pool(_)));
+        Group {
+            of: object,
+            part: Some(part),
+            machines,
+        }
+    }
+
+    fn path(&self) -> String {
+        match self {
+            Self::ControlPlane => "spec.topology.controlPlane".to_owned(),
+            Self::Deployment(name) => format!("spec.topology.workers.machineDeployments[{name}]"),
+            Self::Pool(name) => format!("spec.topology.workers.machinePools[{name}]"),
+        }
+    }
+}
+
+fn parts(topology: Option<&Value>) -> BTreeMap<Key, Value> {
+    let mut parts = BTreeMap::new();
+    let Some(topology) = topology else {
+        return parts;
+    };
+    let plane = &topology["controlPlane"];
+    let plane = if plane.is_object() {
+        plane.clone()
+    } else {
+        json!({})
+    };
+    parts.insert(Key::ControlPlane, plane);
+    let mut add = |list: &Value, key: fn(String) -> Key| {
+        for part in list.as_array().into_iter().flatten() {
+            if let Some(name) = part["name"].as_str() {
+                parts.insert(key(name.to_owned()), part.clone());
+            }
+        }
+    };
+    add(&topology["workers"]["machineDeployments"], Key::Deployment);
+    add(&topology["workers"]["machinePools"], Key::Pool);
+    parts
+}
+
+/// What replaces all of them.
+fn version(topology: &Value) -> Fields {
+    let version = fields::version(&topology["version"]);
+    Fields::from([("spec.topology.version".to_owned(), version)])
+}
+
+/// What may replace any of them.
+fn class(topology: &Value) -> Fields {
+    let class = [&topology["class"], &topology["classRef"]].map(fields::filled);
+    Fields::from([
+        ("spec.topology.classRef".to_owned(), json!(class)),
+        (
+            "spec.topology.variables".to_owned(),
+            fields::filled(&topology["variables"]),
+        ),
+    ])
+}
+
+fn change<'a>(
+    key: &Key,
+    (old, new): (&Value, &Value),
+    (sure, perhaps): (&[String], &[String]),
+    there: Option<u32>,
+) -> Change<'a> {
+    let path = key.path();
+    let of = |part: &Value, keys: &[&str]| -> Value {
+        keys.iter()
+            .map(|key| ((*key).to_owned(), part[*key].clone()))
+            .collect()
+    };
+    let changed = |keys: &[&str]| fields::keys(&path, &of(old, keys), &of(new, keys));
+    let mut because = sure.to_vec();
+    because.extend(changed(&["failureDomain"]));
+    let bound = if because.is_empty() || matches!(key, Key::Pool(_)) {
+        Bound::AtMost
+    } else {
+        Bound::Exactly
+    };
+    because.extend(perhaps.iter().cloned());
+    because.extend(changed(&["class", "variables"]));
+    Change {
+        size: autoscaler::size(sized(old), sized(new), there),
+        outdated: Outdated {
+            bound,
+            ..Outdated::all(Happens::Replaced, because)
+        },
+        in_place: changed(&IN_PLACE),
+    }
+}
+
+fn sized(part: &Value) -> (&Value, &Value) {
+    (&part["replicas"], &part["metadata"])
+}
+
+/// The fields of a part that are brought to Machines where they are, with what they were called in v1beta1.
+const IN_PLACE: [&str; 8] = [
+    "metadata",
+    "deletion",
+    "readinessGates",
+    "minReadySeconds",
+    "taints",
+    "nodeDrainTimeout",
+    "nodeVolumeDetachTimeout",
+    "nodeDeletionTimeout",
+];
+const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+const DEPLOYMENT: &str = "topology.cluster.x-k8s.io/deployment-name";
+const POOL: &str = "topology.cluster.x-k8s.io/pool-name";

@@ -1,0 +1,63 @@
+//! What clusters were rendered to, from one inventory to the next.
+//!
+//! An inventory never changes, an edit makes another one. Most clusters read nothing of what was edited: they are told by the content of
+//! all that they read (the Hierarchy, the objects of their levels, the template, themselves), and need not be rendered again. Which objects
+//! those are is looked up anew in each inventory, so a cluster that another parent is given to, or an object that comes or goes, is noticed
+//! too.
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::inventory::FleetClusterSpec;
+
+use crate::{fleet::Fleet, problem::Object};
+
+/// What a cluster is rendered from, by content.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Inputs {
+    pub(crate) cluster: Arc<FleetClusterSpec>,
+    /// The objects that it reads, in the order in which they count, with the digests of what they say.
+    pub(crate) read: Vec<(Object, Option<Arc<str>>)>,
+}
+
+/// Remembers what was made of clusters.
+#[derive(Debug)]
+pub struct Memo<T> {
+    known: HashMap<Object, (Inputs, T)>,
+}
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Clone> Memo<T> {
+    /// What `render` makes of a cluster of an inventory. It is not asked where the cluster reads what it read the last time.
+    pub fn render(&mut self, fleet: &Fleet, cluster: &Object, render: impl FnOnce() -> T) -> T {
+        // Where an object is missing the problem may name others, which come and go.
+        let Some(inputs) = fleet.inputs(cluster) else {
+            self.known.remove(cluster);
+            return render();
+        };
+        if let Some((held, made)) = self.known.get_mut(cluster)
+            && *held == inputs
+        {
+            // So nothing of an inventory before is kept in memory.
+            *held = inputs;
+            return made.clone();
+        }
+        let made = render();
+        self.known.insert(cluster.clone(), (inputs, made.clone()));
+        made
+    }
+
+    /// Forgets the clusters that an inventory has not.
+    pub fn retain(&mut self, fleet: &Fleet) {
+        self.known.retain(|cluster, _| {
+            let name = (cluster.namespace.clone(), cluster.name.clone());
+            fleet.clusters.contains_key(&name)
+        });
+    }
+}

@@ -1,0 +1,165 @@
+//! Where an object is: its Secrets, and the way from there to its database server and to Keystone. Steps and probes read and reach the
+//! same.
+
+use api::run::Failure;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use runs::calls::{call, config, transient};
+
+use crate::{
+    action::Ask,
+    definition::Definition,
+    engine::{accounts, missing},
+    identity::{LoggedIn, Login, PROJECT, Session},
+    names, reach,
+    service::{Identity, internal_url},
+    sql,
+};
+
+/// The namespace of an object, in its cluster.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+impl Site {
+    pub(crate) fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A key of a Secret.
+    pub(crate) async fn secret_value(&self, secret: &str, key: &str) -> Result<String, Failure> {
+        let value = self.optional_value(secret, key).await?;
+        value.ok_or_else(|| missing(secret, &format!("has no key {key}")))
+    }
+
+    /// A key of a Secret. None: it has no such key.
+    pub(crate) async fn optional_value(
+        &self,
+        secret: &str,
+        key: &str,
+    ) -> Result<Option<String>, Failure> {
+        let found = self
+            .secrets()
+            .get_opt(secret)
+            .await
+            .map_err(|error| call(format!("read Secret {secret}"), &error))?;
+        let found = found.ok_or_else(|| missing(secret, "is not there"))?;
+        let value = found.data.and_then(|mut data| data.remove(key));
+        let text = value.map(|value| String::from_utf8(value.0)).transpose();
+        text.map_err(|_| missing(secret, &format!("holds no text under {key}")))
+    }
+
+    /// The way to a database server, and who a Secret speaks of.
+    pub(crate) async fn database(
+        &self,
+        (host, port): (&str, u16),
+        secret: &str,
+    ) -> Result<(reach::Way, sql::Login), Failure> {
+        let username = self.secret_value(secret, "username").await?;
+        let password = self.secret_value(secret, "password").await?;
+        let way = reach::to(&self.client, &self.namespace, host, port)
+            .await
+            .map_err(|error| transient("Unreachable", controller::chain(&error)))?;
+        let login = sql::Login {
+            host: way.host.clone(),
+            port: way.port,
+            username,
+            password,
+        };
+        Ok((way, login))
+    }
+
+    /// Who a Secret speaks of to Keystone, for the project under that key, or the administrator's.
+    pub(crate) async fn login(
+        &self,
+        secret: &str,
+        project: Option<&str>,
+    ) -> Result<Login, Failure> {
+        let project = match project {
+            Some(key) => {
+                let named = self.optional_value(secret, key).await?;
+                Some(named.unwrap_or_else(|| ADMIN_PROJECT.to_owned()))
+            }
+            None => None,
+        };
+        Ok(Login {
+            username: self.secret_value(secret, "username").await?,
+            password: self.secret_value(secret, "password").await?,
+            project,
+        })
+    }
+
+    /// Logs in at a Keystone by what stands in this Secret.
+    pub(crate) async fn begin(
+        &self,
+        url: &str,
+        login: &Login,
+        secret: &str,
+    ) -> Result<Session, Failure> {
+        match self.try_login(url, login).await? {
+            LoggedIn::As(session) => Ok(*session),
+            LoggedIn::Refused => Err(config(
+                "WrongPassword",
+                format!(
+                    "Keystone knows no {} with the password in Secret {secret}, or not in its project",
+                    login.username
+                ),
+                "give the right one there, and retry the run",
+            )),
+        }
+    }
+
+    /// Has a token of the administrator that a Keystone was made with issued and validated, and says who that is.
+    pub(crate) async fn issue_token(
+        &self,
+        name: &str,
+        definition: &Definition,
+    ) -> Result<String, Failure> {
+        let secret = names::secret(name, "admin");
+        let url = internal_url(name, &self.namespace, definition.port);
+        let url = format!("{url}{}", definition.path);
+        let login = self.login(&secret, Some("project")).await?;
+        let session = self.begin(&url, &login, &secret).await?;
+        session
+            .validate(&login.username)
+            .await
+            .map_err(|error| accounts::said(&error))?;
+        Ok(login.username)
+    }
+
+    /// Logs in as a service's own user.
+    pub(crate) async fn begin_as(
+        &self,
+        name: &str,
+        identity: &Identity,
+    ) -> Result<Session, Failure> {
+        let secret = names::secret(name, "identity");
+        let mut login = self.login(&secret, None).await?;
+        login.project = Some(PROJECT.to_owned());
+        self.begin(&identity.url, &login, &secret).await
+    }
+
+    /// Asks a service what only one that works can answer.
+    pub(crate) async fn ask(
+        &self,
+        (name, port): (&str, u16),
+        session: &Session,
+        ask: &Ask,
+    ) -> Result<(), Failure> {
+        session
+            .ask(&self.client, &self.namespace, (name, port), &ask.path)
+            .await
+            .map_err(|error| accounts::said_by_service(&error))
+    }
+
+    pub(crate) async fn try_login(&self, url: &str, login: &Login) -> Result<LoggedIn, Failure> {
+        Session::begin(&self.client, &self.namespace, url, login)
+            .await
+            .map_err(|error| accounts::said(&error))
+    }
+}
+
+/// The project of an administrator whose Secret names none, as `keystone-manage bootstrap` makes it.
+const ADMIN_PROJECT: &str = "admin";

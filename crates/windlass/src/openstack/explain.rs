@@ -1,0 +1,260 @@
+//! `windlass openstack explain`: what a setting is, and who said so, by file and line.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use ::openstack::{
+    cloud,
+    config::{Merged, Origin},
+    definition,
+    service::{self, source},
+};
+use anyhow::{Context, bail};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use serde_saphyr::{Location, Spanned};
+
+use crate::{cli::ExplainSetting, manifest, terminal};
+
+pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
+    let read = super::read(&options.of)?;
+    let mut written = Written::default();
+    for file in manifest::files(&options.of.filename)? {
+        written.read(&file);
+    }
+    let mut is_known = false;
+    for object in &read.services {
+        let definition = definition::find(&object.spec.service)
+            .with_context(|| format!("no service is called {}", object.spec.service))?;
+        let files = service::files(object, &definition)
+            .map_err(|problems| anyhow::anyhow!("{}", controller::problem::text(&problems)))?;
+        if let Some(file) = files.get(&options.file) {
+            is_known = true;
+            written.built_in(&definition.name, &options.file);
+            let object = object.metadata.name.clone().unwrap_or_default();
+            tell(&object, file, options.setting.as_deref(), &written)?;
+        }
+    }
+    anyhow::ensure!(is_known, "no service here has a file {}", options.file);
+    Ok(())
+}
+
+fn tell(
+    object: &str,
+    file: &Merged,
+    setting: Option<&str>,
+    written: &Written,
+) -> anyhow::Result<()> {
+    let mut found = false;
+    for (section, known) in file.settings() {
+        let name = section.map_or_else(
+            || known.key.clone(),
+            |section| format!("{section}.{}", known.key),
+        );
+        if setting.is_some_and(|setting| setting != name) {
+            continue;
+        }
+        found = true;
+        for value in known.values() {
+            println!("{}", terminal::text(&format!("{object} {name} = {value}")));
+        }
+        for (place, origin) in known.origins.iter().rev().enumerate() {
+            let word = if place == 0 { "from" } else { "over" };
+            let values = origin.values.join(" | ");
+            let told = format!("  {word} {}: {values}", written.place(origin));
+            println!("{}", terminal::text(&told));
+        }
+    }
+    match setting {
+        Some(setting) if !found => {
+            bail!("{object} says nothing of {setting}: the service's own default stands")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the sources stand in the files that people wrote, by their names.
+#[derive(Default)]
+struct Written(BTreeMap<String, Text>);
+
+/// A text within a file.
+struct Text {
+    file: String,
+    /// Where it begins, from 1.
+    line: usize,
+    /// Whether each of its lines is one of the file.
+    is_literal: bool,
+    /// What it is there.
+    field: String,
+}
+
+impl Written {
+    /// A file that cannot be read so, as one that is sealed, tells no lines.
+    fn read(&mut self, file: &Path) {
+        let Ok(text) = std::fs::read_to_string(file) else {
+            return;
+        };
+        let mut objects: Vec<Document> = serde_saphyr::from_multiple(&text).unwrap_or_default();
+        while let Some(object) = objects.pop() {
+            let name = &object.metadata.name;
+            let mut note = |source: String, field: String, at: Location| {
+                let place = Text::at(at, &text, file.display().to_string(), field);
+                self.0.insert(source, place);
+            };
+            let service_of = |service: &str| cloud::service_name(name, service);
+            let spec = object.spec;
+            if let Some(config) = spec.config {
+                match config.value {
+                    Config::Text => {
+                        for service in &spec.services {
+                            let source = source::of_cloud(&service_of(&service.name));
+                            let field = format!("OpenStack {name} spec.config");
+                            note(source, field, config.defined);
+                        }
+                    }
+                    Config::Files(files) => {
+                        for (file, at) in files {
+                            let source = source::of_service(name, &file);
+                            note(source.clone(), source, at.defined);
+                        }
+                    }
+                }
+            }
+            if let Some(at) = spec.cloud_config {
+                let source = source::of_cloud(name);
+                note(source.clone(), source, at.defined);
+            }
+            for Service { name: of, config } in spec.services {
+                for (file, at) in config {
+                    let field = format!("OpenStack {name} spec.services[{of}].config[{file}]");
+                    note(
+                        source::of_service(&service_of(&of), &file),
+                        field,
+                        at.defined,
+                    );
+                }
+            }
+            objects.extend(object.items);
+        }
+    }
+
+    /// The file of ours that a service's own text is from.
+    fn built_in(&mut self, service: &str, file: &str) {
+        let text = definition::text(service).unwrap_or_default();
+        let document = serde_saphyr::from_str::<BuiltIn>(text).ok();
+        let at = document.and_then(|mut document| document.config.remove(file));
+        if let Some(at) = at {
+            let (name, field) = (
+                format!("services/{service}.yaml"),
+                format!("config[{file}]"),
+            );
+            let place = Text::at(at.defined, text, name, field);
+            self.0.insert(source::built_in(service, file), place);
+        }
+    }
+
+    /// Where somebody said something, for people.
+    fn place(&self, origin: &Origin) -> String {
+        let Some(text) = self.0.get(&origin.source) else {
+            return format!("{} line {}", origin.source, origin.line);
+        };
+        let Text {
+            file,
+            line,
+            is_literal,
+            field,
+        } = text;
+        // The indicator of a block stands on the line before its first one.
+        let line = if *is_literal {
+            line + origin.line
+        } else {
+            *line
+        };
+        format!("{file} line {line}, {field}")
+    }
+}
+
+impl Text {
+    fn at(begins: Location, whole: &str, file: String, field: String) -> Self {
+        let number = |part| usize::try_from(part).unwrap_or_default();
+        let (line, column) = (number(begins.line()), number(begins.column()));
+        let begins = whole.lines().nth(line.saturating_sub(1));
+        let begins = begins.and_then(|text| text.chars().nth(column.saturating_sub(1)));
+        Self {
+            file,
+            line,
+            is_literal: begins == Some('|'),
+            field,
+        }
+    }
+}
+
+/// Of an object in a file, what configuration it holds. What is wrong with it was said when it was read.
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    metadata: Named,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    items: Vec<Document>,
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    config: Option<Spanned<Config>>,
+    cloud_config: Option<Spanned<String>>,
+    services: Vec<Service>,
+}
+
+#[derive(Deserialize)]
+struct Service {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    config: BTreeMap<String, Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+struct BuiltIn {
+    config: BTreeMap<String, Spanned<String>>,
+}
+
+/// What a cloud says for all files, or a service for each of them.
+enum Config {
+    Text,
+    Files(BTreeMap<String, Spanned<String>>),
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OfConfig)
+    }
+}
+
+/// Either of the two as it is read: one that is kept until it is known which it is would have lost its lines.
+struct OfConfig;
+
+impl<'de> Visitor<'de> for OfConfig {
+    type Value = Config;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a text, or texts by the names of files")
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Config, E> {
+        Ok(Config::Text)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Config, A::Error> {
+        BTreeMap::deserialize(MapAccessDeserializer::new(map)).map(Config::Files)
+    }
+}

@@ -1,0 +1,254 @@
+//! `windlass openstack`: what it says of objects in a file, and how it ends. Nothing is asked, and nothing changed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::process::Command;
+
+struct Done {
+    is_well: bool,
+    out: String,
+    err: String,
+}
+
+/// Of this file, called cloud.yaml.
+fn windlass(file: &str, arguments: &[&str]) -> Done {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("cloud.yaml"), file).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .current_dir(place.path())
+        .arg("openstack")
+        .args(arguments)
+        .args(["-f", "cloud.yaml"])
+        .output()
+        .unwrap();
+    Done {
+        is_well: output.status.success(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+const CLOUD: &str = r#"apiVersion: v1
+kind: Namespace
+metadata: {name: cloud}
+---
+apiVersion: openstack.windlass.dev/v1alpha1
+kind: OpenStack
+metadata: {name: one, namespace: cloud}
+spec:
+  database: {managed: {image: "registry.example/mariadb:10.11"}}
+  config: |
+    [DEFAULT]
+    debug = true
+
+    [token]
+    expiration = 1000
+  services:
+    - name: keystone
+      image: registry.example/keystone:30.0.0
+      config:
+        global.conf: "[token]\nexpiration = 2000\n"
+        keystone.conf: |
+          # Longer, for the nights.
+          [token]
+          expiration = 3000
+    - {name: placement, image: "registry.example/placement:16.0.0"}
+    - {name: glance, image: "registry.example/glance:33.0.0"}
+"#;
+
+/// The line of a text that holds this, as an editor numbers it.
+fn line_of(text: &str, part: &str) -> usize {
+    text.lines().position(|line| line.contains(part)).unwrap() + 1
+}
+
+#[test]
+fn everybody_who_spoke_of_a_setting_is_named_by_file_and_line() {
+    let told = windlass(CLOUD, &["explain", "keystone.conf", "token.expiration"]);
+    let built_in = include_str!("../../openstack/services/keystone.yaml");
+    let expected = format!(
+        "one-keystone token.expiration = 3000\n  \
+         from cloud.yaml line {}, OpenStack one spec.services[keystone].config[keystone.conf]: 3000\n  \
+         over cloud.yaml line {}, OpenStack one spec.services[keystone].config[global.conf]: 2000\n  \
+         over cloud.yaml line {}, OpenStack one spec.config: 1000\n  \
+         over services/keystone.yaml line {}, config[keystone.conf]: 3600\n",
+        line_of(CLOUD, "expiration = 3000"),
+        line_of(CLOUD, "expiration = 2000"),
+        line_of(CLOUD, "expiration = 1000"),
+        line_of(built_in, "expiration = 3600"),
+    );
+    assert_eq!((told.is_well, told.err.as_str()), (true, ""));
+    assert_eq!(told.out, expected);
+}
+
+#[test]
+fn what_a_cloud_says_reaches_every_service() {
+    for (file, service) in [
+        ("keystone.conf", "one-keystone"),
+        ("placement.conf", "one-placement"),
+        ("glance-api.conf", "one-glance"),
+    ] {
+        let told = windlass(CLOUD, &["explain", file, "DEFAULT.debug"]).out;
+        let line = line_of(CLOUD, "debug = true");
+        let expected = format!(
+            "{service} DEFAULT.debug = true\n  from cloud.yaml line {line}, OpenStack one spec.config: true\n"
+        );
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn a_service_without_a_cloud_has_both_layers_itself() {
+    let file = r"apiVersion: openstack.windlass.dev/v1alpha1
+kind: OpenStackService
+metadata: {name: identity, namespace: cloud}
+spec:
+  service: keystone
+  image: registry.example/keystone:30.0.0
+  database: {host: db, adminSecret: {name: admin}}
+  cloudConfig: |
+    [token]
+    expiration = 1000
+  config:
+    keystone.conf: |
+      [token]
+      expiration = 2000
+";
+    let told = windlass(file, &["explain", "keystone.conf", "token.expiration"]).out;
+    for expected in [
+        "from cloud.yaml line 14, OpenStackService identity spec.config[keystone.conf]: 2000",
+        "over cloud.yaml line 10, OpenStackService identity spec.cloudConfig: 1000",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_plan_says_every_write_before_it_is_done() {
+    let told = windlass(CLOUD, &["plan"]);
+    assert_eq!((told.is_well, told.err.as_str()), (true, ""));
+    for expected in [
+        "  up to 4 services side by side\n",
+        "StatefulSet one-mariadb\n",
+        "OpenStackService one-keystone\n",
+        "Secret one-keystone-fernet-keys\n",
+        "SQL CREATE DATABASE IF NOT EXISTS `keystone` CHARACTER SET utf8mb3 COMMENT 'windlass cloud/one-keystone of cluster UID'\n",
+        "SQL ALTER USER 'keystone'@'%' IDENTIFIED BY PASSWORD '...'\n",
+        "Job one-keystone-database-expand-DIGEST\n",
+        "runs keystone-manage db_sync --expand\n",
+        "Deployment one-keystone-api\n",
+        "asks POST /v3/auth/tokens, GET /v3/auth/tokens\n",
+        "Keystone project service, unless it is there\n",
+        "Keystone role service for user glance on project service\n",
+        "Keystone endpoint public http://one-glance.cloud.svc:9292\n",
+        "Keystone password of user glance\n",
+        "asks GET /v2/images\n",
+    ] {
+        assert!(told.out.contains(expected), "{expected}{}", told.out);
+    }
+}
+
+#[test]
+fn who_asks_for_what_is_not_there_is_told_so() {
+    let unsaid = windlass(CLOUD, &["explain", "keystone.conf", "token.experation"]);
+    assert!(!unsaid.is_well);
+    assert!(
+        unsaid.err.contains("says nothing of token.experation"),
+        "{}",
+        unsaid.err
+    );
+    let unknown = windlass(CLOUD, &["explain", "nova.conf"]);
+    assert!(
+        unknown.err.contains("no service here has a file nova.conf"),
+        "{}",
+        unknown.err
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_field_value_rule_and_remedy() {
+    let refused = |from: &str, to: &str| {
+        assert!(CLOUD.contains(from), "{from}");
+        let told = windlass(&CLOUD.replace(from, to), &["plan"]);
+        assert_eq!((told.is_well, told.out.as_str()), (false, ""));
+        told.err
+    };
+    let option = refused("  services:", "  paralelism: 2\n  services:");
+    assert!(option.contains("paralelism"), "{option}");
+    let component = refused("name: glance", "name: glanse");
+    for part in ["glanse", "keystone, placement, glance"] {
+        assert!(component.contains(part), "{component}");
+    }
+    let file = refused("keystone.conf: |", "keystne.conf: |");
+    for part in ["keystne.conf", "the files of keystone are keystone.conf"] {
+        assert!(file.contains(part), "{file}");
+    }
+    let line = refused("expiration = 1000", "expiration");
+    for part in ["spec.cloudConfig", "line 5", "KEY = VALUE"] {
+        assert!(line.contains(part), "{line}");
+    }
+    let public = "publicUrl: https://cloud.example, image";
+    let image = "{name: glance, image";
+    let both = CLOUD
+        .replace(image, &format!("{{name: glance, {public}"))
+        .replace(
+            "{name: placement, image",
+            &format!("{{name: placement, {public}"),
+        );
+    let overlap = windlass(&both, &["plan"]).err;
+    for part in ["publicUrl", "https://cloud.example", "placement and glance"] {
+        assert!(overlap.contains(part), "{overlap}");
+    }
+}
+
+/// A chart of others as openstack-helm writes them: the tables are made by a hook that comes after, and the pods wait for it.
+const KNOTTED: &str = r"
+apiVersion: batch/v1
+kind: Job
+metadata: {name: '{{ .Release.Name }}-db-sync', annotations: {helm.sh/hook: post-install}}
+spec:
+  template:
+    spec: {restartPolicy: Never, containers: [{name: sync, image: nova}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: '{{ .Release.Name }}-api'}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      initContainers:
+        - {name: init, image: entrypoint, env: [{name: DEPENDENCY_JOBS, value: '{{ .Release.Name }}-db-sync'}]}
+      containers: [{name: api, image: nova}]
+";
+
+#[test]
+fn a_chart_that_would_wait_for_itself_is_not_waited_for() {
+    let helm = lab::helm(&lab::progress::Terminal::default()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let chart = place.path().join("nova");
+    std::fs::create_dir_all(chart.join("templates")).unwrap();
+    let meta = "apiVersion: v2\nname: nova\nversion: 1.0.0\n";
+    std::fs::write(chart.join("Chart.yaml"), meta).unwrap();
+    std::fs::write(chart.join("templates/all.yaml"), KNOTTED).unwrap();
+    let install = |option: &str| {
+        Command::new(env!("CARGO_BIN_EXE_windlass"))
+            .args(["openstack", "install-chart", "compute"])
+            .arg(&chart)
+            .arg(option)
+            .arg("--helm")
+            .arg(&helm)
+            .arg("--data-dir")
+            .arg(place.path().join("data"))
+            .output()
+            .unwrap()
+    };
+    let knot = "Deployment compute-api waits for Job compute-db-sync, a hook";
+    let looked = install("--dry-run");
+    let told = String::from_utf8(looked.stdout).unwrap();
+    assert!(looked.status.success() && told.contains(knot), "{told}");
+    let waited = install("--wait");
+    let told = String::from_utf8(waited.stderr).unwrap();
+    assert!(!waited.status.success(), "{told}");
+    assert!(told.contains("leave --wait out"), "{told}");
+}
