@@ -16,6 +16,7 @@ mod template;
 
 pub use hierarchy::{
     ClusterLevel, Hierarchy, HierarchySpec, Level, LevelKind, Lists, MergeRule, Presence, Strategy,
+    ValueRule,
 };
 pub use levels::{
     Customer, CustomerSpec, Environment, EnvironmentSpec, FleetCluster, FleetClusterSpec,
@@ -25,8 +26,8 @@ pub use path::{InvalidValuePath, Segment, ValuePath};
 pub use revision::{FleetRevision, FleetRevisionSpec};
 pub use rollout::{
     Approval, Births, Budget, Canary, Gate, GateStatus, MemberPhase, OnEdit, Rollout,
-    RolloutControl, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun, RolloutSpec,
-    RolloutState, RolloutStatus, Wave,
+    RolloutApproval, RolloutControl, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
+    RolloutSpec, RolloutState, RolloutStatus, Wave,
 };
 pub use status::{FleetClusterStatus, FleetHealth, FleetProblem, PendingChange};
 pub use template::{

@@ -19,6 +19,7 @@ use kube::{
 
 use crate::inventories::Inventories;
 
+mod approvals;
 mod births;
 mod decision;
 pub mod engine;

@@ -79,6 +79,7 @@ impl Fleet {
         });
         let upper = layer(&own, &spec.values, order.cluster.as_ref())?;
         let values = over(&order, &above.values, &above.locks, &upper)?;
+        order.cluster_rules.check(&values, &own)?;
         let mut levels = above.levels.clone();
         levels.push(own.clone());
         let template = match &spec.template {
@@ -348,6 +349,7 @@ impl Fleet {
         });
         let upper = layer(&source, &held.settings.values, place.schema.as_ref())?;
         let values = over(order, &weaker.values, &weaker.locks, &upper)?;
+        place.rules.check(&values, &source)?;
         let mut locks = weaker.locks.clone();
         locks.extend(held.settings.locks.iter().map(|path| Lock {
             path: path.clone(),

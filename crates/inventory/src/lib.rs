@@ -8,6 +8,8 @@
 //! to from one inventory to the next. Where anything is wrong, nothing is rendered, and every problem says where, against which rule, and what to
 //! do.
 //!
+//! Of `kapi` the rules in CEL are used, as roll-outs do for their gates: they are as pure as the rest.
+//!
 //! # Source
 //! The semantics follow Hiera 5 of Puppet, whose hierarchy is data too and whose strategies have these names: first, unique, hash and
 //! deep. `docs/fleets.md` has them as a table, whose rows are tests.
@@ -28,6 +30,7 @@ mod merge;
 mod order;
 mod problem;
 mod render;
+mod rules;
 mod schema;
 mod template;
 mod tree;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::{
     fleet::{Slot, field},
     problem::{Object, Problem, Rule},
+    rules::Rules,
     schema::Schema,
 };
 
@@ -18,6 +19,8 @@ pub(crate) struct Order {
     pub(crate) merges: Vec<MergeRule>,
     /// What clusters may set.
     pub(crate) cluster: Option<Schema>,
+    /// What must hold of clusters.
+    pub(crate) cluster_rules: Rules,
 }
 
 /// A level.
@@ -27,6 +30,7 @@ pub(crate) struct Place {
     pub(crate) slot: Slot,
     pub(crate) presence: Presence,
     pub(crate) schema: Option<Schema>,
+    pub(crate) rules: Rules,
 }
 
 /// The name of the last level.
@@ -70,11 +74,13 @@ impl Order {
                 ));
             }
             let schema = schema(object, &["spec", "levels", &name, "schema"], level.schema)?;
+            let rules = Rules::read(object, &["spec", "levels", &name, "rules"], level.rules)?;
             places.push(Place {
                 name,
                 slot,
                 presence: level.presence.unwrap_or_default(),
                 schema,
+                rules,
             });
         }
         for rule in &merges {
@@ -87,12 +93,13 @@ impl Order {
                 ));
             }
         }
-        let cluster = cluster.and_then(|cluster| cluster.schema);
+        let cluster = cluster.unwrap_or_default();
         Ok(Self {
             object: object.clone(),
             levels: places,
             merges,
-            cluster: schema(object, &["spec", "cluster", "schema"], cluster)?,
+            cluster: schema(object, &["spec", "cluster", "schema"], cluster.schema)?,
+            cluster_rules: Rules::read(object, &["spec", "cluster", "rules"], cluster.rules)?,
         })
     }
 
@@ -103,6 +110,7 @@ impl Order {
             slot: Slot::Kind(kind),
             presence: Presence::Required,
             schema: None,
+            rules: Rules::default(),
         };
         Self {
             object: Object {
@@ -118,6 +126,7 @@ impl Order {
             ],
             merges: Vec::new(),
             cluster: None,
+            cluster_rules: Rules::default(),
         }
     }
 

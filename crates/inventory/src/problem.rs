@@ -168,6 +168,20 @@ pub enum Rule {
         /// What to do.
         remedy: &'static str,
     },
+    /// Values for which a rule of a level is not true.
+    #[error(
+        "breaks the rule `{rule}` ({by}), as {seen} sees it{why}; set other values here or at a level above, or change the rule"
+    )]
+    Validation {
+        /// The rule.
+        rule: String,
+        /// Where it stands.
+        by: String,
+        /// The object down to which the values are merged.
+        seen: String,
+        /// What its author says of it, and why it has no answer.
+        why: String,
+    },
     /// A value of a reserved form or name.
     #[error("{what}; {remedy}")]
     Reserved {
@@ -290,6 +304,7 @@ impl Rule {
             Self::TypeChanged { .. } => "TypeChanged",
             Self::Unmergeable { .. } => "Unmergeable",
             Self::Schema { .. } => "Schema",
+            Self::Validation { .. } => "Validation",
             Self::Reserved { .. } => "Reserved",
             Self::Syntax { .. } => "Syntax",
             Self::Undefined { .. } => "Undefined",

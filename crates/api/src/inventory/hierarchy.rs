@@ -57,6 +57,10 @@ pub struct Level {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::open_schema")]
     pub schema: Option<Map<String, Value>>,
+    /// What must hold of the values that each object of this level and the weaker ones come to together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub rules: Vec<ValueRule>,
 }
 
 /// The level of the clusters themselves.
@@ -67,6 +71,29 @@ pub struct ClusterLevel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::open_schema")]
     pub schema: Option<Map<String, Value>>,
+    /// What must hold of all values of a cluster together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub rules: Vec<ValueRule>,
+}
+
+/// What must hold of values: an expression in CEL.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ValueRule {
+    /// An expression in CEL that must be true. `self` is what the values of the level and of those above it come to:
+    /// `self.replicas % 2 == 1`. It has the functions of a validation rule, and may cost as much. One that has no answer, because a
+    /// value is not there, is broken: ask with `has(self.replicas)` first. Templates and references to secrets stand as they are
+    /// written.
+    #[schemars(length(min = 1, max = 1024))]
+    pub rule: String,
+    /// What is told when it is broken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 160))]
+    pub message: Option<String>,
+    /// The value that is wrong when it is broken: whoever sets it is told. Default: all of the values, of the object of the level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<ValuePath>,
 }
 
 /// Which objects stand on a level.

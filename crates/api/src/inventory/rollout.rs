@@ -365,6 +365,26 @@ pub struct RolloutRun {
     /// Its clusters, wave by wave.
     #[schemars(length(max = 1000))]
     pub clusters: Vec<RolloutMember>,
+    /// The waves that began because a person let them, and who that was. It is only added to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 34))]
+    pub approvals: Vec<RolloutApproval>,
+}
+
+/// A wave that a person let begin.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutApproval {
+    /// The wave.
+    #[schemars(length(max = 63))]
+    pub wave: String,
+    /// Who wrote spec.control.approved last before it began: the field manager that the API has noted. `windlass inventory approve` has
+    /// the user in it. It is what the client says of itself; the audit log of the API has who that was.
+    #[schemars(length(max = 128))]
+    pub by: Option<String>,
+    /// When that was written, by the clock of the API.
+    pub at: Option<Time>,
 }
 
 /// A cluster of a run.
@@ -434,6 +454,10 @@ pub struct RolloutRecord {
     pub done: u32,
     /// How many failed or were skipped.
     pub not_done: u32,
+    /// Who let waves begin.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 34))]
+    pub approvals: Vec<RolloutApproval>,
 }
 
 fn skipped_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -60,14 +60,14 @@ fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
 
-/// The objects of a part's kind, in its namespace.
+/// The objects of a part's kind, in its namespace, or in all if it has none.
 pub(super) async fn api(part: &Part, context: &Context) -> Result<Api<DynamicObject>, Error> {
     let (resource, _) = context.resources.of(&context.client, part).await?;
-    Ok(Api::namespaced_with(
-        context.client.clone(),
-        &part.namespace,
-        &resource,
-    ))
+    let client = context.client.clone();
+    Ok(match part.namespace.as_str() {
+        "" => Api::all_with(client, &resource),
+        namespace => Api::namespaced_with(client, namespace, &resource),
+    })
 }
 
 /// Whether objects of a part's kind are of a namespace: one of the whole API is nobody's own.

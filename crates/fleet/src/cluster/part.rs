@@ -26,6 +26,9 @@ pub struct Part {
     pub name: String,
 }
 
+/// Which object it is: its group, kind, namespace and name.
+pub type Identity = (String, String, String, String);
+
 /// What a cluster is applied as.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
@@ -43,7 +46,7 @@ impl Part {
     }
 
     /// Which object it is.
-    pub fn identity(&self) -> (String, String, String, String) {
+    pub fn identity(&self) -> Identity {
         let group = self.api_version.split('/').next().unwrap_or_default();
         (
             group.to_owned(),
@@ -68,9 +71,14 @@ impl Part {
     }
 
     /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so it goes when nothing
-    /// needs it.
+    /// needs it. A class is one too: it owns its templates, and its Cluster may still be on the way to the next.
     pub fn is_template(&self) -> bool {
-        !self.is_kubespray() && self.kind.ends_with("Template")
+        !self.is_kubespray() && (self.kind.ends_with("Template") || self.is_class())
+    }
+
+    /// Whether it is a class of Cluster API.
+    pub fn is_class(&self) -> bool {
+        self.kind == "ClusterClass" && self.api_version.starts_with("cluster.x-k8s.io/")
     }
 
     /// Whether it is of kubespray.
@@ -371,6 +379,18 @@ mod tests {
             let problems = parts("fleet", "shop", "r1", &objects).unwrap_err();
             assert_eq!(problems[0].rule, "NotApplied");
         }
+    }
+
+    #[test]
+    fn what_machines_are_made_from_stays() {
+        let api_version = "cluster.x-k8s.io/v1beta2";
+        let kinds = ["ClusterClass", "KubeadmConfigTemplate", "MachineDeployment"];
+        let mut objects: Vec<_> = kinds.map(|kind| object(api_version, kind, "shop")).into();
+        objects.push(object(api_version, "Cluster", "shop"));
+        let made = parts("fleet", "shop", "r1", &objects).unwrap();
+        let stay = made.objects.iter().filter(|part| part.is_template());
+        let stay: Vec<_> = stay.map(|part| part.kind.as_str()).collect();
+        assert_eq!(stay, ["ClusterClass", "KubeadmConfigTemplate"]);
     }
 
     #[test]

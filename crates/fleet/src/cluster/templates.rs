@@ -2,6 +2,7 @@
 //!
 //! What was made from a template says so in annotations, whatever kind it is. What makes more of it names it: MachineSets, of which one
 //! stays for as long as it has Machines, and what makes those. What may not be looked at may need the template, so that stays.
+//! A ClusterClass is a template as well, of which Clusters name one: see [`classes`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +14,11 @@ use super::{
     Context, Error,
     apply::{delete, is_unknown},
     live, own,
-    part::{Part, Parts, holds},
+    part::{Identity, Part, Parts, holds},
     records,
 };
+
+mod classes;
 
 /// Deletes what nothing needs of the templates of former revisions, and says of which revisions some stay.
 pub(super) async fn remove(
@@ -24,44 +27,80 @@ pub(super) async fn remove(
     former: &[String],
     context: &Context,
 ) -> Result<BTreeSet<String>, Error> {
-    let kept: BTreeSet<_> = parts.objects.iter().map(Part::identity).collect();
+    let former = there(cluster, parts, former, context).await?;
+    let (classes, templates): (Vec<_>, Vec<_>) = former
+        .into_iter()
+        .partition(|former| former.part.is_class());
     let mut looked = Looked::default();
-    let mut stay = BTreeSet::new();
-    for revision in former {
-        let Ok(old) = records::parts(cluster, revision, context) else {
-            continue;
-        };
-        let templates = old.objects.into_iter().filter(Part::is_template);
-        for template in templates.filter(|part| !kept.contains(&part.identity())) {
-            let there = match live::read(&template, context).await {
-                Err(Error::Api(_, error)) if is_unknown(&error) => None,
-                there => there?,
-            };
-            let is_own = |there: &Value| {
-                there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] == own(cluster)
-            };
-            let Some(there) = there.filter(is_own) else {
-                continue;
-            };
-            if looked.is_needed(&template, parts, context).await? {
-                stay.insert(revision.clone());
-            } else {
-                delete(&template, &there, context).await?;
-            }
+    let gone = classes::remove(&mut looked, &classes, &templates, parts, context).await?;
+    let mut stay: BTreeSet<_> = classes
+        .into_iter()
+        .filter(|class| !gone.contains(&class.part.identity()))
+        .map(|class| class.revision)
+        .collect();
+    for template in templates {
+        if looked
+            .is_needed(&template.part, parts, &gone, context)
+            .await?
+        {
+            stay.insert(template.revision);
+        } else {
+            delete(&template.part, &template.live, context).await?;
         }
     }
     Ok(stay)
 }
 
-/// What was looked at already: the objects of a kind and namespace. None: they may not be looked at.
+/// A template that a former revision has, this one has not, and that is there still.
+struct Former {
+    revision: String,
+    part: Part,
+    live: Value,
+}
+
+/// The templates of former revisions that are there, and the cluster's own.
+async fn there(
+    cluster: &FleetCluster,
+    parts: &Parts,
+    former: &[String],
+    context: &Context,
+) -> Result<Vec<Former>, Error> {
+    let kept: BTreeSet<_> = parts.objects.iter().map(Part::identity).collect();
+    let mut there = Vec::new();
+    for revision in former {
+        let Ok(old) = records::parts(cluster, revision, context) else {
+            continue;
+        };
+        let templates = old.objects.into_iter().filter(Part::is_template);
+        for part in templates.filter(|part| !kept.contains(&part.identity())) {
+            let live = match live::read(&part, context).await {
+                Err(Error::Api(_, error)) if is_unknown(&error) => None,
+                live => live?,
+            };
+            let is_own = |live: &Value| {
+                live["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] == own(cluster)
+            };
+            there.extend(live.filter(is_own).map(|live| Former {
+                revision: revision.clone(),
+                part,
+                live,
+            }));
+        }
+    }
+    Ok(there)
+}
+
+/// What was looked at already: the objects of a kind, of one namespace or of all. None: they may not be looked at.
 #[derive(Default)]
-struct Looked(BTreeMap<(String, String, String), Option<Vec<Value>>>);
+struct Looked(BTreeMap<(String, String, Option<String>), Option<Vec<Value>>>);
 
 impl Looked {
+    /// Whether anything but some classes, which go, needs a template.
     async fn is_needed(
         &mut self,
         template: &Part,
         parts: &Parts,
+        without: &BTreeSet<Identity>,
         context: &Context,
     ) -> Result<bool, Error> {
         let mut own = parts.objects.iter();
@@ -69,9 +108,8 @@ impl Looked {
             return Ok(true);
         }
         let kind = template.kind.trim_end_matches("Template");
-        let made = self
-            .at(&template.api_version, kind, template, context)
-            .await?;
+        let place = Some(template.namespace.as_str());
+        let made = self.at(&template.api_version, kind, place, context).await?;
         // Nobody knows what an API that does not have the kind has made.
         let Some(made) = made else {
             return Ok(true);
@@ -87,8 +125,14 @@ impl Looked {
         };
         for (group, kind) in MAKERS {
             let version = format!("{group}/{version}");
-            match self.at(&version, kind, template, context).await? {
-                Some(makers) if !makers.iter().any(|object| names(object, template)) => {}
+            let goes = |object: &Value| {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let identity = part(&version, kind, place, name).identity();
+                without.contains(&identity)
+            };
+            let needs = |object: &Value| names(object, template) && !goes(object);
+            match self.at(&version, kind, place, context).await? {
+                Some(makers) if !makers.iter().any(needs) => {}
                 Some(_) => return Ok(true),
                 None if kind == "MachineSet" => return Ok(true),
                 None => {}
@@ -97,35 +141,38 @@ impl Looked {
         Ok(false)
     }
 
-    /// The objects of a kind beside a template.
+    /// The objects of a kind, of one namespace or of all.
     async fn at(
         &mut self,
         api_version: &str,
         kind: &str,
-        beside: &Part,
+        place: Option<&str>,
         context: &Context,
     ) -> Result<Option<&Vec<Value>>, Error> {
         let key = (
             api_version.to_owned(),
             kind.to_owned(),
-            beside.namespace.clone(),
+            place.map(ToOwned::to_owned),
         );
         if !self.0.contains_key(&key) {
-            let part = Part {
-                value: Value::Null,
-                api_version: api_version.to_owned(),
-                kind: kind.to_owned(),
-                namespace: beside.namespace.clone(),
-                name: String::new(),
-            };
-            let listed = listed(&part, context).await?;
+            let listed = listed(&part(api_version, kind, place, ""), context).await?;
             self.0.insert(key.clone(), listed);
         }
         Ok(self.0.get(&key).and_then(Option::as_ref))
     }
 }
 
-/// The objects of a part's kind, in its namespace. None: the API does not have the kind, or does not let us.
+fn part(api_version: &str, kind: &str, place: Option<&str>, name: &str) -> Part {
+    Part {
+        value: Value::Null,
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: place.unwrap_or_default().to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// The objects of a part's kind, in its namespace, or in all if it has none. None: the API does not have the kind, or does not let us.
 async fn listed(part: &Part, context: &Context) -> Result<Option<Vec<Value>>, Error> {
     let api = match live::api(part, context).await {
         Err(Error::Api(_, error)) if is_unknown(&error) => return Ok(None),
@@ -138,7 +185,7 @@ async fn listed(part: &Part, context: &Context) -> Result<Option<Vec<Value>>, Er
             Ok(Some(objects.collect()))
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
-            tracing::debug!(kind = %part.kind, namespace = %part.namespace, "templates stay: what was made from them cannot be listed");
+            tracing::debug!(kind = %part.kind, namespace = %part.namespace, "templates stay: what needs them cannot be listed");
             Ok(None)
         }
         Err(error) => Err(Error::Api(format!("list {} objects", part.kind), error)),

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    births,
+    approvals, births,
     engine::{self, Steering, Verdict},
     gates,
     known::Known,
@@ -168,8 +168,10 @@ impl Situation<'_> {
             policy.approval = Approval::Never;
             steering.closed = None;
         }
+        let waiting = engine::waiting(&open, &policy);
         decided.verdict =
             engine::advance(&mut open, &policy, &self.known.seen, &steering, self.now);
+        approvals::note(self.rollout, &mut open, &policy, waiting);
         decided.verdict.wake = self.wake(decided.verdict.wake);
         if let Some(why) = decided.problem.clone().or(refusal) {
             decided.verdict.waits = Some(why);
@@ -426,6 +428,7 @@ pub(super) fn record(run: &RolloutRun, phase: RolloutPhase) -> RolloutRecord {
         ended: run.ended.clone(),
         done: count(done),
         not_done: count(run.clusters.len() - done),
+        approvals: run.approvals.clone(),
     }
 }
 

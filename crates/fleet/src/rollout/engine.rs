@@ -357,6 +357,13 @@ pub fn is_open(member: &RolloutMember) -> bool {
     is_under_way(member) || member.phase == MemberPhase::Failed
 }
 
+/// The waves that may not begin before a person lets them.
+pub(super) fn waiting(run: &RolloutRun, policy: &Policy) -> Vec<String> {
+    let waves = run.waves.iter();
+    let waiting = waves.filter(|wave| needs_approval(run, policy, wave));
+    waiting.cloned().collect()
+}
+
 /// Whether a cluster was begun, whatever became of it.
 pub const fn has_begun(member: &RolloutMember) -> bool {
     !matches!(

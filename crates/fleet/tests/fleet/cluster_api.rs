@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 use crate::world::{FLEET, World, status};
 
+mod classes;
+
 const CORE: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 

@@ -7,9 +7,11 @@
 )]
 
 mod advice;
+mod approval;
 mod births;
 mod bounds;
 mod cluster_api;
+mod faults;
 mod gates;
 mod rollback;
 mod story;

@@ -15,6 +15,7 @@ use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
+use kapi::fault::Faults;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -22,10 +23,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tower::Layer;
 
 pub const FLEET: &str = "fleet";
 
 pub struct World {
+    server: kapi::Server,
     pub client: Client,
     pub operator: JoinHandle<Result<(), WatchesEnded>>,
     kubespray: JoinHandle<()>,
@@ -68,12 +71,19 @@ impl World {
             .unwrap();
         let play = Arc::new(Play::default());
         Self {
+            server,
             operator: operate(&client),
             kubespray: tokio::spawn(kubespray(client.clone(), Arc::clone(&play))),
             client,
             _advisor: advisor,
             play,
         }
+    }
+
+    /// A client whose requests meet the faults of both, the first first.
+    pub fn behind(&self, outer: &Faults, inner: &Faults) -> Client {
+        let service = outer.layer(inner.layer(self.server.router()));
+        Client::new(service, "default")
     }
 
     /// Ends the operator as a kill does: wherever it is.

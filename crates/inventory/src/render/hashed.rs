@@ -4,8 +4,11 @@
 //! name rolls nothing. So another content must be another name, and the same content the same name for ever: the digest is made of
 //! the content with its keys in order, without the name itself.
 //!
+//! References by kind and name follow, and so does a Cluster's to its ClusterClass, which says no kind: an edit of a class that is named
+//! so is another class, to which one Cluster after the other is rebased, where one of a class in place would come to all at once.
+//!
 //! # Source
-//! Cluster API, "Updating machine infrastructure and bootstrap templates".
+//! Cluster API, "Updating machine infrastructure and bootstrap templates", "Changing a ClusterClass" (rebase).
 
 use std::collections::BTreeSet;
 
@@ -32,6 +35,11 @@ pub(super) fn name(documents: &mut [RenderedDocument]) {
         document.object.name.clone_from(&new);
         for other in documents.iter_mut() {
             follow(&mut other.content, &kind, &old, &new, &uses);
+            if kind == "ClusterClass" && other.object.kind == "Cluster" {
+                for path in CLASS {
+                    follow_at(&mut other.content, path, &old, &new, &uses);
+                }
+            }
         }
     }
 }
@@ -96,6 +104,26 @@ fn follow(made: &mut Made, kind: &str, old: &str, new: &str, uses: &BTreeSet<Use
         MadeShape::Leaf(_) | MadeShape::Secret(_) => {}
     }
 }
+
+/// Lets the reference at a path follow.
+fn follow_at(made: &mut Made, path: &[&str], old: &str, new: &str, uses: &BTreeSet<Use>) {
+    let found = path.iter().try_fold(&*made, |made, key| match &made.shape {
+        MadeShape::Map(map) => map.get(*key),
+        _ => None,
+    });
+    let is_old = found.is_some_and(
+        |found| matches!(&found.shape, MadeShape::Leaf(Value::String(text)) if text == old),
+    );
+    if is_old {
+        rename(made, path, new, uses);
+    }
+}
+
+/// Where a Cluster names its class: from v1beta2 on, and before.
+const CLASS: [&[&str]; 2] = [
+    &["spec", "topology", "classRef", "name"],
+    &["spec", "topology", "class"],
+];
 
 /// Ten digits of sixteen: two templates of one name meet by chance once in a million million.
 pub(super) const DIGITS: usize = 10;

@@ -16,8 +16,10 @@ mod laws;
 mod levels;
 mod memo;
 mod provenance;
+mod rules;
 mod semantics;
 mod templates;
+mod topology;
 mod vault;
 
 use inventory::{Fleet, Object, Problems, Rendered};

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use anyhow::{Context, bail, ensure};
 use api::inventory::{Rollout, RolloutControl, RolloutPhase, RolloutState};
 use fleet::plan::Error;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
-    Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -53,6 +54,10 @@ pub(super) async fn steer(
     verb: Verb<'_>,
 ) -> anyhow::Result<ExitCode> {
     let client = global.client().await?;
+    let parameters = PatchParams {
+        field_manager: Some(manager(&client).await),
+        ..PatchParams::default()
+    };
     let api = Api::<Rollout>::namespaced(client, &global.namespace);
     let rollout = pick(&api, of.rollout.as_deref(), &global.namespace).await?;
     let (control, effect) = control(&rollout, verb)?;
@@ -61,13 +66,34 @@ pub(super) async fn steer(
         "spec": {"control": control},
     });
     let name = rollout.name_any();
-    let patched = api
-        .patch(&name, &PatchParams::default(), &Patch::Merge(&body))
-        .await;
+    let patched = api.patch(&name, &parameters, &Patch::Merge(&body)).await;
     answered(patched, &format!("steer roll-out {name}"))?;
     println!("roll-out {name} {effect}");
     Ok(ExitCode::SUCCESS)
 }
+
+/// Whom the API takes us for, as the field manager of what we ask: the record of a run says by it who let a wave begin. An API that does
+/// not tell, or not us, refuses nothing by that: then it is Windlass alone.
+async fn manager(client: &Client) -> String {
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let review = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await;
+    let user = review
+        .ok()
+        .and_then(|review| review.status?.user_info?.username);
+    manager_of(user.as_deref())
+}
+
+fn manager_of(user: Option<&str>) -> String {
+    match user.filter(|user| !user.is_empty()) {
+        Some(user) => api::text::plain(&format!("windlass:{user}"), LONGEST_MANAGER),
+        None => "windlass".to_owned(),
+    }
+}
+
+/// Bytes of a field manager, by the API.
+const LONGEST_MANAGER: usize = 128;
 
 /// Leaves a cluster out.
 pub(super) async fn skip(global: &Global, options: &SkipCluster) -> anyhow::Result<ExitCode> {
@@ -202,6 +228,18 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    #[test]
+    fn the_record_of_a_run_can_say_who_asked() {
+        assert_eq!(
+            manager_of(Some("alice@acme.example")),
+            "windlass:alice@acme.example"
+        );
+        assert_eq!(manager_of(Some("")), "windlass");
+        assert_eq!(manager_of(None), "windlass");
+        let long = manager_of(Some(&"a".repeat(300)));
+        assert!(long.len() <= 128, "{long}");
+    }
 
     #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
     fn rollout(phase: &str, state: Value) -> Rollout {
