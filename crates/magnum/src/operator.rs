@@ -1,7 +1,7 @@
 //! What follows from a stored cluster: its hosts are claimed, the objects that build it are applied, and what becomes of them is
 //! told.
 //!
-//! Decisions are [`bare_metal`]'s and [`report`]'s, or those of [`crate::machines`]; what is here reads and writes.
+//! Decisions are [`crate::bare_metal`]'s and [`report`]'s, or those of [`crate::machines`]; what is here reads and writes.
 
 use std::{sync::Arc, time::Duration};
 

@@ -282,7 +282,7 @@ pub(crate) enum MagnumCommand {
 /// Options of `magnum register`.
 #[derive(Args, Debug)]
 pub(crate) struct Register {
-    /// The address of the service, for example https://magnum.example.com
+    /// The address of the service, with http or https before it
     #[arg(value_parser = magnum::public_url, value_name = "URL")]
     pub(crate) url: String,
     /// Another address for services of the cloud

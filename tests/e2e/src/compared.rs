@@ -1,6 +1,6 @@
 //! Requests to the Magnum API that Windlass and a real Magnum are both asked, and what of their answers has to be the same.
 //!
-//! [`cases`] makes the requests, in an order: what one makes, later ones name. [`normal`] takes out of an answer what differs between
+//! `cases` makes the requests, in an order: what one makes, later ones name. [`normal`] takes out of an answer what differs between
 //! any two services, [`allowed`] says what else may differ, and why; `docs/magnum.md` has that as a table.
 
 use serde_json::Value;
