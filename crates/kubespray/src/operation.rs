@@ -204,7 +204,7 @@ pub const ADOPT: Operation = Operation {
     state: ClusterState::Adopting,
     reason: "Adopting",
     leaves: Leaves::Cluster,
-    order: Order::Says,
+    order: Order::Finds,
     of_built: false,
     disruptive: false,
     quiet: false,
@@ -252,6 +252,8 @@ pub enum Order {
     /// Its plan says it: it puts hosts at the end of it, takes hosts out of it, or keeps that which the cluster was built with,
     /// whatever was given up since.
     Says,
+    /// Its plan says it as the objects do. That counts once it succeeded: until the cluster has said the same, the objects may be corrected.
+    Finds,
     /// Its plan says it, and may put another host first. That counts once it succeeded, and no sooner.
     Moves,
 }
@@ -273,7 +275,7 @@ impl Operation {
         Self::of(run).is_some_and(|operation| match operation.order {
             Order::Takes => false,
             Order::Says => true,
-            Order::Moves => phase(run) == RunPhase::Succeeded,
+            Order::Finds | Order::Moves => phase(run) == RunPhase::Succeeded,
         })
     }
 

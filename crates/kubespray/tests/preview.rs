@@ -173,10 +173,6 @@ async fn a_cluster_that_was_adopted_is_taken_over_by_looks_alone() {
     kubeconfig/store on master-1
     adopt/versions on master-1 worker-1 worker-2
     ");
-    // No API tells who is a member of an etcd in pods by another name than the node's.
-    let kubeadm = "{kubernetesVersion: 1.34.4, nodes: {all: {deploy: {extraVars: {etcd_deployment_type: kubeadm}}}}}";
-    let plan = adopted(kubeadm).plan().await;
-    assert!(!shown(&plan).contains("adopt/members"), "{}", shown(&plan));
     let asked = "{kubernetesVersion: 1.34.4, operations: {creation: {approval: Manual}}}";
     let plan = adopted(asked).plan().await;
     assert!(matches!(plan.steps[0].action, Action::Approve(_)));

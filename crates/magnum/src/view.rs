@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_shows_fifteen_members_of_a_cluster() {
+    fn a_list_shows_sixteen_members_of_a_cluster() {
         let shown = serde_json::to_value(cluster(
             &stored(1, &json!(null)),
             "http://x",
@@ -462,6 +462,7 @@ mod tests {
                 "stack_id",
                 "status",
                 "health_status",
+                "merge_labels",
             ]
         );
         assert_eq!(

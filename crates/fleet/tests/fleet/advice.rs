@@ -31,10 +31,13 @@ where
         .patch(name, &parameters, &Patch::Apply(&object))
         .unwrap();
     let answer = world.client.send(request.map(Body::from)).await.unwrap();
-    assert!(answer.status().is_success(), "{answer:?}");
-    let warnings = answer.headers().get_all(WARNING).iter();
+    let status = answer.status();
+    let warnings: Vec<_> = answer.headers().get_all(WARNING).iter().cloned().collect();
+    let body = answer.into_body().collect_bytes().await.unwrap();
+    assert!(status.is_success(), "{body:?}");
     warnings
-        .map(|warning| warning.to_str().unwrap().to_owned())
+        .iter()
+        .map(|warning| String::from_utf8_lossy(warning.as_bytes()).into_owned())
         .collect()
 }
 
@@ -87,7 +90,7 @@ async fn an_edit_that_is_tried_warns_of_the_same_that_a_plan_tells() {
             "299 - \"ClusterNode/a1/a1-w: 1 host removed\""
         ]
     );
-    let broken = json!({"template": "kubespray", "values": {}});
+    let broken = json!({"template": "kubespray"});
     let broken = warnings::<Environment>(&world, "production", broken, true).await;
     assert!(broken[0].contains("is not rendered"), "{broken:?}");
     assert!(broken[1].contains("kubernetes"), "{broken:?}");

@@ -24,7 +24,9 @@ const CORE: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 
 fn definition(group: &str, kind: &str) -> CustomResourceDefinition {
-    let plural = format!("{}s", kind.to_lowercase());
+    // As a client makes it of the kind, which says a class's otherwise.
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1beta2", kind));
+    let plural = &resource.plural;
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     serde_json::from_value(json!({
         "metadata": {"name": format!("{plural}.{group}")},

@@ -12,7 +12,9 @@ fn rows() -> Vec<[String; 4]> {
     let page = std::fs::read_to_string(page).unwrap();
     let table = page.split("<!-- merge table -->").nth(1).unwrap();
     let mut rows = Vec::new();
-    for line in table.lines().filter(|line| line.starts_with("| `")) {
+    let lines = table.lines().skip_while(|line| !line.starts_with('|'));
+    let lines = lines.take_while(|line| line.starts_with('|'));
+    for line in lines.filter(|line| line.starts_with("| `")) {
         let cells: Vec<_> = line.trim_matches('|').split(" | ").collect();
         let cell = |number: usize| cells[number].trim().trim_matches('`').to_owned();
         rows.push([cell(0), cell(1), cell(2), cell(3)]);
@@ -81,6 +83,6 @@ fn the_first_rule_that_fits_is_taken_and_others_stand_above() {
         .to_value();
     assert_eq!(
         values,
-        serde_json::json!({"a": {"list": [2], "other": [2, 1], "deep": [1, 2]}, "b": [2]})
+        serde_json::json!({"a": {"list": [2], "other": [2, 1], "deep": [2, 1]}, "b": [2]})
     );
 }

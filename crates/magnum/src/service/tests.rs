@@ -608,7 +608,7 @@ async fn a_cluster_that_was_accepted_is_there_with_its_groups_and_its_authority(
             .starts_with("-----BEGIN CERTIFICATE-----")
     );
     let listed = world.get(MEMBER, "/v1/clusters").await;
-    assert_eq!(listed.body["clusters"][0].as_object().unwrap().len(), 15);
+    assert_eq!(listed.body["clusters"][0].as_object().unwrap().len(), 16);
     let old = world
         .at("1.1", MEMBER, "GET", "/v1/clusters/first", Value::Null)
         .await;
