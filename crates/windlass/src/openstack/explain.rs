@@ -165,9 +165,8 @@ impl Written {
             is_literal,
             field,
         } = text;
-        // The indicator of a block stands on the line before its first one.
         let line = if *is_literal {
-            line + origin.line
+            line + origin.line.saturating_sub(1)
         } else {
             *line
         };
@@ -177,14 +176,17 @@ impl Written {
 
 impl Text {
     fn at(begins: Location, whole: &str, file: String, field: String) -> Self {
-        let number = |part| usize::try_from(part).unwrap_or_default();
-        let (line, column) = (number(begins.line()), number(begins.column()));
-        let begins = whole.lines().nth(line.saturating_sub(1));
-        let begins = begins.and_then(|text| text.chars().nth(column.saturating_sub(1)));
+        let line = usize::try_from(begins.line()).unwrap_or_default();
+        // A block begins with its first line, and its indicator stands at the end of the one before.
+        let above = line
+            .checked_sub(2)
+            .and_then(|above| whole.lines().nth(above));
+        let above = above.and_then(|text| text.split(" #").next());
+        let last = above.and_then(|text| text.split_whitespace().last());
         Self {
             file,
             line,
-            is_literal: begins == Some('|'),
+            is_literal: last.is_some_and(|word| word.starts_with('|')),
             field,
         }
     }
