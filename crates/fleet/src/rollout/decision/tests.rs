@@ -520,11 +520,9 @@ fn an_approval_counts_for_the_run_that_it_names() {
     }
 }
 
-#[test]
-fn a_skip_outlives_the_next_run_of_others() {
-    let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
-    let before = known(&[("a1", "1", "2"), ("b1", "2", "2")]);
-    let begun = pass(&mut rollout, &before).run.unwrap();
+/// Begins a run, in which the first cluster fails, and asks that it be skipped.
+fn fail_and_skip_a1(rollout: &mut Rollout, known: &Known) {
+    let begun = pass(rollout, known).run.unwrap();
     let run = rollout
         .status
         .as_mut()
@@ -533,6 +531,13 @@ fn a_skip_outlives_the_next_run_of_others() {
     run.clusters[0].phase = MemberPhase::Failed;
     rollout.spec.control =
         serde_json::from_value(json!({"run": begun.id, "skip": ["a1"]})).unwrap();
+}
+
+#[test]
+fn a_skip_outlives_the_next_run_of_others() {
+    let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+    let before = known(&[("a1", "1", "2"), ("b1", "2", "2")]);
+    fail_and_skip_a1(&mut rollout, &before);
     pass(&mut rollout, &before);
     let other = known(&[("a1", "1", "2"), ("b1", "2", "3")]);
     assert_eq!(phases(&pass(&mut rollout, &other)), "b1=Updating@3");
@@ -803,15 +808,7 @@ fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
 fn what_was_skipped_stays_so_until_it_is_edited_and_what_was_aborted_gives_way() {
     let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
     let before = known(&[("a1", "1", "2")]);
-    let begun = pass(&mut rollout, &before).run.unwrap();
-    let run = rollout
-        .status
-        .as_mut()
-        .and_then(|status| status.run.as_mut())
-        .unwrap();
-    run.clusters[0].phase = MemberPhase::Failed;
-    rollout.spec.control =
-        serde_json::from_value(json!({"run": begun.id, "skip": ["a1"]})).unwrap();
+    fail_and_skip_a1(&mut rollout, &before);
     assert_eq!(
         pass(&mut rollout, &before).verdict.phase,
         RolloutPhase::Succeeded
