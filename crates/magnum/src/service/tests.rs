@@ -10,6 +10,7 @@ use std::{
 
 use api::magnum::CoeCluster;
 use axum::routing::get;
+use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use http_body_util::BodyExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -91,6 +92,28 @@ impl World {
 
     async fn with(definitions: &[CustomResourceDefinition]) -> Self {
         Self::ruled(definitions, Policy::default()).await
+    }
+
+    /// With the operator at work, until its task is given up.
+    async fn operated(
+        definitions: &[CustomResourceDefinition],
+    ) -> (Self, tokio::task::JoinHandle<()>) {
+        let world = Self::with(definitions).await;
+        let settings = Settings {
+            namespace: None,
+            concurrency: 4,
+            metrics: Metrics::default(),
+            shutdown: Shutdown::default(),
+        };
+        let mut manager = Manager::new(world.client.clone(), settings);
+        let options = crate::operator::Options {
+            pool: "default".to_owned(),
+            key: "magnum-ssh".to_owned(),
+            settings: crate::bare_metal::Settings::default(),
+        };
+        crate::operator::operate(&mut manager, options);
+        let operating = tokio::spawn(async move { manager.run().await.unwrap() });
+        (world, operating)
     }
 
     async fn ruled(definitions: &[CustomResourceDefinition], policy: Policy) -> Self {

@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::{
     ResourceExt as _,
@@ -67,21 +66,7 @@ impl Cloud {
         let mut definitions = api::magnum::definitions();
         definitions.extend(api::custom_resource_definitions());
         definitions.extend(kinds.iter().map(|kind| definition(*kind)));
-        let world = World::with(&definitions).await;
-        let settings = Settings {
-            namespace: None,
-            concurrency: 4,
-            metrics: Metrics::default(),
-            shutdown: Shutdown::default(),
-        };
-        let mut manager = Manager::new(world.client.clone(), settings);
-        let options = crate::operator::Options {
-            pool: "default".to_owned(),
-            key: "magnum-ssh".to_owned(),
-            settings: crate::bare_metal::Settings::default(),
-        };
-        crate::operator::operate(&mut manager, options);
-        let operating = tokio::spawn(async move { manager.run().await.unwrap() });
+        let (world, operating) = World::operated(&definitions).await;
         Self {
             world,
             operating,
