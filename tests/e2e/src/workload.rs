@@ -227,8 +227,7 @@ trusted = ssl.create_default_context(cadata=base64.b64decode(cluster["certificat
 trusted.check_hostname = False
 with tempfile.NamedTemporaryFile() as pair:
     for part in ("client-certificate-data", "client-key-data"):
-        pair.write(base64.b64decode(user[part]) + b"
-")
+        pair.write(base64.b64decode(user[part]) + b"\n")
     pair.flush()
     trusted.load_cert_chain(pair.name)
 turn = 0
