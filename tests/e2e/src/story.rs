@@ -50,7 +50,25 @@ impl Stage {
             }
             Ok(None)
         })
-        .with_context(|| format!("the end of the log:\n{}", self.log_tail()))
+        .with_context(|| {
+            let said = self.said_of_clusters();
+            let said = said.unwrap_or_else(|error| format!("no clusters: {error:#}"));
+            format!("{said}\nthe end of the log:\n{}", self.log_tail())
+        })
+    }
+
+    /// What the Clusters say of themselves, a line each: why one waits.
+    fn said_of_clusters(&self) -> anyhow::Result<String> {
+        let lines = self.objects("clusters.kubespray.k8s.io")?;
+        let lines = lines.iter().map(|cluster| {
+            let conditions = cluster["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let ready = conditions.find(|condition| condition["type"] == "Ready");
+            let name = &cluster["metadata"]["name"];
+            let ready = ready.unwrap_or(&Value::Null);
+            format!("cluster {name}: {} {}", ready["reason"], ready["message"])
+        });
+        Ok(lines.collect::<Vec<_>>().join("\n"))
     }
 
     /// Changes what a merge patch names in an object of the stage's namespace.
