@@ -36,6 +36,15 @@ impl Fields {
         Self(members)
     }
 
+    /// Forgets a member that is null.
+    #[must_use]
+    pub fn without_null(mut self, name: &str) -> Self {
+        if self.0.get(name).is_some_and(Value::is_null) {
+            self.0.shift_remove(name);
+        }
+        self
+    }
+
     /// Refuses members that are not for clients to write.
     ///
     /// # Errors

@@ -27,7 +27,16 @@ pub(super) async fn list(asked: &Asked<'_>) -> Result<Answer, Fault> {
         &["all_tenants"],
     )?;
     asked.caller.may_administer()?;
-    let mut all: Vec<CoeQuota> = asked.store().list(Scope::All).await?;
+    let all = [(
+        "all_tenants".to_owned(),
+        asked.argument("all_tenants").into(),
+    )];
+    let everybody = Fields::new(all.into_iter().collect()).flag("all_tenants")?;
+    let whose = match everybody {
+        Some(true) => Scope::All,
+        Some(false) | None => asked.own(),
+    };
+    let mut all: Vec<CoeQuota> = asked.store().list(whose).await?;
     all.sort_by_key(|quota| quota.spec.id);
     let all = entries(all.iter().map(view::quota))?;
     asked.page("quotas", "quotas", &page, all)

@@ -109,7 +109,7 @@ async fn own(asked: &Asked<'_>, ident: &str) -> Result<CoeClusterTemplate, Fault
 
 pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     asked.paged(&COLUMNS, &[])?;
-    let fields = asked.fields()?;
+    let fields = asked.fields()?.without_null("uuid");
     fields.refuse(&READ_ONLY)?;
     let spec = read(fields, &asked.caller.project_id, &asked.caller.user_id)?;
     published(

@@ -1234,10 +1234,14 @@ async fn quotas_statistics_and_services_are_told_to_whom_they_concern() {
             .status,
         202
     );
+    let every = "/v1/quotas?all_tenants=true";
     assert_eq!(
-        world.get(ADMIN, "/v1/quotas").await.body["quotas"][0]["hard_limit"],
+        world.get(ADMIN, every).await.body["quotas"][0]["hard_limit"],
         8
     );
+    let own = world.get(ADMIN, "/v1/quotas").await.body;
+    assert_eq!(own, json!({"quotas": []}), "an administrator's own project");
+    assert_fault(&world.get(ADMIN, "/v1/quotas?all_tenants=some").await, 400);
     assert_eq!(
         world
             .ask(ADMIN, "DELETE", "/v1/quotas/p2/Cluster", Value::Null)

@@ -119,6 +119,51 @@ pub const ALL: &[Allowed] = &[
             case.path.contains("/nodegroups") && only(theirs, ours, "version")
         },
     },
+    Allowed {
+        magnum: "labels of a template that are null: a server error",
+        here: "they are an empty map",
+        why: "as where they are not there",
+        covers: |case, theirs, ours| {
+            matches!(&case.body, Body::Json(body) if body.get("labels").is_some_and(serde_json::Value::is_null))
+                && (theirs.status, ours.status) == (500, 201)
+        },
+    },
+    Allowed {
+        magnum: "a template's `driver` is changed to any word, or to none",
+        here: "400, and it stays what it is",
+        why: "no cluster could be made of such a template",
+        covers: |case, theirs, ours| {
+            let is_of_driver =
+                matches!(&case.body, Body::Json(patch) if patch[0]["path"] == "/driver");
+            is_of_driver && (theirs.status, ours.status) == (200, 400)
+                || only(theirs, ours, "driver")
+        },
+    },
+    Allowed {
+        magnum: "`node_labels` may be any text",
+        here: "409 where Kubernetes has no such label",
+        why: "a kubelet that is given it does not start",
+        covers: |case, theirs, ours| {
+            matches!(&case.body, Body::Json(body) if body["node_labels"].is_object())
+                && (theirs.status, ours.status) == (202, 409)
+        },
+    },
+    Allowed {
+        magnum: "a patch of a node group that changes nothing is an update",
+        here: "nothing begins",
+        why: "there is nothing to do",
+        covers: |case, theirs, ours| {
+            let is_empty =
+                matches!(&case.body, Body::Json(patch) if *patch == serde_json::json!([]));
+            let of = ["/status: ", "/version: "];
+            case.method == "PATCH"
+                && is_empty
+                && theirs
+                    .differences(ours)
+                    .iter()
+                    .all(|found| of.iter().any(|one| found.starts_with(one)))
+        },
+    },
 ];
 
 /// The first kind that a difference is of.
