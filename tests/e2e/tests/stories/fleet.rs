@@ -155,8 +155,8 @@ fn an_edit_of_a_site_replaces_the_machines_that_it_changes_and_no_others() {
         ("fra1", Site::new("10.77.0.54", "2s")),
         ("ams2", Site::new("10.77.0.53", "3s")),
     ];
-    foretold::edits(&fleet, sites.into(), 10);
-    tell("ten edits did what was said of them");
+    foretold::edits(&fleet, sites.into());
+    tell("edits did what was said of them");
 }
 
 struct Fleet(Management);
@@ -189,9 +189,9 @@ impl Fleet {
     }
 
     /// Declares a cluster, with what is rendered nowhere.
-    fn cluster(&self, name: &str, site: &str, note: &str) {
-        let spec =
-            json!({"template": "memory", "parents": {"site": site}, "values": {"note": note}});
+    fn cluster(&self, name: &str, site: &str, remark: &str) {
+        let values = json!({"remark": remark});
+        let spec = json!({"template": "memory", "parents": {"site": site}, "values": values});
         self.declare("FleetCluster", name, &spec);
     }
 
@@ -274,10 +274,10 @@ impl Fleet {
     /// What is rendered nowhere changes nothing, and a Windlass that starts anew writes nothing.
     fn nothing_is_written(&self, machines: &Machines) {
         self.site("fra1", "10.77.0.54", "2s", "somebody");
-        for note in ["once", "twice", "thrice"] {
+        for remark in ["once", "twice", "thrice"] {
             let before = self.versions();
             self.0.operate().unwrap();
-            self.cluster(ALPHA, "fra1", note);
+            self.cluster(ALPHA, "fra1", remark);
             wait_until("the cluster to be looked at", LIMIT, || {
                 let cluster = self.get(&format!("fleetcluster/{ALPHA}"))?;
                 let seen = &cluster["status"]["observedGeneration"];
@@ -285,7 +285,7 @@ impl Fleet {
             })
             .unwrap();
             self.well();
-            assert_eq!(self.versions(), before, "{note}");
+            assert_eq!(self.versions(), before, "{remark}");
         }
         assert_eq!(self.machines(), *machines);
         let status = self.get("rollout/all").unwrap()["status"].take();

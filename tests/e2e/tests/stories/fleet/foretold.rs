@@ -58,11 +58,12 @@ impl Site {
 /// A Machine by its name and UID: one that was made again is another one.
 type There = BTreeSet<(String, String)>;
 
-/// So many edits of sites, of one thing or two: whatever becomes of Machines was said before.
-pub(super) fn edits(fleet: &Fleet, mut sites: BTreeMap<&'static str, Site>, count: usize) {
-    let given = env::var("WINDLASS_FAULT_SEED").ok();
-    let seed = given.and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    eprintln!("WINDLASS_FAULT_SEED={seed}");
+/// Edits of sites, of one thing or two: whatever becomes of Machines was said before. Each takes half a minute, so they are ten unless
+/// `WINDLASS_FLEET_EDITS` names another number.
+pub(super) fn edits(fleet: &Fleet, mut sites: BTreeMap<&'static str, Site>) {
+    let seed = given("WINDLASS_FAULT_SEED").unwrap_or(1);
+    let count = given("WINDLASS_FLEET_EDITS").unwrap_or(10);
+    eprintln!("WINDLASS_FAULT_SEED={seed} WINDLASS_FLEET_EDITS={count}");
     let mut random = StdRng::seed_from_u64(seed);
     let names: Vec<_> = sites.keys().copied().collect();
     for number in 0..count {
@@ -92,6 +93,15 @@ pub(super) fn edits(fleet: &Fleet, mut sites: BTreeMap<&'static str, Site>, coun
         compare(&what, &told, &before, &after);
         fleet.has_arrived(name, &site);
     }
+}
+
+/// The number that a variable of the environment names.
+fn given(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|error| panic!("{variable}={text}: {error}")),
+    )
 }
 
 /// Exactly those go that were said to go, and so many come.
