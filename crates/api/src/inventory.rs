@@ -29,7 +29,7 @@ pub use rollout::{
     RolloutApproval, RolloutControl, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
     RolloutSpec, RolloutState, RolloutStatus, Wave,
 };
-pub use status::{FleetClusterStatus, FleetHealth, FleetProblem, PendingChange};
+pub use status::{FleetClusterStatus, FleetHealth, FleetProblem, FleetSecret, PendingChange};
 pub use template::{
     BackEnd, ClusterTemplate, ClusterTemplateSpec, ForEach, Naming, TemplateDocument,
 };
@@ -45,6 +45,12 @@ pub const FLEET_CLUSTER_ANNOTATION: &str = "inventory.windlass.dev/fleet-cluster
 
 /// On the main object of a cluster: what it was rendered to.
 pub const REVISION_ANNOTATION: &str = "inventory.windlass.dev/revision";
+
+/// On a template that machines are made from: what has changed of the secrets for which they are replaced, VaultSecret and key with a digest.
+pub const SECRETS_ANNOTATION: &str = "inventory.windlass.dev/secrets";
+
+/// On a VaultSecret: the keys for whose changes machines are replaced.
+pub const ROLLS_ANNOTATION: &str = "inventory.windlass.dev/rolls-machines";
 
 /// On a Namespace: the namespace whose FleetClusters may have their objects there.
 pub const FLEET_LABEL: &str = "inventory.windlass.dev/fleet";

@@ -32,6 +32,9 @@ pub const AUDIENCE_ANNOTATION: &str = "secrets.windlass.dev/audience";
 /// How the names of Secrets end that Windlass itself makes beside a Cluster: no VaultSecret makes one first.
 pub const OWN_SUFFIXES: [&str; 3] = ["-host-keys", "-kubeconfig", "-snapshots"];
 
+/// The type of the Secret with the key that digests of what Secrets hold are made with.
+pub const DIGEST_KEY_TYPE: &str = "secrets.windlass.dev/digest-key";
+
 /// On a VaultSecret: reads it anew as soon as the value changes.
 pub const REFRESH_ANNOTATION: &str = "secrets.windlass.dev/refresh";
 
@@ -302,6 +305,11 @@ pub struct VaultSecretStatus {
     /// The version in Vault of what it holds, where the engine keeps versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
+    /// What tells that a value changed: the beginning of an HMAC-SHA256 of each, by the key of the Secret. The key of the HMAC is the Secret
+    /// windlass-digest-key of the namespace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "digests")]
+    pub digests: BTreeMap<String, String>,
     /// When what it holds changed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
@@ -313,6 +321,14 @@ pub struct VaultSecretStatus {
 }
 
 /// Keys of a Secret by fields in Vault.
+fn digests(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": {"type": "string", "maxLength": 16},
+    })
+}
+
 fn keys(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",

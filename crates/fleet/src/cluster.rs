@@ -8,8 +8,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::inventory::{
-    FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision, MemberPhase,
-    REVISION_ANNOTATION, Rollout, RolloutMember,
+    FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision, FleetSecret,
+    MemberPhase, REVISION_ANNOTATION, Rollout, RolloutMember,
 };
 use controller::{
     BackOff, Events,
@@ -38,6 +38,7 @@ pub mod part;
 pub(crate) mod records;
 mod report;
 mod request;
+mod secrets;
 mod settle;
 mod templates;
 mod vault;
@@ -99,6 +100,8 @@ struct Pass {
     is_held: bool,
     /// How far a roll-out that is under way is with it.
     phase: Option<MemberPhase>,
+    /// What is known of the values for whose changes its machines are replaced.
+    secrets: Vec<FleetSecret>,
     /// Whether it goes on when VaultSecrets are ready, which are not watched.
     awaits_secrets: bool,
     /// How soon what it needs of Vault no longer may go, if it stays well.
@@ -126,7 +129,11 @@ impl Pass {
         match self.standing.health {
             // A gate may open by what is not watched, and shut again while the cluster soaks.
             FleetHealth::Well if !self.is_granted() && self.phase != Some(MemberPhase::Soaking) => {
-                AT_REST
+                if self.secrets.is_empty() {
+                    AT_REST
+                } else {
+                    LOOK_AT_SECRETS
+                }
             }
             _ => LOOK_AGAIN,
         }
@@ -170,8 +177,18 @@ pub async fn reconcile(
     if let Some(wait) = pass.settles_in {
         return Ok(Action::requeue(wait));
     }
+    // What it is rendered to may be another for that.
+    if pass.secrets != known_secrets(cluster) {
+        return Ok(Action::requeue(UNTIL_READ));
+    }
     let wait = controller::backoff::jittered(pass.interval());
     Ok(Action::requeue(wait))
+}
+
+/// What was known of the values for whose changes its machines are replaced.
+fn known_secrets(cluster: &FleetCluster) -> &[FleetSecret] {
+    let status = cluster.status.as_ref();
+    status.map_or(&[], |status| &status.secrets)
 }
 
 async fn converge(
@@ -206,6 +223,12 @@ async fn converge(
     {
         Some(applied) => Some(applied),
         None => found(cluster, rendered.as_ref().map(|(_, parts)| parts), context).await?,
+    };
+    pass.secrets = match &rendered {
+        Some((_, parts)) => {
+            secrets::look(cluster, (parts, pass.applied.as_deref()), context).await?
+        }
+        None => known_secrets(cluster).to_vec(),
     };
     let member = member(cluster, context);
     pass.phase = member.as_ref().map(|member| member.phase);
@@ -445,6 +468,8 @@ const UNTIL_READ: Duration = Duration::from_millis(50);
 const UNTIL_SECRETS: Duration = Duration::from_mins(1);
 /// How soon a cluster that is not well is looked at again, beside what is watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// How soon one is whose machines are replaced when a secret changes: as often as a VaultSecret is read, where it says nothing.
+const LOOK_AT_SECRETS: Duration = Duration::from_mins(5);
 /// How soon a cluster that is well is looked at again: a safety net.
 const AT_REST: Duration = Duration::from_mins(50);
 

@@ -102,6 +102,7 @@ impl Inventories {
         clusters.add(&self.clusters, namespace)?;
         let mut versions = objects.versions;
         versions.extend(clusters.versions);
+        versions.extend(changed(&self.clusters, namespace));
         versions.sort();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inventory) = known.get(namespace)
@@ -265,6 +266,22 @@ impl Objects {
         }
         Some(())
     }
+}
+
+/// What the status of each cluster says of secrets that have changed, which is no change of its generation.
+fn changed(clusters: &Store<DeserializeGuard<FleetCluster>>, namespace: &str) -> Vec<String> {
+    let clusters = in_namespace(clusters, namespace);
+    let clusters = clusters
+        .iter()
+        .filter_map(|cluster| cluster.0.as_ref().ok());
+    let secrets = clusters.flat_map(|cluster| {
+        let secrets = cluster.status.iter().flat_map(|status| &status.secrets);
+        secrets.filter(|secret| secret.changed).map(|secret| {
+            let uid = cluster.uid().unwrap_or_default();
+            format!("{uid} {} {}", secret.name, secret.digest)
+        })
+    });
+    secrets.collect()
 }
 
 /// An object as it would stand in a file. One that cannot be read is handed on as far as it can: reading it says what is wrong.

@@ -58,7 +58,15 @@ pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result
         .into_iter()
         .chain(edits)
     {
-        objects.insert(identity(&value, namespace), value);
+        let identity = identity(&value, namespace);
+        // What has changed in Vault is known of the one that is there.
+        let there = objects.get(&identity);
+        let status = there.map_or(Value::Null, |there: &Value| there["status"].clone());
+        let mut value = value;
+        if value.is_object() && !status.is_null() {
+            value["status"] = status;
+        }
+        objects.insert(identity, value);
     }
     let fleet = Fleet::read(objects.into_values(), namespace).map_err(Error::Inventory)?;
     let records = records(client, namespace).await?;

@@ -8,7 +8,7 @@ use std::{
 use api::inventory::{FleetClusterSpec, Presence, Segment, ValuePath};
 
 use crate::{
-    fleet::{Fleet, Layer, Name, field},
+    fleet::{Changed, Fleet, Layer, Name, field},
     memo::Inputs,
     merge::merge,
     order::{CLUSTER, Order},
@@ -29,6 +29,7 @@ pub struct Resolved {
     /// What templates may say of it beside its values: `cluster` and `levels`.
     pub facts: Arc<Tree>,
     pub(crate) template: Arc<Compiled>,
+    pub(crate) changed: Option<Arc<Changed>>,
 }
 
 /// What the levels above a cluster come to.
@@ -96,6 +97,7 @@ impl Fleet {
             levels,
             values,
             template,
+            changed: self.changed.get(&name).cloned(),
         })
     }
 
@@ -122,6 +124,7 @@ impl Fleet {
         let read = read.map(|object| (object.clone(), self.contents.get(object).cloned()));
         Some(Inputs {
             cluster: spec.clone(),
+            changed: self.changed.get(&name).cloned(),
             read: read.collect(),
         })
     }

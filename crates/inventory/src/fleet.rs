@@ -27,6 +27,8 @@ pub struct Fleet {
     pub(crate) layers: BTreeMap<(String, Slot, String), Layer>,
     pub(crate) clusters: BTreeMap<Name, Arc<FleetClusterSpec>>,
     pub(crate) templates: BTreeMap<Name, Arc<Compiled>>,
+    /// Digests of values in Vault that have changed and for which machines of a cluster are replaced, by VaultSecret and key.
+    pub(crate) changed: BTreeMap<Name, Arc<Changed>>,
     /// Digests of what objects say, but of clusters.
     pub(crate) contents: HashMap<Object, Arc<str>>,
     /// What the levels above clusters come to, by the Hierarchy and the objects.
@@ -35,6 +37,9 @@ pub struct Fleet {
 
 /// What levels come to, or what is wrong with them.
 pub(crate) type Remembered = Result<Arc<Prefix>, Vec<Problem>>;
+
+/// Digests of values that have changed, by VaultSecret and key.
+pub(crate) type Changed = BTreeMap<String, String>;
 
 /// Namespace and name.
 pub(crate) type Name = (String, String);
@@ -91,9 +96,8 @@ impl Fleet {
     fn add(&mut self, mut value: Value, namespace: &str) -> Result<(), Vec<Problem>> {
         let object = identity(&value, namespace);
         let group = value["apiVersion"].as_str().unwrap_or_default().to_owned();
-        if let Some(fields) = value.as_object_mut() {
-            fields.remove("status");
-        }
+        let status = value.as_object_mut();
+        let status = status.and_then(|fields| fields.remove("status"));
         if group == "v1" && object.kind == "ConfigMap" {
             return match level_of(&value) {
                 Some(level) => {
@@ -135,6 +139,10 @@ impl Fleet {
             }
             "FleetCluster" => {
                 let spec = typed::<FleetCluster>(&object, value)?.spec;
+                let changed = changed(status.as_ref());
+                if !changed.is_empty() {
+                    self.changed.insert(name.clone(), Arc::new(changed));
+                }
                 once(
                     &object,
                     self.clusters.insert(name, Arc::new(spec)).is_some(),
@@ -242,6 +250,17 @@ pub(crate) fn identity(value: &Value, namespace: &str) -> Object {
         namespace: text(&value["metadata"]["namespace"]).unwrap_or_else(|| namespace.to_owned()),
         name: text(&value["metadata"]["name"]).unwrap_or_default(),
     }
+}
+
+/// What the status of a FleetCluster says of values that have changed. One in a file has none.
+fn changed(status: Option<&Value>) -> Changed {
+    let secrets = status.and_then(|status| status["secrets"].as_array());
+    let changed = secrets.into_iter().flatten();
+    let changed = changed.filter(|secret| secret["changed"] == true);
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    changed
+        .filter_map(|secret| text(&secret["name"]).zip(text(&secret["digest"])))
+        .collect()
 }
 
 fn level_of(config_map: &Value) -> Option<String> {

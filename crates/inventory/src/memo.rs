@@ -9,12 +9,17 @@ use std::{collections::HashMap, sync::Arc};
 
 use api::inventory::FleetClusterSpec;
 
-use crate::{fleet::Fleet, problem::Object};
+use crate::{
+    fleet::{Changed, Fleet},
+    problem::Object,
+};
 
 /// What a cluster is rendered from, by content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Inputs {
     pub(crate) cluster: Arc<FleetClusterSpec>,
+    /// What has changed in Vault.
+    pub(crate) changed: Option<Arc<Changed>>,
     /// The objects that it reads, in the order in which they count, with the digests of what they say.
     pub(crate) read: Vec<(Object, Option<Arc<str>>)>,
 }

@@ -19,6 +19,7 @@ use crate::{
 mod autoscaled;
 mod hashed;
 mod kubespray;
+mod rolls;
 mod typed;
 pub mod vault;
 
@@ -144,7 +145,9 @@ fn render(resolved: Resolved) -> Result<Rendered, Vec<Problem>> {
         _ => None,
     };
     if problems.is_empty() {
-        let found = vault::resolve(&world, &template, connection.as_ref(), &mut documents);
+        let changed = resolved.changed.as_deref();
+        let connection = connection.as_ref();
+        let found = vault::resolve(&world, &template, (connection, changed), &mut documents);
         problems.extend(found);
     }
     if problems.is_empty() {

@@ -285,6 +285,7 @@ fn mark(map: &Map<String, Value>) -> Result<Option<Leaf>, Rule> {
         "vault" => &["path", "key"],
         _ => return Ok(None),
     };
+    let declared = on_change(key, inside)?;
     let is_text = |key: &&str| {
         inside
             .get(*key)
@@ -297,7 +298,7 @@ fn mark(map: &Map<String, Value>) -> Result<Option<Leaf>, Rule> {
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
-    if inside.len() == wanted.len() && wanted.iter().all(is_text) {
+    if inside.len() == wanted.len() + declared && wanted.iter().all(is_text) {
         if key == "vault" && !is_path(in_vault("path")) {
             return Err(Rule::Reserved {
                 what: format!(
@@ -325,6 +326,29 @@ fn mark(map: &Map<String, Value>) -> Result<Option<Leaf>, Rule> {
     })
 }
 
+/// The number of fields by which a reference declares what a change does.
+fn on_change(key: &str, inside: &Map<String, Value>) -> Result<usize, Rule> {
+    let Some(declared) = inside.get(ON_CHANGE) else {
+        return Ok(0);
+    };
+    if key != "vault" {
+        return Err(Rule::Reserved {
+            what: format!(
+                "has {ON_CHANGE}, and what changes in a Secret of yours is not looked at"
+            ),
+            remedy: "take it out, or keep the value in Vault: {vault: {path: PATH, key: KEY, onChange: RollMachines}}",
+        });
+    }
+    if declared == "InPlace" || declared == ROLL_MACHINES {
+        return Ok(1);
+    }
+    Err(Rule::Reserved {
+        what: format!("has {ON_CHANGE}: {declared}, which is neither InPlace nor {ROLL_MACHINES}"),
+        remedy: "InPlace, as where nothing is said: the Secret is written anew, and who reads it reads the new value; RollMachines: machines are \
+                 replaced too, by a roll-out. A provider of Cluster API restarts for what its own configuration refers to: write it there",
+    })
+}
+
 /// Whether a text is a path in Vault, by the definition of VaultSecrets.
 fn is_path(text: &str) -> bool {
     text.len() <= 512
@@ -339,6 +363,11 @@ fn is_key(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.len() <= 253 && text.chars().all(is_plain) && text != "." && !text.starts_with("..")
 }
+
+/// What a reference to Vault says of changes.
+pub(crate) const ON_CHANGE: &str = "onChange";
+/// That machines are replaced.
+pub(crate) const ROLL_MACHINES: &str = "RollMachines";
 
 /// As deep as the parser of YAML follows, and shallow enough for what recurses here.
 const MAX_DEPTH: usize = 48;

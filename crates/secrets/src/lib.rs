@@ -6,8 +6,10 @@
 //! - [`vault`]: the server: paths, logins, versions, what its answers mean;
 //! - [`session`]: tokens, kept in memory alone, renewed before they end and replaced when they are refused;
 //! - [`reconcile`]: one pass over a VaultSecret;
+//! - [`digests`]: what tells that a value changed;
 //! - [`operator`]: the controller.
 
+pub mod digests;
 pub mod operator;
 pub mod reconcile;
 pub mod session;

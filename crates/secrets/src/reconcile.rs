@@ -37,6 +37,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::{
+    digests,
     session::{Accounts, Credential, Refused, Sessions},
     vault::{self, Held, Vault},
 };
@@ -155,6 +156,18 @@ impl Trouble {
         }
     }
 
+    fn digests(error: digests::Error) -> Self {
+        match error {
+            digests::Error::Api(error) => Self::api("keep the key of digests")(error),
+            foreign @ digests::Error::Foreign => Self::Here {
+                reason: "DigestKeyTaken",
+                what: foreign.to_string(),
+                remedy: "delete it: it is made anew",
+                is_spec: false,
+            },
+        }
+    }
+
     fn api(what: &'static str) -> impl Fn(kube::Error) -> Self {
         move |error| Self::Api(Error::Api(what, error))
     }
@@ -165,6 +178,8 @@ impl Trouble {
 struct Kept {
     secret: String,
     version: Option<i64>,
+    /// What tells that a value changed, by its key.
+    digests: BTreeMap<String, String>,
     /// The keys of the Secret, and its version in the API, where it was written.
     written: Option<(Vec<String>, String)>,
     /// When the token must be renewed, where only that keeps it alive.
@@ -247,10 +262,14 @@ async fn keep(object: &VaultSecret, context: &Context) -> Result<Kept, Trouble> 
         ))
         .into());
     }
+    let secret = name_of(object);
+    let key = digests::key(&context.client, &namespace).await;
+    let digests = digests::of(&key.map_err(Trouble::digests)?, &secret, &data);
     let written = write(object, &namespace, data, context).await?;
     Ok(Kept {
-        secret: name_of(object),
+        secret,
         version: held.version,
+        digests,
         written,
         renewed_in,
     })
@@ -729,6 +748,7 @@ fn told(
             conditions.set(STALE, Status::False, "Read", "Vault was read");
             told.secret = Some(kept.secret.clone());
             told.version = kept.version;
+            told.digests.clone_from(&kept.digests);
             if kept.written.is_some() || told.changed_at.is_none() {
                 told.changed_at = Some(Time(now));
             }

@@ -32,6 +32,10 @@ pub struct FleetClusterStatus {
     /// At what it was born in the middle of a run, until it is what the inventory renders it to.
     #[schemars(length(max = 512))]
     pub born: Option<String>,
+    /// The values in Vault for whose changes its machines are replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub secrets: Vec<FleetSecret>,
     /// How what was applied stands.
     pub health: Option<FleetHealth>,
     /// What its own object says, or why nothing can be applied.
@@ -55,6 +59,21 @@ pub struct FleetClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// A value in Vault for whose changes machines are replaced.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetSecret {
+    /// The VaultSecret, a slash, and the key of its Secret.
+    #[schemars(length(max = 512))]
+    pub name: String,
+    /// What tells that it changed, as the VaultSecret says it. What was read last counts while Vault cannot be read.
+    #[schemars(length(max = 16))]
+    pub digest: String,
+    /// Whether it is another one than was seen first. Before, no machine is replaced for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
 }
 
 /// How what was applied of a cluster stands.

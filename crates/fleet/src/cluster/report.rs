@@ -87,6 +87,7 @@ fn told(
         begun: pass.begun.clone(),
         former: pass.former.clone(),
         born: pass.born.as_ref().map(|born| api::text::plain(born, 500)),
+        secrets: pass.secrets.clone(),
         health: Some(pass.standing.health),
         message: pass.standing.message.clone(),
         gates: pass.standing.gates.clone(),

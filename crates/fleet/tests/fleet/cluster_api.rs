@@ -20,10 +20,10 @@ use crate::world::{FLEET, World, status};
 
 mod classes;
 
-const CORE: &str = "cluster.x-k8s.io";
+pub const CORE: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 
-fn definition(group: &str, kind: &str) -> CustomResourceDefinition {
+pub fn definition(group: &str, kind: &str) -> CustomResourceDefinition {
     // As a client makes it of the kind, which says a class's otherwise.
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1beta2", kind));
     let plural = &resource.plural;
@@ -54,7 +54,7 @@ fn template() -> Value {
     ]})
 }
 
-fn objects(world: &World, group: &str, kind: &str) -> Api<DynamicObject> {
+pub fn objects(world: &World, group: &str, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1beta2", kind));
     Api::namespaced_with(world.client.clone(), FLEET, &resource)
 }

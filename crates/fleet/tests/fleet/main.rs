@@ -14,6 +14,7 @@ mod cluster_api;
 mod faults;
 mod gates;
 mod rollback;
+mod rolls;
 mod story;
 mod vault;
 mod world;

@@ -25,13 +25,13 @@ use serde_json::{Value, json};
 use crate::world::{FLEET, World, is_ready, status};
 
 /// A server of OpenBao with a secret for ssh and one for a registry.
-struct Bao {
-    server: lab::OpenBao,
+pub struct Bao {
+    pub server: lab::OpenBao,
     client: reqwest::Client,
 }
 
 impl Bao {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bao = Self {
             server: lab::OpenBao::start(&lab::progress::Silent).unwrap(),
@@ -47,7 +47,7 @@ impl Bao {
         bao
     }
 
-    async fn put(&self, path: &str, fields: Value) {
+    pub async fn put(&self, path: &str, fields: Value) {
         let url = format!("{}/v1/secret/data/{path}", self.server.address);
         let request = self.client.post(url);
         let request = request.header("X-Vault-Token", lab::OpenBao::TOKEN);
@@ -57,10 +57,10 @@ impl Bao {
 }
 
 /// The operator of VaultSecrets.
-struct Keeper(Shutdown);
+pub struct Keeper(Shutdown);
 
 impl Keeper {
-    fn start(client: &Client) -> Self {
+    pub fn start(client: &Client) -> Self {
         let shutdown = Shutdown::default();
         let settings = Settings {
             namespace: None,
@@ -131,7 +131,7 @@ fn cluster(values: &Value) -> Value {
     json!({"parents": {"site": "fra"}, "values": values})
 }
 
-async fn credentials(world: &World, namespace: &str, address: &str) {
+pub async fn credentials(world: &World, namespace: &str, address: &str) {
     let secret = json!({
         "metadata": {"name": "vault", "annotations": {ADDRESS_ANNOTATION: address}}, "type": CREDENTIALS_TYPE, "stringData": {"token": lab::OpenBao::TOKEN},
     });
@@ -149,15 +149,20 @@ async fn value(world: &World, reference: &Value) -> Option<String> {
 
 /// Has all VaultSecrets read anew, and waits until they say whether Vault could be.
 async fn refresh(world: &World, stale: &str) {
-    let api = world.all::<VaultSecret>("shop");
+    refresh_in(world, "shop", stale).await;
+}
+
+/// The same in another namespace.
+pub async fn refresh_in(world: &World, namespace: &str, stale: &str) {
+    let api = world.all::<VaultSecret>(namespace);
     let all = api.list(&ListParams::default()).await.unwrap().items;
     let all: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
     let names: Vec<_> = all.iter().map(String::as_str).collect();
-    refresh_of(world, &names, stale).await;
+    refresh_of(world, (namespace, &names), stale).await;
 }
 
-async fn refresh_of(world: &World, names: &[&str], stale: &str) {
-    let api = world.all::<VaultSecret>("shop");
+async fn refresh_of(world: &World, (namespace, names): (&str, &[&str]), stale: &str) {
+    let api = world.all::<VaultSecret>(namespace);
     let now = format!("{:?}", Instant::now());
     for name in names {
         let patch = json!({"metadata": {"annotations": {REFRESH_ANNOTATION: now}}});
@@ -223,7 +228,7 @@ async fn references(world: &World) -> (Value, Value) {
     )
 }
 
-async fn until(what: &str, mut ask: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut ask: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !ask().await {
         assert!(begun.elapsed() < Duration::from_mins(1), "{what}");
@@ -466,7 +471,7 @@ async fn a_wrong_path_halts_the_rollout_and_an_edit_mends_it_whatever_else_is_mi
     // Another secret, which the edit has nothing to do with, is in Vault no more.
     bao.put("infra/registry", json!({"unused": "hush-unused"}))
         .await;
-    refresh_of(&world, &[login["name"].as_str().unwrap()], "True").await;
+    refresh_of(&world, ("shop", &[login["name"].as_str().unwrap()]), "True").await;
     edited["values"]["ssh"] = json!({"vault": {"path": "infra/other", "key": "key"}});
     world.apply::<Site>("fra", edited).await;
     let is_mended = |cluster: &FleetCluster| {

@@ -1,6 +1,6 @@
 //! Secrets in Vault: each one that is used becomes a VaultSecret, and where a reference to it stood, one to its Secret stands.
 //!
-//! Nothing of Vault is read here: what it holds changes no rendered object, and so rolls nothing. A VaultSecret is named after the
+//! Nothing of Vault is read here: what it holds changes no rendered object, and so rolls nothing, unless a reference asks for it (`rolls`). A VaultSecret is named after the
 //! secret that it is for, not after all that it says: another field of that secret, or another address of the server, changes the
 //! VaultSecret and no object that refers to its Secret.
 
@@ -16,15 +16,19 @@ use api::{
 use serde_json::{Value, json};
 
 use self::place::Form;
-use super::{RenderedDocument, hashed, typed};
+use super::{
+    RenderedDocument, hashed,
+    rolls::{self, Rolls},
+    typed,
+};
 use crate::{
-    fleet::field,
+    fleet::{Changed, field},
     problem::{Object, Problem, Rule},
     template::{
         Compiled,
         world::{Made, MadeShape, Taken, Use, Uses, World},
     },
-    tree::{Leaf, Shape},
+    tree::{Leaf, ON_CHANGE, Shape},
 };
 
 mod place;
@@ -42,22 +46,25 @@ pub fn name(cluster: &str, mount: &str, path: &str) -> String {
 }
 
 /// Puts references to Secrets where references to Vault stand, and the VaultSecrets before the first object that needs one.
-/// `connection` is what they say beside path and keys.
+/// `connection` is what they say beside path and keys, `changed` what is known to have changed in Vault.
 pub(super) fn resolve(
     world: &World,
     template: &Compiled,
-    connection: Option<&Made>,
+    (connection, changed): (Option<&Made>, Option<&Changed>),
     documents: &mut Vec<RenderedDocument>,
 ) -> Vec<Problem> {
+    let templates = rolls::templates(documents);
     let mut work = Work {
         world,
         template,
         connection,
         used: BTreeMap::new(),
+        rolling: BTreeMap::new(),
+        rolls: Rolls::new(),
         problems: Vec::new(),
     };
     let mut first = None;
-    for (number, document) in documents.iter_mut().enumerate() {
+    for ((number, document), rolled) in documents.iter_mut().enumerate().zip(templates) {
         let at = document.object.clone();
         let api_version = document.api_version.clone();
         visit(
@@ -65,7 +72,7 @@ pub(super) fn resolve(
             &ValuePath::default(),
             &mut |made, path| {
                 first.get_or_insert(number);
-                work.place(made, path, (&api_version, &at));
+                work.place(made, path, (&api_version, &at), rolled);
             },
         );
     }
@@ -73,6 +80,7 @@ pub(super) fn resolve(
         return work.problems;
     };
     work.check(connection);
+    rolls::mark(&work.rolls, changed, documents);
     let made = work.used.iter();
     let made: Vec<_> = made
         .map(|(place, used)| work.vault_secret(place, used, connection))
@@ -90,6 +98,10 @@ struct Work<'a> {
     connection: Option<&'a Made>,
     /// The fields that are, and by which values.
     used: BTreeMap<Place, BTreeMap<String, BTreeSet<Use>>>,
+    /// Those of them for which machines are replaced.
+    rolling: BTreeMap<Place, BTreeMap<String, BTreeSet<Use>>>,
+    /// The templates that tell it.
+    rolls: Rolls,
     problems: Vec<Problem>,
 }
 
@@ -105,13 +117,32 @@ impl Work<'_> {
         mount.unwrap_or("secret").to_owned()
     }
 
-    /// Puts a reference to a Secret where one to Vault stands.
-    fn place(&mut self, made: &mut Made, path: &ValuePath, (api_version, object): (&str, &Object)) {
+    /// Puts a reference to a Secret where one to Vault stands. `rolled` is the template that tells machines of it.
+    fn place(
+        &mut self,
+        made: &mut Made,
+        path: &ValuePath,
+        (api_version, object): (&str, &Object),
+        rolled: Option<usize>,
+    ) {
         let MadeShape::Secret(value) = &made.shape else {
             return;
         };
         let text = |key: &str| value["vault"][key].as_str().unwrap_or_default().to_owned();
         let (in_vault, key) = (text("path"), text("key"));
+        let rolls = rolls::is_asked(value);
+        if rolls && rolled.is_none() {
+            let what = format!(
+                "is {}, and no machine is replaced by what {} {} says at {path}",
+                shown(value),
+                object.kind,
+                object.name
+            );
+            let remedy = rolls::REMEDY;
+            self.problems
+                .push(self.problem(made, value, Rule::Rendered { what, remedy }));
+            return;
+        }
         let Some(form) = place::form(api_version, &object.kind, &path.0) else {
             let target = format!("{} {}, {path},", object.kind, object.name);
             let remedy = place::remedy(api_version, &object.kind);
@@ -127,8 +158,16 @@ impl Work<'_> {
             return;
         }
         let name = name(self.cluster(), &self.mount(), &in_vault);
-        let reference = json!({"name": name, "key": key});
+        let reference = json!({"name": &name, "key": &key});
         let place = (object.namespace.clone(), in_vault);
+        if let Some(rolled) = rolled.filter(|_| rolls) {
+            let told = self.rolls.entry(rolled).or_default();
+            let told = told.entry(format!("{name}/{key}")).or_default();
+            told.extend(made.uses.iter().cloned());
+            let keys = self.rolling.entry(place.clone()).or_default();
+            let uses = keys.entry(key.clone()).or_default();
+            uses.extend(made.uses.iter().cloned());
+        }
         let used = self.used.entry(place).or_default();
         let uses = used.entry(key).or_default();
         uses.extend(made.uses.iter().cloned());
@@ -145,6 +184,11 @@ impl Work<'_> {
             target: target.to_owned(),
             remedy,
         };
+        self.problem(made, value, rule)
+    }
+
+    /// A problem of a reference, where it is said.
+    fn problem(&self, made: &Made, value: &Value, rule: Rule) -> Problem {
         match self.origin(made, value) {
             Some((source, at)) => source.problem(ValuePath::clone(&at), rule),
             None => self
@@ -247,14 +291,18 @@ impl Work<'_> {
             ("metadata".into(), map(metadata)),
             ("spec".into(), map(spec)),
         ]));
-        RenderedDocument {
+        let mut document = RenderedDocument {
             object,
             api_version,
             content,
             because: all,
             naming: Naming::Fixed,
             at,
+        };
+        if let Some(keys) = self.rolling.get(&(namespace.clone(), path.clone())) {
+            rolls::tell(&mut document, keys);
         }
+        document
     }
 }
 
@@ -283,7 +331,11 @@ fn shown(reference: &Value) -> String {
     if path.is_empty() {
         return reference.to_string();
     }
-    format!("{{vault: {{path: {path}, key: {key}}}}}")
+    let declared = text(ON_CHANGE);
+    if declared.is_empty() {
+        return format!("{{vault: {{path: {path}, key: {key}}}}}");
+    }
+    format!("{{vault: {{path: {path}, key: {key}, {ON_CHANGE}: {declared}}}}}")
 }
 
 /// Where a ClusterTemplate says how Vault is read.

@@ -207,6 +207,107 @@ fn objects_of_others_take_references_where_kubernetes_names_them_so() {
     assert_ne!(name(&rendered), name(&at("infra/other")));
 }
 
+const MACHINES: &str = "
+    - naming: Hashed
+      object:
+        apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+        kind: KubeadmConfigTemplate
+        metadata: {name: workers}
+        spec: {template: {spec: {files: [{path: /x, contentFrom: {secret: '{{ ssh.key }}'}}]}}}
+    - naming: Hashed
+      object:
+        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+        kind: DevMachineTemplate
+        metadata: {name: planes}
+        spec: {template: {spec: {backend: {}}}}
+    - object:
+        apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+        kind: KubeadmControlPlane
+        metadata: {name: planes}
+        spec:
+          kubeadmConfigSpec: {files: [{path: /x, contentFrom: {secret: '{{ token }}'}}]}
+          machineTemplate: {spec: {infrastructureRef: {kind: DevMachineTemplate, name: planes}}}
+";
+
+#[test]
+fn machines_are_told_of_values_that_changed_where_a_reference_asks_for_it() {
+    let own = |of_key: &str, of_token: &str| {
+        format!(
+            "{{ssh: {{key: {{vault: {{path: infra/ssh, key: key{of_key}}}}}}}, token: {{vault: {{path: infra/token, key: token{of_token}}}}}}}"
+        )
+    };
+    let rendered = |own: &str, secrets: Value| {
+        let text = inventory(SITE, own, CONNECTION, MACHINES);
+        let text = text.replace("backEnd: Kubespray", "backEnd: Plain");
+        let cluster = "metadata: {name: c}, spec:";
+        assert!(text.contains(cluster));
+        let status = json!({"secrets": secrets});
+        let text = text.replace(
+            cluster,
+            &format!("metadata: {{name: c}}, status: {status}, spec:"),
+        );
+        render(&text)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .objects()
+    };
+    let named = |objects: &[Value], kind: &str| {
+        let mut of_kind = objects.iter().filter(|object| object["kind"] == kind);
+        of_kind.next().unwrap()["metadata"].clone()
+    };
+    let (workers, planes) = ("KubeadmConfigTemplate", "DevMachineTemplate");
+    let (ssh, token) = (
+        vault_secret_name("c", "kv", "infra/ssh"),
+        vault_secret_name("c", "kv", "infra/token"),
+    );
+    let secret = |name: &str, digest: &str, changed: bool| json!({"name": name, "digest": digest, "changed": changed});
+    let known = |digest: &str, changed: bool| {
+        let key = secret(&format!("{ssh}/key"), digest, changed);
+        json!([key, secret(&format!("{token}/token"), digest, changed)])
+    };
+
+    // Nothing is asked for: whatever is known changes nothing.
+    let plain = own("", "");
+    let before = rendered(&plain, json!([]));
+    assert_eq!(rendered(&plain, known("1", true)), before);
+    let in_place = own(", onChange: InPlace", "");
+    assert_eq!(rendered(&in_place, known("1", true)), before);
+
+    // What is only seen changes no template either; the VaultSecret says that it is to be looked at.
+    let workers_alone = own(", onChange: RollMachines", "");
+    let seen = rendered(&workers_alone, known("1", false));
+    for kind in [workers, planes] {
+        assert_eq!(named(&seen, kind), named(&before, kind));
+    }
+    let mut vault_secrets = seen.iter().filter(|object| object["kind"] == "VaultSecret");
+    let annotation = |object: &Value| {
+        object["metadata"]["annotations"]["inventory.windlass.dev/rolls-machines"].clone()
+    };
+    assert!(vault_secrets.any(|object| object["metadata"]["name"] == ssh.as_str() && annotation(object) == "key"));
+
+    // What changed is another template, of those that read it.
+    let changed = rendered(&workers_alone, known("2", true));
+    assert_ne!(
+        named(&changed, workers)["name"],
+        named(&before, workers)["name"]
+    );
+    let told = &named(&changed, workers)["annotations"]["inventory.windlass.dev/secrets"];
+    assert_eq!(*told, format!("{ssh}/key=2"));
+    assert_eq!(named(&changed, planes), named(&before, planes));
+    // A control plane's machines are told by their template.
+    let both = own(", onChange: RollMachines", ", onChange: RollMachines");
+    let changed = rendered(&both, known("2", true));
+    let other = named(&changed, planes)["name"].clone();
+    assert_ne!(other, named(&before, planes)["name"]);
+    let plane = changed
+        .iter()
+        .find(|object| object["kind"] == "KubeadmControlPlane")
+        .unwrap();
+    assert_eq!(
+        plane["spec"]["machineTemplate"]["spec"]["infrastructureRef"]["name"],
+        other
+    );
+}
+
 #[test]
 fn a_reference_that_cannot_stand_is_told_with_level_path_value_and_remedy() {
     let mut told = String::new();
@@ -276,6 +377,24 @@ fn a_reference_that_cannot_stand_is_told_with_level_path_value_and_remedy() {
         (
             "a key that is none",
             "{token: {vault: {path: infra, key: 'a key'}}}",
+            CONNECTION,
+            CLUSTER.to_owned(),
+        ),
+        (
+            "a change that does what nobody knows",
+            "{token: {vault: {path: infra, key: k, onChange: Rolling}}}",
+            CONNECTION,
+            CLUSTER.to_owned(),
+        ),
+        (
+            "a change of what nobody looks at",
+            "{token: {secretKeyRef: {name: s, key: k, onChange: InPlace}}}",
+            CONNECTION,
+            CLUSTER.to_owned(),
+        ),
+        (
+            "a change for which no machine can be replaced",
+            "{token: {vault: {path: infra, key: k, onChange: RollMachines}}}",
             CONNECTION,
             CLUSTER.to_owned(),
         ),

@@ -273,7 +273,14 @@ impl Fleet {
 
     /// What is rendered nowhere changes nothing, and a Windlass that starts anew writes nothing.
     fn nothing_is_written(&self, machines: &Machines) {
+        let sources = || anyhow::Ok(self.get("rollout/all")?["status"]["sources"].take());
+        let before = sources().unwrap();
         self.site("fra1", "10.77.0.54", "2s", "somebody");
+        // From what a cluster is born that comes in the middle of a run is kept, and is another now.
+        wait_until("the edit to be kept", LIMIT, || {
+            Ok((sources()? != before).then_some(()))
+        })
+        .unwrap();
         for remark in ["once", "twice", "thrice"] {
             let before = self.versions();
             self.0.operate().unwrap();

@@ -1,0 +1,114 @@
+//! Keyed digests of what Secrets hold: they tell that a value changed, and nothing of the value.
+//!
+//! The key is made once for a namespace and kept there as a Secret: who can read it can read the Secrets themselves. A bare digest would
+//! let anybody who sees a status try passwords against it; with the key, nobody can who has not the password already. The name of Secret
+//! and key are part of what is digested, so that two places that hold the same value do not look alike.
+
+use std::collections::BTreeMap;
+
+use api::secrets::DIGEST_KEY_TYPE;
+use hmac::{Hmac, Mac as _};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use sha2::Sha256;
+
+/// The Secret with the key.
+pub const NAME: &str = "windlass-digest-key";
+/// The key of that Secret.
+const KEY: &str = "key";
+/// As long as what the function gives: more adds nothing.
+const LENGTH: usize = 32;
+/// So many of them stand in a status.
+pub const MOST: usize = 64;
+/// Sixteen of sixty-four digits: two values of one place meet by chance once in a million million million.
+const DIGITS: usize = 16;
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refuses, or does not answer.
+    #[error("the key of digests")]
+    Api(#[from] kube::Error),
+    /// A Secret of the name is there and holds no such key.
+    #[error("Secret {NAME} is not of the type {DIGEST_KEY_TYPE} with {LENGTH} bytes under {KEY}")]
+    Foreign,
+}
+
+/// The key of a namespace, which is made where there is none.
+///
+/// # Errors
+///
+/// The API refuses, or another Secret has its name.
+pub async fn key(client: &Client, namespace: &str) -> Result<Vec<u8>, Error> {
+    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    let there = match api.get_opt(NAME).await? {
+        Some(there) => there,
+        None => match api.create(&PostParams::default(), &made()).await {
+            // Another operator was first.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => api.get(NAME).await?,
+            made => made?,
+        },
+    };
+    let is_one = there.type_.as_deref() == Some(DIGEST_KEY_TYPE);
+    let key = there.data.and_then(|mut data| data.remove(KEY));
+    key.map(|key| key.0)
+        .filter(|key| is_one && key.len() == LENGTH)
+        .ok_or(Error::Foreign)
+}
+
+fn made() -> Secret {
+    let key: [u8; LENGTH] = rand::random();
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(DIGEST_KEY_TYPE.to_owned()),
+        immutable: Some(true),
+        data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(key.to_vec()))])),
+        ..Secret::default()
+    }
+}
+
+/// The digest of each value of a Secret, of the first [`MOST`] in the order of their keys.
+pub fn of(key: &[u8], secret: &str, data: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, String> {
+    let values = data.iter().take(MOST);
+    let digests = values.filter_map(|(name, value)| {
+        // It takes keys of any length.
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+        for part in [secret.as_bytes(), b"/", name.as_bytes(), b"\0", value] {
+            mac.update(part);
+        }
+        let mut digest = hex::encode(mac.finalize().into_bytes());
+        digest.truncate(DIGITS);
+        Some((name.clone(), digest))
+    });
+    digests.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_of_the_key_the_place_and_the_value() {
+        let data =
+            |value: &str| BTreeMap::from([("password".to_owned(), value.as_bytes().to_vec())]);
+        let digest = |key: &[u8], secret, value| of(key, secret, &data(value))["password"].clone();
+        let one = digest(&[7; LENGTH], "a", "hunter2");
+        assert_eq!(one.len(), 16);
+        assert_eq!(one, digest(&[7; LENGTH], "a", "hunter2"));
+        for other in [
+            digest(&[8; LENGTH], "a", "hunter2"),
+            digest(&[7; LENGTH], "b", "hunter2"),
+            digest(&[7; LENGTH], "a", "hunter3"),
+        ] {
+            assert_ne!(one, other);
+        }
+        let many = (0..100).map(|number| (format!("{number:03}"), Vec::new()));
+        assert_eq!(of(&[7; LENGTH], "a", &many.collect()).len(), MOST);
+    }
+}
