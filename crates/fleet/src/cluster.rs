@@ -34,6 +34,7 @@ mod before;
 mod birth;
 mod health;
 mod live;
+mod machine_sets;
 pub mod part;
 pub(crate) mod records;
 mod report;

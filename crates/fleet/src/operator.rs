@@ -100,6 +100,14 @@ pub fn operate(manager: &mut Manager, options: Options) {
     rollouts.gone_wakes(&rollouts, &wake_ups);
     manager
         .controller(&rollouts, reads::wish)
+        // An edit that changes no cluster changes what the next one is born from.
+        .woken_by(&hierarchies, reads::wish, rollouts.in_namespace_of())
+        .woken_by(&environments, reads::wish, rollouts.in_namespace_of())
+        .woken_by(&customers, reads::wish, rollouts.in_namespace_of())
+        .woken_by(&sites, reads::wish, rollouts.in_namespace_of())
+        .woken_by(&providers, reads::wish, rollouts.in_namespace_of())
+        .woken_by(&templates, reads::wish, rollouts.in_namespace_of())
+        .woken_by(&config_maps, reads::everything, rollouts.in_namespace_of())
         .woken_by(&own, reads::everything, rollouts.in_namespace_of())
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]

@@ -16,7 +16,7 @@ use super::{
     Context, Error, Pass,
     before::{Before, Kept},
     health::{self, Rolling},
-    live, own,
+    live, machine_sets, own,
     part::{Part, Parts},
     records, refuse, report,
     request::with_request,
@@ -147,6 +147,15 @@ pub(super) async fn bring(
                 format!("{going} goes")
             });
         }
+        return Ok(());
+    }
+    // Who rolls out goes on when it is well.
+    if pass.phase.is_some()
+        && pass.standing.health == FleetHealth::Well
+        && let Some(why) = machine_sets::behind(parts, &there, context).await?
+    {
+        pass.standing.health = FleetHealth::AtWork;
+        pass.standing.message = Some(why);
         return Ok(());
     }
     // What waits to be asked for is worked on with what the cluster was built with, and so with the Secrets of that.

@@ -17,10 +17,17 @@ async fn a_newborn_starts_at_what_was_before_until_the_run_is_approved() {
         world.until::<FleetCluster>(name, "born", is_ready).await;
     }
     world.apply::<Rollout>("all", spec(&json!({}))).await;
+    let sources = |rollout: &Rollout| rollout.status.clone()?.sources;
+    let at_rest = world
+        .until::<Rollout>("all", "at rest", |rollout| sources(rollout).is_some())
+        .await;
+    // An edit of which no cluster reads anything is one that the next may read.
+    let mut inert = environment("1.34.3");
+    inert["values"]["nobody"] = json!("reads this");
+    world.apply::<Environment>("production", inert).await;
     world
-        .until::<Rollout>("all", "at rest", |rollout| {
-            let status = rollout.status.as_ref();
-            status.is_some_and(|status| status.sources.is_some())
+        .until::<Rollout>("all", "at rest again", |rollout| {
+            sources(rollout) != sources(&at_rest)
         })
         .await;
     world
