@@ -14,7 +14,7 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use crate::{Called, Calls, Operator, Tally, is_true, operator, wait_until};
+use crate::{Called, Calls, Operator, Tally, is_true, operator, root, wait_until};
 
 /// Images lie on the node already; a loaded machine takes its time all the same.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -111,9 +111,23 @@ impl Management {
         further: &[&'static str],
         progress: &dyn Progress,
     ) -> anyhow::Result<Self> {
+        Self::set_beside(windlass, further, 0, progress)
+    }
+
+    /// The same with so many hosts beside the cluster.
+    ///
+    /// # Errors
+    ///
+    /// What is needed cannot be made, or the cluster does not come up.
+    pub fn set_beside(
+        windlass: PathBuf,
+        further: &[&'static str],
+        hosts: u8,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
         let managers = managers::managers(progress)?;
         let options = LabOptions {
-            hosts: 1,
+            hosts: 1 + hosts,
             ..LabOptions::default()
         };
         let node = Node::start(options, progress)?;
@@ -148,6 +162,8 @@ impl Management {
         let mut command =
             self.windlass(&["controller", "--runners=process", "--provider-fetch=never"]);
         command.args(&self.works_on);
+        // The bundle as this machine has it.
+        command.arg(format!("--source-root={}", root().display()));
         let log = self.node.lab.dir().join("operator.log");
         let operator = Operator::start(&mut command, log)?;
         *self.operator.borrow_mut() = Some(operator);

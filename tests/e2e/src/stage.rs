@@ -2,24 +2,25 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, ErrorKind},
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use lab::{Kubernetes, Lab, LabOptions, Progress, base::Base, command::output, programs};
+use lab::{Host, Kubernetes, Lab, LabOptions, Progress, base::Base, command::output, programs};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 
-use crate::Kubespray;
+use crate::{Kubespray, Management};
 
 /// The namespace that the stage's objects are in.
 pub const NAMESPACE: &str = "first-cluster";
@@ -52,7 +53,7 @@ pub struct Versions {
 #[derive(Debug)]
 pub struct Stage {
     /// The hosts.
-    pub lab: Lab,
+    pub lab: Arc<Lab>,
     options: Options,
     kubespray: Option<Kubespray>,
     versions: Option<Versions>,
@@ -170,6 +171,42 @@ impl Stage {
         Ok(stage)
     }
 
+    /// The hosts beside a management cluster, by the Windlass that works there: objects are those of that cluster, and its Windlass raises
+    /// clusters on the hosts.
+    ///
+    /// # Errors
+    ///
+    /// What the playbooks need cannot be made.
+    pub fn beside(
+        management: &Management,
+        options: Options,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
+        let sandboxes = sandboxes(&options, progress)?;
+        let stage = Self {
+            lab: Arc::clone(&management.node.lab),
+            options,
+            kubespray: None,
+            versions: None,
+            mirror: None,
+            up: None,
+            kubectl: management.node.programs().join("kubectl"),
+        };
+        let data = stage.data();
+        let shared = data.join("sandboxes");
+        match fs::remove_dir(&shared) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).context("failed to share the sandboxes");
+            }
+            _ => {}
+        }
+        symlink(sandboxes, shared).context("failed to share the sandboxes")?;
+        let kubeconfig = data.join("kubeconfig");
+        fs::copy(management.node.kubeconfig(), kubeconfig)
+            .context("failed to copy the kubeconfig")?;
+        Ok(stage)
+    }
+
     fn build(
         options: Options,
         wanted: &LabOptions,
@@ -177,7 +214,7 @@ impl Stage {
     ) -> anyhow::Result<Self> {
         let kubectl = programs::ensure(progress)?.dir.join("kubectl");
         let sandboxes = sandboxes(&options, progress)?;
-        let lab = Lab::start(wanted, progress)?;
+        let lab = Arc::new(Lab::start(wanted, progress)?);
         let stage = Self {
             lab,
             options,
@@ -276,6 +313,15 @@ impl Stage {
     /// The playbooks that raise clusters here.
     pub fn playbooks(&self) -> &Path {
         &self.options.playbooks
+    }
+
+    /// The hosts that clusters are raised on: of those beside a management cluster, all but the first.
+    pub fn hosts(&self) -> &[Host] {
+        let hosts = self.lab.hosts();
+        let first = hosts
+            .len()
+            .saturating_sub(usize::from(self.options.hosts + self.options.dead));
+        hosts.get(first..).unwrap_or_default()
     }
 
     /// How long raising a cluster may take here; a loaded machine takes much longer than an idle one.

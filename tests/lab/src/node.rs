@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::{Lab, LabOptions, Progress};
 #[derive(Debug)]
 pub struct Node {
     /// The hosts; the first one is the node.
-    pub lab: Lab,
+    pub lab: Arc<Lab>,
     programs: Programs,
 }
 
@@ -32,7 +33,7 @@ impl Node {
         let programs = programs::ensure(progress)?;
         let options = options.with_kubernetes(progress)?;
         let node = Self {
-            lab: Lab::start(&options, progress)?,
+            lab: Arc::new(Lab::start(&options, progress)?),
             programs,
         };
         progress.begin(

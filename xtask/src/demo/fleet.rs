@@ -1,5 +1,5 @@
-//! `cargo xtask demo --fleet`: twenty clusters from one inventory. One is raised on throw-away hosts; the others are objects of
-//! Cluster API, whose providers are played. A site is edited, the canary fails and holds the roll-out, it is mended, and goes through.
+//! `cargo xtask demo --fleet`: twenty clusters from one inventory. One is raised on throw-away hosts; the others are made by providers of
+//! Cluster API, with machines in memory. A site is edited, the canary fails and holds the roll-out, it is mended, and goes through.
 
 use std::{
     fmt::Write as _,
@@ -11,16 +11,14 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use e2e::{NAMESPACE, Stage, wait_until};
+use e2e::{Management, NAMESPACE, Stage, wait_until};
 use lab::{command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
-    HEALTH, first_lines, follow, go_on, heading, healthy, needed, next, nodes, on_hosts, raised,
-    show, up_with,
+    HEALTH, build, first_lines, follow, go_on, heading, healthy, keep, next, nodes, on_hosts,
+    raised, show,
 };
-
-mod played;
 
 /// Where the inventory is.
 const FLEET: &str = "fleet";
@@ -31,8 +29,10 @@ const AT_EACH: usize = 5;
 const FIRST: &str = "first";
 /// How much of what is long is shown.
 const FIRST_LINES: usize = 24;
-/// How long one of the played clusters may take until it is told of.
+/// How long the operator may take to begin.
 const NOTICED: Duration = Duration::from_mins(3);
+/// How long all clusters may take; machines in memory take the processors that the playbooks leave.
+const WELL: Duration = Duration::from_mins(15);
 
 /// What the site says: of the beginning, of an edit that cannot work, and of that edit, mended.
 const BEGINNING: &str = "dns: [10.77.0.53]";
@@ -41,14 +41,30 @@ const MENDED: &str = "dns: [10.77.0.53, 10.77.0.54]";
 
 /// Plays it; whatever it made is gone when it ends.
 pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let kubespray = needed()?;
-    let mut stage = Stage::set_with(on_hosts(3, 0), kubespray, &Terminal::default())?;
-    up_with(&mut stage, &["--fleet"])?;
-    let mut tour = Tour {
+    let [_, newest] = Management::VERSIONS;
+    heading("What is needed (kept for the next time)");
+    println!("windlass, and the providers' managers: about ten minutes the first time");
+    build(false)?;
+    heading(
+        "A real cluster of one node, with Windlass beside it, and three hosts (about a minute)",
+    );
+    let options = on_hosts(3, 0);
+    let progress = Terminal::default();
+    let windlass = options.windlass.clone();
+    let management = Management::set_beside(windlass, &["--fleet"], options.hosts, &progress)?;
+    let stage = Stage::beside(&management, options, &progress)?;
+    go_on(interrupted)?;
+    heading(&format!(
+        "Four providers of Cluster API {newest}, by their objects (about a minute)"
+    ));
+    management.preload(newest)?;
+    management.install(newest)?;
+    show(&mut management.windlass(&["providers", "status"]))?;
+    let tour = Tour {
+        management: &management,
         stage: &stage,
         interrupted,
         directory: stage.lab.dir().join("inventory"),
-        played: played::Played::default(),
     };
     tour.write()?;
     tour.look()?;
@@ -61,20 +77,17 @@ pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()
         tour.directory.display()
     );
     if keep_up {
-        while go_on(interrupted).is_ok() {
-            tour.played.step(&stage)?;
-            std::thread::sleep(Duration::from_millis(500));
-        }
+        keep(interrupted);
     }
     Ok(())
 }
 
 /// The way through it.
 struct Tour<'a> {
+    management: &'a Management,
     stage: &'a Stage,
     interrupted: &'a AtomicBool,
     directory: PathBuf,
-    played: played::Played,
 }
 
 impl Tour<'_> {
@@ -127,7 +140,7 @@ impl Tour<'_> {
             text,
             "{head}metadata: {{name: {FIRST}}}\nspec:\n  parents: {{infraProvider: metal}}\n  values:\n    namespace: {NAMESPACE}\n    nodes:\n"
         );
-        for (number, host) in self.stage.lab.hosts().iter().enumerate() {
+        for (number, host) in self.stage.hosts().iter().enumerate() {
             let (name, kind) = match number {
                 0 => ("master-1".to_owned(), "master"),
                 number => (format!("worker-{number}"), "worker"),
@@ -155,8 +168,8 @@ impl Tour<'_> {
     fn look(&self) -> anyhow::Result<()> {
         heading("One inventory of twenty clusters: windlass inventory check, render, explain");
         println!(
-            "one is of kubespray, on the hosts; nineteen are objects of Cluster API, whose providers are played here: \
-             a machine is behind none of them (cargo xtask demo --providers has the real ones)\n"
+            "one is of kubespray, on the hosts; nineteen are of Cluster API: a control plane and a worker each, in the memory of the \
+             provider of its own tests\n"
         );
         self.inventory(&["check"])?;
         println!("\na cluster, as people write it:");
@@ -181,15 +194,10 @@ impl Tour<'_> {
         show(command.args(arguments).arg("-f").arg(&self.directory))
     }
 
-    fn born(&mut self) -> anyhow::Result<()> {
+    fn born(&self) -> anyhow::Result<()> {
         heading(
-            "kubectl apply: the clusters are made, and the one of kubespray is raised on its hosts",
+            "kubectl apply: the clusters are made, and the one of kubespray is raised on its hosts (some minutes)",
         );
-        let definitions = self.stage.lab.dir().join("definitions.json");
-        fs::write(&definitions, serde_json::to_vec(&played::definitions())?)
-            .context("failed to write the definitions")?;
-        let create = ["create", "--filename"];
-        output(self.stage.kubectl(&create).arg(&definitions))?;
         let label = json!({"inventory.windlass.dev/fleet": FLEET});
         self.stage.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLEET}},
@@ -206,11 +214,43 @@ impl Tour<'_> {
         println!("raised in {} s", raising.elapsed().as_secs());
         healthy(self.stage, &HEALTH[..1])?;
         raised(self.stage)?;
-        self.until("all to be well", NOTICED, |tour| {
-            Ok((tour.well()? == SITES.len() * AT_EACH).then_some(()))
-        })?;
+        self.all_well()?;
         println!();
-        self.clusters_of_the_api()
+        self.clusters_of_the_api()?;
+        self.machines()
+    }
+
+    /// Waits until all clusters are well, and tells how many are.
+    fn all_well(&self) -> anyhow::Result<()> {
+        let all = SITES.len() * AT_EACH;
+        let began = Instant::now();
+        let mut shown = 0;
+        self.until("all to be well", WELL, |tour| {
+            let well = tour.well()?;
+            if well != shown {
+                println!(
+                    "{:>4} s  {well} of {all} are well",
+                    began.elapsed().as_secs()
+                );
+                shown = well;
+            }
+            Ok((well == all).then_some(()))
+        })
+    }
+
+    fn machines(&self) -> anyhow::Result<()> {
+        println!("\nand the machines of the first site in memory:");
+        let of = format!("{}-2", SITES[0]);
+        let cluster = format!("cluster.x-k8s.io/cluster-name={of}");
+        let get = [
+            "get",
+            "--namespace",
+            FLEET,
+            "machines.cluster.x-k8s.io",
+            "--selector",
+            &cluster,
+        ];
+        show(&mut self.stage.kubectl(&get))
     }
 
     fn apply(&self) -> anyhow::Result<()> {
@@ -218,7 +258,7 @@ impl Tour<'_> {
         output(self.stage.kubectl(&apply).arg(&self.directory)).map(drop)
     }
 
-    fn edit_that_fails(&mut self) -> anyhow::Result<()> {
+    fn edit_that_fails(&self) -> anyhow::Result<()> {
         let untouched = self.applied()?;
         self.edit(
             "An edit of the site fra1, which cannot work: kube-proxy in a mode that there is not",
@@ -247,7 +287,7 @@ impl Tour<'_> {
         nodes(self.stage)
     }
 
-    fn mend(&mut self) -> anyhow::Result<()> {
+    fn mend(&self) -> anyhow::Result<()> {
         self.edit(
             "The edit, mended: it takes the place of the one that failed",
             MENDED,
@@ -273,11 +313,10 @@ impl Tour<'_> {
                     + record["notDone"].as_u64().unwrap_or_default(),
             );
         }
-        self.until("all to be well", NOTICED, |tour| {
-            Ok((tour.well()? == SITES.len() * AT_EACH).then_some(()))
-        })?;
+        self.all_well()?;
         println!();
         self.clusters_of_the_api()?;
+        self.machines()?;
         nodes(self.stage)
     }
 
@@ -306,7 +345,7 @@ impl Tour<'_> {
     }
 
     /// Shows how the roll-out goes until its status is so.
-    fn until_rollout(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
+    fn until_rollout(&self, what: &str, is: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
         let began = Instant::now();
         let mut shown = String::new();
         self.until(
@@ -324,20 +363,18 @@ impl Tour<'_> {
         )
     }
 
-    /// Waits for it while the providers are played.
     fn until(
-        &mut self,
+        &self,
         what: &str,
         limit: Duration,
         mut ask: impl FnMut(&Self) -> anyhow::Result<Option<()>>,
     ) -> anyhow::Result<()> {
-        let (stage, interrupted) = (self.stage, self.interrupted);
+        let interrupted = self.interrupted;
         let waited = wait_until(what, limit, || {
             go_on(interrupted)?;
-            self.played.step(stage)?;
             ask(self)
         });
-        waited.with_context(|| format!("the end of the log:\n{}", stage.log_tail()))
+        waited.with_context(|| format!("Windlass said:\n{}", self.management.said()))
     }
 
     fn rollout(&self) -> anyhow::Result<Value> {
