@@ -132,11 +132,18 @@ const RADAR: [Part; 1] = [Part {
 }];
 
 /// What fleets need beside their definitions, in the chart where they are enabled.
-const FLEET: [Part; 2] = [
+const FLEET: [Part; 3] = [
     Part {
         name: "fleet-cluster",
         condition: Some("and .Values.fleet.enabled (not .Values.namespaced)"),
         objects: objects::cluster_fleet,
+    },
+    Part {
+        name: "fleet-advice",
+        condition: Some(
+            "and .Values.fleet.enabled .Values.fleet.advice.enabled (not .Values.namespaced)",
+        ),
+        objects: objects::fleet_advice,
     },
     Part {
         name: "fleet-namespaced",

@@ -539,6 +539,13 @@ pub(crate) struct Controller {
     /// own making]
     #[arg(long, env = "WINDLASS_METRICS_CERTIFICATE", value_name = "DIR")]
     pub(crate) metrics_certificate: Option<String>,
+    /// Tell the API server on this address, over TLS, what an edit of an inventory changes that somebody tries by kubectl apply
+    /// --dry-run=server. It asks by a ValidatingWebhookConfiguration, which the chart has. Needs --fleet
+    #[arg(long, env = "WINDLASS_FLEET_ADVICE", value_name = "ADDRESS")]
+    pub(crate) fleet_advice: Option<String>,
+    /// The directory with tls.crt and tls.key for that, read anew whenever they change
+    #[arg(long, env = "WINDLASS_FLEET_ADVICE_CERTIFICATE", value_name = "DIR")]
+    pub(crate) fleet_advice_certificate: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sources: Sources,
     #[command(flatten)]

@@ -1,6 +1,10 @@
 //! `windlass controller`: the operator against an API that runs elsewhere, such as that of the cluster that it is a pod of.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::Context;
 use controller::{Metrics, manager::Settings};
@@ -32,6 +36,10 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         let certificate = certificate.filter(|directory| !directory.is_empty());
         let certificate = certificate.map(PathBuf::from);
         let (_, serving) = serve::metrics(address, certificate, &client, &standing).await?;
+        tokio::spawn(serving);
+    }
+    if let Some((address, certificate)) = advised(&options)? {
+        let serving = serve::advice::advice(address, certificate, client.clone()).await?;
         tokio::spawn(serving);
     }
     let settings = Settings {
@@ -109,6 +117,26 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     }
     leadership.release().await;
     Ok(())
+}
+
+/// Where edits that are tried are told of, and the directory with the certificate; the manifests write an empty text where they are not.
+fn advised(options: &Controller) -> anyhow::Result<Option<(SocketAddr, &Path)>> {
+    let address = options.fleet_advice.as_deref();
+    let Some(address) = address.filter(|address| !address.is_empty()) else {
+        return Ok(None);
+    };
+    anyhow::ensure!(
+        options.fleet,
+        "--fleet-advice tells of fleets: give --fleet too"
+    );
+    let parsed = address.parse().with_context(|| {
+        format!("--fleet-advice is {address:?}: write an address and a port, as in 0.0.0.0:9443")
+    })?;
+    let certificate = options.fleet_advice_certificate.as_deref();
+    let certificate = certificate.context(
+        "--fleet-advice is asked over TLS alone: name a directory with tls.crt and tls.key by --fleet-advice-certificate",
+    )?;
+    Ok(Some((parsed, certificate)))
 }
 
 fn jobs(options: &Controller) -> anyhow::Result<Option<Template>> {

@@ -18,6 +18,7 @@ use kube::Client;
 use tokio::net::TcpListener;
 
 mod access;
+pub(crate) mod advice;
 pub(crate) mod tls;
 
 /// How long the first lists may take when somebody asks whether they are there.

@@ -183,7 +183,7 @@ fn fleet_rules() -> Vec<Value> {
         rule(
             kinds,
             &["fleetrevisions"],
-            &["list", "watch", "create", "delete"],
+            &["get", "list", "watch", "create", "delete"],
         ),
         // Levels of people's own.
         rule("", &["configmaps"], &["list", "watch"]),
@@ -208,6 +208,62 @@ pub(super) fn cluster_fleet(flavour: Flavour) -> Vec<Value> {
     // Whether a namespace lets FleetClusters of another one in. None is changed or deleted.
     rules.push(rule("", &["namespaces"], &["get", "create"]));
     bound_to_cluster(flavour, "windlass-fleet", &rules)
+}
+
+/// Who is asked what an edit changes that is only tried.
+pub(super) fn fleet_advice(flavour: Flavour) -> Vec<Value> {
+    let name = "windlass-fleet-advice";
+    let kinds = [
+        "hierarchies",
+        "environments",
+        "customers",
+        "sites",
+        "infraproviders",
+        "clustertemplates",
+        "fleetclusters",
+    ];
+    let mut metadata_of_webhook = global(name);
+    metadata_of_webhook["annotations"] = flavour.value(
+        json!({}),
+        "ternary (dict) (dict `cert-manager.io/inject-ca-from` .Values.fleet.advice.injectCaFrom) (empty .Values.fleet.advice.injectCaFrom) | toJson",
+    );
+    let webhook = |title: &str, group: &str, version: &str, resources: &[&str], objects: Value| {
+        json!({
+            "name": title,
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {
+                "service": {"name": name, "namespace": flavour.namespace(), "path": "/advice", "port": 443},
+                "caBundle": flavour.value("", ".Values.fleet.advice.caBundle | quote"),
+            },
+            "rules": [{
+                "apiGroups": [group], "apiVersions": [version], "resources": resources,
+                "operations": ["CREATE", "UPDATE"], "scope": "Namespaced",
+            }],
+            "objectSelector": objects,
+            // What is meant is not asked about, and goes on where nobody answers.
+            "matchConditions": [{"name": "tried", "expression": "has(request.dryRun) && request.dryRun"}],
+            "failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 10, "matchPolicy": "Equivalent",
+        })
+    };
+    let labelled =
+        json!({"matchExpressions": [{"key": api::inventory::LEVEL_LABEL, "operator": "Exists"}]});
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata(flavour, name),
+            "spec": {
+                "selector": labels(),
+                "ports": [{"name": "advice", "port": 443, "targetPort": "advice", "protocol": "TCP"}],
+            },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": metadata_of_webhook,
+            "webhooks": [
+                webhook("inventories.windlass.dev", api::inventory::GROUP, "v1alpha1", &kinds, json!({})),
+                webhook("levels.windlass.dev", "", "v1", &["configmaps"], labelled),
+            ],
+        }),
+    ]
 }
 
 /// Rights on fleets of an operator for its own namespace.
@@ -353,6 +409,7 @@ fn operator(flavour: Flavour) -> Value {
         "",
         "ternary `/certificate` `` (ne .Values.metrics.certificateSecret ``) | quote",
     );
+    let advice = "ternary `0.0.0.0:9443` `` (and .Values.fleet.enabled .Values.fleet.advice.enabled (not .Values.namespaced)) | quote";
     let environment: Vec<_> = bounds::environment()
         .into_iter()
         .chain([
@@ -368,6 +425,8 @@ fn operator(flavour: Flavour) -> Value {
             json!({"name": "WINDLASS_PROVIDERS", "value": flavour.value("false", "and .Values.providers.enabled (not .Values.namespaced) | quote")}),
             json!({"name": "WINDLASS_PROVIDER_FETCH", "value": flavour.value("known", ".Values.providers.fetch | quote")}),
             json!({"name": "WINDLASS_PROVIDER_ADDRESSES", "value": flavour.value("", ".Values.providers.addresses | join `,` | quote")}),
+            json!({"name": "WINDLASS_FLEET_ADVICE", "value": flavour.value("", advice)}),
+            json!({"name": "WINDLASS_FLEET_ADVICE_CERTIFICATE", "value": "/advice"}),
             json!({"name": "WINDLASS_METRICS", "value": metrics}),
             json!({"name": "WINDLASS_METRICS_CERTIFICATE", "value": certificate}),
         ])
@@ -384,6 +443,7 @@ fn operator(flavour: Flavour) -> Value {
         "ports": [
             {"name": "probes", "containerPort": PORT, "protocol": "TCP"},
             {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+            {"name": "advice", "containerPort": 9443, "protocol": "TCP"},
         ],
         "livenessProbe": probe("/healthz", 10),
         "readinessProbe": probe("/readyz", 5),
@@ -392,7 +452,11 @@ fn operator(flavour: Flavour) -> Value {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "tmp", "mountPath": "/tmp"}, {"name": "certificate", "mountPath": "/certificate", "readOnly": true}],
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data"}, {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "certificate", "mountPath": "/certificate", "readOnly": true},
+            {"name": "advice", "mountPath": "/advice", "readOnly": true},
+        ],
     });
     let spread = json!([{
         "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
@@ -416,6 +480,10 @@ fn operator(flavour: Flavour) -> Value {
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
             {"name": "certificate", "secret": {
                 "secretName": flavour.value("windlass-metrics", ".Values.metrics.certificateSecret | default `windlass-metrics` | quote"),
+                "optional": true,
+            }},
+            {"name": "advice", "secret": {
+                "secretName": flavour.value("windlass-fleet-advice", ".Values.fleet.advice.certificateSecret | default `windlass-fleet-advice` | quote"),
                 "optional": true,
             }},
         ],
@@ -453,13 +521,15 @@ pub(super) fn network_policy(flavour: Flavour) -> Vec<Value> {
     let ports = [22, 80, 443, 6443].map(|port| json!({"port": port, "protocol": "TCP"}));
     let ranged = "`[` }}{{ range .Values.networkPolicy.egressPorts }}{port: {{ . }}, protocol: TCP}, {{ end }}{{ `]`";
     let reached = flavour.value(json!(ports), ranged);
+    let served = ["probes", "metrics", "advice"];
+    let served = served.map(|port| json!({"port": port, "protocol": "TCP"}));
     let dns = json!([{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]);
     vec![json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(flavour, "windlass"),
         "spec": {
             "podSelector": {"matchLabels": labels()},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"ports": [{"port": "probes", "protocol": "TCP"}, {"port": "metrics", "protocol": "TCP"}]}],
+            "ingress": [{"ports": served}],
             "egress": [{"ports": dns}, {"ports": reached}],
         },
     })]

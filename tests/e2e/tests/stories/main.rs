@@ -7,6 +7,7 @@
 )]
 
 mod adopt;
+mod advised;
 mod api_faults;
 mod bad_input;
 mod by_hand;
