@@ -306,7 +306,7 @@ pub struct VaultSecretStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
     /// What tells that a value changed: the beginning of an HMAC-SHA256 of each, by the key of the Secret. The key of the HMAC is the Secret
-    /// windlass-digest-key of the namespace.
+    /// windlass-digest-key of the operator's namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "digests")]
     pub digests: BTreeMap<String, String>,

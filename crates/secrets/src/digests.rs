@@ -1,8 +1,8 @@
 //! Keyed digests of what Secrets hold: they tell that a value changed, and nothing of the value.
 //!
-//! The key is made once for a namespace and kept there as a Secret: who can read it can read the Secrets themselves. A bare digest would
-//! let anybody who sees a status try passwords against it; with the key, nobody can who has not the password already. The name of Secret
-//! and key are part of what is digested, so that two places that hold the same value do not look alike.
+//! The key is made once and kept as a Secret beside the operator: who may write Secrets of another namespace, and not read them, cannot put
+//! one there that they know. A bare digest would let anybody who sees a status try passwords against it. Where a value stands is part of
+//! what is digested, so that two places that hold the same do not look alike.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub enum Error {
     Foreign,
 }
 
-/// The key of a namespace, which is made where there is none.
+/// The key that a namespace has, the operator's, which is made where there is none.
 ///
 /// # Errors
 ///
@@ -73,15 +73,22 @@ fn made() -> Secret {
     }
 }
 
-/// The digest of each value of a Secret, of the first [`MOST`] in the order of their keys.
-pub fn of(key: &[u8], secret: &str, data: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, String> {
+/// The digest of each value of a Secret, by its namespace and name, of the first [`MOST`] in the order of their keys.
+pub fn of(
+    key: &[u8],
+    (namespace, secret): (&str, &str),
+    data: &BTreeMap<String, Vec<u8>>,
+) -> BTreeMap<String, String> {
     let values = data.iter().take(MOST);
     let digests = values.filter_map(|(name, value)| {
         // It takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
-        for part in [secret.as_bytes(), b"/", name.as_bytes(), b"\0", value] {
-            mac.update(part);
+        for part in [namespace, secret, name] {
+            mac.update(part.as_bytes());
+            // It is in none of these.
+            mac.update(b"/");
         }
+        mac.update(value);
         let mut digest = hex::encode(mac.finalize().into_bytes());
         digest.truncate(DIGITS);
         Some((name.clone(), digest))
@@ -98,17 +105,18 @@ mod tests {
         let data =
             |value: &str| BTreeMap::from([("password".to_owned(), value.as_bytes().to_vec())]);
         let digest = |key: &[u8], secret, value| of(key, secret, &data(value))["password"].clone();
-        let one = digest(&[7; LENGTH], "a", "hunter2");
+        let one = digest(&[7; LENGTH], ("n", "a"), "hunter2");
         assert_eq!(one.len(), 16);
-        assert_eq!(one, digest(&[7; LENGTH], "a", "hunter2"));
+        assert_eq!(one, digest(&[7; LENGTH], ("n", "a"), "hunter2"));
         for other in [
-            digest(&[8; LENGTH], "a", "hunter2"),
-            digest(&[7; LENGTH], "b", "hunter2"),
-            digest(&[7; LENGTH], "a", "hunter3"),
+            digest(&[8; LENGTH], ("n", "a"), "hunter2"),
+            digest(&[7; LENGTH], ("n", "b"), "hunter2"),
+            digest(&[7; LENGTH], ("m", "a"), "hunter2"),
+            digest(&[7; LENGTH], ("n", "a"), "hunter3"),
         ] {
             assert_ne!(one, other);
         }
         let many = (0..100).map(|number| (format!("{number:03}"), Vec::new()));
-        assert_eq!(of(&[7; LENGTH], "a", &many.collect()).len(), MOST);
+        assert_eq!(of(&[7; LENGTH], ("n", "a"), &many.collect()).len(), MOST);
     }
 }

@@ -11,10 +11,12 @@ use crate::{
 };
 
 /// How the controller works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Whether a Vault at loopback is asked: in a pod that is the operator itself.
     pub loopback: bool,
+    /// The operator's own namespace: the key of digests is kept there.
+    pub namespace: String,
 }
 
 /// Has the manager work on VaultSecrets.
@@ -38,6 +40,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
         back_off: BackOff::default(),
         turns: Turns::default(),
         loopback: options.loopback,
+        keys: options.namespace,
     });
     manager
         .controller(&own, reads::wish)

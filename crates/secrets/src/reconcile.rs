@@ -82,6 +82,8 @@ pub struct Context {
     pub turns: Turns,
     /// Whether a Vault at loopback is asked: in a pod that is the operator itself.
     pub loopback: bool,
+    /// The namespace with the key of digests.
+    pub keys: String,
 }
 
 /// How many passes of each namespace are under way.
@@ -263,8 +265,9 @@ async fn keep(object: &VaultSecret, context: &Context) -> Result<Kept, Trouble> 
         .into());
     }
     let secret = name_of(object);
-    let key = digests::key(&context.client, &namespace).await;
-    let digests = digests::of(&key.map_err(Trouble::digests)?, &secret, &data);
+    let key = digests::key(&context.client, &context.keys).await;
+    let place = (namespace.as_str(), secret.as_str());
+    let digests = digests::of(&key.map_err(Trouble::digests)?, place, &data);
     let written = write(object, &namespace, data, context).await?;
     Ok(Kept {
         secret,

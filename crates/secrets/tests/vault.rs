@@ -134,7 +134,11 @@ impl Place {
             shutdown: shutdown.clone(),
         };
         let mut manager = Manager::new(operator, settings);
-        secrets::operate(&mut manager, secrets::Options { loopback: true });
+        let own = secrets::Options {
+            loopback: true,
+            namespace: "default".to_owned(),
+        };
+        secrets::operate(&mut manager, own);
         tokio::spawn(manager.run());
         let namespaces = Api::<Namespace>::all(client.clone());
         let namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();

@@ -103,8 +103,11 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
     }
     if options.vault {
         // A shared operator: what listens on its machine for itself alone is not its users' to ask.
-        let loopback = false;
-        secrets::operate(&mut operator, secrets::Options { loopback });
+        let own = secrets::Options {
+            loopback: false,
+            namespace: own_namespace(global),
+        };
+        secrets::operate(&mut operator, own);
     }
     let operating = Box::pin(operator.run());
     let Some(mut leadership) = leadership else {
@@ -202,7 +205,6 @@ fn filled(names: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The namespace of this pod, else the one of the command line.
 /// The namespace and the name of a Lease.
 pub(crate) fn placed(global: &Global, lease: &str) -> (String, String) {
     lease.split_once('/').map_or_else(
@@ -211,6 +213,7 @@ pub(crate) fn placed(global: &Global, lease: &str) -> (String, String) {
     )
 }
 
+/// The namespace of this pod, else the one of the command line.
 fn own_namespace(global: &Global) -> String {
     std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
         .context("no pod")

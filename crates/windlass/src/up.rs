@@ -85,7 +85,11 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
         fleet::operate(&mut operator, fleet::Options::default());
     }
     if options.vault {
-        secrets::operate(&mut operator, secrets::Options { loopback: true });
+        let own = secrets::Options {
+            loopback: true,
+            namespace: "default".to_owned(),
+        };
+        secrets::operate(&mut operator, own);
     }
     let answering = match &options.magnum {
         None => None,

@@ -69,7 +69,11 @@ impl Keeper {
             shutdown: shutdown.clone(),
         };
         let mut manager = Manager::new(client.clone(), settings);
-        secrets::operate(&mut manager, secrets::Options { loopback: true });
+        let own = secrets::Options {
+            loopback: true,
+            namespace: "default".to_owned(),
+        };
+        secrets::operate(&mut manager, own);
         tokio::spawn(manager.run());
         Self(shutdown)
     }
