@@ -35,6 +35,9 @@ pub const OWN_SUFFIXES: [&str; 3] = ["-host-keys", "-kubeconfig", "-snapshots"];
 /// The type of the Secret with the key that digests of what Secrets hold are made with.
 pub const DIGEST_KEY_TYPE: &str = "secrets.windlass.dev/digest-key";
 
+/// So many digits at the beginning of a digest name the key that it was made with.
+pub const KEY_DIGITS: usize = 4;
+
 /// On a VaultSecret: reads it anew as soon as the value changes.
 pub const REFRESH_ANNOTATION: &str = "secrets.windlass.dev/refresh";
 
@@ -324,7 +327,7 @@ pub struct VaultSecretStatus {
 fn digests(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
-        "maxProperties": 64,
+        "maxProperties": 128,
         "additionalProperties": {"type": "string", "maxLength": 16},
     })
 }

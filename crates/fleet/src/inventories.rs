@@ -276,9 +276,10 @@ fn changed(clusters: &Store<DeserializeGuard<FleetCluster>>, namespace: &str) ->
         .filter_map(|cluster| cluster.0.as_ref().ok());
     let secrets = clusters.flat_map(|cluster| {
         let secrets = cluster.status.iter().flat_map(|status| &status.secrets);
-        secrets.filter(|secret| secret.changed).map(|secret| {
+        secrets.filter_map(|secret| {
             let uid = cluster.uid().unwrap_or_default();
-            format!("{uid} {} {}", secret.name, secret.digest)
+            let told = secret.told.as_ref()?;
+            Some(format!("{uid} {} {told}", secret.name))
         })
     });
     secrets.collect()

@@ -256,10 +256,9 @@ pub(crate) fn identity(value: &Value, namespace: &str) -> Object {
 fn changed(status: Option<&Value>) -> Changed {
     let secrets = status.and_then(|status| status["secrets"].as_array());
     let changed = secrets.into_iter().flatten();
-    let changed = changed.filter(|secret| secret["changed"] == true);
     let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
     changed
-        .filter_map(|secret| text(&secret["name"]).zip(text(&secret["digest"])))
+        .filter_map(|secret| text(&secret["name"]).zip(text(&secret["told"])))
         .collect()
 }
 

@@ -2,7 +2,10 @@
 //!
 //! What is in them never leaves this process but into files that only the owner can read.
 
-use api::{cluster::SecretKeyRef, secrets::CREDENTIALS_TYPE};
+use api::{
+    cluster::SecretKeyRef,
+    secrets::{CREDENTIALS_TYPE, DIGEST_KEY_TYPE},
+};
 use base64::Engine;
 use controller::kubeconfig::{Foreign, Refusal};
 use k8s_openapi::api::core::v1::Secret;
@@ -15,10 +18,11 @@ pub const SSH_KEY: &str = "ssh-privatekey";
 /// The key of the kubeconfig Secret, as Cluster API names it.
 pub const KUBECONFIG_KEY: &str = "value";
 
-/// Whether a Secret is what VaultSecrets log in with. Nothing of a cluster is made of it: whoever may write a spec, and may read no Secret,
+/// Whether a Secret is what VaultSecrets log in with, or make digests with. Nothing of a cluster is made of it: whoever may write a spec, and may read no Secret,
 /// could have it brought to a host of theirs.
 pub(crate) fn is_for_vault(secret: &Secret) -> bool {
-    secret.type_.as_deref() == Some(CREDENTIALS_TYPE)
+    let kind = secret.type_.as_deref();
+    kind.is_some_and(|kind| [CREDENTIALS_TYPE, DIGEST_KEY_TYPE].contains(&kind))
 }
 
 /// The name of the Secret that takes a cluster's kubeconfig.

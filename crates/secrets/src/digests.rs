@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use api::secrets::DIGEST_KEY_TYPE;
+use api::secrets::{DIGEST_KEY_TYPE, KEY_DIGITS};
 use hmac::{Hmac, Mac as _};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
 /// The Secret with the key.
 pub const NAME: &str = "windlass-digest-key";
@@ -21,9 +21,9 @@ pub const NAME: &str = "windlass-digest-key";
 const KEY: &str = "key";
 /// As long as what the function gives: more adds nothing.
 const LENGTH: usize = 32;
-/// So many of them stand in a status.
-pub const MOST: usize = 64;
-/// Sixteen of sixty-four digits: two values of one place meet by chance once in a million million million.
+/// So many of them stand in a status: as many as `spec.keys` has at most.
+pub const MOST: usize = 128;
+/// Sixteen of sixty-four digits, of which four name the key: two values of one place meet by chance once in a hundred million million.
 const DIGITS: usize = 16;
 
 /// Why there is no key.
@@ -79,6 +79,9 @@ pub fn of(
     (namespace, secret): (&str, &str),
     data: &BTreeMap<String, Vec<u8>>,
 ) -> BTreeMap<String, String> {
+    // As the digest of no place has it.
+    let named = hex::encode(Sha256::digest(key));
+    let named = named.get(..KEY_DIGITS).unwrap_or_default();
     let values = data.iter().take(MOST);
     let digests = values.filter_map(|(name, value)| {
         // It takes keys of any length.
@@ -89,7 +92,7 @@ pub fn of(
             mac.update(b"/");
         }
         mac.update(value);
-        let mut digest = hex::encode(mac.finalize().into_bytes());
+        let mut digest = format!("{named}{}", hex::encode(mac.finalize().into_bytes()));
         digest.truncate(DIGITS);
         Some((name.clone(), digest))
     });
@@ -116,7 +119,7 @@ mod tests {
         ] {
             assert_ne!(one, other);
         }
-        let many = (0..100).map(|number| (format!("{number:03}"), Vec::new()));
+        let many = (0..200).map(|number| (format!("{number:03}"), Vec::new()));
         assert_eq!(of(&[7; LENGTH], ("n", "a"), &many.collect()).len(), MOST);
     }
 }

@@ -34,7 +34,7 @@ pub struct FleetClusterStatus {
     pub born: Option<String>,
     /// The values in Vault for whose changes its machines are replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 256))]
     pub secrets: Vec<FleetSecret>,
     /// How what was applied stands.
     pub health: Option<FleetHealth>,
@@ -71,9 +71,11 @@ pub struct FleetSecret {
     /// What tells that it changed, as the VaultSecret says it. What was read last counts while Vault cannot be read.
     #[schemars(length(max = 16))]
     pub digest: String,
-    /// Whether it is another one than was seen first. Before, no machine is replaced for it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub changed: bool,
+    /// What templates tell machines of it: the digest when it changed last. Not there: it is what was seen first, for which no machine is
+    /// replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub told: Option<String>,
 }
 
 /// How what was applied of a cluster stands.

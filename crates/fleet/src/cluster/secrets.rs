@@ -6,13 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use api::inventory::{FleetCluster, FleetSecret, ROLLS_ANNOTATION, SECRETS_ANNOTATION};
+use api::{
+    inventory::{FleetCluster, FleetSecret, ROLLS_ANNOTATION, SECRETS_ANNOTATION},
+    secrets::KEY_DIGITS,
+};
 use serde_json::Value;
 
 use super::{Context, Error, apply::is_unknown, live, part::Parts, records};
 
 /// The most that a status tells.
-const MOST: usize = 64;
+const MOST: usize = 256;
 
 /// What is known of the values after a look at the VaultSecrets of a cluster.
 pub(super) async fn look(
@@ -71,27 +74,29 @@ fn known_now(
     let now = found.into_iter().filter_map(|(name, found)| {
         let before = known.iter().find(|secret| secret.name == name).cloned();
         let before = before.or_else(|| {
+            let told = told.get(&name)?.clone();
             Some(FleetSecret {
-                digest: told.get(&name)?.clone(),
+                digest: told.clone(),
+                told: Some(told),
                 name: name.clone(),
-                changed: true,
             })
         });
-        match (before, found) {
-            (Some(before), Some(digest)) => Some(FleetSecret {
-                changed: before.changed || before.digest != digest,
-                digest,
-                name,
-            }),
-            (None, Some(digest)) => Some(FleetSecret {
-                name,
-                digest,
-                changed: false,
-            }),
-            (before, None) => before,
-        }
+        let Some(digest) = found else {
+            return before;
+        };
+        let told = match before {
+            Some(before) if is_other(&before.digest, &digest) => Some(digest.clone()),
+            Some(before) => before.told,
+            None => None,
+        };
+        Some(FleetSecret { name, digest, told })
     });
     now.take(MOST).collect()
+}
+
+/// Whether two digests are of two values. Those of two keys say nothing.
+fn is_other(one: &str, other: &str) -> bool {
+    one != other && one.get(..KEY_DIGITS) == other.get(..KEY_DIGITS)
 }
 
 #[cfg(test)]
@@ -100,84 +105,98 @@ mod tests {
 
     use super::*;
 
-    fn secret(digest: &str, changed: bool) -> FleetSecret {
+    fn secret(digest: &str, told: Option<&str>) -> FleetSecret {
         FleetSecret {
             name: "vault-a/k".to_owned(),
             digest: digest.to_owned(),
-            changed,
+            told: told.map(ToOwned::to_owned),
         }
     }
 
     #[test]
     fn only_another_digest_than_a_known_one_is_a_change() {
-        let name = || "vault-a/k".to_owned();
         let told_of = |text: &str| {
             told(&[
                 json!({"metadata": {"annotations": {SECRETS_ANNOTATION: text}}}),
                 json!({}),
             ])
         };
+        let (one, two, three) = ("keyA1", "keyA2", "keyA3");
+        let of_another_key = "keyB7";
         for (why, known, told, found, expected) in [
-            ("first seen", vec![], "", Some("1"), Some(("1", false))),
+            ("first seen", None, "", Some(one), Some((one, None))),
             (
                 "as it was",
-                vec![secret("1", false)],
+                Some((one, None)),
                 "",
-                Some("1"),
-                Some(("1", false)),
+                Some(one),
+                Some((one, None)),
             ),
             (
                 "changed",
-                vec![secret("1", false)],
+                Some((one, None)),
                 "",
-                Some("2"),
-                Some(("2", true)),
+                Some(two),
+                Some((two, Some(two))),
             ),
             (
-                "and back",
-                vec![secret("2", true)],
+                "once more",
+                Some((two, Some(two))),
                 "",
-                Some("1"),
-                Some(("1", true)),
+                Some(three),
+                Some((three, Some(three))),
             ),
             (
                 "Vault away",
-                vec![secret("2", true)],
+                Some((two, Some(two))),
                 "",
                 None,
-                Some(("2", true)),
+                Some((two, Some(two))),
             ),
-            ("never read", vec![], "", None, None),
+            ("never read", None, "", None, None),
+            (
+                "another key",
+                Some((one, None)),
+                "",
+                Some(of_another_key),
+                Some((of_another_key, None)),
+            ),
+            (
+                "another key, after a change",
+                Some((two, Some(two))),
+                "",
+                Some(of_another_key),
+                Some((of_another_key, Some(two))),
+            ),
             (
                 "status lost",
-                vec![],
-                "vault-b/k=9 vault-a/k=2",
-                Some("2"),
-                Some(("2", true)),
+                None,
+                "vault-b/k=9 vault-a/k=keyA2",
+                Some(two),
+                Some((two, Some(two))),
             ),
             (
                 "lost, and changed",
-                vec![],
-                "vault-a/k=2",
-                Some("3"),
-                Some(("3", true)),
+                None,
+                "vault-a/k=keyA2",
+                Some(three),
+                Some((three, Some(three))),
             ),
             (
                 "lost, and away",
-                vec![],
-                "vault-a/k=2",
                 None,
-                Some(("2", true)),
+                "vault-a/k=keyA2",
+                None,
+                Some((two, Some(two))),
             ),
         ] {
-            let found = BTreeMap::from([(name(), found.map(ToOwned::to_owned))]);
+            let known = Vec::from_iter(known.map(|(digest, told)| secret(digest, told)));
+            let found = BTreeMap::from([("vault-a/k".to_owned(), found.map(ToOwned::to_owned))]);
             let now = known_now(&known, &told_of(told), found);
-            let expected = expected.map(|(digest, changed)| secret(digest, changed));
+            let expected = expected.map(|(digest, told)| secret(digest, told));
             assert_eq!(now, Vec::from_iter(expected), "{why}");
         }
-        assert_eq!(
-            known_now(&[secret("1", true)], &BTreeMap::new(), BTreeMap::new()),
-            []
-        );
+        let gone = known_now(&[secret(one, Some(one))], &BTreeMap::new(), BTreeMap::new());
+        assert_eq!(gone, []);
     }
 }

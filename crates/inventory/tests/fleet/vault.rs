@@ -259,7 +259,7 @@ fn machines_are_told_of_values_that_changed_where_a_reference_asks_for_it() {
         vault_secret_name("c", "kv", "infra/ssh"),
         vault_secret_name("c", "kv", "infra/token"),
     );
-    let secret = |name: &str, digest: &str, changed: bool| json!({"name": name, "digest": digest, "changed": changed});
+    let secret = |name: &str, digest: &str, changed: bool| json!({"name": name, "digest": digest, "told": changed.then_some(digest)});
     let known = |digest: &str, changed: bool| {
         let key = secret(&format!("{ssh}/key"), digest, changed);
         json!([key, secret(&format!("{token}/token"), digest, changed)])

@@ -72,13 +72,18 @@ impl Certificate {
 
     /// That of a file with the chain and of one with the key, which are read once to tell early what is wrong with them.
     pub(crate) fn of_files(chain: PathBuf, key: PathBuf) -> anyhow::Result<Self> {
-        let kept = Kept {
-            chain,
-            key,
-            last: Mutex::default(),
-        };
+        let kept = Kept::new(chain, key);
         kept.read()?;
         Ok(Self::Kept(kept))
+    }
+
+    /// The same of files that may come later: until then connections are refused, and it is logged why.
+    pub(super) fn of_files_to_come(chain: PathBuf, key: PathBuf) -> Self {
+        let kept = Kept::new(chain, key);
+        if let Err(error) = kept.read() {
+            tracing::warn!("no connection is served until the certificate is there: {error:#}");
+        }
+        Self::Kept(kept)
     }
 
     fn config(&self) -> anyhow::Result<Arc<ServerConfig>> {
@@ -90,6 +95,14 @@ impl Certificate {
 }
 
 impl Kept {
+    fn new(chain: PathBuf, key: PathBuf) -> Self {
+        Self {
+            chain,
+            key,
+            last: Mutex::default(),
+        }
+    }
+
     /// As the files are now. While they cannot be used, as between the writing of the one and of the other, the last that could.
     fn config(&self) -> anyhow::Result<Arc<ServerConfig>> {
         self.read().or_else(|error| {
