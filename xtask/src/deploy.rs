@@ -141,7 +141,7 @@ const FLEET: [Part; 3] = [
     Part {
         name: "fleet-advice",
         condition: Some(
-            "and .Values.fleet.enabled .Values.fleet.advice.enabled (not .Values.namespaced)",
+            "and .Values.fleet.enabled (.Values.fleet.advice).enabled (not .Values.namespaced)",
         ),
         objects: objects::fleet_advice,
     },

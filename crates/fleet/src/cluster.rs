@@ -178,9 +178,9 @@ pub async fn reconcile(
     if let Some(wait) = pass.settles_in {
         return Ok(Action::requeue(wait));
     }
-    // What it is rendered to may be another for that.
+    // What it is rendered to may be another for that. No sooner: an API with older definitions forgets it each time.
     if pass.secrets != known_secrets(cluster) {
-        return Ok(Action::requeue(UNTIL_READ));
+        return Ok(Action::requeue(LOOK_AGAIN));
     }
     let wait = controller::backoff::jittered(pass.interval());
     Ok(Action::requeue(wait))

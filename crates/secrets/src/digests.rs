@@ -33,7 +33,9 @@ pub enum Error {
     #[error("the key of digests")]
     Api(#[from] kube::Error),
     /// A Secret of the name is there and holds no such key.
-    #[error("Secret {NAME} is not of the type {DIGEST_KEY_TYPE} with {LENGTH} bytes under {KEY}")]
+    #[error(
+        "Secret {NAME} is not of the type {DIGEST_KEY_TYPE} with {LENGTH} bytes under {KEY}; delete it, and it is made anew"
+    )]
     Foreign,
 }
 

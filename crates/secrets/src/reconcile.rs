@@ -158,18 +158,6 @@ impl Trouble {
         }
     }
 
-    fn digests(error: digests::Error) -> Self {
-        match error {
-            digests::Error::Api(error) => Self::api("keep the key of digests")(error),
-            foreign @ digests::Error::Foreign => Self::Here {
-                reason: "DigestKeyTaken",
-                what: foreign.to_string(),
-                remedy: "delete it: it is made anew",
-                is_spec: false,
-            },
-        }
-    }
-
     fn api(what: &'static str) -> impl Fn(kube::Error) -> Self {
         move |error| Self::Api(Error::Api(what, error))
     }
@@ -180,8 +168,8 @@ impl Trouble {
 struct Kept {
     secret: String,
     version: Option<i64>,
-    /// What tells that a value changed, by its key.
-    digests: BTreeMap<String, String>,
+    /// What tells that a value changed, by its key; nothing where there is no key to tell it with.
+    digests: Option<BTreeMap<String, String>>,
     /// The keys of the Secret, and its version in the API, where it was written.
     written: Option<(Vec<String>, String)>,
     /// When the token must be renewed, where only that keeps it alive.
@@ -265,9 +253,19 @@ async fn keep(object: &VaultSecret, context: &Context) -> Result<Kept, Trouble> 
         .into());
     }
     let secret = name_of(object);
-    let key = digests::key(&context.client, &context.keys).await;
-    let place = (namespace.as_str(), secret.as_str());
-    let digests = digests::of(&key.map_err(Trouble::digests)?, place, &data);
+    // Values are kept whether or not anything can be told of them.
+    let digests = match digests::key(&context.client, &context.keys).await {
+        Ok(key) => Some(digests::of(&key, (&namespace, &secret), &data)),
+        Err(error) => {
+            let error = chain(&error);
+            tracing::warn!(
+                namespace,
+                secret,
+                "no change of its values is told: {error}"
+            );
+            None
+        }
+    };
     let written = write(object, &namespace, data, context).await?;
     Ok(Kept {
         secret,
@@ -751,7 +749,9 @@ fn told(
             conditions.set(STALE, Status::False, "Read", "Vault was read");
             told.secret = Some(kept.secret.clone());
             told.version = kept.version;
-            told.digests.clone_from(&kept.digests);
+            if let Some(digests) = &kept.digests {
+                told.digests.clone_from(digests);
+            }
             if kept.written.is_some() || told.changed_at.is_none() {
                 told.changed_at = Some(Time(now));
             }

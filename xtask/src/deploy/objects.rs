@@ -409,7 +409,7 @@ fn operator(flavour: Flavour) -> Value {
         "",
         "ternary `/certificate` `` (ne .Values.metrics.certificateSecret ``) | quote",
     );
-    let advice = "ternary `0.0.0.0:9443` `` (and .Values.fleet.enabled .Values.fleet.advice.enabled (not .Values.namespaced)) | quote";
+    let advice = "ternary `0.0.0.0:9443` `` (and .Values.fleet.enabled ((.Values.fleet.advice).enabled | default false) (not .Values.namespaced)) | quote";
     let environment: Vec<_> = bounds::environment()
         .into_iter()
         .chain([
@@ -483,7 +483,7 @@ fn operator(flavour: Flavour) -> Value {
                 "optional": true,
             }},
             {"name": "advice", "secret": {
-                "secretName": flavour.value("windlass-fleet-advice", ".Values.fleet.advice.certificateSecret | default `windlass-fleet-advice` | quote"),
+                "secretName": flavour.value("windlass-fleet-advice", "(.Values.fleet.advice).certificateSecret | default `windlass-fleet-advice` | quote"),
                 "optional": true,
             }},
         ],

@@ -72,6 +72,7 @@ fn waits(deployment: &Value, sets: &[Value]) -> Option<String> {
             &spec["bootstrap"]["configRef"]["name"],
             &spec["bootstrap"]["dataSecretName"],
             &spec["version"],
+            &spec["failureDomain"],
         ]
         .map(Value::clone)
     };

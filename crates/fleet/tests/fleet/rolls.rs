@@ -32,6 +32,10 @@ fn template() -> Value {
                 "spec": {"template": {"spec": {"files": [{"path": "/etc/key", "contentFrom": {"secret": "{{ secret }}"}}]}}},
             }},
             {"object": {
+                "apiVersion": format!("{CORE}/v1beta2"), "kind": "MachineDeployment", "metadata": {"name": "{{ cluster.name }}"},
+                "spec": {"template": {"spec": {"bootstrap": {"configRef": {"kind": KIND, "name": "{{ cluster.name }}"}}}}},
+            }},
+            {"object": {
                 "apiVersion": format!("{CORE}/v1beta2"), "kind": "Cluster", "metadata": {"name": "{{ cluster.name }}"},
                 "spec": {"machines": {"kind": KIND, "name": "{{ cluster.name }}"}},
             }},
@@ -110,7 +114,11 @@ impl Shop {
 async fn machines_are_replaced_for_a_value_that_changed_and_for_none_that_cannot_be_read() {
     let bao = Bao::start().await;
     let mut kinds = definitions();
-    kinds.extend([definition(CORE, "Cluster"), definition(BOOTSTRAP, KIND)]);
+    kinds.extend([
+        definition(CORE, "Cluster"),
+        definition(CORE, "MachineDeployment"),
+        definition(BOOTSTRAP, KIND),
+    ]);
     let world = World::with(kinds).await;
     let _keeper = Keeper::start(&world.client);
     let levels = json!({"levels": [{"name": "site", "kind": "Site", "presence": "Optional"}]});

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::RenderedDocument;
 use crate::{
     fleet::Changed,
+    problem::Object,
     template::world::{Made, MadeShape, Use, Uses},
     tree::{ON_CHANGE, ROLL_MACHINES},
 };
@@ -24,13 +25,16 @@ pub(super) fn is_asked(reference: &Value) -> bool {
 }
 
 /// What to do where no machine can be replaced.
-pub(super) const REMEDY: &str = "onChange: RollMachines is for a template with naming: Hashed, or a KubeadmControlPlane whose machine template \
+pub(super) const REMEDY: &str = "onChange: RollMachines is for a template with naming: Hashed that a MachineDeployment names, or a KubeadmControlPlane whose machine template \
      has it; elsewhere take it out: the Secret is written anew, and brought to hosts of kubespray by windlass converge";
 
 /// The template of each document by whose name machines are told what they are made from: itself, or that of the machines that it is for.
 pub(super) fn templates(documents: &[RenderedDocument]) -> Vec<Option<usize>> {
+    let named = named(documents);
     let is_template = |document: &RenderedDocument| {
-        document.naming == Naming::Hashed && document.object.kind.ends_with("Template")
+        let Object { kind, name, .. } = &document.object;
+        let is_named = named.contains(&(kind.clone(), name.clone()));
+        document.naming == Naming::Hashed && kind.ends_with("Template") && is_named
     };
     let of = |(number, document): (usize, &RenderedDocument)| {
         if is_template(document) {
@@ -56,6 +60,41 @@ pub(super) fn templates(documents: &[RenderedDocument]) -> Vec<Option<usize>> {
     };
     documents.iter().enumerate().map(of).collect()
 }
+
+/// Kind and name of what machines are made from, by what makes them. A ClusterClass makes none: its templates are copied, and for an annotation of
+/// theirs no Machine is replaced.
+fn named(documents: &[RenderedDocument]) -> BTreeSet<(String, String)> {
+    fn collect(value: &Value, found: &mut BTreeSet<(String, String)>) {
+        match value {
+            Value::Object(fields) => {
+                if let (Some(Value::String(kind)), Some(Value::String(name))) =
+                    (fields.get("kind"), fields.get("name"))
+                {
+                    found.insert((kind.clone(), name.clone()));
+                }
+                fields.values().for_each(|value| collect(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
+            _ => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    let makers = documents
+        .iter()
+        .filter(|document| MAKERS.contains(&document.object.kind.as_str()));
+    for maker in makers {
+        collect(&maker.to_value()["spec"], &mut found);
+    }
+    found
+}
+
+/// What makes machines from templates that it names.
+const MAKERS: [&str; 4] = [
+    "MachineDeployment",
+    "MachineSet",
+    "MachinePool",
+    "KubeadmControlPlane",
+];
 
 /// References for which machines are replaced: the document that tells it, the VaultSecret and key, and of what it was made.
 pub(super) type Rolls = BTreeMap<usize, BTreeMap<String, BTreeSet<Use>>>;

@@ -221,6 +221,11 @@ const MACHINES: &str = "
         metadata: {name: planes}
         spec: {template: {spec: {backend: {}}}}
     - object:
+        apiVersion: cluster.x-k8s.io/v1beta2
+        kind: MachineDeployment
+        metadata: {name: workers}
+        spec: {template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: workers}}}}}
+    - object:
         apiVersion: controlplane.cluster.x-k8s.io/v1beta2
         kind: KubeadmControlPlane
         metadata: {name: planes}

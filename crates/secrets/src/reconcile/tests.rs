@@ -11,7 +11,7 @@ fn kept(written: bool) -> Result<Kept, Trouble> {
     Ok(Kept {
         secret: "a".to_owned(),
         version: Some(2),
-        digests: BTreeMap::new(),
+        digests: None,
         written: written.then(|| (vec!["k".to_owned()], "7".to_owned())),
         renewed_in: None,
     })
