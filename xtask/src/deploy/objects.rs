@@ -160,21 +160,23 @@ pub(super) fn namespaced_rights(flavour: Flavour) -> Vec<Value> {
     ]
 }
 
+/// What clusters are rendered from.
+const INVENTORY: [&str; 7] = [
+    "hierarchies",
+    "environments",
+    "customers",
+    "sites",
+    "infraproviders",
+    "clustertemplates",
+    "fleetclusters",
+];
+
 /// What the operator does with fleets, where it is told to work on them.
 fn fleet_rules() -> Vec<Value> {
     let kinds = "inventory.windlass.dev";
-    let levels = [
-        "hierarchies",
-        "environments",
-        "customers",
-        "sites",
-        "infraproviders",
-        "clustertemplates",
-        "fleetclusters",
-        "rollouts",
-    ];
+    let watched = [&INVENTORY[..], &["rollouts"]].concat();
     vec![
-        rule(kinds, &levels, &["list", "watch"]),
+        rule(kinds, &watched, &["list", "watch"]),
         rule(
             kinds,
             &["fleetclusters/status", "rollouts/status"],
@@ -213,15 +215,6 @@ pub(super) fn cluster_fleet(flavour: Flavour) -> Vec<Value> {
 /// Who is asked what an edit changes that is only tried.
 pub(super) fn fleet_advice(flavour: Flavour) -> Vec<Value> {
     let name = "windlass-fleet-advice";
-    let kinds = [
-        "hierarchies",
-        "environments",
-        "customers",
-        "sites",
-        "infraproviders",
-        "clustertemplates",
-        "fleetclusters",
-    ];
     let mut metadata_of_webhook = global(name);
     metadata_of_webhook["annotations"] = flavour.value(
         json!({}),
@@ -259,7 +252,7 @@ pub(super) fn fleet_advice(flavour: Flavour) -> Vec<Value> {
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
             "metadata": metadata_of_webhook,
             "webhooks": [
-                webhook("inventories.windlass.dev", api::inventory::GROUP, "v1alpha1", &kinds, json!({})),
+                webhook("inventories.windlass.dev", api::inventory::GROUP, "v1alpha1", &INVENTORY, json!({})),
                 webhook("levels.windlass.dev", "", "v1", &["configmaps"], labelled),
             ],
         }),
