@@ -48,7 +48,7 @@ pub const DRILL_SNAPSHOT: &str = "snapshot/drill";
 pub const BRING_SNAPSHOT: &str = "recover/snapshot";
 /// The step that proves that etcd keeps its quorum, before anything is changed.
 pub const QUORUM: &str = "etcd/quorum";
-/// The step that proves the same again, right before a member joins.
+/// The step that proves the same again, right before a member joins, or before all restart.
 pub const QUORUM_AGAIN: &str = "etcd/quorum-again";
 /// The step that waits until a new member of etcd has a vote and is healthy.
 pub const JOINED: &str = "etcd/joined";
@@ -176,6 +176,8 @@ pub enum Turn {
     Restarts,
     /// It has restarted.
     Restarted,
+    /// It and all others are about to restart, some at a time.
+    AllRestart,
     /// It is about to leave.
     Leaves,
     /// It is about to be all of etcd, which has lost its quorum.
@@ -367,6 +369,7 @@ fn of_member(change: MemberChange) -> Map<String, Value> {
         Turn::Joined => "Joined",
         Turn::Restarts => "Restarts",
         Turn::Restarted => "Restarted",
+        Turn::AllRestart => "AllRestart",
         Turn::Leaves => "Leaves",
         Turn::Founds => "Founds",
         Turn::Founded => "Founded",
@@ -469,6 +472,7 @@ mod tests {
             Action::Quorum(change(Turn::Joined)),
             Action::Quorum(change(Turn::Restarts)),
             Action::Quorum(change(Turn::Restarted)),
+            Action::Quorum(change(Turn::AllRestart)),
             Action::TakeOut(change(Turn::Leaves)),
             Action::Quorum(change(Turn::Founds)),
             Action::Quorum(change(Turn::Founded)),

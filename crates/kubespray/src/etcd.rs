@@ -192,6 +192,7 @@ pub(crate) fn judge(members: &[Member], change: &MemberChange, inputs: &Inputs) 
         Turn::Joins => joins(&others, change, inputs),
         Turn::Joined | Turn::Restarted => joined(own, &others, change, inputs),
         Turn::Restarts => restarts(own, &others, change, inputs),
+        Turn::AllRestart => all_restart(members, inputs),
         Turn::Leaves => leaves(own, &others, members, change, inputs),
         Turn::Founds => founds(own, members, change, inputs),
         Turn::Founded => founded(own, &others, change),
@@ -307,13 +308,20 @@ fn joins(others: &[&Member], change: &MemberChange, inputs: &Inputs) -> Answer {
 
 /// The hosts of etcd, but for the one that joins, whose members are not there: a removal that was given up may have taken them out.
 fn lost(others: &[&Member], change: &MemberChange, inputs: &Inputs) -> Vec<String> {
+    let mut lost = unknown(others, inputs);
+    lost.retain(|host| *host != change.host.as_str());
+    lost
+}
+
+/// The hosts of etcd whose members are not among these.
+fn unknown(members: &[&Member], inputs: &Inputs) -> Vec<String> {
     let names = &inputs.inventory.etcd_member_names;
     let is_of = |member: &Member, host: &HostName| {
         is_at(member, host, inputs) || member.name.as_ref() == names.get(host.as_str())
     };
     let hosts = inputs.group("etcd").iter();
     hosts
-        .filter(|host| **host != change.host && !others.iter().any(|member| is_of(member, host)))
+        .filter(|host| !members.iter().any(|member| is_of(member, host)))
         .map(ToString::to_string)
         .collect()
 }
@@ -371,6 +379,30 @@ fn restarts(
             missing.join(", ")
         ),
         "bring them back (journalctl -u etcd tells why they do not answer), then retry the run",
+    )
+}
+
+/// Members restart by the play of a release, fewer than half at a time, only while all answer: one that is silent already is one more
+/// than etcd can do without.
+fn all_restart(members: &[Member], inputs: &Inputs) -> Answer {
+    let all: Vec<&Member> = members.iter().collect();
+    let mut missing = down(&all, inputs);
+    let unknown = unknown(&all, inputs).into_iter();
+    missing.extend(unknown.map(|host| format!("{host}, which etcd does not know")));
+    if missing.is_empty() {
+        return Answer::Yes(match all.len() {
+            1 => "the one member of etcd answers".to_owned(),
+            all => format!("all {all} members of etcd answer"),
+        });
+    }
+    no(
+        "EtcdUnhealthy",
+        format!(
+            "members of etcd do not restart, some at a time, while these do not answer: {}",
+            missing.join(", ")
+        ),
+        "bring them back (journalctl -u etcd tells why they do not answer; windlass component upgrade etcd restarts one after the other, \
+         also one that is down) or remove them (windlass node remove NAME), then retry the run",
     )
 }
 
@@ -737,6 +769,29 @@ mod tests {
         let restarted = change(2, Turn::Restarted);
         assert_eq!(judged(&[true, true, true], 9, &restarted), None);
         assert_eq!(judged(&[true, false, true], 9, &restarted), unhealthy);
+    }
+
+    #[test]
+    fn members_restart_some_at_a_time_only_while_all_work() {
+        let mut two = inputs();
+        let hosts = [1, 2].map(|number| format!("m{number}").parse().unwrap());
+        let order = &mut two.inventory.order;
+        order.insert("etcd".to_owned(), hosts.to_vec());
+        let unhealthy = Some("EtcdUnhealthy");
+        for (works, refused) in [
+            (&[true, true, true][..], None),
+            (&[true, false, true], unhealthy),
+            (&[false, true, true], unhealthy),
+            // The second host of the inventory has none.
+            (&[true], unhealthy),
+        ] {
+            let members = read(&said(works, 9)).unwrap();
+            let code = match judge(&members, &change(1, Turn::AllRestart), &two) {
+                Answer::Yes(_) => None,
+                Answer::No(refusal) => Some(refusal.code),
+            };
+            assert_eq!(code, refused, "{works:?}");
+        }
     }
 
     #[test]

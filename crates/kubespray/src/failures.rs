@@ -103,7 +103,7 @@ static OWN: [Kind; 73] = [
     own(
         "EtcdUnhealthy",
         External,
-        "Members of etcd do not answer, and the step would take another away.",
+        "Members of etcd do not answer, and what is next would take another away.",
         "Bring them back (journalctl -u etcd tells why they do not answer), then retry the run.",
     ),
     own(

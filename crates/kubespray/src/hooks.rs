@@ -695,6 +695,8 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
         Of::Upgrade => &[
             "approve/canary",
             "gate/before",
+            action::QUORUM,
+            action::QUORUM_AGAIN,
             action::BUDGETS,
             action::SAVE_SNAPSHOT,
             action::KEEP_SNAPSHOTS,

@@ -31,7 +31,7 @@ pub(crate) use planes::{
 };
 pub(crate) use recovering::{Recovering, from_store, recovering, rolling_back};
 pub(crate) use saving::{drilling, saving, saving_first};
-pub(crate) use upgrading::{looking, upgrading};
+pub(crate) use upgrading::{at_once, etcd_asked, looking, upgrading};
 
 use crate::{
     action::{self, APPROVE, Action, AnsiblePlay, HEALTH, KUBECONFIG, Kubeconfig, PROBE, SANDBOX},

@@ -284,6 +284,12 @@ fn with(component: Component, before: &Inputs, resolved: &Resolved) -> (Inputs, 
         let named = variables.map(|(name, value)| (name.to_owned(), value));
         inputs.operation_variables.extend(named);
     }
+    if component == Component::NetworkPlugin {
+        // By that number its pods are rolled out.
+        let (at_once, _) = compile::at_once(&resolved.component, &inputs);
+        let variables = &mut inputs.operation_variables;
+        variables.insert("serial".to_owned(), json!(at_once));
+    }
     (inputs, changed)
 }
 

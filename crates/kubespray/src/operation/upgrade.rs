@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{CONVERGE, UPGRADE, component};
 use crate::{
-    action::{self, Left, SNAPSHOT},
+    action::{self, Left, QUORUM, SNAPSHOT},
     cluster::{
         built::of_built,
         compile,
@@ -135,6 +135,7 @@ fn compiled(
     let after = after.or(component_left);
     let looking = compile::looking(upgrade, &inputs, drains(&inputs), after);
     steps.extend(looking);
+    steps.extend(compile::etcd_asked(QUORUM, upgrade, &inputs)?);
     let members = inputs.group("etcd");
     steps.extend(compile::saving_first(conduct, &inputs, members));
     compile::upgrading(playbook, upgrade, &inputs, &inventory, &mut steps)?;
@@ -188,8 +189,7 @@ fn moves(before: &Inputs, hop: &Hop, resolved: &Resolved) -> String {
 /// In which order its hosts go, for people.
 fn order(inputs: &Inputs, upgrade: &Upgrade) -> String {
     let planes = inputs.group("kube_control_plane");
-    let members = inputs.members();
-    let workers = members.iter().filter(|host| !planes.contains(host)).count();
+    let (_, workers) = compile::at_once(upgrade, inputs);
     let plural = |number: usize| if number == 1 { "" } else { "s" };
     let mut text = format!(
         "{} control plane{} one by one",
@@ -239,18 +239,23 @@ fn moved(before: &Inputs, to: KubernetesVersion, resolved: &Resolved) -> Inputs 
             Some((name, revision.clone()))
         })
         .collect();
-    inputs.operation_variables.extend(variables(resolved));
+    let variables = variables(resolved, &inputs);
+    inputs.operation_variables.extend(variables);
     inputs
 }
 
-/// What the playbooks are told beside that. A batch is a step of its own, so that nothing is left to cut for them; nobody is there
-/// to answer a question; and a node that cannot be drained takes pods again.
-fn variables(resolved: &Resolved) -> impl Iterator<Item = (String, Value)> {
+/// What the playbooks are told beside that. A batch is a step of its own, so that nothing is left to cut for them, but they also roll the
+/// network plugin out by that number; nobody is there to answer a question; and a node that cannot be drained takes pods again.
+fn variables(
+    resolved: &Resolved,
+    inputs: &Inputs,
+) -> impl Iterator<Item = (String, Value)> + use<> {
+    let (at_once, _) = compile::at_once(&resolved.upgrade, inputs);
     let timeout = resolved.upgrade.drain_timeout;
     let timeout =
         timeout.map(|timeout| ("drain_timeout", json!(format!("{}s", timeout.seconds()))));
     [
-        ("serial", json!("100%")),
+        ("serial", json!(at_once)),
         ("upgrade_node_confirm", json!(false)),
         ("upgrade_node_post_upgrade_confirm", json!(false)),
         ("upgrade_node_uncordon_after_drain_failure", json!(true)),

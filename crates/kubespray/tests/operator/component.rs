@@ -76,6 +76,7 @@ async fn an_engine_goes_node_by_node_with_gates() {
             format!("gate/before: {ALL}"),
             format!("drain/budgets: {ALL}"),
             format!("bootstrap/facts: {ALL}"),
+            "etcd/snapshot: master-1".to_owned(),
             "container-engine/1: master-1".to_owned(),
             "gate/container-engine/1: master-1".to_owned(),
             "container-engine/2: master-2".to_owned(),

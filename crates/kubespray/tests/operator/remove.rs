@@ -425,6 +425,8 @@ async fn nodes_go_with_their_cluster() {
     // What no run was ever to work on is not the cluster's to reset.
     world.node("worker-9", "worker", "10.0.0.99").await;
     world.delete::<api::Cluster>("first").await;
+    let seen = |cluster: &api::Cluster| is(cluster, "Reconciling", "Deleting");
+    world.until("first", "is being deleted", seen).await;
     world
         .run_status(&remove, json!({"phase": "Cancelled"}))
         .await;

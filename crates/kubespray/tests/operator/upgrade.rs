@@ -132,11 +132,13 @@ async fn a_cluster_is_upgraded_minor_by_minor_and_node_by_node() {
         "prepare/probe",
         "gate/before",
         "drain/budgets",
+        "etcd/quorum",
         "snapshot/save",
         "snapshot/keep",
         "bootstrap/facts",
         "etcd/snapshot",
         "prepare/upgrade",
+        "etcd/quorum-again",
         "etcd/install",
         "control-plane/upgrade/1",
         "gate/control-plane/upgrade/1",
@@ -170,7 +172,7 @@ async fn a_cluster_is_upgraded_minor_by_minor_and_node_by_node() {
     }
     let given = inputs(&run);
     assert_eq!(given.kubernetes.unwrap().to_string(), "1.34.4");
-    assert_eq!(given.operation_variables["serial"], "100%");
+    assert_eq!(given.operation_variables["serial"], 1);
     assert_eq!(given.operation_variables["upgrade_node_confirm"], false);
 
     world.run_status(&run, json!({"phase": "Running"})).await;

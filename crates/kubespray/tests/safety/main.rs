@@ -17,7 +17,11 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use api::{Run, node::Role};
+use api::{
+    Run,
+    node::Role,
+    run::{Plan, Step},
+};
 use kubespray::{
     action::{DRAIN, FOUND},
     inputs::Inputs,
@@ -47,10 +51,24 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
     };
     match run.spec.operation.as_str() {
         "Create" | "Scale" | "Converge" if whole => join(&mut after),
-        "Upgrade" if whole => {}
-        // Half of it is done, and the host is no part of the cluster yet: it is done again. Of an upgrade, which goes node by node,
-        // each may be the one that the run stops at, so all are as before until the end.
-        "Create" | "Scale" | "Upgrade" => return after,
+        // Half of it is done, and the host is no part of the cluster yet: it is done again.
+        "Create" | "Scale" => return after,
+        // The gate behind each batch lets pods in again, also where an earlier run was ended before it.
+        "Upgrade" | "Component" => {
+            for step in plan
+                .steps
+                .iter()
+                .take(steps)
+                .filter(|step| drains(plan, step))
+            {
+                for host in plan.targets(step) {
+                    after.drained.remove(host.as_str());
+                }
+            }
+            if !whole {
+                return after;
+            }
+        }
         "Remove" => {
             for host in &inputs.leaving {
                 if done(DRAIN) {
@@ -79,7 +97,7 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
                 }
             }
         }
-        "Converge" | "Renew" | "Component" | "Replace" | "ResetHost" | "Toolbox" => {}
+        "Converge" | "Renew" | "Replace" | "ResetHost" | "Toolbox" => {}
         other => panic!(
             "operation {other} is not known here: say in `effect` what it does to the hosts, and in `rules` what it may change"
         ),
@@ -97,6 +115,12 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
         after.lost.retain(|host| declared(host) && !there(host));
     }
     after
+}
+
+/// Whether a step takes the pods from its nodes: a batch, behind which stands a gate of its own.
+pub fn drains(plan: &Plan, step: &Step) -> bool {
+    let gate = format!("gate/{}", step.id);
+    plan.steps.iter().any(|step| step.id == gate)
 }
 
 /// The order of those groups in which it is state.

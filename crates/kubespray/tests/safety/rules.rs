@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use api::{
-    Run,
+    Run, Threshold,
     cluster::Pending,
     maintenance::Confine,
     node::Role,
-    run::{Plan, RunPhase},
+    run::{Plan, RunPhase, StepPhase},
     text::lines,
 };
 use controller::hint;
 use kube::ResourceExt;
 use kubespray::{
-    action::{self, Action, LOST, PROBE, QUORUM},
+    action::{self, Action, LOST, PROBE, QUORUM, QUORUM_AGAIN, SNAPSHOT},
     cluster::decision::{Decision, NewRun, Planned},
     inputs::Inputs,
     operation::replace::HEAD,
@@ -22,7 +22,7 @@ use kubespray::{
 };
 
 use crate::{
-    GUARDED, effect, order,
+    GUARDED, drains, effect, order,
     world::{Reality, World},
 };
 
@@ -60,6 +60,9 @@ pub fn of_start(world: &World, planned: &Planned, new: &NewRun, run: &Run) {
         }
         rolls(before, &inputs, &new.plan, new.operation);
         components(&inputs, &new.plan);
+        if ["Component", "Upgrade"].contains(&new.operation.name) {
+            batches(world, &inputs, &new.plan, new.operation);
+        }
         windows(world, new);
     }
     let itself = |pending: &&api::cluster::Pending| {
@@ -164,6 +167,13 @@ pub fn stops(world: &World, run: &Run) -> Option<usize> {
         return proves.filter(|_| !GUARDED.iter().all(is_there));
     }
     let asks = steps.iter().position(|step| step.id == QUORUM)?;
+    if run.spec.operation == "Upgrade" {
+        // All must answer.
+        let was = world.reality.with(Role::Etcd);
+        let known = Inputs::from_map(&run.spec.plan.inputs).unwrap();
+        let lost = known.group("etcd").len() > was.len();
+        return (lost || !was.is_disjoint(&world.dead)).then_some(asks);
+    }
     let (was, is) = (&world.reality, effect(&world.reality, run, steps.len()));
     let members = |reality: &Reality| reality.with(Role::Etcd);
     let keeps = |reality: &Reality| has_quorum(&members(reality), &world.dead);
@@ -340,6 +350,70 @@ fn rolls(before: &Reality, inputs: &Inputs, plan: &Plan, operation: &Operation) 
     }
 }
 
+/// Where nodes lose their pods: control planes first and, as members of etcd, alone; no more workers at a time than the spec lets go; a
+/// person is asked once, when the canaries are done and others are left; and before all of it etcd is saved and, where its play is one
+/// of all members, asked.
+fn batches(world: &World, inputs: &Inputs, plan: &Plan, operation: &Operation) {
+    let operations = world.cluster.spec.operations.clone().unwrap_or_default();
+    let settings = match operation.name {
+        "Upgrade" => operations.upgrade,
+        _ => operations.component,
+    };
+    let settings = settings.unwrap_or_default();
+    let with = |role: Role| {
+        let hosts = inputs.hosts.iter();
+        let hosts = hosts.filter(move |host| host.roles.contains(&role));
+        hosts.map(|host| host.name.clone()).collect::<BTreeSet<_>>()
+    };
+    let planes = with(Role::ControlPlane);
+    let alone: BTreeSet<_> = planes.union(&with(Role::Etcd)).cloned().collect();
+    let of_nodes = inputs.members();
+    let workers = of_nodes
+        .iter()
+        .filter(|host| !alone.contains(host.as_str()));
+    let workers = workers.count();
+    let most = match settings.max_unavailable.unwrap_or(Threshold::Count(1)) {
+        Threshold::Count(count) => usize::try_from(count).unwrap(),
+        Threshold::Percent(percent) => workers * usize::from(percent) / 100,
+    };
+    let place = |id: &str| plan.steps.iter().position(|step| step.id == id);
+    let (mut gone, mut canaries, mut asked) = (0, None, 0);
+    let mut worker_went = false;
+    for (at, step) in plan.steps.iter().enumerate() {
+        if step.id == "approve/canary" {
+            (canaries, asked) = (Some(gone), asked + 1);
+        }
+        if !drains(plan, step) {
+            continue;
+        }
+        let hosts = action::hosts_of(plan, step);
+        let single = hosts.iter().any(|host| alone.contains(host.as_str()));
+        assert!(!single || hosts.len() == 1, "{}: {hosts:?}", step.id);
+        assert!(hosts.len() <= most.max(1), "{}: {hosts:?}, {most}", step.id);
+        let is_plane = hosts.iter().any(|host| planes.contains(host.as_str()));
+        assert!(!is_plane || !worker_went, "{}: workers before it", step.id);
+        worker_went |= !is_plane;
+        gone += hosts.len() * usize::from(!single);
+        assert!(
+            place(SNAPSHOT).is_some_and(|saved| saved < at),
+            "{}: nothing is saved",
+            step.id
+        );
+    }
+    let canary = usize::from(settings.canary.unwrap_or_default());
+    let asks = gone > 0 && canary > 0 && canary < workers;
+    assert_eq!(asked, usize::from(asks), "{canary} of {workers}");
+    assert_eq!(canaries, asks.then_some(canary));
+    if gone > 0 {
+        assert_eq!(gone, workers, "somebody is left out");
+    }
+    if let Some(etcd) = place("etcd/install") {
+        let before = etcd.checked_sub(1).and_then(|at| plan.steps.get(at));
+        assert_eq!(before.map(|step| step.id.as_str()), Some(QUORUM_AGAIN));
+        assert!(place(QUORUM) < place(SNAPSHOT) && place(SNAPSHOT) < Some(etcd));
+    }
+}
+
 /// A member of etcd is worked on alone, and etcd is asked before and after; no node is left without a gate that lets its pods in.
 fn components(inputs: &Inputs, plan: &Plan) {
     let is_asked = |at: Option<usize>| {
@@ -446,7 +520,8 @@ pub fn of_rest(world: &World, planned: &Planned) {
     for host in &world.reality.drained {
         let text = serde_json::to_string(&(&status.pending, &status.conditions)).unwrap();
         let failed = world.observed.runs.last().is_some_and(|run| {
-            runs::phase(run) == RunPhase::Failed && Inputs::removes(&run.spec.plan.inputs, host)
+            runs::phase(run) == RunPhase::Failed
+                && (Inputs::removes(&run.spec.plan.inputs, host) || failed_on(run, host))
         });
         assert!(
             text.contains(host) || failed || matches!(planned.decision, Decision::Stall(_)),
@@ -454,6 +529,16 @@ pub fn of_rest(world: &World, planned: &Planned) {
         );
     }
     settled(world, planned);
+}
+
+/// Whether a run failed in a step of this host: its failure says so.
+fn failed_on(run: &Run, host: &str) -> bool {
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    let failed = steps.filter(|step| step.phase == StepPhase::Failed);
+    let plan = &run.spec.plan;
+    failed
+        .filter_map(|failed| plan.steps.iter().find(|step| step.id == failed.id))
+        .any(|step| plan.targets(step).any(|target| target.as_str() == host))
 }
 
 /// Where nothing is left to do, the cluster is what was wished.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::{
-    effect, rules,
+    drains, effect, rules,
     world::{Kind, World},
 };
 
@@ -35,6 +35,8 @@ pub enum Event {
     Version(usize),
     Release(bool),
     Variable(u8),
+    /// How many workers of an upgrade go at a time, and how many before a person is asked.
+    Batches(u8, u8),
     Converge,
     /// A component is to be upgraded: container engine, etcd or network plugin.
     Component(u8),
@@ -94,6 +96,12 @@ fn happen(world: &mut World, event: &Event) {
                 "node_labels": {"a": value.to_string()}, "etcd_snapshot_count": 1000 + u32::from(*value),
             });
             world.spec(&json!({"nodes": {"all": {"deploy": {"extraVars": variables}}}}));
+        }
+        Event::Batches(many, canary) => {
+            let many =
+                [json!(1), json!(3), json!("50%"), json!("100%")][usize::from(many % 4)].clone();
+            let settings = json!({"maxUnavailable": many, "canary": canary});
+            world.spec(&json!({"operations": {"upgrade": settings, "component": settings}}));
         }
         Event::Converge => world.annotate(CONVERGE),
         Event::Component(which) => world.component(*which),
@@ -205,9 +213,14 @@ fn carried_out(world: &mut World, new: &NewRun, run: &Run, fate: Fate) {
         Fate::Cancelled(of) => (part(of), RunPhase::Cancelled),
     };
     world.reality = effect(&world.reality, run, steps);
-    // Of an upgrade the model says of no host how far it came.
-    if new.operation.name == "Recover" {
-        world.came(steps);
+    let plan = &run.spec.plan;
+    let failed = plan.steps.get(steps);
+    if let Some(step) = failed.filter(|step| phase == RunPhase::Failed && drains(plan, step)) {
+        let hosts = plan.targets(step).map(|host| host.to_string());
+        world.reality.drained.extend(hosts);
+    }
+    if ["Component", "Recover", "Upgrade"].contains(&new.operation.name) {
+        world.came(steps, phase);
     }
     world.phase(phase);
     world.let_go();
@@ -242,15 +255,20 @@ fn kind() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::All),
         1 => Just(Kind::Plane),
         1 => Just(Kind::Etcd),
+        1 => Just(Kind::Store),
     ]
 }
 
 /// Most can be built: an odd number of members, and a control plane.
 fn hosts() -> impl Strategy<Value = Vec<Kind>> {
     let masters = prop_oneof![Just(1usize), Just(3), Just(5)];
-    let plain = (masters, 0..7usize, any::<bool>()).prop_map(|(masters, workers, all)| {
-        let first = if all { Kind::All } else { Kind::Master };
-        let mut kinds = vec![first; masters];
+    let firsts = prop_oneof![
+        Just(vec![Kind::Master]),
+        Just(vec![Kind::All]),
+        Just(vec![Kind::Plane, Kind::Store])
+    ];
+    let plain = (masters, 0..7usize, firsts).prop_map(|(masters, workers, firsts)| {
+        let mut kinds = firsts.repeat(masters);
         kinds.extend(std::iter::repeat_n(Kind::Worker, workers));
         kinds
     });
@@ -275,6 +293,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..6usize).prop_map(Event::Version),
         1 => any::<bool>().prop_map(Event::Release),
         1 => (0..3u8).prop_map(Event::Variable),
+        2 => (0..4u8, 0..4u8).prop_map(|(many, canary)| Event::Batches(many, canary)),
         2 => Just(Event::Converge),
         2 => (0..3_u8).prop_map(Event::Component),
         1 => Just(Event::StartAgain),

@@ -1,6 +1,7 @@
 //! A cluster in small: the objects as an operator has them, and what its runs would have left on the hosts.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
@@ -63,11 +64,14 @@ pub enum Kind {
     Plane,
     /// Member of etcd alone.
     Etcd,
+    /// Member of etcd, and takes pods.
+    Store,
     /// Takes pods.
     Worker,
 }
 
 impl Kind {
+    /// Those of which each way to put them together is looked at.
     pub const ALL: [Self; 5] = [
         Self::Master,
         Self::All,
@@ -82,6 +86,7 @@ impl Kind {
             Self::All => ("master", vec![Role::ControlPlane, Role::Etcd, Role::Worker]),
             Self::Plane => ("master", vec![Role::ControlPlane]),
             Self::Etcd => ("etcd", vec![Role::Etcd]),
+            Self::Store => ("etcd", vec![Role::Etcd, Role::Worker]),
             Self::Worker => ("worker", vec![Role::Worker]),
         }
     }
@@ -368,16 +373,21 @@ impl World {
         });
     }
 
-    /// How far the last run came.
-    pub fn came(&mut self, steps: usize) {
+    /// How far the last run came, and how it ended there.
+    pub fn came(&mut self, steps: usize, ended: RunPhase) {
         let run = self.observed.runs.last_mut().unwrap();
-        let done = run.spec.plan.steps.iter().take(steps);
-        let done = done.map(|step| StepStatus {
+        let phase = |at: usize| match at.cmp(&steps) {
+            Ordering::Less => StepPhase::Succeeded,
+            Ordering::Equal if ended == RunPhase::Failed => StepPhase::Failed,
+            _ => StepPhase::Pending,
+        };
+        let all = run.spec.plan.steps.iter().enumerate();
+        let all = all.map(|(at, step)| StepStatus {
             id: step.id.clone(),
-            phase: StepPhase::Succeeded,
+            phase: phase(at),
             ..StepStatus::default()
         });
-        run.status.get_or_insert_default().steps = done.collect();
+        run.status.get_or_insert_default().steps = all.collect();
     }
 
     /// ClusterNodes go whose hosts are no part of the cluster, as their finalizer has it.

@@ -4,6 +4,8 @@
 //! goes: without the container engine it has no pods, so nodes go one by one as in an upgrade; a member of etcd is one vote less, so
 //! members go one by one, and etcd is asked before and after each; the network plugin is exchanged under running pods, by itself.
 
+use std::collections::BTreeSet;
+
 use api::{
     HostName,
     run::{Interrupt, Step},
@@ -11,7 +13,7 @@ use api::{
 
 use super::{
     Placed, beginning, healthy, limit, own, pattern, play, quorum, saving_first, snapshot,
-    upgrading::{batches, canary, gate, looking},
+    upgrading::{Batches, batches, canary, gate, looking},
 };
 use crate::{
     action::{FACTS, Gate, Left, MemberChange, Turn},
@@ -56,8 +58,13 @@ pub(crate) fn component(
         settings, inputs, ..
     } = *bringing;
     let hosts = match component {
-        Component::ContainerEngine | Component::NetworkPlugin => inputs.members(),
-        Component::Etcd => of_etcd(inputs),
+        Component::ContainerEngine => with(inputs.members(), inputs.group("etcd")),
+        Component::Etcd => with(
+            inputs.group("etcd").to_vec(),
+            // Their certificates are made with those of the members.
+            inputs.group("kube_control_plane"),
+        ),
+        Component::NetworkPlugin => inputs.members(),
     };
     let mut steps = beginning(&settings.conduct, hosts.clone());
     let drains = bringing.drains && component == Component::ContainerEngine;
@@ -73,15 +80,11 @@ pub(crate) fn component(
     Ok(steps)
 }
 
-/// The hosts of etcd, and those whose certificates it makes.
-fn of_etcd(inputs: &Inputs) -> Vec<HostName> {
-    let mut hosts = inputs.group("etcd").to_vec();
-    let planes = inputs.group("kube_control_plane").iter();
-    let further: Vec<_> = planes
-        .filter(|host| !hosts.contains(host))
-        .cloned()
-        .collect();
-    hosts.extend(further);
+/// These hosts, and those that are not among them.
+fn with(mut hosts: Vec<HostName>, others: &[HostName]) -> Vec<HostName> {
+    let known: BTreeSet<_> = hosts.iter().cloned().collect();
+    let others = others.iter().filter(|host| !known.contains(host));
+    hosts.extend(others.cloned());
     hosts
 }
 
@@ -112,15 +115,15 @@ fn facts(
     Ok(())
 }
 
-/// A step for each batch of nodes, control planes alone and first, and a gate behind each.
+/// A snapshot, and a step for each batch of nodes, control planes alone and first, and a gate behind each.
 fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
-    let mut hosts = inputs.group("kube_control_plane").to_vec();
-    let others = inputs.members().into_iter();
-    let others: Vec<_> = others.filter(|host| !hosts.contains(host)).collect();
-    let planes = hosts.len();
-    hosts.extend(others);
-    let mut workers = 0_usize;
-    for (number, hosts) in (1_usize..).zip(batches(None, &hosts, settings, inputs)) {
+    saved(settings, inputs, steps);
+    let hosts = with(
+        inputs.group("kube_control_plane").to_vec(),
+        &inputs.members(),
+    );
+    let Batches { batches, asked } = batches(None, &hosts, settings, inputs);
+    for (number, hosts) in (1_usize..).zip(batches) {
         let names = super::listed(&hosts);
         let id = format!("container-engine/{number}");
         let title = format!("Bring the container engine of {names} to what the spec says");
@@ -133,12 +136,8 @@ fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
         )));
         let id = format!("gate/{id}");
         let title = format!("Wait until the cluster is well with {names}");
-        if number > planes {
-            workers = workers.saturating_add(hosts.len());
-        }
-        let last = workers == inputs.members().len().saturating_sub(planes);
         steps.push(gate(&id, &title, between(settings), hosts, settings));
-        if settings.canary > 0 && workers == settings.canary && !last {
+        if asked == Some(number) {
             steps.push(canary(settings));
         }
     }
@@ -148,8 +147,7 @@ fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
 fn members(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) -> Result<(), Problem> {
     let conduct = &settings.conduct;
     let hosts = inputs.group("etcd");
-    steps.extend(saving_first(conduct, inputs, hosts));
-    steps.push(snapshot(conduct, inputs));
+    saved(settings, inputs, steps);
     for (number, host) in (1_usize..).zip(hosts) {
         let change = |turn| member_change(inputs, host, turn);
         // The others first: it may be down itself.
@@ -169,6 +167,13 @@ fn members(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) -> Resu
         steps.push(gate(&id, &title, between(settings), nodes, settings));
     }
     Ok(())
+}
+
+/// A snapshot before the first control plane or member is touched.
+fn saved(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
+    let conduct = &settings.conduct;
+    steps.extend(saving_first(conduct, inputs, inputs.group("etcd")));
+    steps.push(snapshot(conduct, inputs));
 }
 
 /// The plugin on all nodes at once: its own roll-out goes from node to node.

@@ -251,6 +251,7 @@ pub(crate) fn quorum(
         ),
         Turn::Restarts => ("Ask etcd whether all other members answer", LOOK_TIMEOUT),
         Turn::Restarted => ("Wait until the member of etcd answers", CATCH_UP_TIMEOUT),
+        Turn::AllRestart => ("Ask etcd whether all members answer", LOOK_TIMEOUT),
         Turn::Leaves => (
             "Ask etcd whether it keeps its quorum without the member",
             LOOK_TIMEOUT,

@@ -4,6 +4,8 @@
 //! batch is a step of its own, bound to its hosts, which kubespray documents as its node-based upgrade. A batch that has begun comes
 //! to its end: its nodes would stay cordoned.
 
+use std::collections::BTreeSet;
+
 use ansible::{
     inventory::Inventory,
     slice::{Playbook, Slice},
@@ -14,11 +16,15 @@ use api::{
     run::{Action as RunAction, Approve, Interrupt, Step},
 };
 
-use super::{LOOK_TIMEOUT, Placed, limit, listed, pattern, play, retry, snapshot, step};
+use super::{
+    LOOK_TIMEOUT, Placed, limit, listed, member_change, pattern, planes::ETCD, play, quorum, retry,
+    snapshot, step,
+};
 use crate::{
-    action::{Action, BUDGETS, FACTS, Gate, Left},
+    action::{Action, BUDGETS, FACTS, Gate, Left, QUORUM_AGAIN, Turn},
     cluster::resolve::Upgrade,
     inputs::Inputs,
+    operation::scale::manages_etcd,
     problem::Problem,
 };
 
@@ -65,6 +71,21 @@ pub(crate) fn looking(
     steps
 }
 
+/// The step that asks etcd whether all its members answer: the play of etcd restarts some at a time. None where kubeadm runs the members,
+/// which come with their control planes, one by one.
+pub(crate) fn etcd_asked(
+    id: &str,
+    upgrade: &Upgrade,
+    inputs: &Inputs,
+) -> Result<Option<Placed>, Problem> {
+    let members = inputs.group("etcd");
+    let Some(first) = members.first().filter(|_| !manages_etcd(inputs)) else {
+        return Ok(None);
+    };
+    let change = member_change(inputs, first, Turn::AllRestart)?;
+    Ok(Some(quorum(&upgrade.conduct, id, &change, members)))
+}
+
 /// A step for each play that has something to work on, and one for each batch of those that go host by host.
 pub(crate) fn upgrading(
     playbook: &Playbook,
@@ -74,6 +95,9 @@ pub(crate) fn upgrading(
     steps: &mut Vec<Placed>,
 ) -> Result<(), Problem> {
     for slice in playbook.slices() {
+        if slice.id == ETCD {
+            steps.extend(etcd_asked(QUORUM_AGAIN, upgrade, inputs)?);
+        }
         let targets = slice
             .targets(inventory)
             .map_err(|error| pattern(playbook, &slice.id, &error))?;
@@ -90,17 +114,20 @@ pub(crate) fn upgrading(
         }
         let serial = slice.serial.as_ref().and_then(serde_json::Value::as_u64);
         let serial = serial.and_then(|number| usize::try_from(number).ok());
-        let batches = batches(serial, &targets.hosts, upgrade, inputs);
-        let asks = asks_after(&batches, upgrade, inputs);
-        for (at, hosts) in batches.into_iter().enumerate() {
-            let number = at.saturating_add(1);
+        let Batches { batches, asked } = batches(serial, &targets.hosts, upgrade, inputs);
+        for (number, hosts) in (1_usize..).zip(batches) {
             steps.extend(batch(playbook, slice, upgrade, inputs, (number, hosts)));
-            if asks == Some(number) {
+            // Other plays go over the same hosts: one question is enough.
+            if asked == Some(number) && brings_version(slice) {
                 steps.push(canary(upgrade));
             }
         }
     }
     Ok(())
+}
+
+fn brings_version(slice: &Slice) -> bool {
+    slice.roles.iter().any(|role| role == KUBELET)
 }
 
 /// The step of one batch, and the gate behind it.
@@ -117,9 +144,8 @@ fn batch(
     placed.step.title = api::text::plain(&format!("{}: {names}", slice.name), 256);
     placed.step.interrupt = Interrupt::Never;
     limit(&mut placed.step, &format!("batch-{number}"));
-    let brings_version = slice.roles.iter().any(|role| role == KUBELET);
     let between = Gate {
-        kubernetes: inputs.kubernetes.filter(|_| brings_version),
+        kubernetes: inputs.kubernetes.filter(|_| brings_version(slice)),
         pods: upgrade.gate.clone(),
         soak: upgrade.soak,
         ..Gate::default()
@@ -129,56 +155,62 @@ fn batch(
     [placed, gate(&id, &title, between, hosts, upgrade)]
 }
 
-/// The hosts of a play in batches. A control plane or a member of etcd goes alone, whatever the playbooks say.
+/// The hosts of a play, cut.
+pub(super) struct Batches {
+    /// Those that go at the same time.
+    pub(super) batches: Vec<Vec<HostName>>,
+    /// After how many batches a person is asked, with the canaries done and others left.
+    pub(super) asked: Option<usize>,
+}
+
+/// The hosts of a play in batches. A control plane or a member of etcd goes alone, whatever the playbooks say; the others are the workers
+/// of which `maxUnavailable` and `canary` speak.
 pub(super) fn batches(
     serial: Option<usize>,
     hosts: &[HostName],
     upgrade: &Upgrade,
     inputs: &Inputs,
-) -> Vec<Vec<HostName>> {
-    let workers = hosts.iter().filter(|host| !goes_alone(inputs, host));
-    let total = workers.count();
+) -> Batches {
+    let alone = alone(inputs);
+    let workers = hosts.iter().filter(|host| !alone.contains(host.as_str()));
+    let workers = workers.count();
     let size = serial
-        .unwrap_or_else(|| share(upgrade.max_unavailable, total))
+        .unwrap_or_else(|| share(upgrade.max_unavailable, workers))
         .max(1);
     let mut batches: Vec<Vec<HostName>> = Vec::new();
+    let mut asked = None;
     let (mut open, mut before) = (false, 0_usize);
     for host in hosts {
-        let alone = goes_alone(inputs, host);
+        let alone = alone.contains(host.as_str());
         match batches.last_mut() {
             Some(batch) if open && !alone && batch.len() < size => batch.push(host.clone()),
             _ => batches.push(vec![host.clone()]),
         }
         before = before.saturating_add(usize::from(!alone));
+        let canaries_done = !alone && before == upgrade.canary;
         // The canaries are a batch, or some, of their own.
-        open = !alone && before != upgrade.canary;
+        open = !alone && !canaries_done;
+        if canaries_done && before < workers {
+            asked = Some(batches.len());
+        }
     }
-    batches
+    Batches { batches, asked }
 }
 
-/// After how many batches a person is asked: when the first workers are done, if others are left. Workers alone are canaries.
-fn asks_after(batches: &[Vec<HostName>], upgrade: &Upgrade, inputs: &Inputs) -> Option<usize> {
-    let mut hosts = batches.iter().flatten();
-    let total = batches.iter().flatten().count();
-    if upgrade.canary == 0 || upgrade.canary >= total || hosts.any(|host| goes_alone(inputs, host))
-    {
-        return None;
-    }
-    let mut done = 0_usize;
-    let at = batches.iter().position(|batch| {
-        done = done.saturating_add(batch.len());
-        done >= upgrade.canary
-    });
-    at.map(|at| at.saturating_add(1))
+/// How many workers go at a time, and how many of them there are.
+pub(crate) fn at_once(upgrade: &Upgrade, inputs: &Inputs) -> (usize, usize) {
+    let alone = alone(inputs);
+    let members = inputs.members();
+    let workers = members.iter().filter(|host| !alone.contains(host.as_str()));
+    let workers = workers.count();
+    (share(upgrade.max_unavailable, workers).max(1), workers)
 }
 
-fn goes_alone(inputs: &Inputs, name: &HostName) -> bool {
-    let mut hosts = inputs.hosts.iter();
-    let host = hosts.find(|host| host.name == name.as_str());
-    host.is_some_and(|host| {
-        let roles = &host.roles;
-        roles.contains(&Role::ControlPlane) || roles.contains(&Role::Etcd)
-    })
+/// The control planes and the members of etcd.
+fn alone(inputs: &Inputs) -> BTreeSet<&str> {
+    let hosts = inputs.hosts.iter();
+    let alone = hosts.filter(|host| host.has(Role::ControlPlane) || host.has(Role::Etcd));
+    alone.map(|host| host.name.as_str()).collect()
 }
 
 /// So many of all.
