@@ -423,15 +423,22 @@ pub struct Operations {
     /// Creation of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation: Option<Creation>,
+    /// Taking over a cluster that somebody else has built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt: Option<Conduct>,
     /// Making new hosts part of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scale: Option<Scale>,
+    pub scale: Option<Conduct>,
     /// Removing hosts from the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remove: Option<Remove>,
-    /// Renewing the certificates of the control plane.
+    /// Putting another host first, when the first one is replaced. The new host joins in the settings of `scale`, and the old one leaves in
+    /// those of `remove`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub renew: Option<Renew>,
+    pub replace: Option<Replace>,
+    /// Renewing the certificates of the control plane. When it begins by itself is said by `nodes.all.certificates`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew: Option<Conduct>,
     /// Upgrading the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
@@ -441,12 +448,44 @@ pub struct Operations {
     /// Bringing one component (container engine, etcd, network plugin) to what the spec says, in the settings of an upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<Upgrade>,
-    /// Running the playbooks once more over the built cluster, by itself.
+    /// Running the playbooks once more over the built cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converge: Option<Converge>,
+    /// Removing Kubernetes from the hosts of a cluster that is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset: Option<Conduct>,
 }
 
-/// When the playbooks run once more over the built cluster by themselves.
+/// How an operation behaves.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Conduct {
+    /// How many hosts may be missing, and what happens when it is more. Default: as of creation; of `renew`, none, and the run fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<Thresholds>,
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: Automatic; of `adopt`, as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+}
+
+/// How putting another host first behaves. A host that it needs is never left out.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replace {
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of `remove`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: as of `remove`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+}
+
+/// How running the playbooks once more over the built cluster behaves, and when it begins by itself.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[x_kube(validation = ("has(self.schedule) || !has(self.timeZone)", "timeZone is that of schedule: write a schedule too, or take timeZone out"))]
 #[serde(rename_all = "camelCase")]
@@ -464,6 +503,16 @@ pub struct Converge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub time_zone: Option<String>,
+    /// How many hosts may be missing, and what happens when it is more. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<Thresholds>,
+    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10))]
+    pub max_retries: Option<u8>,
+    /// Whether a person must approve the plan before it starts. Default: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
 }
 
 /// How bringing back a cluster behaves whose etcd lost its quorum.
@@ -475,22 +524,6 @@ pub struct Recover {
     #[schemars(range(max = 10))]
     pub max_retries: Option<u8>,
     /// Whether a person must approve the plan before it starts, beside the confirmation of the request. Default: Automatic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<Approval>,
-}
-
-/// How renewing the certificates of the control plane behaves. When it begins by itself is said by `nodes.all.certificates`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Renew {
-    /// How many hosts of the control plane may be missing, and what happens when it is more. Default: none, and the run fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thresholds: Option<Thresholds>,
-    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 10))]
-    pub max_retries: Option<u8>,
-    /// Whether a person must approve the plan before it starts. Default: Automatic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
 }
@@ -547,22 +580,6 @@ pub struct Remove {
     /// How long the pods of all hosts that leave may take to go elsewhere. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<Duration>,
-    /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 10))]
-    pub max_retries: Option<u8>,
-    /// Whether a person must approve the plan before it starts. Default: Automatic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<Approval>,
-}
-
-/// How making new hosts part of the cluster behaves.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Scale {
-    /// How many hosts may be missing, and what happens when it is more. Default: as of creation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thresholds: Option<Thresholds>,
     /// How often a step is tried again before the operation fails, 0 to 10. Default: as of creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 10))]

@@ -72,10 +72,10 @@ pub(crate) fn with_kubernetes(inputs: &Inputs) -> String {
 pub(crate) fn building(
     cluster: &str,
     resolved: &Resolved,
+    conduct: &Conduct,
     checkout: &Checkout,
 ) -> Result<Vec<Placed>, Problem> {
     let inputs = &resolved.inputs;
-    let conduct = &resolved.creation.conduct;
     let inventory = compiled(inputs)?;
     let mut steps = beginning(conduct, inventory.hosts().cloned().collect());
     plays(&checkout.create, conduct, &inventory, &mut steps)?;
@@ -261,7 +261,7 @@ pub(crate) fn founding(
     resolved: &Resolved,
     checkout: &Checkout,
 ) -> Result<Vec<Placed>, Problem> {
-    let mut steps = building(cluster, resolved, checkout)?;
+    let mut steps = building(cluster, resolved, &resolved.creation.conduct, checkout)?;
     let inventory = compiled(&resolved.inputs)?;
     own::bring_authorities(resolved, &mut steps)?;
     beside::cut(&checkout.create, resolved, &inventory, &mut steps);

@@ -34,7 +34,7 @@ use crate::{
     health_book::Checked,
     inputs::Inputs,
     names::CLUSTER_MANAGER,
-    operation::{Operation, asked, converge},
+    operation::{CREATE, Operation, asked, converge},
     problem,
     radar::{DRIFTED, book::Hosts, compare::standing},
     request::start_again,
@@ -458,7 +458,21 @@ fn failure(run: &Run, message: &str) -> String {
         .remedy
         .clone()
         .unwrap_or_else(|| format!("then: windlass retry {}", run.name_any()));
-    format!("{}: {}; {remedy}", failure.code, failure.message)
+    let ways = if run.spec.operation == CREATE.name {
+        ways_on(run)
+    } else {
+        String::new()
+    };
+    format!("{}: {}; {remedy}{ways}", failure.code, failure.message)
+}
+
+/// What can always be done about a cluster that could not be created, whatever has failed.
+fn ways_on(run: &Run) -> String {
+    format!(
+        "; ways on: windlass retry {}, another spec (which starts a new run), or windlass reset {} and anew",
+        run.name_any(),
+        run.spec.subject.name
+    )
 }
 
 fn kept(built: &Built, checked: Option<&Checked>) -> (Standing, &'static str, String) {

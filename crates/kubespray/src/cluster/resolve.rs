@@ -6,11 +6,8 @@ use ansible::{
 };
 use api::{
     Cluster, ClusterNode, Duration, HostName, KubernetesVersion, KubesprayVersion, Threshold,
-    cluster::{
-        Approval, Available, ClusterSpec, DeletionPolicy, InventoryStatus, MirrorCheck, SecretRef,
-    },
+    cluster::{Available, ClusterSpec, DeletionPolicy, InventoryStatus, MirrorCheck, SecretRef},
     node::{NodeType, Role},
-    run::OnBreach,
 };
 use controller::window::Recurrence;
 use jiff::Timestamp;
@@ -32,6 +29,7 @@ use crate::{
     subjects, variables as secret_variables,
 };
 
+mod conduct;
 mod contract;
 mod leaving;
 mod maintenance;
@@ -40,6 +38,7 @@ mod renewal;
 mod replacing;
 mod upgrading;
 
+pub use conduct::Conduct;
 pub use leaving::Kept;
 pub use maintenance::Keeping;
 pub use renewal::Renewal;
@@ -60,8 +59,12 @@ pub struct Resolved {
     pub inputs: Inputs,
     /// How creation behaves.
     pub creation: Creation,
+    /// How taking it over behaves, where somebody else has built it.
+    pub adoption: Conduct,
     /// How making new hosts part of the cluster behaves.
     pub scale: Conduct,
+    /// How putting another host first behaves.
+    pub replacement: Conduct,
     /// How removing hosts from the cluster behaves.
     pub removal: Removal,
     /// When certificates are renewed, and how that behaves.
@@ -72,6 +75,10 @@ pub struct Resolved {
     pub component: Upgrade,
     /// How bringing it back behaves.
     pub recovery: Conduct,
+    /// How running the playbooks once more behaves.
+    pub converging: Conduct,
+    /// How removing Kubernetes from the hosts behaves.
+    pub reset: Conduct,
     /// The hosts whose ClusterNodes are being deleted, and which stay part of the cluster all the same.
     pub kept: Vec<Kept>,
     /// The hosts whose place others take, and how far that is. Those whose turn to leave has come are named by the removal too.
@@ -132,19 +139,6 @@ pub struct Removal {
     pub forced: Vec<HostName>,
     /// As every operation.
     pub conduct: Conduct,
-}
-
-/// What a spec says of every operation.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Conduct {
-    /// How many hosts may not answer.
-    pub unreachable: Threshold,
-    /// What happens when it is more.
-    pub on_breach: OnBreach,
-    /// How often a step is tried again.
-    pub max_retries: u8,
-    /// Whether a person must approve.
-    pub approval: Approval,
 }
 
 /// Applies defaults and checks rules.
@@ -255,14 +249,20 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         ),
     }
     if problems.is_empty() {
+        let operations = spec.operations.clone().unwrap_or_default();
+        let removal = removal(spec, creation.conduct, leaving, &observed.nodes);
         Ok(Resolved {
             inputs,
-            scale: scale(spec, creation.conduct),
-            removal: removal(spec, creation.conduct, leaving, &observed.nodes),
+            adoption: conduct::adoption(&operations, creation.conduct),
+            scale: conduct::or_as(operations.scale.as_ref(), creation.conduct),
+            replacement: conduct::replacement(&operations, removal.conduct),
+            removal,
             renewal: renewal::renewal(spec, creation.conduct, &nodes),
             upgrade: upgrading::settings(spec, creation.conduct),
             component: upgrading::of_component(spec, creation.conduct),
-            recovery: recovery(spec, creation.conduct),
+            recovery: conduct::recovery(&operations, creation.conduct),
+            converging: conduct::converging(&operations, creation.conduct),
+            reset: conduct::or_as(operations.reset.as_ref(), creation.conduct),
             kept,
             replacing,
             creation,
@@ -357,20 +357,6 @@ fn creation(spec: &ClusterSpec) -> Creation {
     }
 }
 
-/// As creation, where it says nothing of its own. To approve the one is not to approve the other.
-fn scale(spec: &ClusterSpec, creation: Conduct) -> Conduct {
-    let operations = spec.operations.as_ref();
-    let scale = operations.and_then(|operations| operations.scale.clone());
-    let scale = scale.unwrap_or_default();
-    let thresholds = scale.thresholds.unwrap_or_default();
-    Conduct {
-        unreachable: thresholds.unreachable.unwrap_or(creation.unreachable),
-        on_breach: thresholds.on_breach.unwrap_or(creation.on_breach),
-        max_retries: scale.max_retries.unwrap_or(creation.max_retries),
-        approval: scale.approval.unwrap_or_default(),
-    }
-}
-
 /// As creation, where it says nothing of its own. That a host does not answer is no reason to keep it.
 fn removal(
     spec: &ClusterSpec,
@@ -394,19 +380,6 @@ fn removal(
             approval: remove.approval.unwrap_or_default(),
             ..creation
         },
-    }
-}
-
-/// A host that it needs is never left out.
-fn recovery(spec: &ClusterSpec, creation: Conduct) -> Conduct {
-    let operations = spec.operations.as_ref();
-    let recover = operations.and_then(|operations| operations.recover.clone());
-    let recover = recover.unwrap_or_default();
-    Conduct {
-        unreachable: Threshold::Percent(0),
-        on_breach: OnBreach::Fail,
-        max_retries: recover.max_retries.unwrap_or(creation.max_retries),
-        approval: recover.approval.unwrap_or_default(),
     }
 }
 

@@ -40,7 +40,7 @@ fn compiled(cluster: &Cluster, resolved: &Resolved, _: &Checkout) -> Result<Plan
         )
     })?;
     let inputs = &resolved.inputs;
-    let conduct = &resolved.creation.conduct;
+    let conduct = &resolved.adoption;
     let mut steps = compile::adopting(&cluster.name_any(), conduct, inputs, kubernetes)?;
     let hosts = inputs.hosts.len();
     if conduct.approval == Approval::Manual {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use api::{
     Cluster, Run,
-    cluster::{ConvergeSchedule, Converged},
+    cluster::{Approval, ConvergeSchedule, Converged},
     run::{Plan, RecordEvent, RunPhase, StepStatus},
     text::lines,
 };
@@ -233,7 +233,12 @@ fn compiled(
     (because, mark): (&str, &str),
 ) -> Result<Plan, Problem> {
     let inputs = &resolved.inputs;
-    let steps = compile::building(cluster, resolved, checkout)?;
+    let conduct = &resolved.converging;
+    let mut steps = compile::building(cluster, resolved, conduct, checkout)?;
+    if conduct.approval == Approval::Manual {
+        let question = format!("run the playbooks over all {} hosts", inputs.hosts.len());
+        steps.insert(0, compile::approval(question));
+    }
     let reason = format!(
         "{because}: kubespray {} brings all {} hosts{} back to the spec",
         inputs.kubespray,

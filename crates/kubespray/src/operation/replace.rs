@@ -61,7 +61,7 @@ fn compiled(
     replacing: &Replacing,
     resolved: &Resolved,
 ) -> Result<Plan, Problem> {
-    let conduct = &resolved.removal.conduct;
+    let conduct = &resolved.replacement;
     let inputs = Inputs {
         snapshots: resolved.store(),
         ..rotated(before, replacing, resolved)

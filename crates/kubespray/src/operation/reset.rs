@@ -2,7 +2,7 @@
 
 use api::{
     Cluster, HostName, Run,
-    cluster::DeletionPolicy,
+    cluster::{Approval, DeletionPolicy},
     node::NodeState,
     run::{Plan, RunPhase},
 };
@@ -125,10 +125,15 @@ fn compiled(
     // One of several that were to join may be among those that are spared.
     let inputs = inputs.on_the_way();
     let inventory = compile::compiled(&inputs)?;
-    let conduct = &resolved.creation.conduct;
+    let conduct = &resolved.reset;
     let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
     compile::plays(&checkout.reset, conduct, &inventory, &mut steps)?;
     compile::unproved(&inputs, &mut steps);
+    if conduct.approval == Approval::Manual {
+        let hosts: Vec<_> = inventory.hosts().cloned().collect();
+        let question = format!("remove Kubernetes from {}", compile::listed(&hosts));
+        steps.insert(0, compile::approval(question));
+    }
     let mut reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
     if !spared.is_empty() {
         reason.push_str(&format!(

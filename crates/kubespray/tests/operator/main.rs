@@ -21,6 +21,7 @@ mod renew;
 mod replace;
 mod scale;
 mod schedule;
+mod settings;
 mod snapshots;
 mod toolbox;
 mod upgrade;
@@ -125,7 +126,8 @@ async fn progress_and_failure_of_the_run_are_shown_on_the_cluster() {
         .await;
     assert_eq!(
         condition(&failed, "Ready").unwrap().2,
-        "TooManyUnreachable: 2 of 3 hosts do not answer; bring them back"
+        "TooManyUnreachable: 2 of 3 hosts do not answer; bring them back; ways on: windlass -n demo retry first-create-1, another spec \
+         (which starts a new run), or windlass -n demo reset first and anew"
     );
     assert_eq!(
         failed.status.unwrap().state,

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use api::{
     ClusterNode, Duration, Threshold,
     cluster::{Certificates, ClusterSpec},
+    run::OnBreach,
 };
 use kube::ResourceExt;
 
-use super::Conduct;
+use super::{Conduct, conduct};
 use crate::problem::Problem;
 
 /// How long the certificates live that kubeadm makes.
@@ -48,19 +49,17 @@ fn of(certificates: Option<&Certificates>) -> Option<Duration> {
 /// As creation, where it says nothing of its own. Of a control plane every host must answer, unless somebody says otherwise.
 pub(super) fn renewal(spec: &ClusterSpec, creation: Conduct, nodes: &[ClusterNode]) -> Renewal {
     let operations = spec.operations.as_ref();
-    let renew = operations.and_then(|operations| operations.renew.clone());
-    let renew = renew.unwrap_or_default();
-    let thresholds = renew.thresholds.unwrap_or_default();
+    let renew = operations.and_then(|operations| operations.renew.as_ref());
+    let all_answer = Conduct {
+        unreachable: Threshold::Percent(0),
+        on_breach: OnBreach::Fail,
+        ..creation
+    };
     let own = |node: &ClusterNode| Some((node.name_any(), of(node.spec.certificates.as_ref())?));
     Renewal {
         before: of_all(spec),
         of_hosts: nodes.iter().filter_map(own).collect(),
-        conduct: Conduct {
-            unreachable: thresholds.unreachable.unwrap_or(Threshold::Percent(0)),
-            on_breach: thresholds.on_breach.unwrap_or_default(),
-            max_retries: renew.max_retries.unwrap_or(creation.max_retries),
-            approval: renew.approval.unwrap_or_default(),
-        },
+        conduct: conduct::or_as(renew, all_answer),
     }
 }
 
