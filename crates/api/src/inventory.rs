@@ -51,6 +51,8 @@ pub const SECRETS_ANNOTATION: &str = "inventory.windlass.dev/secrets";
 
 /// On a VaultSecret: the keys for whose changes machines are replaced.
 pub const ROLLS_ANNOTATION: &str = "inventory.windlass.dev/rolls-machines";
+/// The most keys of Vault for which machines of one cluster are replaced: each is told in its status.
+pub const MOST_SECRETS: usize = 256;
 
 /// On a Namespace: the namespace whose FleetClusters may have their objects there.
 pub const FLEET_LABEL: &str = "inventory.windlass.dev/fleet";

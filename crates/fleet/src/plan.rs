@@ -53,18 +53,18 @@ pub enum Error {
 /// Of what is wrong with the inventory, everything; then nothing is told of any cluster.
 pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result<Plan, Error> {
     let mut objects = BTreeMap::new();
-    for value in objects_of(client, namespace)
-        .await?
-        .into_iter()
-        .chain(edits)
-    {
+    for value in objects_of(client, namespace).await? {
+        objects.insert(identity(&value, namespace), value);
+    }
+    for mut value in edits {
         let identity = identity(&value, namespace);
-        // What has changed in Vault is known of the one that is there.
-        let there = objects.get(&identity);
-        let status = there.map_or(Value::Null, |there: &Value| there["status"].clone());
-        let mut value = value;
-        if value.is_object() && !status.is_null() {
-            value["status"] = status;
+        // What has changed in Vault is known of the one that is there, and of no file.
+        if let Some(fields) = value.as_object_mut() {
+            let there = objects.get(&identity);
+            match there.and_then(|there| there.get("status")) {
+                Some(status) => drop(fields.insert("status".to_owned(), status.clone())),
+                None => drop(fields.remove("status")),
+            }
         }
         objects.insert(identity, value);
     }

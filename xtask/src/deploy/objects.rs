@@ -212,6 +212,11 @@ pub(super) fn cluster_fleet(flavour: Flavour) -> Vec<Value> {
     bound_to_cluster(flavour, "windlass-fleet", &rules)
 }
 
+/// The authority of the webhook. Without one the API server would believe no answer, and say nothing of it.
+const AUTHORITY: &str = "ternary .Values.fleet.advice.caBundle `` (required `fleet.advice needs the authority of its certificate: set \
+    fleet.advice.caBundle, or fleet.advice.injectCaFrom to the Certificate of cert-manager` (coalesce .Values.fleet.advice.caBundle \
+    .Values.fleet.advice.injectCaFrom) | empty | not) | quote";
+
 /// Who is asked what an edit changes that is only tried.
 pub(super) fn fleet_advice(flavour: Flavour) -> Vec<Value> {
     let name = "windlass-fleet-advice";
@@ -226,7 +231,7 @@ pub(super) fn fleet_advice(flavour: Flavour) -> Vec<Value> {
             "admissionReviewVersions": ["v1"],
             "clientConfig": {
                 "service": {"name": name, "namespace": flavour.namespace(), "path": "/advice", "port": 443},
-                "caBundle": flavour.value("", ".Values.fleet.advice.caBundle | quote"),
+                "caBundle": flavour.value("", AUTHORITY),
             },
             "rules": [{
                 "apiGroups": [group], "apiVersions": [version], "resources": resources,

@@ -7,15 +7,12 @@
 use std::collections::BTreeMap;
 
 use api::{
-    inventory::{FleetCluster, FleetSecret, ROLLS_ANNOTATION, SECRETS_ANNOTATION},
+    inventory::{FleetCluster, FleetSecret, MOST_SECRETS, ROLLS_ANNOTATION, SECRETS_ANNOTATION},
     secrets::KEY_DIGITS,
 };
 use serde_json::Value;
 
 use super::{Context, Error, apply::is_unknown, live, part::Parts, records};
-
-/// The most that a status tells.
-const MOST: usize = 256;
 
 /// What is known of the values after a look at the VaultSecrets of a cluster.
 pub(super) async fn look(
@@ -91,7 +88,8 @@ fn known_now(
         };
         Some(FleetSecret { name, digest, told })
     });
-    now.take(MOST).collect()
+    // Of a cluster that has more nothing is rendered.
+    now.take(MOST_SECRETS).collect()
 }
 
 /// Whether two digests are of two values. Those of two keys say nothing.

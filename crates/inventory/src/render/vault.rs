@@ -10,7 +10,7 @@ use std::{
 };
 
 use api::{
-    inventory::{Naming, Segment, ValuePath},
+    inventory::{MOST_SECRETS, Naming, Segment, ValuePath},
     secrets::{GROUP, VaultSecretSpec},
 };
 use serde_json::{Value, json};
@@ -167,6 +167,14 @@ impl Work<'_> {
             let keys = self.rolling.entry(place.clone()).or_default();
             let uses = keys.entry(key.clone()).or_default();
             uses.extend(made.uses.iter().cloned());
+            let asked: usize = self.rolling.values().map(BTreeMap::len).sum();
+            if asked == MOST_SECRETS.saturating_add(1) {
+                let what =
+                    format!("is one more than {MOST_SECRETS} for which machines are replaced");
+                let remedy = "keep what belongs together under one key of Vault, or take onChange out of some";
+                let problem = self.problem(made, value, Rule::Rendered { what, remedy });
+                self.problems.push(problem);
+            }
         }
         let used = self.used.entry(place).or_default();
         let uses = used.entry(key).or_default();

@@ -314,6 +314,33 @@ fn machines_are_told_of_values_that_changed_where_a_reference_asks_for_it() {
 }
 
 #[test]
+fn more_keys_than_a_status_tells_are_refused() {
+    let documents = MACHINES.replace(
+        "files: [{path: /x, contentFrom: {secret: '{{ ssh.key }}'}}]",
+        "files: '{{ files }}'",
+    );
+    let rendered = |keys: usize| {
+        let files: Vec<_> = (0..keys)
+            .map(|key| format!("{{path: /{key}, contentFrom: {{secret: {{vault: {{path: infra, key: k{key}, onChange: RollMachines}}}}}}}}"))
+            .collect();
+        let own = format!(
+            "{{token: {{vault: {{path: infra, key: k0}}}}, files: [{}]}}",
+            files.join(", ")
+        );
+        let text = inventory(SITE, &own, CONNECTION, &documents);
+        render(&text.replace("backEnd: Kubespray", "backEnd: Plain"))
+    };
+    if let Err(error) = rendered(256) {
+        panic!("{error}");
+    }
+    let refused = rendered(257).unwrap_err().to_string();
+    assert!(
+        refused.contains("is one more than 256 for which machines are replaced"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_reference_that_cannot_stand_is_told_with_level_path_value_and_remedy() {
     let mut told = String::new();
     for (name, own, connection, documents) in [

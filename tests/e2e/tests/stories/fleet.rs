@@ -88,9 +88,9 @@ spec:
         spec:
           clusterName: "{{ cluster.name }}"
           replicas: "{{ workers }}"
-          selector: {matchLabels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}"}}
+          selector: {matchLabels: {cluster.x-k8s.io/deployment-name: "{{ cluster.name }}-worker"}}
           template:
-            metadata: {labels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}", example.com/note: "{{ note }}"}}
+            metadata: {labels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}", cluster.x-k8s.io/deployment-name: "{{ cluster.name }}-worker", example.com/note: "{{ note }}"}}
             spec:
               clusterName: "{{ cluster.name }}"
               deletion: {nodeDrainTimeoutSeconds: "{{ drain }}"}
