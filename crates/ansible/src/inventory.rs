@@ -217,10 +217,15 @@ pub fn compile(input: &InventoryInput) -> Result<Inventory, Vec<InventoryError>>
     groups.insert("k8s_cluster".to_owned(), cluster);
     groups.insert(NEEDS_ETCD.to_owned(), clients);
     groups.insert("all".to_owned(), all.clone());
+    let by_name: BTreeMap<&str, _> = input
+        .hosts
+        .iter()
+        .map(|host| (host.name.as_str(), host))
+        .collect();
     let hosts = all
         .into_iter()
         .filter_map(|name| {
-            let host = input.hosts.iter().find(|host| host.name == name.as_str())?;
+            let host = by_name.get(name.as_str())?;
             let variables = variables::of_host(host, &order);
             Some((name, variables))
         })

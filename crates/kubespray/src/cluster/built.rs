@@ -1,8 +1,11 @@
 //! What a cluster was built with, and how the wish differs from it. Pure.
 
+use std::collections::BTreeMap;
+
 use api::{
     Cluster, KubernetesVersion, KubesprayVersion, Run,
     cluster::{Available, Converged},
+    node::Role,
     run::RunPhase,
 };
 use kube::ResourceExt;
@@ -248,11 +251,15 @@ fn beyond_converge(
 ) -> Vec<String> {
     let (wanted, leaving) = (&resolved.inputs, &resolved.removal.leaving);
     let mut differences = Vec::new();
-    let names =
-        |inputs: &Inputs| -> Vec<_> { inputs.hosts.iter().map(|host| host.name.clone()).collect() };
-    let (before, after) = (names(built), names(wanted));
+    let by_name = |inputs: &'_ Inputs| -> BTreeMap<String, Vec<Role>> {
+        let hosts = inputs.hosts.iter();
+        hosts
+            .map(|host| (host.name.clone(), host.roles.clone()))
+            .collect()
+    };
+    let (before, after) = (by_name(built), by_name(wanted));
     let new = wanted.hosts.iter();
-    for host in new.filter(|host| !before.contains(&host.name)) {
+    for host in new.filter(|host| !before.contains_key(&host.name)) {
         differences.push(match begun {
             Some(begun) => format!(
                 "host {}, which cannot join before the upgrade that run {} has begun is done",
@@ -261,12 +268,12 @@ fn beyond_converge(
             None => why_no_part(again, host, built, wanted),
         });
     }
-    for host in &wanted.hosts {
-        let built = built.hosts.iter().find(|built| built.name == host.name);
-        if let Some(built) = built.filter(|built| built.roles != host.roles) {
+    for built in &built.hosts {
+        let roles = after.get(&built.name);
+        if roles.is_some_and(|roles| *roles != built.roles) {
             differences.push(format!(
                 "host {}: it was made {}, and what a host is cannot change; delete its ClusterNode, and declare it anew when it has left",
-                host.name,
+                built.name,
                 built.part()
             ));
         }
@@ -279,7 +286,10 @@ fn beyond_converge(
             replacing.waits()
         ));
     }
-    for name in before.iter().filter(|name| !after.contains(name)) {
+    for Host { name, .. } in &built.hosts {
+        if after.contains_key(name) {
+            continue;
+        }
         let removed = leaving.iter().any(|leaves| leaves.as_str() == name);
         differences.push(if removed {
             format!(

@@ -77,6 +77,10 @@ pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pen
     };
     list.standing();
     for (operation, decide) in SAY.iter().filter(|(operation, _)| operation.of_built) {
+        // What was decided would be answered once more.
+        if matches!(decision, Decision::Start(new) if new.operation.name == operation.name) {
+            continue;
+        }
         list.asked(situation, operation, decide(situation));
     }
     list.replaced(situation);
@@ -231,18 +235,10 @@ impl List<'_> {
 
     fn would_start(&mut self, situation: &Situation<'_>, new: &NewRun) {
         let mut hosts = hosts(self.built, &new.plan);
-        let (same, its) = match self.ahead {
-            Ahead::Starts(first) => (
-                first.operation.name == new.operation.name,
-                Some(&first.plan),
-            ),
-            Ahead::AtWork(run) => (
-                run.spec.operation == new.operation.name,
-                Some(&run.spec.plan),
-            ),
-            Ahead::Failed(_) | Ahead::Stalled | Ahead::Nothing => (false, None),
-        };
-        if let Some(its) = its.filter(|_| same) {
+        if let Ahead::AtWork(run) = self.ahead
+            && run.spec.operation == new.operation.name
+        {
+            let its = &run.spec.plan;
             // What is at work is not asked for once more: only what was declared since.
             let at_work = self::hosts(self.built, its);
             let all = hosts.is_empty();
