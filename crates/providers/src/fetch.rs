@@ -39,6 +39,7 @@ use crate::{
 
 mod error;
 mod http;
+mod limit;
 mod oci;
 mod policy;
 
@@ -111,6 +112,14 @@ impl Wanted {
         })
     }
 
+    /// The server that is asked first.
+    fn host(&self) -> String {
+        match &self.place {
+            Place::Files(location) => location.host().to_owned(),
+            Place::Artefact(artefact) => artefact.registry.clone(),
+        }
+    }
+
     /// Why it was not brought, for people.
     fn problem(&self, error: &FetchError) -> Problem {
         let url = api::text::plain(&self.url, LONGEST_URL);
@@ -170,6 +179,7 @@ pub fn digest_of(text: &str) -> String {
 pub struct Fetcher {
     policy: Policy,
     pauses: BackOff,
+    limits: limit::Limits,
     failures: Mutex<HashMap<String, Failure>>,
 }
 
@@ -243,6 +253,10 @@ impl Fetcher {
         wanted: &Wanted,
         login: Option<Login>,
     ) -> Result<(Version, Files), FetchError> {
+        let host = wanted.host();
+        if let Some(limited) = self.limits.of(&host) {
+            return Err(limited);
+        }
         let fetched = async {
             let policy = &self.policy;
             let (from, version, files) = match &wanted.place {
@@ -253,7 +267,11 @@ impl Fetcher {
             Ok((version, files))
         };
         let fetched = tokio::time::timeout(self.policy.time, fetched).await;
-        fetched.unwrap_or(Err(FetchError::Late(self.policy.time)))
+        let fetched = fetched.unwrap_or(Err(FetchError::Late(self.policy.time)));
+        if let Err(FetchError::Limited { pause, .. }) = &fetched {
+            self.limits.note(host, *pause);
+        }
+        fetched
     }
 
     async fn made(
@@ -280,7 +298,10 @@ impl Fetcher {
         let problem = wanted.problem(error);
         tracing::warn!(provider = key, %problem, "a release was not brought");
         // A server that is asked for the wrong thing, or has none, is not asked every second.
-        let pause = self.pauses.failed(&key).max(SHORTEST_PAUSE);
+        let pause = self.pauses.failed(&key).max(match error {
+            FetchError::Limited { pause, .. } => *pause,
+            _ => SHORTEST_PAUSE,
+        });
         let failure = Failure {
             wanted: wanted.clone(),
             problem,

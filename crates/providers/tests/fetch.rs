@@ -318,6 +318,30 @@ async fn what_is_not_the_release_is_not_kept_and_not_asked_for_at_once() {
     assert_eq!(held(&client, &provider).await, None);
 }
 
+#[tokio::test]
+async fn a_server_that_wants_to_be_left_alone_is_asked_by_nobody() {
+    for status in [429, 403] {
+        let server = Server::start(move |_| Answer::Limited(status, 600));
+        let server = server.await.unwrap();
+        let data = tempfile::tempdir().unwrap();
+        let client = embedded(&data).await;
+        let fetcher = fetcher(&server);
+        let url = server.url("/org/example/releases");
+        let one = provider(&url, Some("v2.1.0"));
+        let mut other = provider(&url, Some("v2.1.1"));
+        other.metadata.name = Some("other".to_owned());
+        for provider in [&one, &other, &one] {
+            let failure = fetcher.bring(&client, provider, &wanted(provider)).await;
+            let failure = failure.unwrap().unwrap_err();
+            let told = failure.problem.to_string();
+            assert!(told.contains("wants no more requests for "), "{told}");
+            assert!(told.contains("windlass providers preload"), "{told}");
+            assert!(failure.pause() > Duration::from_secs(500), "{told}");
+        }
+        assert_eq!(server.asked(), 1, "the first one was told for all");
+    }
+}
+
 /// What a registry has of an artefact: its manifest, and its files by their digests.
 fn packed(files: &[(&str, &str)]) -> (String, Vec<(String, String)>) {
     let blobs: Vec<_> = files

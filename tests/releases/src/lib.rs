@@ -38,6 +38,8 @@ pub enum Answer {
     Led(String),
     /// A status alone.
     Status(u16),
+    /// A status, and for how many seconds it holds.
+    Limited(u16, u32),
 }
 
 /// The server. It ends with the value.
@@ -155,6 +157,9 @@ async fn say(client: &mut (impl AsyncWrite + Unpin), answer: Answer) -> std::io:
         }
         Answer::Led(to) => empty(format!("302 Found\r\nLocation: {to}")),
         Answer::Status(status) => empty(format!("{status} Said")),
+        Answer::Limited(status, seconds) => {
+            empty(format!("{status} Said\r\nRetry-After: {seconds}"))
+        }
         Answer::Silence => std::future::pending().await,
         Answer::Endless => {
             client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;

@@ -85,6 +85,12 @@ impl Location {
         })
     }
 
+    /// The server, and its port if one is named.
+    pub fn host(&self) -> &str {
+        let rest = self.base.strip_prefix("https://").unwrap_or(&self.base);
+        rest.split('/').next().unwrap_or(rest)
+    }
+
     /// The version that the address names.
     pub fn version(&self) -> Option<&Version> {
         self.version.as_ref()

@@ -62,6 +62,14 @@ pub enum FetchError {
     /// Another answer than the file.
     #[error("{0} is answered by status {1}")]
     Status(String, u16),
+    /// A server that wants no more requests for a while.
+    #[error("{host} wants no more requests for {} s", .pause.as_secs())]
+    Limited {
+        /// The server.
+        host: String,
+        /// For how long.
+        pause: Duration,
+    },
     /// No answer, or half of one.
     #[error("{0} is not answered in full")]
     Answer(String, #[source] reqwest::Error),
@@ -120,6 +128,9 @@ impl FetchError {
             | Self::Late(_)
             | Self::Nowhere(..) => {
                 "it is asked for again; mend the server or the address, or load the release into a ConfigMap"
+            }
+            Self::Limited { .. } => {
+                "it is asked again then, and by nobody before; to ask nobody, load the release into a ConfigMap: windlass providers preload"
             }
             Self::Unfit(..) | Self::Encoding(..) => {
                 "see to what the server gives there; it is asked for again"

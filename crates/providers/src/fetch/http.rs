@@ -10,13 +10,14 @@ use clusterctl::{
     Version,
     source::{Files, LARGEST, Location, Unfit, plain_text, unpacked_text},
 };
+use jiff::Timestamp;
 use reqwest::{
     Client, Method, Request, Response, StatusCode, Url,
     header::{CONTENT_ENCODING, LOCATION},
     redirect,
 };
 
-use super::{FetchError, Policy, Wanted};
+use super::{FetchError, Policy, Wanted, limit};
 
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(15);
@@ -146,7 +147,14 @@ pub(super) async fn send(policy: &Policy, request: Request) -> Result<Response, 
     }
     let client = builder.build().map_err(FetchError::Client)?;
     let answered = client.execute(request).await;
-    answered.map_err(|error| FetchError::Answer(shown(&url), error.without_url()))
+    let answer = answered.map_err(|error| FetchError::Answer(shown(&url), error.without_url()))?;
+    match limit::pause(answer.status(), answer.headers(), Timestamp::now()) {
+        Some(pause) => Err(FetchError::Limited {
+            host: host.to_owned(),
+            pause,
+        }),
+        None => Ok(answer),
+    }
 }
 
 /// The addresses of a host. One that may not be reached is reason to refuse them all: a name with both is no accident.
