@@ -103,6 +103,8 @@ struct Pass {
     phase: Option<MemberPhase>,
     /// What is known of the values for whose changes its machines are replaced.
     secrets: Vec<FleetSecret>,
+    /// Whether another cluster has read a newer version of one of them.
+    is_behind: bool,
     /// Whether it goes on when VaultSecrets are ready, which are not watched.
     awaits_secrets: bool,
     /// How soon what it needs of Vault no longer may go, if it stays well.
@@ -179,7 +181,7 @@ pub async fn reconcile(
         return Ok(Action::requeue(wait));
     }
     // What it is rendered to may be another for that. No sooner: an API with older definitions forgets it each time.
-    if pass.secrets != known_secrets(cluster) {
+    if pass.is_behind || pass.secrets != known_secrets(cluster) {
         return Ok(Action::requeue(LOOK_AGAIN));
     }
     let wait = controller::backoff::jittered(pass.interval());
@@ -225,12 +227,16 @@ async fn converge(
         Some(applied) => Some(applied),
         None => found(cluster, rendered.as_ref().map(|(_, parts)| parts), context).await?,
     };
-    pass.secrets = match &rendered {
+    let looked = match &rendered {
         Some((_, parts)) => {
             secrets::look(cluster, (parts, pass.applied.as_deref()), context).await?
         }
-        None => known_secrets(cluster).to_vec(),
+        None => secrets::Look {
+            secrets: known_secrets(cluster).to_vec(),
+            ..secrets::Look::default()
+        },
     };
+    (pass.secrets, pass.is_behind) = (looked.secrets, looked.is_behind);
     let member = member(cluster, context);
     pass.phase = member.as_ref().map(|member| member.phase);
     let granted = member.filter(|_| pass.is_granted());

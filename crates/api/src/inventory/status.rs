@@ -76,6 +76,13 @@ pub struct FleetSecret {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub told: Option<String>,
+    /// Where it is in Vault: server, mount and path. Not there: the reference keeps to one version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1536))]
+    pub place: Option<String>,
+    /// The version in Vault that was read last. Not there: the engine keeps none, or Vault cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
 }
 
 /// How what was applied of a cluster stands.

@@ -8,19 +8,49 @@ use std::collections::BTreeMap;
 
 use api::{
     inventory::{FleetCluster, FleetSecret, MOST_SECRETS, ROLLS_ANNOTATION, SECRETS_ANNOTATION},
-    secrets::KEY_DIGITS,
+    secrets::{KEY_DIGITS, REFRESH_ANNOTATION},
 };
-use serde_json::Value;
+use controller::stream::{in_namespace, readable};
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
 
-use super::{Context, Error, apply::is_unknown, live, part::Parts, records};
+use super::{
+    Context, Error,
+    apply::is_unknown,
+    live,
+    part::{Part, Parts},
+    records,
+};
 
 /// What is known of the values after a look at the VaultSecrets of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    /// It, for the status.
+    pub(super) secrets: Vec<FleetSecret>,
+    /// Whether another cluster has read a newer version in Vault, so that this one is about to.
+    pub(super) is_behind: bool,
+}
+
+/// What was found of a value.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    digest: Option<String>,
+    place: Option<String>,
+    version: Option<i64>,
+}
+
+/// Looks at the VaultSecrets of a cluster. One of which another cluster has read a newer version is read at once: a roll-out waits until all
+/// that share it have.
 pub(super) async fn look(
     cluster: &FleetCluster,
     (parts, applied): (&Parts, Option<&str>),
     context: &Context,
-) -> Result<Vec<FleetSecret>, Error> {
+) -> Result<Look, Error> {
     let mut found = BTreeMap::new();
+    let mut is_behind = false;
     for part in &parts.objects {
         let keys = &part.value["metadata"]["annotations"][ROLLS_ANNOTATION];
         let Some(keys) = keys.as_str().filter(|_| part.is_vault_secret()) else {
@@ -32,21 +62,97 @@ pub(super) async fn look(
             Err(Error::Api(_, error)) if is_unknown(&error) => None,
             there => there?,
         };
+        let there = there.unwrap_or_default();
+        let (place, version) = (place(&part.value["spec"]), version(&there["status"]));
+        if let Some(newer) = newer(cluster, place.as_deref(), version, context) {
+            is_behind = true;
+            refresh(part, &there, newer, context).await?;
+        }
         for key in keys.split(' ') {
-            let digest = there.as_ref().map(|there| &there["status"]["digests"][key]);
-            let digest = digest.and_then(Value::as_str).map(ToOwned::to_owned);
-            found.insert(format!("{}/{key}", part.name), digest);
+            let digest = there["status"]["digests"][key].as_str();
+            let found_now = Found {
+                digest: digest.map(ToOwned::to_owned),
+                place: place.clone(),
+                version,
+            };
+            found.insert(format!("{}/{key}", part.name), found_now);
         }
     }
     if found.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Look::default());
     }
     let known = super::known_secrets(cluster);
     let applied = applied.map(|applied| records::objects(cluster, applied, context));
     let told = applied
         .flatten()
         .map_or_else(BTreeMap::new, |objects| told(&objects));
-    Ok(known_now(known, &told, found))
+    Ok(Look {
+        secrets: known_now(known, &told, found),
+        is_behind,
+    })
+}
+
+/// Where a VaultSecret reads. None: it keeps to one version, whatever others read.
+fn place(spec: &Value) -> Option<String> {
+    if !spec["version"].is_null() {
+        return None;
+    }
+    let vault = &spec["vault"];
+    let parts = [
+        &vault["address"],
+        &vault["namespace"],
+        &spec["mount"],
+        &spec["path"],
+    ];
+    let [address, namespace, mount, path] = parts.map(|part| part.as_str().unwrap_or_default());
+    let mount = if mount.is_empty() { "secret" } else { mount };
+    let parts = [address, namespace, mount, path];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    Some(parts.collect::<Vec<_>>().join("/"))
+}
+
+/// The version that was read, while it can be.
+fn version(status: &Value) -> Option<i64> {
+    let conditions = status["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let is_stale =
+        conditions.any(|condition| condition["type"] == "Stale" && condition["status"] == "True");
+    status["version"].as_i64().filter(|_| !is_stale)
+}
+
+/// The newest version that another cluster of the namespace has read there, if it is newer than this one.
+fn newer(
+    cluster: &FleetCluster,
+    place: Option<&str>,
+    version: Option<i64>,
+    context: &Context,
+) -> Option<i64> {
+    let (place, version) = place.zip(version)?;
+    let namespace = cluster.namespace().unwrap_or_default();
+    let newest = in_namespace(&context.own, &namespace)
+        .into_iter()
+        .filter_map(|other| readable(&other)?.status.clone())
+        .flat_map(|status| status.secrets)
+        .filter(|secret| secret.place.as_deref() == Some(place))
+        .filter_map(|secret| secret.version)
+        .max()?;
+    (newest > version).then_some(newest)
+}
+
+/// Has a VaultSecret read at once, one time for each version.
+async fn refresh(part: &Part, there: &Value, version: i64, context: &Context) -> Result<(), Error> {
+    let asked = format!("version {version}");
+    if there["metadata"]["annotations"][REFRESH_ANNOTATION] == asked.as_str() {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"annotations": {REFRESH_ANNOTATION: asked}}});
+    let api = live::api(part, context).await?;
+    let patched = api
+        .patch(&part.name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    patched
+        .map(drop)
+        .map_err(|error| Error::Api(format!("have {} read anew", part.title()), error))
 }
 
 /// What templates tell to have changed.
@@ -66,9 +172,14 @@ fn told(objects: &[Value]) -> BTreeMap<String, String> {
 fn known_now(
     known: &[FleetSecret],
     told: &BTreeMap<String, String>,
-    found: BTreeMap<String, Option<String>>,
+    found: BTreeMap<String, Found>,
 ) -> Vec<FleetSecret> {
     let now = found.into_iter().filter_map(|(name, found)| {
+        let Found {
+            digest,
+            place,
+            version,
+        } = found;
         let before = known.iter().find(|secret| secret.name == name).cloned();
         let before = before.or_else(|| {
             let told = told.get(&name)?.clone();
@@ -76,17 +187,28 @@ fn known_now(
                 digest: told.clone(),
                 told: Some(told),
                 name: name.clone(),
+                ..FleetSecret::default()
             })
         });
-        let Some(digest) = found else {
-            return before;
+        let Some(digest) = digest else {
+            // Nobody waits for it to be read.
+            return before.map(|before| FleetSecret {
+                version: None,
+                ..before
+            });
         };
         let told = match before {
             Some(before) if is_other(&before.digest, &digest) => Some(digest.clone()),
             Some(before) => before.told,
             None => None,
         };
-        Some(FleetSecret { name, digest, told })
+        Some(FleetSecret {
+            name,
+            digest,
+            told,
+            place,
+            version,
+        })
     });
     // Of a cluster that has more nothing is rendered.
     now.take(MOST_SECRETS).collect()
@@ -99,8 +221,6 @@ fn is_other(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn secret(digest: &str, told: Option<&str>) -> FleetSecret {
@@ -108,7 +228,32 @@ mod tests {
             name: "vault-a/k".to_owned(),
             digest: digest.to_owned(),
             told: told.map(ToOwned::to_owned),
+            ..FleetSecret::default()
         }
+    }
+
+    #[test]
+    fn who_reads_the_same_place_in_vault_is_known_by_it() {
+        let spec = |more: Value| {
+            let mut spec = json!({"vault": {"address": "https://v:8200"}, "path": "infra/ssh"});
+            for (key, value) in more.as_object().into_iter().flatten() {
+                spec[key] = value.clone();
+            }
+            place(&spec)
+        };
+        let plain = "https://v:8200/secret/infra/ssh".to_owned();
+        assert_eq!(spec(json!({})), Some(plain.clone()));
+        assert_ne!(spec(json!({"mount": "kv"})), Some(plain.clone()));
+        assert_ne!(
+            spec(json!({"vault": {"address": "https://w:8200"}})),
+            Some(plain)
+        );
+        assert_eq!(spec(json!({"version": 4})), None);
+        let stale =
+            |is: &str| json!({"version": 5, "conditions": [{"type": "Stale", "status": is}]});
+        assert_eq!(version(&stale("False")), Some(5));
+        assert_eq!(version(&stale("True")), None, "nobody waits for it");
+        assert_eq!(version(&json!({})), None);
     }
 
     #[test]
@@ -189,7 +334,11 @@ mod tests {
             ),
         ] {
             let known = Vec::from_iter(known.map(|(digest, told)| secret(digest, told)));
-            let found = BTreeMap::from([("vault-a/k".to_owned(), found.map(ToOwned::to_owned))]);
+            let found = Found {
+                digest: found.map(ToOwned::to_owned),
+                ..Found::default()
+            };
+            let found = BTreeMap::from([("vault-a/k".to_owned(), found)]);
             let now = known_now(&known, &told_of(told), found);
             let expected = expected.map(|(digest, told)| secret(digest, told));
             assert_eq!(now, Vec::from_iter(expected), "{why}");

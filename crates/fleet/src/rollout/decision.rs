@@ -104,7 +104,13 @@ pub(super) fn decide(
 impl Situation<'_> {
     /// Whether all is rendered, and nobody is about to edit more.
     fn is_seen(&self) -> bool {
-        self.known.broken.is_empty() && self.known.stale.is_empty() && self.unrest.is_zero()
+        let Known {
+            broken,
+            stale,
+            unread,
+            ..
+        } = self.known;
+        broken.is_empty() && stale.is_empty() && unread.is_none() && self.unrest.is_zero()
     }
 
     /// The pass of a run that is under way.
@@ -274,6 +280,8 @@ impl Situation<'_> {
             ))
         } else if let Some(stale) = self.known.stale.first() {
             Some(format!("FleetCluster {stale} is being rendered"))
+        } else if let Some(unread) = &self.known.unread {
+            Some(unread.clone())
         } else if let Some(unknown) = self.known.is_unknown() {
             Some(unknown)
         } else if !self.unrest.is_zero() {

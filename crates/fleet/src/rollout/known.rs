@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::inventory::{Rollout, RolloutMember, RolloutState};
+use api::inventory::{FleetSecret, Rollout, RolloutMember, RolloutState};
 use controller::stream::in_namespace;
 use kube::ResourceExt;
 
@@ -29,6 +29,8 @@ pub(super) struct Known {
     pub broken: Vec<String>,
     /// Own ones whose status does not speak of the inventory as it is now.
     pub stale: Vec<String>,
+    /// Why not all that share a secret of Vault have read its newest version: what changes by it is not seen whole.
+    pub unread: Option<String>,
     /// Those of the namespace, whosever, that cannot be read or rendered: where they belong is not known.
     pub unknown: Vec<String>,
     /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
@@ -68,6 +70,7 @@ pub(super) fn known(
         domains.extend(member.domains.iter().cloned());
     }
     let recorded = |name: &str| recorded.get(name).cloned().unwrap_or_default();
+    let mut secrets = Vec::new();
     let policy = waves::policy(&rollout.spec);
     let mut known = Known {
         no_way_back: no_way_back(rollout, context),
@@ -95,6 +98,8 @@ pub(super) fn known(
         }
         let name = cluster.name_any();
         let status = cluster.status.clone().unwrap_or_default();
+        let of_vault = status.secrets.iter().cloned();
+        secrets.extend(of_vault.map(|secret| (name.clone(), secret)));
         let outcome = inventory.render(&name);
         let levels = outcome
             .as_ref()
@@ -150,6 +155,7 @@ pub(super) fn known(
             }
         }
     }
+    known.unread = unread(&secrets);
     // Begun by another roll-out, and gone.
     let own: BTreeSet<_> = members(rollout)
         .map(|member| member.name.as_str())
@@ -165,6 +171,24 @@ pub(super) fn known(
         }
     }
     known
+}
+
+/// Why not all clusters that share a secret of Vault have read its newest version. Pure.
+fn unread(secrets: &[(String, FleetSecret)]) -> Option<String> {
+    let mut newest = BTreeMap::<&str, i64>::new();
+    for (_, secret) in secrets {
+        if let (Some(place), Some(version)) = (&secret.place, secret.version) {
+            let known = newest.entry(place).or_insert(version);
+            *known = version.max(*known);
+        }
+    }
+    secrets.iter().find_map(|(cluster, secret)| {
+        let (place, version) = secret.place.as_deref().zip(secret.version)?;
+        let newest = newest.get(place)?;
+        (version < *newest).then(|| {
+            format!("FleetCluster {cluster} is about to read version {newest} of {place} in Vault, which it shares with others")
+        })
+    })
 }
 
 /// The clusters that a run has begun and that cannot go back, and why, if somebody asks for that.
@@ -217,4 +241,37 @@ fn members(rollout: &Rollout) -> impl Iterator<Item = &RolloutMember> {
     let run = run.filter(|run| run.ended.is_none());
     let members = run.into_iter().flat_map(|run| &run.clusters);
     members.filter(|member| !matches!(member.phase, Done | Skipped | Gone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_a_secret_has_read_it_before_a_run_begins() {
+        let secret = |cluster: &str, place: &str, version: Option<i64>| {
+            let secret = FleetSecret {
+                place: (!place.is_empty()).then(|| place.to_owned()),
+                version,
+                ..FleetSecret::default()
+            };
+            (cluster.to_owned(), secret)
+        };
+        let told = |secrets: &[(String, FleetSecret)]| unread(secrets);
+        let (one, two) = (secret("one", "v/a", Some(5)), secret("two", "v/a", Some(4)));
+        let waits = told(&[one.clone(), two.clone()]).unwrap();
+        assert!(
+            waits.contains("FleetCluster two is about to read version 5 of v/a"),
+            "{waits}"
+        );
+        assert_eq!(told(&[two.clone(), two.clone()]), None);
+        // Of another place, of an engine without versions or of a Vault that is away nobody waits.
+        for other in [
+            secret("two", "v/b", Some(4)),
+            secret("two", "v/a", None),
+            secret("two", "", Some(4)),
+        ] {
+            assert_eq!(told(&[one.clone(), other]), None);
+        }
+    }
 }

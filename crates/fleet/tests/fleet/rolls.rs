@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster_api::{CORE, definition, objects},
-    vault::{Bao, Keeper, credentials, refresh_in, until},
+    vault::{Bao, Keeper, credentials, refresh_in, refresh_of, until},
     world::{FLEET, World, status},
 };
 
@@ -51,10 +51,14 @@ struct Shop {
 impl Shop {
     /// Writes the cluster, with what is rendered nowhere.
     async fn written(&self, turn: u32) {
+        self.written_as("shop", turn).await;
+    }
+
+    async fn written_as(&self, name: &str, turn: u32) {
         let key = json!({"vault": {"path": "infra/ssh", "key": "key", "onChange": "RollMachines"}});
         let values = json!({"vault": {"address": self.address}, "secret": key, "turn": turn});
         let spec = json!({"template": "dev", "values": values});
-        self.world.apply::<FleetCluster>("shop", spec).await;
+        self.world.apply::<FleetCluster>(name, spec).await;
     }
 
     /// Says for the operator of the cluster that it is there as it is written now.
@@ -143,10 +147,22 @@ async fn machines_are_replaced_for_a_value_that_changed_and_for_none_that_cannot
     let (first, told) = shop.template().await;
     assert_eq!(told, None);
 
+    // Another cluster reads the same.
+    shop.written_as("annex", 1).await;
+    let has_read = |cluster: &FleetCluster| {
+        status(cluster)
+            .secrets
+            .iter()
+            .any(|it| it.version == Some(1))
+    };
+    shop.world
+        .until::<FleetCluster>("annex", "born", has_read)
+        .await;
+
     // Another value is an edit as any other: it waits for a roll-out.
     bao.put("infra/ssh", json!({"key": "hush-other"})).await;
-    refresh_in(&shop.world, FLEET, "False").await;
     let (vault_secret, key) = seen.secrets[0].name.split_once('/').unwrap();
+    refresh_of(&shop.world, (FLEET, &[vault_secret]), "False").await;
     let vault_secrets = shop.world.all::<VaultSecret>(FLEET);
     until("the value to be read", async || {
         let object = vault_secrets.get(vault_secret).await.unwrap();
@@ -164,9 +180,33 @@ async fn machines_are_replaced_for_a_value_that_changed_and_for_none_that_cannot
         .await;
     assert_eq!(pending.applied, seen.applied);
     assert_eq!(shop.template().await.0, first);
-    shop.world
-        .apply::<Rollout>("all", json!({"soak": "0s"}))
-        .await;
+    // No run begins before the other one has read it too, which it does as soon as it looks, though nobody asked for it.
+    let rollout = json!({"soak": "0s", "canary": {"clusters": ["shop"]}});
+    shop.world.apply::<Rollout>("all", rollout).await;
+    let waits = |rollout: &Rollout| {
+        let words = "FleetCluster annex is about to read version 2 of";
+        json!(rollout).to_string().contains(words)
+    };
+    shop.world.until::<Rollout>("all", "waits", waits).await;
+    let clusters = shop.world.all::<FleetCluster>(FLEET);
+    let of_annex = status(&clusters.get("annex").await.unwrap());
+    let (of_annex, _) = of_annex.secrets[0].name.split_once('/').unwrap();
+    assert_ne!(of_annex, vault_secret);
+    shop.written_as("annex", 2).await;
+    until("the other one to read it", async || {
+        let object = vault_secrets.get(of_annex).await.unwrap();
+        object.status.unwrap().version == Some(2)
+    })
+    .await;
+    shop.written_as("annex", 3).await;
+    let begun = |rollout: &Rollout| {
+        let status = rollout.status.as_ref();
+        status.is_some_and(|status| status.run.is_some())
+    };
+    let begun = shop.world.until::<Rollout>("all", "begins", begun).await;
+    let run = begun.status.unwrap().run.unwrap();
+    let members: Vec<_> = run.clusters.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(members, ["shop", "annex"]);
     let is_rolled = |status: &FleetClusterStatus| {
         status.applied == status.rendered && status.applied != seen.applied
     };
@@ -187,7 +227,12 @@ async fn machines_are_replaced_for_a_value_that_changed_and_for_none_that_cannot
     drop(bao);
     refresh_in(&shop.world, FLEET, "True").await;
     let away = shop.looked_at(6, "looked at without Vault", |_| true).await;
-    assert_eq!(away.secrets, rolled.secrets);
+    let known = |status: &FleetClusterStatus| {
+        let secret = status.secrets[0].clone();
+        (secret.name, secret.digest, secret.told)
+    };
+    assert_eq!(known(&away), known(&rolled));
+    assert_eq!(away.secrets[0].version, None, "nobody waits for it");
     assert_eq!((away.rendered, away.pending), (rolled.rendered, None));
     assert_eq!(shop.template().await.0, second);
 }

@@ -165,7 +165,8 @@ pub async fn refresh_in(world: &World, namespace: &str, stale: &str) {
     refresh_of(world, (namespace, &names), stale).await;
 }
 
-async fn refresh_of(world: &World, (namespace, names): (&str, &[&str]), stale: &str) {
+/// The same of some.
+pub async fn refresh_of(world: &World, (namespace, names): (&str, &[&str]), stale: &str) {
     let api = world.all::<VaultSecret>(namespace);
     let now = format!("{:?}", Instant::now());
     for name in names {

@@ -779,6 +779,12 @@ fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
             "a1 is being rendered",
         ),
         (
+            "a secret that not all have read",
+            json!({}),
+            with(|known| known.unread = Some("a1 is about to read it".to_owned())),
+            "a1 is about to read it",
+        ),
+        (
             "paused",
             json!({"control": {"state": "Paused"}}),
             edited(),
