@@ -241,6 +241,20 @@ async fn a_window_that_is_none_is_refused_by_field() {
     for part in ["spec.maintenance.windows[1].timeZone", "Europe/Berlin"] {
         assert!(message.contains(part), "{message}");
     }
+    // The thirtieth of February.
+    let never = json!({"schedule": "0 22 30 2 *", "duration": "4h"});
+    let spec = json!({"maintenance": {"windows": [never]}});
+    world.cluster("first", spec).await;
+    let words = "never comes";
+    let told = |cluster: &Cluster| {
+        condition(cluster, "Stalled").is_some_and(|(_, _, why)| why.contains(words))
+    };
+    let cluster = world.until("first", words, told).await;
+    let message = condition(&cluster, "Stalled").unwrap().2;
+    assert!(
+        message.contains("spec.maintenance.windows[0].schedule"),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

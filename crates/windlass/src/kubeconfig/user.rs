@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use controller::kubeconfig::Foreign;
+use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
     api::certificates::v1::{
@@ -20,6 +21,8 @@ use kube::{
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
+
+use crate::terminal;
 
 /// How long a call to the cluster may take.
 const CALL: Duration = Duration::from_secs(10);
@@ -65,7 +68,34 @@ pub(super) async fn of(
         );
     }
     let chain = signed?;
+    told(user, &chain, expires);
     Ok(administrator.clone().of(chain, key.serialize_pem().into()))
+}
+
+/// Says when the certificate ends: the cluster may sign for less than was asked for, by --cluster-signing-duration of its controller
+/// manager.
+fn told(user: &str, chain: &str, expires: api::Duration) {
+    let Some((begins, ends)) = validity(chain) else {
+        return;
+    };
+    let at = Timestamp::from_second(ends).map_or_else(|_| ends.to_string(), |at| at.to_string());
+    eprintln!("the certificate of {} ends at {at}", terminal::text(user));
+    let lives = u64::try_from(ends.saturating_sub(begins)).unwrap_or_default();
+    // The cluster sets the beginning back by some minutes, and the end not.
+    if lives < expires.seconds() {
+        eprintln!("that is sooner than --expires {expires}: the cluster signs for no longer");
+    }
+}
+
+/// When a certificate begins and ends, in seconds since the epoch.
+fn validity(chain: &str) -> Option<(i64, i64)> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(chain.as_bytes()).ok()?;
+    let certificate = pem.parse_x509().ok()?;
+    let validity = certificate.validity();
+    Some((
+        validity.not_before.timestamp(),
+        validity.not_after.timestamp(),
+    ))
 }
 
 /// What the certificate would say of a user or a group.

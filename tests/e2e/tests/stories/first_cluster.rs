@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use e2e::{Kubespray, NAMESPACE, Options, Stage, node, root, wait_until, windlass};
+use lab::command::output;
 use serde_json::{Value, json};
 
 use crate::{by_hand, drift, edges::Edges, gapped, scheduled::Scheduled, snapshots::Kept, told};
@@ -252,8 +253,33 @@ fn a_host_of_etcd_is_made_ready_beside_the_others_and_a_worker_joins_and_leaves(
     let said = String::from_utf8_lossy(&said.stderr);
     assert!(said.contains("did nothing on a host"), "{said}");
 
+    a_user_is_let_in(&stage);
     a_worker_joins(&mut stage);
     the_worker_leaves(&mut stage);
+}
+
+/// A person gets a kubeconfig of their own, which ends soon and lets them do what RBAC says: nothing yet.
+fn a_user_is_let_in(stage: &Stage) {
+    let file = stage.data().join("jane.kubeconfig");
+    let (user, of) = (
+        ["--user", "jane", "--group", "shop"],
+        file.to_str().unwrap(),
+    );
+    let mut make = stage.windlass(&["kubeconfig", "first", "--expires", "10m", "--write", of]);
+    let made = make.args(user).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(said.contains("the certificate of jane ends at "), "{said}");
+    let who = ["auth", "whoami", "--output", "json"];
+    let who = output(&mut stage.kubectl_by(&file, &who)).unwrap();
+    let who: Value = serde_json::from_str(&who).unwrap();
+    let who = &who["status"]["userInfo"];
+    assert_eq!(who["username"], "jane", "{who}");
+    let groups = who["groups"].as_array().unwrap();
+    assert!(groups.contains(&json!("shop")), "{who}");
+    let nodes = stage.kubectl_by(&file, &["get", "nodes"]).output().unwrap();
+    let refused = String::from_utf8_lossy(&nodes.stderr);
+    assert!(refused.contains("User \"jane\" cannot list"), "{refused}");
 }
 
 /// The third host becomes part of the cluster that stands. Runners and the operator die while it does, and the other hosts are left
