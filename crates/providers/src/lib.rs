@@ -18,6 +18,7 @@ pub mod certificates;
 pub mod check;
 pub mod drift;
 pub mod engine;
+pub mod explain;
 pub mod fetch;
 pub mod health;
 pub mod inputs;

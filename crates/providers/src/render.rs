@@ -96,12 +96,21 @@ pub fn render(material: &Material, scopes: &Scopes) -> Result<Rendered, RenderEr
         // Its object is in it already, and the namespace is not the provider's to change.
         objects.retain(|object| !is_namespace(object));
     }
-    let notices = change(&mut objects, material)?;
+    let notices = change(&mut objects, material, |_, _| {})?;
     Ok(Rendered { objects, notices })
 }
 
-/// Settings first and patches then, which have the last word.
-fn change(objects: &mut [Object], material: &Material) -> Result<Vec<String>, RenderError> {
+/// How the settings of a spec are called that are carried out at once.
+const SETTINGS: &str = "spec.manager, spec.deployment, spec.additionalDeployments";
+/// What Windlass adds to every pod by itself.
+const LINGERS: &str = "Windlass, so that a pod that ends answers who was sent to it";
+
+/// Settings first and patches then, which have the last word. After each is said what it was, and what the objects are by then.
+pub(crate) fn change(
+    objects: &mut [Object],
+    material: &Material,
+    mut seen: impl FnMut(&str, &[Object]),
+) -> Result<Vec<String>, RenderError> {
     let Changes {
         manager,
         deployment,
@@ -120,8 +129,10 @@ fn change(objects: &mut [Object], material: &Material) -> Result<Vec<String>, Re
         .apply(objects)
         .map_err(RenderError::Customize)?;
     let mut notices: Vec<_> = notices.iter().map(notice).collect();
+    seen(SETTINGS, objects);
     if material.lingers {
         clusterctl::linger(objects);
+        seen(LINGERS, objects);
     }
     if let Some(mark) = &material.variables_mark {
         clusterctl::mark_pods(objects, VARIABLES_MARK, mark);
@@ -130,6 +141,7 @@ fn change(objects: &mut [Object], material: &Material) -> Result<Vec<String>, Re
         let field = format!("spec.manifestPatches[{at}]");
         let patch = ManifestPatch::parse(text);
         let matched = patch.and_then(|patch| patch.apply(objects, Matching::Documented));
+        seen(&field, objects);
         matched_some(field, matched, &mut notices)?;
     }
     for (at, patch) in patches.iter().flatten().enumerate() {
@@ -138,6 +150,7 @@ fn change(objects: &mut [Object], material: &Material) -> Result<Vec<String>, Re
         let text = patch.patch.as_deref().unwrap_or_default();
         let patch = patch::Patch::parse(text, &target);
         let matched = patch.and_then(|patch| patch.apply(objects));
+        seen(&field, objects);
         matched_some(field, matched, &mut notices)?;
     }
     Ok(notices)
@@ -245,7 +258,7 @@ spec:
     spec: {containers: [{name: manager, image: "example.com/example:v1.0.0", envFrom: [{secretRef: {name: credentials}}]}]}
 "#;
 
-    fn material(mark: Option<&str>) -> Material {
+    pub(crate) fn material(mark: Option<&str>) -> Material {
         let kind = clusterctl::ProviderType::Infrastructure;
         Material {
             provider: Provider::new(kind, "example").unwrap(),

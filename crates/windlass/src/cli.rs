@@ -1154,6 +1154,9 @@ pub(crate) enum Providers {
     Status,
     /// Say what an upgrade of providers would do, among the releases that are kept in ConfigMaps, and change nothing
     Plan(PlanProviders),
+    /// Say where what providers are installed as comes from: version, release, variables (no values of Secrets), and what is not as the
+    /// release says, and by what
+    Explain(ExplainProviders),
     /// Install a provider, and show the steps until it is
     Apply(Box<ApplyProvider>),
     /// Carry out what `plan` shows, core first, and show the steps; without --yes only the plan is shown
@@ -1182,6 +1185,14 @@ pub(crate) struct RightsOfProviders {
     /// Files with the objects of providers, as `windlass providers generate` prints them, instead; no API is asked
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
+}
+
+/// Options of `providers explain`.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainProviders {
+    /// Providers by their label, as infrastructure-docker [default: all]
+    #[arg(value_name = "LABEL")]
+    pub(crate) provider: Vec<String>,
 }
 
 /// Options of `providers apply`.
@@ -1803,7 +1814,7 @@ pub(crate) struct Kubeconfig {
     /// Make one for this user instead, with a certificate that the cluster signs; it may what RBAC lets the user do
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// When that of the user ends, from 10m on
+    /// When that of the user ends, from 10m on to what the cluster signs for, a year as a rule; what it signed is said
     #[arg(long, default_value = "8h", value_name = "DURATION", requires = "user")]
     pub(crate) expires: api::Duration,
     /// A group that the user is in

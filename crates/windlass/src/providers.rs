@@ -14,6 +14,7 @@ use crate::cli::{Generate, Global, ProviderChoice, Providers};
 
 mod apply;
 mod delete;
+mod explain;
 mod follow;
 mod plan;
 mod preload;
@@ -29,6 +30,7 @@ pub(crate) async fn providers(global: &Global, command: &Providers) -> anyhow::R
         Providers::Generate(options) => generate(options),
         Providers::Status => status::status(global).await,
         Providers::Plan(options) => plan::plan(global, options).await,
+        Providers::Explain(options) => explain::explain(global, options).await,
         Providers::Apply(options) => apply::apply(global, options).await,
         Providers::Upgrade(options) => upgrade::upgrade(global, options).await,
         Providers::Delete(options) => delete::delete(global, options).await,

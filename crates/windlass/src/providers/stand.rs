@@ -2,7 +2,8 @@
 
 use anyhow::Context as _;
 use api::provider::{
-    Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider, RuntimeExtension,
+    Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider, ProviderSpec,
+    RuntimeExtension,
 };
 use clusterctl::{
     Components, ImageOverrides, InvalidOverlay, NonCanonical, Object, Overlay, Release, Scopes,
@@ -37,6 +38,8 @@ pub(super) struct Stand {
     pub(super) place: target::Place,
     /// The Secret with the kubeconfig of that.
     pub(super) target: Option<String>,
+    /// What its object says.
+    pub(super) spec: ProviderSpec,
     /// What is kept for it.
     pub(super) maps: Vec<ConfigMap>,
     /// Series that its annotation knows better than the metadata of releases, or why it names none.
@@ -123,6 +126,7 @@ async fn of_kind<K: Kind>(client: &Client) -> anyhow::Result<Vec<Stand>> {
             kind,
             name: object.name_any(),
             provider: inputs::provider(K::TYPE, &object.name_any()).ok(),
+            spec: object.spec.clone(),
             wanted: object.spec.version.clone().unwrap_or_default(),
             installed: status.installed_version.clone(),
             contract: status.contract.clone().unwrap_or_default(),

@@ -715,6 +715,23 @@ fn planned(world: &World) {
             assert!(plan.contains(told), "{told}: {plan}");
         }
     }
+    let explained = windlass(&["explain", "cluster-api"]).unwrap();
+    for told in [
+        "CoreProvider capi-system/cluster-api\n",
+        "version    v1.13.4, by spec.version",
+        "release    ConfigMap ",
+        "contract   v1beta2",
+        "namespace  capi-system of this cluster",
+        "variable   GREETING, by Secret capi-system/variables",
+    ] {
+        assert!(explained.contains(told), "{told}: {explained}");
+    }
+    assert!(!explained.contains("from-the-secret"), "{explained}");
+    let refused = format!("{:#}", windlass(&["explain", "core"]).unwrap_err());
+    assert!(
+        refused.contains("core is no provider that is there"),
+        "{refused}"
+    );
     for (to, why) in [
         ("cluster-api", "LABEL=VERSION"),
         ("cluster-api=new", "new"),

@@ -1,0 +1,203 @@
+//! `windlass providers explain`: where what a provider is installed as comes from. It reads only, and prints no value of a Secret.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, ensure};
+use clusterctl::Version;
+use envsubst::Template;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt};
+use providers::{
+    explain::{self, Change},
+    inputs::Changes,
+    names::FETCHED_FROM,
+    render::Material,
+};
+use serde_json::Value;
+
+use super::{plan::label_of, stand::Stand};
+use crate::{
+    cli::{ExplainProviders, Global},
+    client::answered,
+    terminal,
+};
+
+/// How much of a value is shown.
+const SHOWN: usize = 120;
+
+pub(crate) async fn explain(global: &Global, options: &ExplainProviders) -> anyhow::Result<()> {
+    let client = global.client().await?;
+    let stands = Stand::all(&client).await?;
+    let labels: Vec<_> = stands.iter().filter_map(label_of).collect();
+    ensure!(
+        !stands.is_empty(),
+        "there are no providers; make a CoreProvider first"
+    );
+    for named in &options.provider {
+        ensure!(
+            labels.contains(named),
+            "{named} is no provider that is there; there are {}",
+            labels.join(", ")
+        );
+    }
+    let is_wanted = |stand: &&Stand| {
+        let label = label_of(stand);
+        options.provider.is_empty() || label.is_some_and(|label| options.provider.contains(&label))
+    };
+    for stand in stands.iter().filter(is_wanted) {
+        for line in of_stand(&client, stand).await? {
+            println!("{}", terminal::text(&line));
+        }
+    }
+    Ok(())
+}
+
+async fn of_stand(client: &Client, stand: &Stand) -> anyhow::Result<Vec<String>> {
+    let mut lines = vec![format!("{} {}/{}", stand.kind, stand.namespace, stand.name)];
+    let mut line = |name: &str, text: String| lines.push(format!("  {name:<11}{text}"));
+    let (version, by) = match (&stand.wanted, &stand.installed) {
+        (wanted, _) if !wanted.is_empty() => (wanted.clone(), "by spec.version"),
+        (_, Some(installed)) => (installed.clone(), "as it is installed"),
+        _ => (String::new(), ""),
+    };
+    line("version", format!("{version}, {by}"));
+    let parsed: Option<Version> = version.parse().ok();
+    let held = parsed.as_ref().and_then(|version| stand.held(version));
+    let (Some(provider), Some(version), Some(held)) = (&stand.provider, parsed, held) else {
+        line(
+            "release",
+            "no ConfigMap keeps it, so no more can be said".to_owned(),
+        );
+        return Ok(lines);
+    };
+    let mut maps = stand.maps.iter();
+    let map = maps.find(|map| map.name_any() == held.config_map);
+    let from = map.and_then(|map| map.annotations().get(FETCHED_FROM));
+    let from = from.map_or_else(
+        || "which somebody loaded".to_owned(),
+        |from| format!("brought from {from}"),
+    );
+    line("release", format!("ConfigMap {}, {from}", held.config_map));
+    line(
+        "digest",
+        format!("sha256:{} of its components", held.components_digest()),
+    );
+    line("contract", held.contract.clone());
+    let place = match &stand.target {
+        Some(secret) => format!("of the cluster of Secret {secret}"),
+        None => "of this cluster".to_owned(),
+    };
+    line("namespace", format!("{} {place}", stand.namespace));
+    let given = given(client, stand).await?;
+    for (variable, default) in variables(&held.components)? {
+        line("variable", of_variable(&variable, default, given.as_ref()));
+    }
+    let material = Material {
+        provider: provider.clone(),
+        version,
+        namespace: stand.namespace.clone(),
+        is_here: stand.target.is_none(),
+        components: held.components,
+        additional: None,
+        variables: BTreeMap::new(),
+        variables_mark: None,
+        changes: Changes::of(&stand.spec),
+        lingers: true,
+    };
+    let explained = explain::explain(&material);
+    let (changes, notices) = explained.with_context(|| format!("{provider}"))?;
+    for change in changes {
+        line("changed", of_change(&change));
+    }
+    for notice in notices {
+        line("no effect", notice);
+    }
+    if let Some(additional) = &stand.spec.additional_manifests {
+        line(
+            "beside it",
+            format!(
+                "the objects of ConfigMap {}, by spec.additionalManifests",
+                additional.name
+            ),
+        );
+    }
+    Ok(lines)
+}
+
+/// The keys of the Secret with variables, which is not shown. None: the spec names none.
+async fn given(
+    client: &Client,
+    stand: &Stand,
+) -> anyhow::Result<Option<(String, BTreeSet<String>)>> {
+    let Some(reference) = &stand.spec.config_secret else {
+        return Ok(None);
+    };
+    let namespace = reference
+        .namespace
+        .clone()
+        .filter(|namespace| !namespace.is_empty());
+    let namespace = namespace.unwrap_or_else(|| stand.namespace.clone());
+    let title = format!("Secret {namespace}/{}", reference.name);
+    let secret = Api::<Secret>::namespaced(client.clone(), &namespace);
+    let secret = answered(
+        secret.get_opt(&reference.name).await,
+        &format!("read {title}"),
+    )?;
+    let keys = secret.and_then(|secret| secret.data).unwrap_or_default();
+    Ok(Some((title, keys.into_keys().collect())))
+}
+
+/// The variables of a release, and what each is where nobody says anything.
+fn variables(components: &str) -> anyhow::Result<BTreeMap<String, Option<String>>> {
+    let template = Template::parse(components).context("read the variables of the release")?;
+    let variables = template.variables().into_iter();
+    Ok(variables
+        .map(|(name, default)| (name.to_owned(), default))
+        .collect())
+}
+
+fn of_variable(
+    name: &str,
+    default: Option<String>,
+    given: Option<&(String, BTreeSet<String>)>,
+) -> String {
+    match (given, default) {
+        (Some((title, keys)), _) if keys.contains(name) => format!("{name}, by {title}"),
+        (_, Some(default)) => format!("{name} is {:?}, by the release", cut(&default)),
+        (Some((title, _)), None) => format!("{name} has no value: write it into {title}"),
+        (None, None) => {
+            format!(
+                "{name} has no value: write it into a Secret, and name that in spec.configSecret"
+            )
+        }
+    }
+}
+
+fn of_change(change: &Change) -> String {
+    let Change {
+        by,
+        object,
+        path,
+        before,
+        after,
+    } = change;
+    let what = match (before, after) {
+        (Some(before), Some(after)) => format!("{} instead of {}", shown(after), shown(before)),
+        (None, Some(after)) => shown(after),
+        (Some(before), None) => format!("gone, it was {}", shown(before)),
+        (None, None) => String::new(),
+    };
+    format!("{object} {path}: {what}, by {by}")
+}
+
+fn shown(value: &Value) -> String {
+    cut(&value.to_string())
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= SHOWN {
+        return text.to_owned();
+    }
+    let begins: String = text.chars().take(SHOWN).collect();
+    format!("{begins}…")
+}
