@@ -216,7 +216,7 @@ fn carried_out(world: &mut World, new: &NewRun, run: &Run, fate: Fate) {
     let plan = &run.spec.plan;
     let failed = plan.steps.get(steps);
     if let Some(step) = failed.filter(|step| phase == RunPhase::Failed && drains(plan, step)) {
-        let hosts = plan.targets(step).map(|host| host.to_string());
+        let hosts = plan.targets(step).map(ToString::to_string);
         world.reality.drained.extend(hosts);
     }
     if ["Component", "Recover", "Upgrade"].contains(&new.operation.name) {

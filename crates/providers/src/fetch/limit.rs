@@ -19,9 +19,9 @@ use reqwest::{
 use super::FetchError;
 
 /// How long a server is left alone that does not say for how long.
-const UNTOLD: Duration = Duration::from_secs(60);
+const UNTOLD: Duration = Duration::from_mins(1);
 /// The longest, whatever a server says: GitHub counts anew each hour.
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// For how long a server wants to be left alone. None: it does not say that. Its times are held against the date of its answer, so that
 /// neither clock matters. Pure.
