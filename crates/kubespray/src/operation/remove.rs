@@ -200,8 +200,12 @@ fn compiled(
         };
         compile::endpoints(&change, &compile::compiled(&left)?, &mut steps)?;
     }
-    // Nobody asks the hosts that stay whether they answer: one that was down before would hold the run until its time is up.
-    let (down, well): (Vec<_>, Vec<_>) = inputs.members().into_iter().partition(is_down);
+    // Nothing is done on the workers that stay when a worker leaves, and nobody asks them whether they answer: one that is down, known or
+    // not, would hold the run until its time is up.
+    let planes = inputs.group("kube_control_plane");
+    let is_concerned = |name: &HostName| member.is_some() || planes.contains(name);
+    let concerned = inputs.members().into_iter().filter(is_concerned);
+    let (down, well): (Vec<_>, Vec<_>) = concerned.partition(is_down);
     let words = (HEALTH, "Wait until the cluster is healthy");
     steps.push(compile::healthy_nodes(conduct, words, well));
     if conduct.approval == Approval::Manual {

@@ -5,6 +5,7 @@ use kubespray::{inputs::Inputs, operation::converge, request::START_AGAIN};
 use serde_json::{Value, json};
 
 use crate::{
+    remove::planned,
     scale::targets,
     world::{World, condition, is},
 };
@@ -207,6 +208,16 @@ async fn two_of_three_members_leave_one_after_the_other() {
     assert!(message.contains("node keep master-2"), "{message}");
     world.node_state("master-2", NodeState::Joined).await;
     assert_eq!(world.run_until(3).await.len(), 3);
+
+    // All that stay are told of it, and of these the end does not wait for what is known to be down.
+    let plan = planned(&world, &["master-3"], "worker-2").await;
+    let last = plan.steps.last().unwrap();
+    let waited_for = kubespray::action::hosts_of(&plan, last);
+    let waited_for: Vec<_> = waited_for.iter().map(|host| host.as_str()).collect();
+    assert_eq!(waited_for, ["master-1", "worker-1", "master-2"]);
+    let reason = plan.reason.unwrap();
+    let words = "does not wait for what was not Ready before: worker-2";
+    assert!(reason.contains(words), "{reason}");
 
     world.delete::<ClusterNode>("master-3").await;
     world.run_until(4).await;
