@@ -213,7 +213,7 @@ async fn two_of_three_members_leave_one_after_the_other() {
     let plan = planned(&world, &["master-3"], "worker-2").await;
     let last = plan.steps.last().unwrap();
     let waited_for = kubespray::action::hosts_of(&plan, last);
-    let waited_for: Vec<_> = waited_for.iter().map(|host| host.as_str()).collect();
+    let waited_for: Vec<_> = waited_for.iter().map(api::HostName::as_str).collect();
     assert_eq!(waited_for, ["master-1", "worker-1", "master-2"]);
     let reason = plan.reason.unwrap();
     let words = "does not wait for what was not Ready before: worker-2";

@@ -118,8 +118,7 @@ async fn a_worker_leaves_by_a_run_and_its_object_is_held_until_then() {
     for id in &steps {
         let expected: &[&str] = match *id {
             "prepare/sandbox" => &[],
-            "prepare/probe" => &["master-1"],
-            "health/check" => &["master-1"],
+            "prepare/probe" | "health/check" => &["master-1"],
             _ => &["worker-1"],
         };
         assert_eq!(targets(&run, id), expected, "{id}");
