@@ -231,8 +231,9 @@ async fn converge(
         Some((_, parts)) => {
             secrets::look(cluster, (parts, pass.applied.as_deref()), context).await?
         }
+        // What it shares is not looked at, and nobody waits for it.
         None => secrets::Look {
-            secrets: known_secrets(cluster).to_vec(),
+            secrets: secrets::unlooked(known_secrets(cluster)),
             ..secrets::Look::default()
         },
     };

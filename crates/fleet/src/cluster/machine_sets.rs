@@ -124,8 +124,8 @@ async fn listed(
 /// Why the topology of a Cluster is not what its objects are yet. Pure.
 fn not_carried_out(cluster: &Value) -> Option<String> {
     let status = &cluster["status"];
-    // Of objects of v1beta1 they stand below v1beta2.
-    let conditions = [&status["conditions"], &status["v1beta2"]["conditions"]];
+    // Of objects of v1beta1 those that say which change they speak of stand below v1beta2.
+    let conditions = [&status["v1beta2"]["conditions"], &status["conditions"]];
     let mut conditions = conditions.into_iter().filter_map(Value::as_array).flatten();
     let reconciled = conditions.find(|condition| condition["type"] == "TopologyReconciled");
     let Some(reconciled) = reconciled else {
@@ -253,8 +253,14 @@ mod tests {
             json!({"metadata": {"generation": 2}, "status": {"conditions": [condition]}})
         };
         assert_eq!(not_carried_out(&cluster("True", 2)), None);
+        let mut older = cluster("True", 1);
+        let newer = older["status"]["conditions"].take();
+        older["status"] = json!({
+            "conditions": [{"type": "TopologyReconciled", "status": "True"}], "v1beta2": {"conditions": newer},
+        });
         for (cluster, expected) in [
             (json!({}), "nobody has carried out"),
+            (older, "a change of its topology"),
             (cluster("True", 1), "a change of its topology"),
             (cluster("False", 2), "MachineDeployment md upgrades"),
         ] {

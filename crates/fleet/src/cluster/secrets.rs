@@ -63,10 +63,11 @@ pub(super) async fn look(
             there => there?,
         };
         let there = there.unwrap_or_default();
-        let (place, version) = (place(&part.value["spec"]), version(&there["status"]));
+        // Of the one that is there: another place comes with a roll-out, and what was read is of this one until then.
+        let (place, version) = (place(&there["spec"]), version(&there));
         if let Some(newer) = newer(cluster, place.as_deref(), version, context) {
             is_behind = true;
-            refresh(part, &there, newer, context).await?;
+            refresh(part, &there, (version, newer), context).await?;
         }
         for key in keys.split(' ') {
             let digest = there["status"]["digests"][key].as_str();
@@ -92,6 +93,17 @@ pub(super) async fn look(
     })
 }
 
+/// What is known without a look.
+pub(super) fn unlooked(known: &[FleetSecret]) -> Vec<FleetSecret> {
+    let known = known.iter().cloned();
+    known
+        .map(|secret| FleetSecret {
+            version: None,
+            ..secret
+        })
+        .collect()
+}
+
 /// Where a VaultSecret reads. None: it keeps to one version, whatever others read.
 fn place(spec: &Value) -> Option<String> {
     if !spec["version"].is_null() {
@@ -111,8 +123,12 @@ fn place(spec: &Value) -> Option<String> {
     Some(parts.collect::<Vec<_>>().join("/"))
 }
 
-/// The version that was read, while it can be.
-fn version(status: &Value) -> Option<i64> {
+/// The version that was read of what a VaultSecret says now, while it can be.
+fn version(there: &Value) -> Option<i64> {
+    let status = &there["status"];
+    if status["observedGeneration"] != there["metadata"]["generation"] {
+        return None;
+    }
     let conditions = status["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     let is_stale =
@@ -139,9 +155,14 @@ fn newer(
     (newest > version).then_some(newest)
 }
 
-/// Has a VaultSecret read at once, one time for each version.
-async fn refresh(part: &Part, there: &Value, version: i64, context: &Context) -> Result<(), Error> {
-    let asked = format!("version {version}");
+/// Has a VaultSecret read at once, one time for each step from a version to another.
+async fn refresh(
+    part: &Part,
+    there: &Value,
+    (read, newer): (Option<i64>, i64),
+    context: &Context,
+) -> Result<(), Error> {
+    let asked = format!("version {} to {newer}", read.unwrap_or_default());
     if there["metadata"]["annotations"][REFRESH_ANNOTATION] == asked.as_str() {
         return Ok(());
     }
@@ -249,10 +270,15 @@ mod tests {
             Some(plain)
         );
         assert_eq!(spec(json!({"version": 4})), None);
-        let stale =
-            |is: &str| json!({"version": 5, "conditions": [{"type": "Stale", "status": is}]});
-        assert_eq!(version(&stale("False")), Some(5));
-        assert_eq!(version(&stale("True")), None, "nobody waits for it");
+        let there = |stale: &str, seen: u32| {
+            let conditions = json!([{"type": "Stale", "status": stale}]);
+            let status =
+                json!({"version": 5, "observedGeneration": seen, "conditions": conditions});
+            json!({"metadata": {"generation": 2}, "status": status})
+        };
+        assert_eq!(version(&there("False", 2)), Some(5));
+        assert_eq!(version(&there("True", 2)), None, "nobody waits for it");
+        assert_eq!(version(&there("False", 1)), None, "it was read elsewhere");
         assert_eq!(version(&json!({})), None);
     }
 

@@ -98,8 +98,6 @@ pub(super) fn known(
         }
         let name = cluster.name_any();
         let status = cluster.status.clone().unwrap_or_default();
-        let of_vault = status.secrets.iter().cloned();
-        secrets.extend(of_vault.map(|secret| (name.clone(), secret)));
         let outcome = inventory.render(&name);
         let levels = outcome
             .as_ref()
@@ -134,6 +132,8 @@ pub(super) fn known(
         match outcome.as_ref() {
             Err(_) => known.broken.push(name),
             Ok(revision) => {
+                let of_vault = status.secrets.iter().cloned();
+                secrets.extend(of_vault.map(|secret| (name.clone(), secret)));
                 if status.rendered.as_ref() != Some(&revision.name) {
                     let broken = status
                         .problems
@@ -173,7 +173,7 @@ pub(super) fn known(
     known
 }
 
-/// Why not all clusters that share a secret of Vault have read its newest version. Pure.
+/// Why not all clusters of a roll-out that share a secret of Vault have read the newest version of it that one of them has. Pure.
 fn unread(secrets: &[(String, FleetSecret)]) -> Option<String> {
     let mut newest = BTreeMap::<&str, i64>::new();
     for (_, secret) in secrets {

@@ -120,7 +120,10 @@ async fn a_class_goes_when_no_cluster_names_it_and_none_of_its_templates_is_need
     }))
     .unwrap();
     others.create(&parameters, &other).await.unwrap();
-    let available = json!({"status": {"observedGeneration": 9, "conditions": [{"type": "Available", "status": "True"}]}});
+    let available = json!({"status": {"observedGeneration": 9, "conditions": [
+        {"type": "Available", "status": "True"},
+        {"type": "TopologyReconciled", "status": "True", "observedGeneration": 9},
+    ]}});
     objects(&world, CORE, "Cluster")
         .patch_status("shop", &PatchParams::default(), &Patch::Merge(&available))
         .await
