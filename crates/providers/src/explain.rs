@@ -25,6 +25,9 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
+/// What is told of what a Secret holds.
+const HIDDEN: &str = "(not shown)";
+
 /// What is changed in the objects of a release, in the order in which it is done, and what of the spec has no effect, for people.
 ///
 /// # Errors
@@ -43,6 +46,10 @@ pub fn explain(material: &Material) -> Result<(Vec<Change>, Vec<String>), Render
     };
     let components = Components::render(&release, &Substitution::Raw);
     let mut objects = components.map_err(RenderError::Components)?.into_objects();
+    if material.is_here {
+        // As where it is installed: its namespace is there already.
+        objects.retain(|object| !render::is_namespace(object));
+    }
     let mut before = objects.clone();
     let mut changes = Vec::new();
     let notices = render::change(&mut objects, material, |by, now| {
@@ -62,15 +69,17 @@ fn between(by: &str, before: &[Object], now: &[Object]) -> Vec<Change> {
     for object in now {
         let title = object.title();
         let was = known.get(&title).copied().unwrap_or(&nothing);
-        for operation in json_patch::diff(was, object.value()).0 {
+        // Each operation is of what those before it have made.
+        let mut was = was.clone();
+        for operation in json_patch::diff(&was.clone(), object.value()).0 {
             let there = |path: &str| was.pointer(path).cloned();
-            let (path, before, after) = match operation {
+            let (path, before, after) = match &operation {
                 // In a list, what stood there moves on.
-                PatchOperation::Add(add) => (add.path.to_string(), None, Some(add.value)),
+                PatchOperation::Add(add) => (add.path.to_string(), None, Some(add.value.clone())),
                 PatchOperation::Replace(replace) => {
                     let path = replace.path.to_string();
                     let before = there(&path);
-                    (path, before, Some(replace.value))
+                    (path, before, Some(replace.value.clone()))
                 }
                 PatchOperation::Remove(remove) => {
                     let path = remove.path.to_string();
@@ -82,13 +91,20 @@ fn between(by: &str, before: &[Object], now: &[Object]) -> Vec<Change> {
                     continue;
                 }
             };
+            let hidden = Value::from(HIDDEN);
+            let is_secret = object.kind() == "Secret";
+            let told = |value: Option<Value>| {
+                value.map(|value| if is_secret { hidden.clone() } else { value })
+            };
             changes.push(Change {
                 by: by.to_owned(),
                 object: title.clone(),
                 path,
-                before,
-                after,
+                before: told(before),
+                after: told(after),
             });
+            // It is a difference of these very values.
+            let _ = json_patch::patch(&mut was, std::slice::from_ref(&operation));
         }
     }
     changes
@@ -155,5 +171,36 @@ mod tests {
         );
         assert_eq!(notices, ["spec.patches[1] is for no object"]);
         assert!(!format!("{changes:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_a_secret_holds_is_not_told_and_lists_are_by_what_was_there() {
+        let mut material = material(None);
+        material.components +=
+            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: list, finalizers: [a, b, c]}\n";
+        material.changes = Changes {
+            patches: from_value(json!([
+                {"patch": "[{op: replace, path: /stringData/token, value: hush}]", "target": {"kind": "Secret"}},
+                {"patch": "[{op: replace, path: /metadata/finalizers, value: [a]}]", "target": {"kind": "ConfigMap"}},
+                {"patch": "[{op: add, path: /metadata/labels/a, value: b}]", "target": {"kind": "Namespace"}},
+            ]))
+            .unwrap(),
+            ..Changes::default()
+        };
+        let (changes, notices) = explain(&material).unwrap();
+        assert!(!format!("{changes:?}").contains("hush"), "{changes:?}");
+        let secret = changes
+            .iter()
+            .find(|change| change.object.starts_with("Secret "))
+            .unwrap();
+        assert_eq!(secret.path, "/stringData/token");
+        assert_eq!(secret.after, Some(json!(HIDDEN)));
+        let gone = changes
+            .iter()
+            .filter(|change| change.path.starts_with("/metadata/finalizers"));
+        let mut gone: Vec<_> = gone.map(|change| change.before.clone().unwrap()).collect();
+        gone.sort_by_key(ToString::to_string);
+        assert_eq!(gone, [json!("b"), json!("c")]);
+        assert_eq!(notices, ["spec.patches[2] is for no object"]);
     }
 }

@@ -50,6 +50,28 @@ pub enum TargetError {
     Connect(String, #[source] ConnectError),
 }
 
+/// The minor of Kubernetes from which on pods may sleep before they end.
+const LINGERS_FROM: u32 = 30;
+
+/// Whether pods there can be told to go on for some seconds when they are to end.
+///
+/// # Errors
+///
+/// The API does not say which version it is.
+pub async fn lingers(there: &Client) -> Result<bool, kube::Error> {
+    let version = there.apiserver_version().await?;
+    // Some add a sign to it.
+    let digits: String = version
+        .minor
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    Ok(version.major != "1"
+        || digits
+            .parse::<u32>()
+            .is_ok_and(|found| found >= LINGERS_FROM))
+}
+
 /// A client of it: of the cluster that the Secret of that name leads to, or of this API.
 ///
 /// # Errors

@@ -21,8 +21,6 @@ use crate::{
     source, target,
 };
 
-/// The minor of Kubernetes from which on pods may sleep before they end.
-const LINGERS_FROM: u32 = 30;
 /// What comes of parts that are not what the plan was made of.
 const CHANGED: &str = "the operator sees it and plans anew";
 
@@ -94,7 +92,9 @@ impl Installer {
     /// The objects as the release has them, and whether somebody makes the certificates that it asks for.
     pub(super) async fn asked(&self, there: &Client) -> Result<Asked, Failure> {
         let mut material = self.material().await?;
-        material.lingers = is_at_least(there, LINGERS_FROM).await?;
+        let lingers = target::lingers(there).await;
+        material.lingers =
+            lingers.map_err(|error| call("ask for the version of the API", &error))?;
         let discovery = discover(there).await?;
         let rendered = render::render(&material, &scopes(&discovery));
         let rendered = rendered.map_err(|error| error.failure())?;
@@ -192,21 +192,6 @@ impl Installer {
                 )
             })
     }
-}
-
-/// Whether an API is of Kubernetes 1.MINOR or newer.
-async fn is_at_least(there: &Client, minor: u32) -> Result<bool, Failure> {
-    let version = there
-        .apiserver_version()
-        .await
-        .map_err(|error| call("ask for the version of the API", &error))?;
-    // Some add a sign to it.
-    let digits: String = version
-        .minor
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    Ok(version.major != "1" || digits.parse::<u32>().is_ok_and(|found| found >= minor))
 }
 
 /// The objects as a release has them.

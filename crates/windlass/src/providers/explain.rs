@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
+use api::provider::key;
 use clusterctl::Version;
 use envsubst::Template;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client, ResourceExt};
 use providers::{
     explain::{self, Change},
     inputs::Changes,
     names::FETCHED_FROM,
     render::Material,
+    target,
 };
 use serde_json::Value;
 
@@ -92,17 +94,21 @@ async fn of_stand(client: &Client, stand: &Stand) -> anyhow::Result<Vec<String>>
     for (variable, default) in variables(&held.components)? {
         line("variable", of_variable(&variable, default, given.as_ref()));
     }
+    let there = target::client(client, &stand.namespace, stand.target.as_deref()).await?;
     let material = Material {
         provider: provider.clone(),
         version,
         namespace: stand.namespace.clone(),
         is_here: stand.target.is_none(),
         components: held.components,
-        additional: None,
+        additional: additional(client, stand).await?,
         variables: BTreeMap::new(),
         variables_mark: None,
         changes: Changes::of(&stand.spec),
-        lingers: true,
+        lingers: answered(
+            target::lingers(&there).await,
+            "ask for the version of the API",
+        )?,
     };
     let explained = explain::explain(&material);
     let (changes, notices) = explained.with_context(|| format!("{provider}"))?;
@@ -122,6 +128,25 @@ async fn of_stand(client: &Client, stand: &Stand) -> anyhow::Result<Vec<String>>
         );
     }
     Ok(lines)
+}
+
+/// The objects beside those of the release.
+async fn additional(client: &Client, stand: &Stand) -> anyhow::Result<Option<String>> {
+    let Some(reference) = &stand.spec.additional_manifests else {
+        return Ok(None);
+    };
+    let namespace = reference
+        .namespace
+        .clone()
+        .filter(|namespace| !namespace.is_empty());
+    let namespace = namespace.unwrap_or_else(|| stand.namespace.clone());
+    let title = format!("ConfigMap {namespace}/{}", reference.name);
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace);
+    let map = answered(
+        maps.get_opt(&reference.name).await,
+        &format!("read {title}"),
+    )?;
+    Ok(map.and_then(|map| map.data?.remove(key::MANIFESTS)))
 }
 
 /// The keys of the Secret with variables, which is not shown. None: the spec names none.
