@@ -401,8 +401,9 @@ fn all_restart(members: &[Member], inputs: &Inputs) -> Answer {
             "members of etcd do not restart, some at a time, while these do not answer: {}",
             missing.join(", ")
         ),
-        "bring them back (journalctl -u etcd tells why they do not answer; windlass component upgrade etcd restarts one after the other, \
-         also one that is down) or remove them (windlass node remove NAME), then retry the run",
+        "bring them back (journalctl -u etcd tells why they do not answer), then retry the run; as long as the upgrade has touched no \
+         host it can wait: with the former version in the spec, windlass component upgrade etcd restarts one after the other, also one \
+         that is down, and windlass node remove NAME takes one out",
     )
 }
 
