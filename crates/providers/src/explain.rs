@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use clusterctl::{Components, ImageOverrides, NonCanonical, Object, Release, Scopes, Substitution};
+use clusterctl::{Object, Scopes, Substitution};
 use json_patch::PatchOperation;
 use serde_json::Value;
 
@@ -34,22 +34,7 @@ const HIDDEN: &str = "(not shown)";
 ///
 /// The manifests cannot be read, or what is changed does not fit them.
 pub fn explain(material: &Material) -> Result<(Vec<Change>, Vec<String>), RenderError> {
-    let release = Release {
-        provider: &material.provider,
-        version: &material.version,
-        components: &material.components,
-        additional: material.additional.as_deref(),
-        target_namespace: Some(&material.namespace),
-        images: &ImageOverrides::default(),
-        non_canonical: NonCanonical::Keep,
-        scopes: &Scopes::default(),
-    };
-    let components = Components::render(&release, &Substitution::Raw);
-    let mut objects = components.map_err(RenderError::Components)?.into_objects();
-    if material.is_here {
-        // As where it is installed: its namespace is there already.
-        objects.retain(|object| !render::is_namespace(object));
-    }
+    let mut objects = render::released(material, &Scopes::default(), &Substitution::Raw)?;
     let mut before = objects.clone();
     let mut changes = Vec::new();
     let notices = render::change(&mut objects, material, |by, now| {

@@ -79,6 +79,18 @@ pub struct Rendered {
 ///
 /// The manifests cannot be read, a variable has no value, or what is changed does not fit them.
 pub fn render(material: &Material, scopes: &Scopes) -> Result<Rendered, RenderError> {
+    let value = |name: &str| material.variables.get(name).map(String::as_str);
+    let mut objects = released(material, scopes, &Substitution::With(&value))?;
+    let notices = change(&mut objects, material, |_, _| {})?;
+    Ok(Rendered { objects, notices })
+}
+
+/// The objects as the release has them.
+pub(crate) fn released(
+    material: &Material,
+    scopes: &Scopes,
+    substitution: &Substitution<'_>,
+) -> Result<Vec<Object>, RenderError> {
     let release = Release {
         provider: &material.provider,
         version: &material.version,
@@ -89,15 +101,13 @@ pub fn render(material: &Material, scopes: &Scopes) -> Result<Rendered, RenderEr
         non_canonical: NonCanonical::Keep,
         scopes,
     };
-    let value = |name: &str| material.variables.get(name).map(String::as_str);
-    let components = Components::render(&release, &Substitution::With(&value));
+    let components = Components::render(&release, substitution);
     let mut objects = components.map_err(RenderError::Components)?.into_objects();
     if material.is_here {
         // Its object is in it already, and the namespace is not the provider's to change.
         objects.retain(|object| !is_namespace(object));
     }
-    let notices = change(&mut objects, material, |_, _| {})?;
-    Ok(Rendered { objects, notices })
+    Ok(objects)
 }
 
 /// How the settings of a spec are called that are carried out at once.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
-use api::provider::key;
+use api::provider::{ObjectReference, key};
 use clusterctl::Version;
 use envsubst::Template;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -130,18 +130,22 @@ async fn of_stand(client: &Client, stand: &Stand) -> anyhow::Result<Vec<String>>
     Ok(lines)
 }
 
+/// The namespace of what a spec names: that of the provider, where none is given.
+fn namespace_of<'a>(reference: &'a ObjectReference, stand: &'a Stand) -> &'a str {
+    let given = reference.namespace.as_deref();
+    given
+        .filter(|namespace| !namespace.is_empty())
+        .unwrap_or(&stand.namespace)
+}
+
 /// The objects beside those of the release.
 async fn additional(client: &Client, stand: &Stand) -> anyhow::Result<Option<String>> {
     let Some(reference) = &stand.spec.additional_manifests else {
         return Ok(None);
     };
-    let namespace = reference
-        .namespace
-        .clone()
-        .filter(|namespace| !namespace.is_empty());
-    let namespace = namespace.unwrap_or_else(|| stand.namespace.clone());
+    let namespace = namespace_of(reference, stand);
     let title = format!("ConfigMap {namespace}/{}", reference.name);
-    let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace);
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     let map = answered(
         maps.get_opt(&reference.name).await,
         &format!("read {title}"),
@@ -157,13 +161,9 @@ async fn given(
     let Some(reference) = &stand.spec.config_secret else {
         return Ok(None);
     };
-    let namespace = reference
-        .namespace
-        .clone()
-        .filter(|namespace| !namespace.is_empty());
-    let namespace = namespace.unwrap_or_else(|| stand.namespace.clone());
+    let namespace = namespace_of(reference, stand);
     let title = format!("Secret {namespace}/{}", reference.name);
-    let secret = Api::<Secret>::namespaced(client.clone(), &namespace);
+    let secret = Api::<Secret>::namespaced(client.clone(), namespace);
     let secret = answered(
         secret.get_opt(&reference.name).await,
         &format!("read {title}"),
