@@ -15,6 +15,7 @@ mod apply;
 mod context;
 pub(crate) mod plan;
 pub mod report;
+mod starts;
 
 pub use context::{Context, Error};
 
@@ -35,7 +36,7 @@ pub async fn reconcile<S: Subjects>(
         return Ok(Action::await_change());
     }
     if relocation::mark::of(run.meta()).is_some() {
-        context.runner_rests(&identity(run.meta()));
+        context.starts.rests(&identity(run.meta()));
         return Ok(Action::await_change());
     }
     let outcome = pass(run, &context).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::Run;
+use api::{Run, run::StepPhase};
 use controller::{Outcome, Until, backoff::jittered};
 use kube::{Api, Resource, ResourceExt, api::ListParams};
 
@@ -37,7 +37,7 @@ pub(super) async fn apply<S: Subjects>(
     let launcher = &context.launcher;
     let (decision, until) = match decision {
         Decision::Start(death) => {
-            let due = context.runner_due(&identity(run.meta()));
+            let due = context.starts.due(&identity(run.meta()), succeeded(run));
             if let Some(wait) = due {
                 (Decision::Await(death), Until::Elapsed(wait))
             } else {
@@ -70,7 +70,7 @@ pub(super) async fn apply<S: Subjects>(
             if is_ended(phase(run)) && all_names(run).next().is_some() {
                 cancel_children(run, context).await?;
             }
-            context.runner_rests(&identity(run.meta()));
+            context.starts.rests(&identity(run.meta()));
             (decision, AT_REST)
         }
     };
@@ -78,6 +78,13 @@ pub(super) async fn apply<S: Subjects>(
         applied: Applied(decision),
         until,
     })
+}
+
+fn succeeded(run: &Run) -> usize {
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    steps
+        .filter(|step| step.phase == StepPhase::Succeeded)
+        .count()
 }
 
 async fn cancel_children<S>(run: &Run, context: &Context<S>) -> Result<(), Error> {

@@ -1,14 +1,8 @@
 //! What the passes over Runs share.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
-
-use controller::BackOff;
 use kube::Client;
 
+use super::starts::Starts;
 use crate::{
     control,
     launcher::{self, Launcher},
@@ -20,10 +14,7 @@ pub struct Context<S> {
     pub(super) client: Client,
     pub(super) launcher: Launcher,
     pub(super) subjects: S,
-    /// Deaths of runners in a row, by run.
-    deaths: BackOff,
-    /// When the next runner of a run may start, so that one that dies at once does not spin.
-    starts: Mutex<HashMap<String, Instant>>,
+    pub(super) starts: Starts,
 }
 
 impl<S: Subjects> Context<S> {
@@ -33,37 +24,13 @@ impl<S: Subjects> Context<S> {
             client,
             launcher,
             subjects,
-            deaths: BackOff::default(),
-            starts: Mutex::default(),
+            starts: Starts::default(),
         }
     }
 
     /// The runners.
     pub const fn launcher(&self) -> &Launcher {
         &self.launcher
-    }
-
-    /// How long a run must wait for its next runner; none: it may start, which is noted.
-    pub(super) fn runner_due(&self, run: &str) -> Option<Duration> {
-        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if let Some(next) = starts.get(run).filter(|next| **next > now) {
-            return Some(next.saturating_duration_since(now));
-        }
-        let first = !starts.contains_key(run);
-        let wait = self.deaths.failed(run);
-        // One death is bad luck and costs nothing; from the second on each costs more.
-        starts.insert(run.to_owned(), if first { now } else { now + wait });
-        None
-    }
-
-    /// Notes that a run needs no runner.
-    pub(super) fn runner_rests(&self, run: &str) {
-        self.starts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(run);
-        self.deaths.reset(run);
     }
 }
 
