@@ -254,6 +254,21 @@ const REFUSED: &[Row] = &[
         "worker-1",
     ),
     (
+        "reached where another one is",
+        |i| {
+            i.hosts[1].variables.ip = Some("10.1.0.21".into());
+            i.hosts[2].variables.ansible_host = "10.1.0.21".into();
+        },
+        "ClusterNode/worker-2 spec.inventory.ansible_host",
+        "worker-1",
+    ),
+    (
+        "known to others as another one",
+        |i| i.hosts[2].variables.access_ip = Some("10.0.0.21".into()),
+        "ClusterNode/worker-2 spec.inventory.access_ip",
+        "worker-1",
+    ),
+    (
         "no address",
         |i| i.hosts[2].variables.ansible_host = "-x y".into(),
         "ClusterNode/worker-2 spec.inventory.ansible_host",

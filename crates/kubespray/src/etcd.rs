@@ -14,9 +14,11 @@ use crate::{
 pub(crate) const SNAPSHOT: &str = "windlass_recover_snapshot";
 
 /// Asks the member of a host who the members are and how each of them is. etcd's own settings name its certificates: those by which
-/// members know each other.
+/// members know each other, and its unit where its programs are (`bin_dir`).
 pub(crate) const ASK: &str = r#"
 LC_ALL=C; PATH=$PATH:/usr/local/bin:/usr/local/sbin:/opt/bin
+program=$(systemctl show --property=ExecStart --value etcd 2>/dev/null | sed -n 's/.*path=\([^ ;]*\).*/\1/p')
+[ -z "$program" ] || PATH=$PATH:$(dirname "$program")
 value() { sed -n "s/^$1=//p" /etc/etcd.env | tail -n 1; }
 ETCDCTL_API=3; ETCDCTL_ENDPOINTS=https://127.0.0.1:2379
 ETCDCTL_CACERT=$(value ETCD_PEER_TRUSTED_CA_FILE)
@@ -32,6 +34,16 @@ say health etcdctl endpoint health --cluster --write-out=json
 echo end
 ";
 
+/// What a member alone says of itself, and its service.
+const TELL_ALONE: &str = r"
+echo begin
+say service systemctl is-active etcd
+say alone etcdctl endpoint health --write-out=json
+say members etcdctl member list --write-out=json
+say health etcdctl endpoint health --cluster --write-out=json
+echo end
+";
+
 /// The longest name that is shown, in bytes, and the most members that are read: etcd recommends seven at most.
 const NAME_LIMIT: usize = 64;
 const MEMBERS: usize = 64;
@@ -39,6 +51,11 @@ const MEMBERS: usize = 64;
 /// The script that asks.
 pub(crate) fn question() -> String {
     format!("{ASK}{TELL}")
+}
+
+/// The script that asks whether etcd has lost its quorum.
+pub(crate) fn question_of_loss() -> String {
+    format!("{ASK}{TELL_ALONE}")
 }
 
 /// The script that takes a member out, and asks then.
@@ -69,26 +86,72 @@ impl Member {
 
 /// Reads what a member told; an error says why that is no answer.
 pub(crate) fn read(said: &str) -> Result<Vec<Member>, String> {
-    let lines: Vec<&str> = said.lines().skip_while(|line| *line != "begin").collect();
-    if lines.last() != Some(&"end") {
-        return Err("it did not say all that was asked".to_owned());
-    }
-    let told = |name: &str| {
-        let mut lines = lines.iter();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-    };
-    let members = told("members").unwrap_or_default().trim();
+    let lines = lines(said)?;
+    let members = told(&lines, "members");
     if members.is_empty() {
         return Err(
             "its etcd does not tell the members: it does not run, or has no quorum".to_owned(),
         );
     }
-    let health = told("health").unwrap_or_default().trim();
-    let health: Vec<Endpoint> = match health {
-        "" => Vec::new(),
-        health => serde_json::from_str(health).map_err(|error| unread(&error))?,
+    of_list(members, &endpoints(told(&lines, "health"))?)
+}
+
+/// What the etcd of one host says of its quorum.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Quorum {
+    /// It answers, or says that it has none; with the members that it tells of.
+    Told(Vec<Member>),
+    /// It does not run or is alone with itself, for that reason.
+    None(String),
+}
+
+/// Reads what a host says of etcd's quorum. That nothing was heard proves no loss: an error says what was not heard.
+pub(crate) fn read_of_loss(said: &str) -> Result<Quorum, String> {
+    let lines = lines(said)?;
+    let service = told(&lines, "service");
+    let alone = endpoints(told(&lines, "alone"))?;
+    let health = endpoints(told(&lines, "health"))?;
+    let answers = |endpoint: &Endpoint| endpoint.health;
+    let proof = if !service.is_empty() && service != "active" {
+        Some(format!(
+            "its service etcd is {}",
+            plain(service, NAME_LIMIT)
+        ))
+    } else {
+        let silent = alone.iter().find(|endpoint| !endpoint.health);
+        silent.map(|silent| {
+            let why = silent.error.as_deref().unwrap_or("it says no more");
+            format!("its etcd has no quorum: {}", plain(why, NAME_LIMIT))
+        })
     };
-    of_list(members, &health)
+    let members = told(&lines, "members");
+    if !members.is_empty() && (health.iter().any(answers) || proof.is_some()) {
+        return Ok(Quorum::Told(of_list(members, &health)?));
+    }
+    let unheard = "it does not say whether etcd has its quorum: etcdctl was not found there, or its certificates cannot be read";
+    proof.map(Quorum::None).ok_or_else(|| unheard.to_owned())
+}
+
+/// The lines of an answer that is whole.
+fn lines(said: &str) -> Result<Vec<&str>, String> {
+    let lines: Vec<&str> = said.lines().skip_while(|line| *line != "begin").collect();
+    if lines.last() != Some(&"end") {
+        return Err("it did not say all that was asked".to_owned());
+    }
+    Ok(lines)
+}
+
+fn told<'a>(lines: &[&'a str], name: &str) -> &'a str {
+    let mut lines = lines.iter();
+    let told = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    told.unwrap_or_default().trim()
+}
+
+fn endpoints(health: &str) -> Result<Vec<Endpoint>, String> {
+    match health {
+        "" => Ok(Vec::new()),
+        health => serde_json::from_str(health).map_err(|error| unread(&error)),
+    }
 }
 
 /// Reads a list of members alone, as `etcdctl member list --write-out=json` prints it: none of them counts as one that answers.
@@ -159,6 +222,8 @@ struct Told {
 struct Endpoint {
     endpoint: String,
     health: bool,
+    #[serde(default)]
+    error: Option<String>,
 }
 
 /// What the members say to a change of one of them.
@@ -244,17 +309,25 @@ pub(crate) fn named(members: &[Member], inputs: &Inputs) -> Answer {
     )
 }
 
-/// The member that a change is of, if etcd knows it.
+/// The member that a change is of, if etcd knows it: the one of its name, else one at its address that is no other host's by its name.
 pub(crate) fn own<'a>(
     members: &'a [Member],
     change: &MemberChange,
     inputs: &Inputs,
 ) -> Option<&'a Member> {
+    let names = &inputs.inventory.etcd_member_names;
+    let is_of_another = |name: &String| {
+        let mut others = names
+            .iter()
+            .filter(|(host, _)| **host != *change.host.as_str());
+        others.any(|(_, its)| its == name)
+    };
     let named = |member: &&Member| member.name.as_deref() == Some(&change.member);
     members.iter().find(named).or_else(|| {
-        members
+        let mut free = members
             .iter()
-            .find(|member| is_at(member, &change.host, inputs))
+            .filter(|member| !member.name.as_ref().is_some_and(is_of_another));
+        free.find(|member| is_at(member, &change.host, inputs))
     })
 }
 
@@ -773,6 +846,18 @@ mod tests {
     }
 
     #[test]
+    fn a_member_of_another_name_is_not_taken_for_one_at_the_same_address() {
+        let members = read(&said(&[true, true, true], 9)).unwrap();
+        let mut moved = inputs();
+        moved.hosts[3].variables.access_ip = Some("10.0.0.2".to_owned());
+        let fourth = change(4, Turn::Leaves);
+        assert_eq!(own(&members, &fourth, &moved).map(|own| own.id), Some(1002));
+        let names = &mut moved.inventory.etcd_member_names;
+        names.insert("m2".to_owned(), "etcd2".to_owned());
+        assert_eq!(own(&members, &fourth, &moved), None);
+    }
+
+    #[test]
     fn members_restart_some_at_a_time_only_while_all_work() {
         let mut two = inputs();
         let hosts = [1, 2].map(|number| format!("m{number}").parse().unwrap());
@@ -810,6 +895,39 @@ mod tests {
             "{}",
             refusal.remedy
         );
+    }
+
+    #[test]
+    fn that_nothing_was_heard_proves_no_loss() {
+        let of = |service: &str, alone: &str, members: &str, health: &str| {
+            read_of_loss(&format!(
+                "begin\nservice {service}\nalone {alone}\nmembers {members}\nhealth {health}\nend\n"
+            ))
+        };
+        let silent = r#"[{"endpoint":"https://127.0.0.1:2379","health":false,"took":"5s","error":"context deadline exceeded"}]"#;
+        let well = r#"[{"endpoint":"https://127.0.0.1:2379","health":true,"took":"5ms"}]"#;
+        let list = r#"{"members": [{"ID": 1, "name": "etcd1", "clientURLs": ["https://127.0.0.1:2379"]}]}"#;
+        for (answer, expected) in [
+            // etcdctl is not where it is looked for, or may not read its certificates.
+            (of("active", "", "", ""), "Err"),
+            (of("", "", "", ""), "Err"),
+            // etcd up to 3.4 tells the members without a quorum.
+            (of("active", "", list, ""), "Err"),
+            (of("active", well, "", ""), "Err"),
+            (of("active", silent, "", ""), "no quorum: context deadline"),
+            (of("activating", "", "", ""), "is activating"),
+            (of("inactive", "", "", ""), "is inactive"),
+            (of("active", silent, list, ""), "1 members"),
+            (of("active", well, list, well), "1 members"),
+            (read_of_loss("begin\nservice inactive"), "Err"),
+        ] {
+            let told = match answer {
+                Err(_) => "Err".to_owned(),
+                Ok(Quorum::None(why)) => why,
+                Ok(Quorum::Told(members)) => format!("{} members", members.len()),
+            };
+            assert!(told.contains(expected), "{told}, not {expected}");
+        }
     }
 
     #[test]

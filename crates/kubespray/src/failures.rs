@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 73] = [
+static OWN: [Kind; 74] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -273,6 +273,12 @@ static OWN: [Kind; 73] = [
         External,
         "etcd has its quorum, so that nothing is given up.",
         "Remove the hosts that are dead: windlass node remove NAME. To roll a cluster that works back to a snapshot: windlass recover --roll-back --from-snapshot NAME.",
+    ),
+    own(
+        "QuorumUnknown",
+        External,
+        "A host does not say whether etcd has its quorum.",
+        "Mend ssh, sudo or etcdctl there, or stop its etcd for good (systemctl stop etcd), then retry the run. If the host is off since, ask again: windlass recover.",
     ),
     own(
         "QuorumWouldBeLost",

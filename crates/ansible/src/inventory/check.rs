@@ -79,7 +79,45 @@ pub(super) fn hosts(input: &InventoryInput) -> Vec<InventoryError> {
         |host| host.variables.access_ip.clone(),
         &mut errors,
     );
+    crossed(&input.hosts, default_port, &mut errors);
     errors
+}
+
+/// What a host is reached by may not be the address of another one in another field either: what is done to the one would be done to the
+/// other. A port of its own leads elsewhere.
+fn crossed(hosts: &[Host], default_port: u16, errors: &mut Vec<InventoryError>) {
+    let port = |host: &Host| host.variables.ansible_port.unwrap_or(default_port);
+    let (mut ips, mut access_ips) = (BTreeMap::new(), BTreeMap::new());
+    for host in hosts {
+        if let Some(ip) = kubernetes_address(host) {
+            ips.entry(ip.to_string()).or_insert(host);
+        }
+        if let Some(ip) = &host.variables.access_ip {
+            access_ips.entry(ip.clone()).or_insert(host);
+        }
+    }
+    for host in hosts {
+        let variables = &host.variables;
+        let of_access = variables.access_ip.as_ref().and_then(|ip| {
+            let other = ips.get(ip).filter(|other| other.name != host.name)?;
+            Some(("access_ip", ip, *other))
+        });
+        let reached = &variables.ansible_host;
+        let mut others = [&ips, &access_ips]
+            .into_iter()
+            .filter_map(|of| of.get(reached));
+        let of_host = others
+            .find(|other| port(other) == port(host) && other.variables.ansible_host != *reached)
+            .map(|other| ("ansible_host", reached, *other));
+        for (path, address, other) in of_access.into_iter().chain(of_host) {
+            errors.push(InventoryError::new(
+                field(host, &format!("spec.inventory.{path}")),
+                address,
+                format!("ClusterNode/{} has the same address", other.name),
+                "give every host its own address, or delete one of the two ClusterNodes",
+            ));
+        }
+    }
 }
 
 /// The address that Kubernetes uses on the host, where the inventory says it.

@@ -12,7 +12,7 @@ use runs::{object, phase};
 use crate::{
     cluster::{built::Built, maintain::RestChange, observe::Observed, resolve::Resolved},
     inputs::Inputs,
-    operation::{Leaves, Operation, RESET_HOST},
+    operation::{Leaves, Operation, RESET_HOST, recover, upgrade},
     playbooks::{Checkout, Playbooks},
     problem::Problem,
 };
@@ -223,11 +223,23 @@ pub fn outdated<'a>(runs: impl IntoIterator<Item = &'a Run>, run: &Run) -> Optio
         .filter(|other| other.spec.subject == run.spec.subject)
         .collect();
     runs.sort_by_cached_key(|run| object::age(run));
-    let since = changed_since(runs, run)?.name_any();
+    let name = run.name_any();
+    if let Some(since) = changed_since(runs.iter().copied(), run) {
+        return Some(format!(
+            "run {name} failed, and run {} has changed the cluster since: it cannot be taken up again. What the spec still asks for is \
+             planned anew: see `windlass status` and `windlass plan --live`",
+            since.name_any(),
+        ));
+    }
+    let later = runs.iter().copied();
+    let later = later.skip_while(|other| other.name_any() != name).skip(1);
+    let later: Vec<&Run> = later.collect();
+    let upgrade = upgrade::begun_run(later.iter().copied()).map(|(run, _)| run);
+    let begun = recover::begun(later.iter().copied()).or(upgrade)?;
     Some(format!(
-        "run {} failed, and run {since} has changed the cluster since: it cannot be taken up again. What the spec still asks for is \
-         planned anew: see `windlass status` and `windlass plan --live`",
-        run.name_any(),
+        "run {name} failed, and run {} has begun since what it did not end: the cluster is not what {name} would go on with. Have that \
+         ended first: see `windlass status`",
+        begun.name_any(),
     ))
 }
 

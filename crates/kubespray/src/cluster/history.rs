@@ -15,7 +15,7 @@ use runs::{
 
 use crate::{
     cluster::{built::built_by, observe::Observed},
-    operation::{Operation, Order, asked, renew, upgrade},
+    operation::{Operation, Order, asked, recover, renew, upgrade},
     snapshots::standing,
 };
 
@@ -61,7 +61,8 @@ fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
     let of_runs = [
         runs.iter().rev().find(created),
         built_by(runs),
-        upgrade::begun_run(runs).map(|(run, _)| run),
+        upgrade::begun_run(runs.iter()).map(|(run, _)| run),
+        recover::begun(runs.iter()),
         renew::newest(runs),
         standing::newest(runs),
     ];

@@ -25,7 +25,7 @@ use snapshots::{Name, manifest::InvalidName};
 
 use super::{RECOVER, asked::Asked, remove::as_it_leaves, scale::manages_etcd};
 use crate::{
-    action::{FOUND, MemberChange, Turn},
+    action::{FOUND, MemberChange, SET_ASIDE, Turn},
     cluster::{
         built::Built,
         compile::{self, Recovering},
@@ -108,19 +108,24 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     )
 }
 
-/// A recovery that changed something and did not come to its end.
-fn begun(runs: &[Run]) -> Option<&Run> {
-    let mut newest = runs.iter().rev();
-    let run = newest.find(|run| run.spec.operation == RECOVER.name)?;
-    let stopped = matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled);
-    let steps = run.status.iter().flat_map(|status| &status.steps);
-    let mut steps = steps.filter(|step| step.phase != StepPhase::Pending);
-    (stopped && steps.any(|step| step.id == FOUND)).then_some(run)
+/// The newest recovery that changed something, where none has come to its end since: one that failed before it touched a host leaves
+/// what another one had begun before it.
+pub fn begun<'a>(runs: impl DoubleEndedIterator<Item = &'a Run>) -> Option<&'a Run> {
+    let recoveries = runs.rev();
+    let recoveries = recoveries.filter(|run| run.spec.operation == RECOVER.name);
+    let mut ended =
+        recoveries.take_while(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled));
+    ended.find(|run| {
+        let mut steps = run.status.iter().flat_map(|status| &status.steps);
+        steps.any(|step| {
+            step.phase != StepPhase::Pending && [SET_ASIDE, FOUND].contains(&step.id.as_str())
+        })
+    })
 }
 
 /// What becomes of a cluster whose recovery was begun: nothing, until a person has said what.
 fn held(built: &Built, runs: &[Run]) -> Option<Decision> {
-    let run = begun(runs)?;
+    let run = begun(runs.iter())?;
     let built = Box::new(built.clone());
     Some(match phase(run) {
         RunPhase::Failed => Decision::Maintain(built, Box::new(run.clone())),
@@ -130,7 +135,7 @@ fn held(built: &Built, runs: &[Run]) -> Option<Decision> {
 
 /// What there is to say of a recovery that somebody ended in the middle.
 pub fn cancelled(runs: &[Run]) -> Option<String> {
-    let run = begun(runs).filter(|run| phase(run) == RunPhase::Cancelled)?;
+    let run = begun(runs.iter()).filter(|run| phase(run) == RunPhase::Cancelled)?;
     Some(format!(
         "the recovery that run {} has begun: etcd may be one member already, and nothing else is begun before it is done; ask for it \
          again: windlass recover",

@@ -1,24 +1,25 @@
 //! Reset: removes Kubernetes from the hosts of a Cluster that is being deleted, if its deletion policy says so. Pure.
 
 use api::{
-    Cluster, HostName, Run,
+    Cluster, ClusterNode, HostName, Run,
     cluster::{Approval, DeletionPolicy},
     node::NodeState,
-    run::{Plan, RunPhase},
+    run::{Plan, RunPhase, StepPhase},
 };
 use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 use serde_json::{Value, json};
 
-use super::RESET;
+use super::{ADOPT, RESET};
 use crate::{
+    action,
     cluster::{
         compile,
         decision::{Decision, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
     },
-    inputs::Inputs,
+    inputs::{Host, Inputs},
     playbooks::Checkout,
     problem::Problem,
 };
@@ -40,7 +41,10 @@ fn deletion(
     wanted: Result<&Resolved, &[Problem]>,
     observed: &Observed,
 ) -> Decision {
-    let last = observed.runs.last();
+    // Not the last one only: one that failed may have been taken up again since.
+    let mut runs = observed.runs.iter().rev();
+    let active = runs.find(|run| is_active(phase(run)));
+    let last = active.or(observed.runs.last());
     let reset = cluster.spec.deletion_policy.unwrap_or_default() == DeletionPolicy::Reset;
     match last {
         Some(run) if !is_reset(run) && is_active(phase(run)) => {
@@ -92,8 +96,9 @@ fn reset_run(
     match wanted {
         Err(problems) => Decision::Stall(problems.iter().cloned().chain([way_out()]).collect()),
         Ok(resolved) => match compiled(resolved, checkout, observed) {
-            Ok(plan) => Decision::Start(Box::new(new_run(cluster, observed, &RESET, plan))),
-            Err(problem) => Decision::Stall(vec![problem]),
+            Ok(Some(plan)) => Decision::Start(Box::new(new_run(cluster, observed, &RESET, plan))),
+            Ok(None) => Decision::Forget,
+            Err(problems) => Decision::Stall(problems),
         },
     }
 }
@@ -108,14 +113,35 @@ fn way_out() -> Problem {
     )
 }
 
-/// The plan that removes Kubernetes from the hosts.
+/// The plan that removes Kubernetes from the hosts. None: nothing was done to any.
 fn compiled(
     resolved: &Resolved,
     checkout: &Checkout,
     observed: &Observed,
-) -> Result<Plan, Problem> {
+) -> Result<Option<Plan>, Vec<Problem>> {
     let mut inputs = resolved.inputs.clone();
     let spared = spare(&mut inputs, observed);
+    if inputs.hosts.is_empty() {
+        return Ok(None);
+    }
+    let moved: Vec<_> = inputs
+        .hosts
+        .iter()
+        .filter_map(|host| moved(host, observed))
+        .collect();
+    if !moved.is_empty() {
+        return Err(moved);
+    }
+    let plan = of_hosts(inputs, &spared, resolved, checkout);
+    plan.map(Some).map_err(|problem| vec![problem])
+}
+
+fn of_hosts(
+    mut inputs: Inputs,
+    spared: &[HostName],
+    resolved: &Resolved,
+    checkout: &Checkout,
+) -> Result<Plan, Problem> {
     // That of the creation.
     inputs.operation_secret_ref = None;
     inputs.operation_variables.extend([
@@ -137,8 +163,8 @@ fn compiled(
     let mut reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
     if !spared.is_empty() {
         reason.push_str(&format!(
-            "; no run was ever to work on these, and they are left alone: {}",
-            compile::listed(&spared)
+            "; no run has worked on these, and they are left alone: {}",
+            compile::listed(spared)
         ));
     }
     if writes_resolver(&inputs, checkout) {
@@ -154,23 +180,21 @@ fn writes_resolver(inputs: &Inputs, checkout: &Checkout) -> bool {
     mode.and_then(Value::as_str) == Some("host_resolvconf")
 }
 
-/// Takes out the hosts that no run was ever to work on: what is on them is not the cluster's. Where the runs are gone, what was told of
-/// the hosts counts, and where nothing was told, all are reset.
+/// Takes out the hosts that no run has worked on: what is on them is not the cluster's. Where the runs are gone, what was told of the
+/// hosts counts, and where nothing was told, all are reset.
 fn spare(inputs: &mut Inputs, observed: &Observed) -> Vec<HostName> {
-    let planned = |name: &str| {
-        let mut runs = observed.runs.iter().filter(|run| !is_reset(run));
-        runs.any(|run| Inputs::has_host(&run.spec.plan.inputs, name))
-    };
     let told = |name: &str| {
-        let mut nodes = observed.nodes.iter();
-        let node = nodes.find(|node| node.name_any() == name);
-        let state = node.and_then(|node| node.status.as_ref()?.state);
+        let state = node(observed, name).and_then(|node| node.status.as_ref()?.state);
         state.is_some_and(|state| state != NodeState::Waiting)
     };
-    let touched = |name: &str| planned(name) || told(name);
-    if !inputs.hosts.iter().any(|host| touched(&host.name)) {
+    let is_gone = observed.runs.iter().all(is_reset);
+    if is_gone && !inputs.hosts.iter().any(|host| told(&host.name)) {
         return Vec::new();
     }
+    let touched = |name: &str| match is_gone {
+        true => told(name),
+        false => worked_on(observed, name).is_some(),
+    };
     let names = inputs.hosts.iter().filter(|host| !touched(&host.name));
     let spared: Vec<HostName> = names.filter_map(|host| host.name.parse().ok()).collect();
     inputs.hosts.retain(|host| touched(&host.name));
@@ -178,6 +202,64 @@ fn spare(inputs: &mut Inputs, observed: &Observed) -> Vec<HostName> {
         order.retain(|name| !spared.contains(name));
     }
     spared
+}
+
+/// The newest run that did something to a host; none: nothing was done to it since it was declared. A run that ended before its first play
+/// did nothing, nor did one that was to adopt the host and did not come to its end.
+fn worked_on<'a>(observed: &'a Observed, name: &str) -> Option<&'a Run> {
+    let runs = observed.runs.iter().rev().filter(|run| !is_reset(run));
+    let mut runs = runs.filter(|run| Inputs::has_host(&run.spec.plan.inputs, name));
+    let run = runs.find_map(|run| {
+        let succeeded = phase(run) == RunPhase::Succeeded;
+        let removed = succeeded && Inputs::removes(&run.spec.plan.inputs, name);
+        if removed && is_declared_since(observed, name, run) {
+            return Some(None);
+        }
+        let adopts = run.spec.operation == ADOPT.name;
+        let worked = !adopts && (is_active(phase(run)) || has_played(run, name));
+        (succeeded || worked).then_some(Some(run))
+    });
+    run.flatten()
+}
+
+/// Whether a play of a run has begun on a host.
+fn has_played(run: &Run, name: &str) -> bool {
+    let steps = run.status.iter().flat_map(|status| &status.steps);
+    let mut begun = steps.filter(|step| step.phase != StepPhase::Pending);
+    begun.any(|begun| {
+        let plan = &run.spec.plan;
+        let mut known = plan.steps.iter().filter(|step| step.id == begun.id);
+        known.any(|step| {
+            action::play_of(step).is_some() && plan.targets(step).any(|host| host.as_str() == name)
+        })
+    })
+}
+
+fn is_declared_since(observed: &Observed, name: &str, run: &Run) -> bool {
+    let declared = node(observed, name).and_then(|node| relocation::mark::created(node.meta()));
+    declared > relocation::mark::created(run.meta())
+}
+
+fn node<'a>(observed: &'a Observed, name: &str) -> Option<&'a ClusterNode> {
+    let mut nodes = observed.nodes.iter();
+    nodes.find(|node| node.name_any() == name)
+}
+
+/// What is wrong with a host that is reached elsewhere than when it was worked on.
+fn moved(host: &Host, observed: &Observed) -> Option<Problem> {
+    let run = worked_on(observed, &host.name)?;
+    let mut known = run.spec.plan.inputs.get("hosts")?.as_array()?.iter();
+    let before = known.find(|known| known["name"] == host.name)?;
+    let before = before["variables"]["ansible_host"].as_str()?;
+    let now = &host.variables.ansible_host;
+    (before != now).then(|| {
+        Problem::new(
+            format!("ClusterNode/{} spec.inventory.ansible_host", host.name),
+            now,
+            format!("the cluster was built with {before}, and what answers at {now} may be another's; no host was reset"),
+            format!("write {before} again; or write spec.deletionPolicy: Retain to forget the cluster and leave the hosts as they are"),
+        )
+    })
 }
 
 /// The variable that says who writes the resolver of hosts.

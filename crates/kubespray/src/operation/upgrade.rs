@@ -310,12 +310,12 @@ impl Begun {
 /// The upgrade that was begun and has ended before its end, if there is one. One that is at work is not: it comes to its end. One that
 /// failed before it touched a host leaves what another one had begun before it.
 pub fn begun(runs: &[Run]) -> Option<Begun> {
-    begun_run(runs).map(|(_, begun)| begun)
+    begun_run(runs.iter()).map(|(_, begun)| begun)
 }
 
 /// The same, with its run.
-pub fn begun_run(runs: &[Run]) -> Option<(&Run, Begun)> {
-    let upgrades = runs.iter().rev();
+pub fn begun_run<'a>(runs: impl DoubleEndedIterator<Item = &'a Run>) -> Option<(&'a Run, Begun)> {
+    let upgrades = runs.rev();
     let upgrades = upgrades.filter(|run| run.spec.operation == UPGRADE.name);
     let ended =
         upgrades.take_while(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled));

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     action::{self, MemberChange, Turn},
-    etcd::{self, Answer, Member, Refusal},
+    etcd::{self, Answer, Member, Quorum, Refusal},
 };
 
 /// How often is asked again.
@@ -44,7 +44,7 @@ pub(crate) async fn prove(
         .map_or_else(|outcome| outcome, |(said, ..)| succeeded(Some(said)))
 }
 
-/// Proves that etcd has lost its quorum: each host is asked, more than once, and none tells of members that answer.
+/// Proves that etcd has lost its quorum: each host is asked, more than once, and each says so. One that cannot be asked proves nothing.
 async fn prove_lost(
     executor: &KubesprayExecutor,
     step: &Step,
@@ -56,24 +56,44 @@ async fn prove_lost(
         Err(failure) => return failed(failure),
     };
     let targets = prepare::targets(executor, &asked(executor, step, context));
-    let mut said = Vec::new();
+    let (mut said, mut unheard) = (Vec::new(), Vec::new());
     for _ in 0..LOOKS {
         if let Some(outcome) = hold(step, context).await {
             return outcome;
         }
         said.clear();
+        unheard.clear();
         for target in &targets {
-            match ask(target, &options, &etcd::question()).await {
-                Ok(members) => match etcd::judge(&members, change, &executor.work.inputs) {
-                    Answer::Yes(yes) => said.push(format!("{}: {yes}", target.name)),
-                    Answer::No(refusal) => return refused(refusal),
-                },
-                Err(error) => said.push(format!("{}: {error}", target.name)),
+            let of = |text: String| format!("{}: {text}", target.name);
+            let told = tell(target, &options, &etcd::question_of_loss()).await;
+            match told.and_then(|told| etcd::read_of_loss(&told)) {
+                Ok(Quorum::Told(members)) => {
+                    match etcd::judge(&members, change, &executor.work.inputs) {
+                        Answer::Yes(yes) => said.push(of(yes)),
+                        Answer::No(refusal) => return refused(refusal),
+                    }
+                }
+                Ok(Quorum::None(why)) => said.push(of(why)),
+                Err(error) => unheard.push(of(error)),
             }
         }
         tokio::time::sleep(LOOK).await;
     }
-    succeeded(Some(said.join("; ")))
+    if unheard.is_empty() {
+        return succeeded(Some(said.join("; ")));
+    }
+    failed(failure(
+        FailureClass::External,
+        "QuorumUnknown",
+        format!(
+            "it is not certain that etcd has lost its quorum, and nothing was touched: {}",
+            unheard.join("; ")
+        ),
+        Some(
+            "see to it that these hosts answer by ssh, and etcdctl there; or stop their etcd for good (systemctl stop etcd); then retry the \
+             run. Of hosts that are off since, ask again: windlass recover",
+        ),
+    ))
 }
 
 /// Proves that the members are those that the inventory names.
@@ -194,11 +214,14 @@ async fn first(targets: &[Target], options: &Options) -> Result<(Vec<Member>, Ta
 }
 
 async fn ask(target: &Target, options: &Options, script: &str) -> Result<Vec<Member>, String> {
+    let said = tell(target, options, script).await?;
+    etcd::read(&said)
+}
+
+async fn tell(target: &Target, options: &Options, script: &str) -> Result<String, String> {
     let limit = options.connect_timeout.saturating_add(ANSWER);
-    match probe::run(target, options, script, limit).await {
-        Ok(said) => etcd::read(&said),
-        Err(unusable) => Err(format!("{} ({})", unusable.message(), unusable.detail)),
-    }
+    let said = probe::run(target, options, script, limit).await;
+    said.map_err(|unusable| format!("{} ({})", unusable.message(), unusable.detail))
 }
 
 fn refused(refusal: Refusal) -> StepOutcome {

@@ -294,7 +294,9 @@ async fn deletion_with_reset_runs_reset_first() {
         .cluster("first", json!({"deletionPolicy": "Reset"}))
         .await;
     let run = world.run_until(1).await.remove(0);
-    world.run_status(&run, json!({"phase": "Failed"})).await;
+    let played =
+        json!({"phase": "Failed", "steps": [{"id": "bootstrap/hosts", "phase": "Failed"}]});
+    world.run_status(&run, played).await;
     world
         .until("first", "failed", |c| is(c, "Stalled", "RunFailed"))
         .await;
@@ -329,7 +331,10 @@ async fn a_reset_is_shown_before_it_is_asked_for() {
     let run = world.run_until(1).await.remove(0);
     // Whatever becomes of the run that is at work.
     for phase in ["Running", "Failed"] {
-        world.run_status(&run, json!({"phase": phase})).await;
+        let steps = json!([{"id": "bootstrap/hosts", "phase": phase}]);
+        world
+            .run_status(&run, json!({"phase": phase, "steps": steps}))
+            .await;
         let cluster = world.all::<Cluster>().get("first").await.unwrap();
         let shown = preview::reset(&world.client, &cluster, &layout).await;
         let PreviewOutcome::Plan(plan) = shown.unwrap().outcome else {

@@ -96,6 +96,7 @@ async fn etcd_is_founded_on_what_is_left_though_the_first_host_is_lost() {
     let order = [
         "prepare/probe",
         "recover/quorum",
+        "recover/check",
         "recover/set-aside",
         "recover/found",
         "recover/founded",
@@ -251,9 +252,20 @@ async fn one_that_was_given_up_in_the_middle_holds_up_the_rest_until_it_is_done(
 
     let answer = world.recovers(&ask("2")).await;
     assert_eq!(answer.run.as_deref(), Some("first-recover-3"), "{answer:?}");
+    // That one fails before it touches anything: what the first one has begun is as it was.
     let again = world.run_named("first-recover-3").await;
+    let failed = json!({"phase": "Failed", "steps": [{"id": "prepare/probe", "phase": "Failed"}]});
+    world.run_status(&again, failed).await;
+    world
+        .until("first", "the recovery to be told of again", told)
+        .await;
+    world.run_until(3).await;
+
+    let answer = world.recovers(&ask("3")).await;
+    assert_eq!(answer.run.as_deref(), Some("first-recover-4"), "{answer:?}");
+    let again = world.run_named("first-recover-4").await;
     world
         .run_status(&again, json!({"phase": "Succeeded"}))
         .await;
-    world.run_until(4).await;
+    world.run_until(5).await;
 }

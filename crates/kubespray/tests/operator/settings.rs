@@ -4,7 +4,7 @@ use api::{ClusterNode, run::Action};
 use kube::ResourceExt;
 use kubespray::{
     action::APPROVE,
-    cluster::decision::NewRun,
+    cluster::decision::{Decision, NewRun},
     names::ADOPTED,
     request::{CONVERGE, REPLACED_BY},
 };
@@ -74,6 +74,53 @@ async fn resetting_has_its_own() {
         approve.question,
         "remove Kubernetes from master-1, worker-2"
     );
+}
+
+#[tokio::test]
+async fn a_reset_touches_what_the_cluster_was_built_on_and_nothing_else() {
+    let mut past = Past::new(json!({"deletionPolicy": "Reset"}), &["master", "worker"]).await;
+    past.cluster.metadata.deletion_timestamp = from_value(json!("2026-06-01T00:00:00Z")).unwrap();
+    // The object of a host was changed to name another machine.
+    let mut moved = past.observed.nodes.clone();
+    moved[1].spec.inventory.ansible_host = "10.9.0.2".to_owned();
+    std::mem::swap(&mut past.observed.nodes, &mut moved);
+    let Decision::Stall(problems) = past.decision() else {
+        panic!("it is reset");
+    };
+    let text = problems[0].to_string();
+    assert!(
+        text.contains("ClusterNode/worker-2 spec.inventory.ansible_host"),
+        "{text}"
+    );
+    assert!(text.contains("was built with 10.0.0.2"), "{text}");
+
+    // A run that was taken up again is ended first, though a later one has ended.
+    std::mem::swap(&mut past.observed.nodes, &mut moved);
+    let reset = past.starts();
+    let mut again = past.observed.runs[0].clone();
+    again.metadata.name = Some("first-upgrade-2".to_owned());
+    again.spec.operation = "Upgrade".to_owned();
+    again.status = from_value(json!({"phase": "Running"})).unwrap();
+    past.observed.runs.insert(0, again);
+    assert!(
+        matches!(past.decision(), Decision::Cancel(run) if run.name_any() == "first-upgrade-2")
+    );
+    past.observed.runs.remove(0);
+
+    // What was to be adopted, or was never begun, is not the cluster's.
+    for operation in ["Adopt", "Create"] {
+        let run = &mut past.observed.runs[0];
+        operation.clone_into(&mut run.spec.operation);
+        run.status = from_value(json!({
+            "phase": "Failed", "steps": [{"id": "prepare/probe", "phase": "Failed"}],
+        }))
+        .unwrap();
+        assert!(matches!(past.decision(), Decision::Forget), "{operation}");
+    }
+    let run = &mut past.observed.runs[0];
+    let step = json!({"id": "bootstrap/hosts", "phase": "Failed"});
+    run.status = from_value(json!({"phase": "Failed", "steps": [step]})).unwrap();
+    assert_eq!(past.starts().plan.digest, reset.plan.digest);
 }
 
 #[tokio::test]

@@ -90,13 +90,17 @@ pub(crate) fn recovering(
         let what = (name, &*from_store(mark_of(inputs)));
         steps.push(bringing(conduct, what, &founder.host));
     }
+    let alone = vec![founder.host.clone()];
+    // What refuses the founder is known before the others have lost their data.
+    let title = format!("Prove that etcd can be founded anew on {}", founder.host);
+    let words = (CHECKED, title.as_str());
+    steps.push(own(Own::RecoverCheck, conduct, words, alone.clone()));
     if !names.is_empty() {
         let words = (SET_ASIDE, "Stop the members of etcd that are given up");
         let mut placed = own(Own::RecoverSetAside, conduct, words, names.clone());
         placed.step.gate = Some(lenient(conduct));
         steps.push(placed);
     }
-    let alone = vec![founder.host.clone()];
     let title = format!("Found etcd anew on {}", founder.host);
     steps.push(own(
         Own::RecoverEtcd,
