@@ -63,6 +63,42 @@ pub struct Report {
     pub host: HostName,
     /// What it said of itself, or why it cannot be used.
     pub answer: Result<NodeFacts, Unusable>,
+    /// Which machine it is, where it says that.
+    pub machine: Option<Machine>,
+}
+
+/// What tells a machine that runs from all others: one of the two alone does not, for machines that are copies of each other share the
+/// first, and containers of one host the second.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Machine {
+    /// `/etc/machine-id`.
+    id: String,
+    /// `/proc/sys/kernel/random/boot_id`.
+    boot: String,
+}
+
+impl Machine {
+    /// From both; none: they are not in their form.
+    ///
+    /// # Source
+    /// machine-id(5); random(4).
+    pub fn of(id: &str, boot: &str) -> Option<Self> {
+        let is_hex = |text: &str, length: usize| {
+            let mut digits = text.bytes().filter(|byte| *byte != b'-');
+            digits.clone().count() == length && digits.all(|byte| byte.is_ascii_hexdigit())
+        };
+        (is_hex(id, 32) && is_hex(boot, 32)).then(|| Self {
+            id: id.to_ascii_lowercase(),
+            boot: boot.to_ascii_lowercase(),
+        })
+    }
+}
+
+/// What a login answered.
+#[derive(Clone, Debug, Default)]
+struct Answer {
+    facts: NodeFacts,
+    machine: Option<Machine>,
 }
 
 /// Asks whether hosts accept connections and speak ssh; the answers are in the order of the targets. It takes no longer
@@ -75,7 +111,7 @@ pub async fn connect(targets: &[Target], options: &Options) -> Vec<Report> {
             .await
             .map(drop)
     });
-    reports(targets, join_all(asked).await, |()| NodeFacts::default())
+    reports(targets, join_all(asked).await, |()| Answer::default())
 }
 
 /// Logs in to the bastion, if there is one, within the time of a login, and leaves a connection that all hosts behind it share: without
@@ -95,7 +131,7 @@ pub async fn open(options: &Options) -> Result<(), Unusable> {
 pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
     if let Err(unusable) = open(options).await {
         let answers = targets.iter().map(|_| Err(unusable.clone())).collect();
-        return reports(targets, answers, |facts| facts);
+        return reports(targets, answers, |answer| answer);
     }
     let connections = Semaphore::new(CONNECTIONS);
     let logins = Semaphore::new(logins());
@@ -111,7 +147,7 @@ pub async fn probe(targets: &[Target], options: &Options) -> Vec<Report> {
             Err(unusable) => Err(unusable),
         }
     });
-    reports(targets, join_all(asked).await, |facts| facts)
+    reports(targets, join_all(asked).await, |answer| answer)
 }
 
 /// Logs in, a second time if the first took too long: it may have been this machine that was slow. Nor does a connection that
@@ -121,7 +157,7 @@ async fn log_in(
     connection: Option<TcpStream>,
     options: &Options,
     logins: &Semaphore,
-) -> Result<NodeFacts, Unusable> {
+) -> Result<Answer, Unusable> {
     let given = connection.is_some();
     let turn = logins.acquire().await;
     let first = login::login(target, connection, options).await;
@@ -158,12 +194,19 @@ pub(crate) fn logins() -> usize {
 fn reports<A>(
     targets: &[Target],
     answers: Vec<Result<A, Unusable>>,
-    facts: fn(A) -> NodeFacts,
+    answer_of: fn(A) -> Answer,
 ) -> Vec<Report> {
     let answers = targets.iter().zip(answers);
-    let reports = answers.map(|(target, answer)| Report {
-        host: target.name.clone(),
-        answer: answer.map(facts),
+    let reports = answers.map(|(target, answer)| {
+        let (answer, machine) = match answer.map(answer_of) {
+            Ok(Answer { facts, machine }) => (Ok(facts), machine),
+            Err(unusable) => (Err(unusable), None),
+        };
+        Report {
+            host: target.name.clone(),
+            answer,
+            machine,
+        }
     });
     reports.collect()
 }

@@ -254,6 +254,15 @@ const REFUSED: &[Row] = &[
         "worker-1",
     ),
     (
+        "called as another one",
+        |i| {
+            let other = &mut i.hosts[2].variables.other;
+            other.insert("kube_override_hostname".into(), "worker-1".into());
+        },
+        "ClusterNode/worker-2 spec.inventory.kube_override_hostname",
+        "called as its ClusterNode",
+    ),
+    (
         "reached where another one is",
         |i| {
             i.hosts[1].variables.ip = Some("10.1.0.21".into());

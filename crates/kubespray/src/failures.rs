@@ -21,7 +21,7 @@ const fn own(
 }
 
 /// Those of steps that are no plays, whose messages say the rest.
-static OWN: [Kind; 74] = [
+static OWN: [Kind; 75] = [
     own(
         "APIServerOutdated",
         Transient,
@@ -297,6 +297,12 @@ static OWN: [Kind; 74] = [
         Permanent,
         "The run of another object, which is a step of this one, failed.",
         "Look at that run: windlass explain failure RUN.",
+    ),
+    own(
+        "SameMachine",
+        Config,
+        "Two hosts are one machine, or a host is the machine of another node.",
+        "Correct ansible_host and ansible_port of the ClusterNode. If they are containers of one machine, give each an /etc/machine-id of its own. Then retry the run.",
     ),
     own(
         "SandboxNotMade",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ansible::probe::Machine;
 use api::{HostName, text::plain};
 use controller::{Rollout, kubeconfig::Foreign};
 use k8s_openapi::api::{
@@ -47,6 +48,24 @@ impl Workload {
     /// Its address cannot be resolved or may not be used, or the kubeconfig holds what cannot be.
     pub async fn connect(kubeconfig: &Foreign) -> Result<Self, String> {
         client(kubeconfig).await.map(Self)
+    }
+
+    /// The nodes, each with the machine that it says it is.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn machines(&self) -> Result<Vec<(String, Machine)>, String> {
+        let nodes = Api::<Node>::all(self.0.clone());
+        let nodes = answered(nodes.list(&ListParams::default())).await?;
+        let machine = |node: &Node| {
+            let info = node.status.as_ref()?.node_info.as_ref()?;
+            Some((
+                node.name_any(),
+                Machine::of(&info.machine_id, &info.boot_id)?,
+            ))
+        };
+        Ok(nodes.items.iter().filter_map(machine).collect())
     }
 
     /// The node of a host, if there is one.

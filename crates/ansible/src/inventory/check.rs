@@ -217,6 +217,15 @@ fn variables(host: &Host, errors: &mut Vec<InventoryError>) {
     for (name, value) in &host.variables.other {
         let path = field(host, &format!("spec.inventory.{name}"));
         errors.extend(refused(Level::Host, &path, name, value));
+        // Drains, removals and health ask for the node by the host's name.
+        if name == "kube_override_hostname" && value.as_str() != Some(&host.name) {
+            errors.push(InventoryError::new(
+                path,
+                value,
+                "the node of a host is called as its ClusterNode",
+                "leave it out, and name the ClusterNode as the node is called",
+            ));
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Options, Reason, Target, Unusable, ssh_command};
+use super::{Answer, Machine, Options, Reason, Target, Unusable, ssh_command};
 use crate::{catalogue::PythonVersion, inventory::PythonPath};
 
 /// What is asked of a host, one shell word; the numbers of the oldest Python are its arguments. The first word of each line
@@ -33,6 +33,7 @@ const SCRIPT: &str = concat!(
     r#"print(\"python %s %d.%d\" % ((sys.executable,) + version)); "#,
     r#"print(\"kernel\", system[2]); print(\"machine\", system[4]); "#,
     r#"sys.exit(version < ($0, $1))" 2>/dev/null && break; done; "#,
+    r#"{ read -r id </etc/machine-id && read -r boot </proc/sys/kernel/random/boot_id && echo identity "$id" "$boot"; } 2>/dev/null; "#,
     r#"[ -r /etc/os-release ] && . /etc/os-release && echo os "$PRETTY_NAME"; echo end"#,
 );
 
@@ -41,7 +42,7 @@ pub(super) async fn login(
     target: &Target,
     connection: Option<TcpStream>,
     options: &Options,
-) -> Result<NodeFacts, Unusable> {
+) -> Result<Answer, Unusable> {
     let limit = options.login_timeout;
     timeout(limit, session(target, connection, options))
         .await
@@ -57,7 +58,7 @@ async fn session(
     target: &Target,
     connection: Option<TcpStream>,
     options: &Options,
-) -> Result<NodeFacts, Unusable> {
+) -> Result<Answer, Unusable> {
     let oldest = options.oldest_python;
     let child = command(target, connection, options)
         .map_err(|error| Unusable::broken(error.to_string()))?
@@ -138,7 +139,7 @@ fn command(
 }
 
 /// Reads what the script printed.
-fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Unusable> {
+fn answer(said: &str, oldest: PythonVersion) -> Result<Answer, Unusable> {
     let lines: Vec<(&str, &str)> = said
         .lines()
         .skip_while(|line| *line != "begin")
@@ -162,12 +163,17 @@ fn answer(said: &str, oldest: PythonVersion) -> Result<NodeFacts, Unusable> {
         "aarch64" => "arm64".to_owned(),
         _ => machine,
     });
-    Ok(NodeFacts {
+    let facts = NodeFacts {
         os: value("os"),
         kernel: word("kernel"),
         architecture,
         python: Some(python.to_string()),
-    })
+    };
+    let machine = value("identity").and_then(|ids| {
+        let (id, boot) = ids.split_once(' ')?;
+        Machine::of(id, boot)
+    });
+    Ok(Answer { facts, machine })
 }
 
 /// The first Python that is new enough; each is a path and a version, if it runs.
@@ -249,7 +255,27 @@ mod tests {
         let text = format!(
             "Welcome\nbegin\nsudo yes\npython {python} 3.11\nkernel {kernel}\nmachine x86_64\nos {os}\nend\n"
         );
-        answer(&text, PythonVersion(3, 8))
+        answer(&text, PythonVersion(3, 8)).map(|answer| answer.facts)
+    }
+
+    #[test]
+    fn a_machine_is_what_both_of_its_ids_say() {
+        let of = |identity: &str| {
+            let text = format!(
+                "begin\nsudo yes\npython /usr/bin/python3 3.11\nidentity {identity}\nend\n"
+            );
+            answer(&text, PythonVersion(3, 8)).unwrap().machine
+        };
+        let (id, other) = (
+            "0123456789abcdef0123456789abcdef",
+            "1123456789abcdef0123456789abcdef",
+        );
+        let boot = "6b2d9a2e-2f3e-4c57-9b1c-6d9f1f0c0a11";
+        assert_eq!(of(&format!("{id} {boot}")), Machine::of(id, boot));
+        assert_ne!(of(&format!("{id} {boot}")), Machine::of(other, boot));
+        for none in ["", "uninitialized 6b2d", id, &format!("{id} {id}x")] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]
@@ -304,7 +330,7 @@ mod tests {
         fuzz::text("answers", &[told, without, refused], |said| {
             let unusable = refusal(said);
             match answer(said, PythonVersion(3, 8)) {
-                Ok(facts) => {
+                Ok(Answer { facts, .. }) => {
                     let python: Result<PythonPath, _> = facts.python.unwrap().parse();
                     assert!(python.is_ok());
                     for word in [facts.kernel, facts.architecture].into_iter().flatten() {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
-    executor::{KubesprayExecutor, failed, hold, succeeded},
+    executor::{KubesprayExecutor, failed, hold_within, succeeded},
     work::ClusterWork,
     workspace::failure,
 };
@@ -80,9 +80,9 @@ pub(crate) async fn drain(
     let stays = executor.work.inputs.leaving.is_empty();
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is left rather than that time is up.
-    let deadline = Instant::now() + limit.mul_f64(0.95);
+    let mut deadline = Instant::now() + limit.mul_f64(0.95);
     loop {
-        if let Some(outcome) = hold(step, context).await {
+        if let Err(outcome) = hold_within(step, context, &mut deadline).await {
             return outcome;
         }
         let left = match connect(&executor.work).await {
@@ -165,9 +165,9 @@ pub(crate) async fn forget(
     let hosts = action::hosts_of(executor.work.plan.plan(), step);
     let left_out = action::hosts_left_out(&context.excluded);
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
-    let deadline = Instant::now() + limit.mul_f64(0.95);
+    let mut deadline = Instant::now() + limit.mul_f64(0.95);
     loop {
-        if let Some(outcome) = hold(step, context).await {
+        if let Err(outcome) = hold_within(step, context, &mut deadline).await {
             return outcome;
         }
         let (class, code, trouble) = match forgotten(executor, &hosts, &left_out, forced).await {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
-    executor::{KubesprayExecutor, failed, hold, succeeded},
+    executor::{KubesprayExecutor, failed, hold, hold_within, succeeded},
     prepare,
     workspace::failure,
 };
@@ -162,13 +162,11 @@ async fn proven(
 ) -> Result<(String, Vec<Member>, Target), StepOutcome> {
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is wrong rather than that time is up.
-    let deadline = Instant::now() + limit.mul_f64(0.6);
+    let mut deadline = Instant::now() + limit.mul_f64(0.6);
     let options = prepare::options(executor).await.map_err(failed)?;
     let targets = prepare::targets(executor, &asked(executor, step, context));
     loop {
-        if let Some(outcome) = hold(step, context).await {
-            return Err(outcome);
-        }
+        hold_within(step, context, &mut deadline).await?;
         let (trouble, outcome) = match first(&targets, &options).await {
             Ok((members, by)) => match etcd::judge(&members, change, &executor.work.inputs) {
                 Answer::Yes(said) => return Ok((said, members, by)),

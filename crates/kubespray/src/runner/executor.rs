@@ -1,11 +1,14 @@
 //! What the steps of a run share, and how one ends.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex as Lock, MutexGuard, PoisonError},
+};
 
 use ansible::{sandbox::Sandbox, source::Hold};
 use api::run::{Results, Step};
 use controller::lease::Proof;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 use workflow::{Signal, StepContext, StepOutcome};
 
 use super::{work::ClusterWork, workspace::Workspace};
@@ -22,6 +25,8 @@ pub struct KubesprayExecutor {
     pub(crate) preparing: Mutex<()>,
     /// That the cluster's Lease is held.
     pub(crate) proof: Proof,
+    /// When this runner had a proof that a play rests on, by its step.
+    given: Lock<HashMap<String, Instant>>,
 }
 
 impl KubesprayExecutor {
@@ -33,7 +38,13 @@ impl KubesprayExecutor {
             playbooks: Mutex::default(),
             preparing: Mutex::default(),
             proof,
+            given: Lock::default(),
         }
+    }
+
+    /// When this runner had a proof, by its step.
+    pub(crate) fn given(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns if the cluster's Lease is held. If it is not, the runner is about to end, and nothing is to be done until then.
@@ -70,15 +81,34 @@ pub(crate) fn failed(failure: api::run::Failure) -> StepOutcome {
 
 /// Waits while a pause is asked for, as a step does that can hold. Some: it must end.
 pub(crate) async fn hold(step: &Step, context: &StepContext) -> Option<StepOutcome> {
+    paused(step, context).await.err()
+}
+
+/// The same for a step with a deadline of its own, to which a pause does not count. Whether there was one.
+pub(crate) async fn hold_within(
+    step: &Step,
+    context: &StepContext,
+    deadline: &mut Instant,
+) -> Result<bool, StepOutcome> {
+    let began = Instant::now();
+    let paused = paused(step, context).await?;
+    if paused {
+        *deadline += began.elapsed();
+    }
+    Ok(paused)
+}
+
+async fn paused(step: &Step, context: &StepContext) -> Result<bool, StepOutcome> {
     let mut signal = context.signal.clone();
+    let mut paused = false;
     loop {
         match *signal.borrow_and_update() {
-            Signal::Continue => return None,
-            Signal::Stop => return Some(StepOutcome::Interrupted { detail: None }),
-            Signal::Pause => {}
+            Signal::Continue => return Ok(paused),
+            Signal::Stop => return Err(StepOutcome::Interrupted { detail: None }),
+            Signal::Pause => paused = true,
         }
         if context.reporter.held(&step.id).await.is_err() || signal.changed().await.is_err() {
-            return Some(StepOutcome::Interrupted { detail: None });
+            return Err(StepOutcome::Interrupted { detail: None });
         }
     }
 }

@@ -32,7 +32,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
     drain::{connect, first, named},
-    executor::{KubesprayExecutor, failed, hold, succeeded},
+    executor::{KubesprayExecutor, failed, hold_within, succeeded},
     work::ClusterWork,
     workspace::{disk, failure},
 };
@@ -111,12 +111,15 @@ pub(crate) async fn gate(
     let soak = Duration::from(gate.soak);
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is not well rather than that time is up.
-    let deadline = Instant::now() + limit.mul_f64(0.95);
+    let mut deadline = Instant::now() + limit.mul_f64(0.95);
     let mut well: Option<Instant> = None;
     let (began, mut led) = (Instant::now(), BTreeMap::new());
     loop {
-        if let Some(outcome) = hold(step, context).await {
-            return outcome;
+        match hold_within(step, context, &mut deadline).await {
+            Err(outcome) => return outcome,
+            // Nobody has looked meanwhile.
+            Ok(true) => well = None,
+            Ok(false) => {}
         }
         let found = look(work, step, gate, &mut led).await;
         let trouble = match &found {

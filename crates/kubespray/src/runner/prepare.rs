@@ -19,7 +19,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 use super::{
     carried,
     executor::{KubesprayExecutor, failed, stopped, succeeded},
-    source,
+    identity, source,
     workspace::{disk, failure},
 };
 use crate::{action, mirror};
@@ -205,6 +205,11 @@ pub(crate) async fn probe(
         && failure.code == HOST_KEY_CHANGED
     {
         failure.remedy = Some(new_key_remedy(executor));
+    }
+    if matches!(outcome, StepOutcome::Succeeded { .. })
+        && let Some(failure) = identity::confused(executor, &reports).await
+    {
+        return failed(failure);
     }
     outcome
 }

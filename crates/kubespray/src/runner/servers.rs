@@ -14,7 +14,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
     drain,
-    executor::{KubesprayExecutor, failed, hold, succeeded},
+    executor::{KubesprayExecutor, failed, hold_within, succeeded},
     workspace::failure,
 };
 use crate::{
@@ -42,9 +42,9 @@ pub(crate) async fn wait(
     let inputs = executor.work.inputs.clone().left();
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is missing rather than that time is up.
-    let deadline = Instant::now() + limit.mul_f64(0.95);
+    let mut deadline = Instant::now() + limit.mul_f64(0.95);
     loop {
-        if let Some(outcome) = hold(step, context).await {
+        if let Err(outcome) = hold_within(step, context, &mut deadline).await {
             return outcome;
         }
         let looked = async {

@@ -19,7 +19,7 @@ use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
-    executor::{KubesprayExecutor, failed, hold, succeeded},
+    executor::{KubesprayExecutor, failed, hold_within, succeeded},
     plays,
     work::ClusterWork,
     workspace::failure,
@@ -284,9 +284,9 @@ pub(crate) async fn health(
     };
     let limit = step.timeout.map_or(DEADLINE, Duration::from);
     // Ends before the step's timeout does, to say what is not healthy rather than that time is up.
-    let deadline = Instant::now() + limit.mul_f64(0.95);
+    let mut deadline = Instant::now() + limit.mul_f64(0.95);
     loop {
-        if let Some(outcome) = hold(step, context).await {
+        if let Err(outcome) = hold_within(step, context, &mut deadline).await {
             return outcome;
         }
         let trouble = match look(work, &expected).await {

@@ -13,6 +13,8 @@ mountpoint -q "$disk/root" || mount -t overlay overlay \
   -o "lowerdir=$BASE,upperdir=$disk/upper,workdir=$disk/work" "$disk/root"
 root=$disk/root
 echo "$HOST" > "$root/etc/hostname"
+# From the machine below all of them would take the same one.
+[ -s "$root/etc/machine-id" ] || tr -d - < /proc/sys/kernel/random/uuid > "$root/etc/machine-id"
 cp "$LAB/hosts.txt" "$root/etc/hosts"
 echo "nameserver $GATEWAY" > "$root/etc/resolv.conf"
 mkdir -p -m 700 "$root/root/.ssh"
