@@ -20,7 +20,7 @@ use super::{
     scale::manages_etcd,
 };
 use crate::{
-    action::{self, Left},
+    action::{self, Action, Left},
     cluster::{
         built::{Built, of_built},
         compile::{self, Bringing, Component},
@@ -337,6 +337,38 @@ pub fn left(runs: &[Run]) -> Option<Left> {
         left.halfway.sort_unstable();
         left.halfway.dedup();
         left
+    })
+}
+
+/// What there is to say of hosts of the cluster that a run, which was ended since, left without their pods.
+pub fn left_without_pods(runs: &[Run], inputs: &Inputs) -> Option<String> {
+    let mut left = left(runs)?;
+    let hosts = &mut left.halfway;
+    hosts.retain(|host| inputs.host(host).is_some() && !is_let_in(runs, &left.run, host));
+    let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "what run {} has begun: pods may not come to {}; begin it again: windlass component upgrade container-engine, or let them come: \
+             windlass node uncordon {}",
+            left.run,
+            compile::listed(hosts),
+            names.join(" ")
+        )
+    })
+}
+
+/// Whether pods were let come to a host by a person since that run.
+fn is_let_in(runs: &[Run], since: &str, host: &HostName) -> bool {
+    let later = runs.iter().rev();
+    let mut later = later.take_while(|run| run.name_any() != since);
+    later.any(|run| {
+        let plan = &run.spec.plan;
+        let mut steps = plan.steps.iter();
+        phase(run) == RunPhase::Succeeded
+            && steps.any(|step| {
+                matches!(action::of(step), Ok(Some(Action::Cordon { lets_in: true })))
+                    && action::hosts_of(plan, step).contains(host)
+            })
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::cluster::ClusterState;
+use api::{cluster::ClusterState, run::RunPhase};
 use kubespray::{
     Layout,
     cluster::decision::Decision,
@@ -11,7 +11,7 @@ use kubespray::{
     playbooks::{Own, Playbooks},
     preview::{self, PreviewOutcome},
     problem,
-    request::COMPONENT,
+    request::{COMPONENT, TOOLBOX},
 };
 use serde_json::{Value, from_value, json};
 
@@ -192,6 +192,19 @@ async fn what_a_run_left_in_the_middle_is_let_in_by_the_next_one() {
         matches!(past.decision(), Decision::Maintain(..)),
         "a failed run waits for a person"
     );
+    // A person ends it: nothing is begun by itself, and nobody forgets the node that takes no pods.
+    let run = past.observed.runs.last_mut().unwrap();
+    run.status.as_mut().unwrap().phase = RunPhase::Cancelled;
+    let told = past.rests();
+    assert!(
+        told.contains("windlass node uncordon master-2"),
+        "nobody is told of it: {told}"
+    );
+    past.ask(TOOLBOX, "uncordon master-2 1");
+    let lets_in = past.starts();
+    past.ran(&lets_in, "Succeeded", days(-30));
+    assert!(!past.rests().contains("master-2"), "{}", past.rests());
+
     past.ask(COMPONENT, "container-engine 2");
     let again = past.starts();
     let before = again
