@@ -122,7 +122,13 @@ async fn bring(this: &Move<'_>, node: &Node, uids: &Uids) -> Result<(Item, bool)
         Some(_) => {
             let mut changed = wanted;
             changed.object.metadata.resource_version = stored.object.resource_version();
-            (this.there.replace(&changed).await?, true)
+            match this.there.replace(&changed).await {
+                // Somebody wrote it meanwhile, this command itself if nobody answered: the comparison says whether that will do.
+                Err(error) if error.has_code(&[409]) => {
+                    (this.there.same(item).await?.ok_or(error)?, true)
+                }
+                written => (written?, true),
+            }
         }
     };
     let managers = copy::managers(item);

@@ -177,3 +177,119 @@ fn condition(item: &Item, kind: &str) -> Option<String> {
 pub(crate) fn is_pausable(item: &Item) -> bool {
     item.kind.is_cluster() || item.kind.is_cluster_class()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kind::Kind;
+
+    fn object(kind: &str, parts: Value) -> Item {
+        let definition: CustomResourceDefinition = serde_json::from_value(json!({
+            "metadata": {"name": "x"},
+            "spec": {
+                "group": "cluster.x-k8s.io", "scope": "Namespaced", "names": {"kind": kind, "plural": "x"},
+                "versions": [{"name": "v1beta2", "served": true, "storage": true}],
+            },
+        }))
+        .unwrap();
+        let mut object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": "c"}});
+        for (field, value) in parts.as_object().unwrap() {
+            object[field] = value.clone();
+        }
+        Item {
+            kind: Arc::new(Kind::of(&definition).unwrap()),
+            object: serde_json::from_value(object).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_of_either_version_is_provisioned_when_it_says_so() {
+        let initialized = json!([{"type": "ControlPlaneInitialized", "status": "True"}]);
+        let plane = json!({"controlPlaneRef": {"name": "cp"}});
+        let new = |infrastructure: bool, plane: bool| {
+            json!({
+                "initialization": {"infrastructureProvisioned": infrastructure, "controlPlaneInitialized": plane}, "conditions": initialized,
+            })
+        };
+        let old = |infrastructure: bool, plane: bool| {
+            json!({
+                "infrastructureReady": infrastructure, "controlPlaneReady": plane, "conditions": initialized,
+            })
+        };
+        for status in [&new as &dyn Fn(bool, bool) -> Value, &old] {
+            let field = |status: Value| {
+                let cluster = object("Cluster", json!({"spec": plane, "status": status}));
+                unprovisioned(&cluster).map(|(field, ..)| field)
+            };
+            assert_eq!(field(status(true, true)), None);
+            assert_eq!(
+                field(status(false, true)),
+                Some("status.initialization.infrastructureProvisioned")
+            );
+            assert_eq!(
+                field(status(true, false)),
+                Some("status.initialization.controlPlaneInitialized")
+            );
+            let mut uninitialized = status(true, true);
+            uninitialized["conditions"] = json!([]);
+            assert_eq!(
+                field(uninitialized),
+                Some("status.conditions[ControlPlaneInitialized].status")
+            );
+        }
+        // Nobody provides the control plane as an object.
+        let cluster = object("Cluster", json!({"spec": {}, "status": new(true, false)}));
+        assert_eq!(unprovisioned(&cluster), None);
+    }
+
+    #[test]
+    fn the_templates_of_a_class_are_found_in_either_version() {
+        let of = |name: &str| json!({"apiVersion": "infra/v1", "kind": "T", "name": name});
+        let new = json!({
+            "infrastructure": {"templateRef": of("a")},
+            "controlPlane": {"templateRef": of("b"), "machineInfrastructure": {"templateRef": of("c")}},
+            "workers": {
+                "machineDeployments": [{"bootstrap": {"templateRef": of("d")}, "infrastructure": {"templateRef": of("e")}}],
+                "machinePools": [{"bootstrap": {"templateRef": of("f")}, "infrastructure": {"templateRef": of("g")}}],
+            },
+        });
+        let old = json!({
+            "infrastructure": {"ref": of("a")},
+            "controlPlane": {"ref": of("b"), "machineInfrastructure": {"ref": of("c")}},
+            "workers": {
+                "machineDeployments": [{"template": {"bootstrap": {"ref": of("d")}, "infrastructure": {"ref": of("e")}}}],
+                "machinePools": [{"template": {"bootstrap": {"ref": of("f")}, "infrastructure": {"ref": of("g")}}}],
+            },
+        });
+        for spec in [new, old] {
+            let templates = templates(&object("ClusterClass", json!({"spec": spec})));
+            let names: Vec<_> = templates.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(names, ["a", "b", "c", "d", "e", "f", "g"]);
+            assert!(templates.iter().all(|one| one.group == "infra"));
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_of_pausing_is_not_waited_for() {
+        let says = |status: &str| json!([{"type": "Paused", "status": status}]);
+        let cases = [
+            (json!({}), false),
+            (json!({"conditions": says("True")}), false),
+            (json!({"conditions": says("False")}), true),
+            (json!({"conditions": says("Unknown")}), true),
+            (
+                json!({"v1beta2": {"conditions": says("False")}, "conditions": []}),
+                true,
+            ),
+        ];
+        for (status, waits) in cases {
+            let machine = object("Machine", json!({"status": status}));
+            assert_eq!(is_still_at_work(&machine), waits, "{status}");
+        }
+    }
+}

@@ -12,11 +12,11 @@
 //! # Why it is not a domain of `relocation`
 //! The objects of our operators carry a mark that our reconcilers honour. Controllers of Cluster API know no such mark: they stop for
 //! `spec.paused` of a Cluster, which somebody else may have set, so what this move paused is marked, in the same write
-//! ([`pause`]). They make statuses anew, so none is copied. And they are many, so the objects are not listed in code but found from the
-//! labels of their definitions ([`kind`]) and from what owns what ([`graph`]).
+//! (`pause`). They make statuses anew, so none is copied. And they are many, so the objects are not listed in code but found from the
+//! labels of their definitions (`kind`) and from what owns what (`graph`).
 //!
 //! # How it is resumed
-//! [`record::Record`] says what phase a move is in. Within a phase each step looks at what is there before it writes: a copy carries the uid
+//! `record::Record` says what phase a move is in. Within a phase each step looks at what is there before it writes: a copy carries the uid
 //! of its original until everything here is gone. Objects here go in the reverse order of owners, so what is left of an interrupted
 //! deletion is still a whole graph, and reading it anew gives the same answers.
 //!

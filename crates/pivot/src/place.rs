@@ -226,12 +226,21 @@ impl Place {
 
     /// Deletes this very object and leaves what it owns. That it is gone is no error.
     pub(crate) async fn delete(&self, item: &Item) -> Result<()> {
+        self.delete_by(item, DeleteParams::orphan()).await
+    }
+
+    /// Deletes this very object, which owns nothing, so that it is gone at once.
+    pub(crate) async fn delete_alone(&self, item: &Item) -> Result<()> {
+        self.delete_by(item, DeleteParams::background()).await
+    }
+
+    async fn delete_by(&self, item: &Item, parameters: DeleteParams) -> Result<()> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: item.object.uid(),
                 resource_version: None,
             }),
-            ..DeleteParams::orphan()
+            ..parameters
         };
         let api = self.of(item);
         self.persist(async || match api.delete(&item.name(), &parameters).await {

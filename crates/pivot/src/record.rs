@@ -182,7 +182,7 @@ impl Record {
 
     pub(crate) async fn delete(self, place: &Place) -> Result<()> {
         match &self.stored {
-            Some(stored) => place.delete(stored).await,
+            Some(stored) => place.delete_alone(stored).await,
             None => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use relocation::Outcome;
 use serde_json::Value;
 
+mod oracle;
 mod refusals;
 mod sides;
 mod stopped;
@@ -14,7 +15,7 @@ mod waiting;
 mod world;
 
 use sides::Sides;
-use world::{STAYS, bare, install, raise, snapshot};
+use world::{STAYS, bare, install, raise, raise_small, snapshot};
 
 type Objects = BTreeMap<String, Value>;
 
@@ -22,6 +23,15 @@ type Objects = BTreeMap<String, Value>;
 async fn sides() -> (Sides, Objects) {
     let sides = Sides::start().await;
     raise(&sides.here()).await;
+    install(&sides.there(), "v0.3.0").await;
+    let before = snapshot(&sides.here()).await;
+    (sides, before)
+}
+
+/// As [`sides`], for tests that need many.
+async fn small_sides() -> (Sides, Objects) {
+    let sides = Sides::start().await;
+    raise_small(&sides.here()).await;
     install(&sides.there(), "v0.3.0").await;
     let before = snapshot(&sides.here()).await;
     (sides, before)

@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use axum::{extract::Request, middleware::Next, response::IntoResponse as _};
+use axum::{
+    extract::Request,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
 use http::{Method, StatusCode};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -216,8 +220,8 @@ pub(crate) async fn carry_over(source: &Side, target: &Side) -> pivot::Result<Su
 pub(crate) enum How {
     /// The process ends before the write is done.
     KilledBefore,
-    /// The write is done, and the process ends before it hears of it.
-    KilledAfter,
+    /// Every second write is done, and answered as if nobody had done it.
+    Unheard,
     /// The write is refused, as an admission policy does.
     Refused,
 }
@@ -252,18 +256,19 @@ impl Stop {
             async move {
                 let is_write = *request.method() != Method::GET
                     && !request.uri().path().contains("selfsubjectaccessreviews");
-                if !is_write || stop.writes.fetch_add(1, Ordering::SeqCst) + 1 != stop.at {
+                if !is_write {
+                    return next.run(request).await;
+                }
+                let write = stop.writes.fetch_add(1, Ordering::SeqCst) + 1;
+                if stop.how == How::Unheard && write % 2 == 1 {
+                    drop(next.run(request).await);
+                    return failure(StatusCode::SERVICE_UNAVAILABLE);
+                }
+                if write != stop.at {
                     return next.run(request).await;
                 }
                 if stop.how == How::Refused {
-                    let status = json!({
-                        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid",
-                        "message": "a policy does not like it",
-                    });
-                    return (StatusCode::UNPROCESSABLE_ENTITY, axum::Json(status)).into_response();
-                }
-                if stop.how == How::KilledAfter {
-                    drop(next.run(request).await);
+                    return failure(StatusCode::UNPROCESSABLE_ENTITY);
                 }
                 stop.stopped.notify_one();
                 std::future::pending().await
@@ -271,4 +276,11 @@ impl Stop {
         };
         Client::new(router.layer(axum::middleware::from_fn(watch)), "default")
     }
+}
+
+fn failure(code: StatusCode) -> Response {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code.as_u16(), "message": "not now, or never",
+    });
+    (code, axum::Json(status)).into_response()
 }

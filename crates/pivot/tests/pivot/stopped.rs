@@ -13,7 +13,7 @@ async fn at_each_write(
     then: impl AsyncFn(&crate::Sides, &crate::Objects, usize, Option<pivot::Error>),
 ) -> usize {
     for write in 1.. {
-        let (sides, before) = crate::sides().await;
+        let (sides, before) = crate::small_sides().await;
         let stop = Stop::at(write, how);
         let stopped = sides.carry_over_until(&stop).await;
         if !stop.was_reached() {
@@ -26,7 +26,7 @@ async fn at_each_write(
     unreachable!("a move has an end");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_move_that_was_killed_before_any_write_is_ended_by_the_same_command() {
     let writes = at_each_write(How::KilledBefore, async |sides, before, write, _| {
         sides.carry_over().await.unwrap();
@@ -34,20 +34,20 @@ async fn a_move_that_was_killed_before_any_write_is_ended_by_the_same_command() 
     });
     let writes = writes.await;
     println!("killed before each of {writes} writes and ended");
-    assert!(writes > 100, "{writes}");
+    assert!(writes > 90, "{writes}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_that_did_not_hear_of_any_write_is_ended_by_the_same_command() {
-    let writes = at_each_write(How::KilledAfter, async |sides, before, write, _| {
-        sides.carry_over().await.unwrap();
-        assert_moved(sides, before, &format!("killed after write {write}")).await;
-    });
-    let writes = writes.await;
-    println!("killed after each of {writes} writes and ended");
+#[tokio::test(start_paused = true)]
+async fn a_move_that_hears_of_no_write_at_first_asks_again() {
+    let (sides, before) = crate::sides().await;
+    // Each is done and then answered with 503: a proxy in between loses the answers.
+    let stop = Stop::at(usize::MAX, How::Unheard);
+    let moved = sides.carry_over_until(&stop).await.unwrap().unwrap();
+    assert_eq!(moved.outcome, Outcome::Moved);
+    assert_moved(&sides, &before, "with no answer to any write").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_move_that_was_killed_before_its_point_of_no_return_is_taken_back_and_not_later() {
     let (taken_back, refused) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     at_each_write(How::KilledBefore, async |sides, before, write, _| {
@@ -73,10 +73,10 @@ async fn a_move_that_was_killed_before_its_point_of_no_return_is_taken_back_and_
     .await;
     let (taken_back, refused) = (taken_back.get(), refused.get());
     println!("taken back {taken_back} times, refused {refused} times");
-    assert!(taken_back > 50 && refused > 50, "{taken_back} {refused}");
+    assert!(taken_back > 40 && refused > 40, "{taken_back} {refused}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_write_that_is_refused_leaves_both_sides_as_they_were_or_is_gone_on_with() {
     let undone = std::cell::Cell::new(0);
     at_each_write(How::Refused, async |sides, before, write, error| {
@@ -96,5 +96,5 @@ async fn a_write_that_is_refused_leaves_both_sides_as_they_were_or_is_gone_on_wi
     })
     .await;
     println!("undone by itself {} times", undone.get());
-    assert!(undone.get() > 50);
+    assert!(undone.get() > 40);
 }

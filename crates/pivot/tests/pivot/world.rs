@@ -122,6 +122,12 @@ fn held(finalizer: &str) -> Value {
 
 /// Raises a cluster of a class, with two machines, a resource set, an identity, and what is none of it.
 pub(crate) async fn raise(client: &Client) {
+    let set = raise_small(client).await;
+    machine(client, "c-md-1-a", &set).await;
+}
+
+/// As [`raise`], with one machine, and says who would own another one.
+pub(crate) async fn raise_small(client: &Client) -> Owner {
     install(client, "v0.3.0").await;
     namespace(client, TEAM).await;
     let class = class(client, TEAM).await;
@@ -203,7 +209,6 @@ pub(crate) async fn raise(client: &Client) {
     )
     .await;
     machine(client, "c-cp-a", &plane).await;
-    machine(client, "c-md-1-a", &set).await;
     make(
         client,
         "",
@@ -232,6 +237,7 @@ pub(crate) async fn raise(client: &Client) {
     )
     .await;
     around(client).await;
+    set
 }
 
 pub(crate) async fn class(client: &Client, namespace: &str) -> Owner {
