@@ -105,7 +105,7 @@ async fn pass(this: &Move<'_>, graph: &Graph) -> Result<()> {
 async fn bring(this: &Move<'_>, node: &Node, uids: &Uids) -> Result<(Item, bool)> {
     let item = &node.item;
     let wanted = copy::copy(item, &this.origin, uids);
-    let stored = match this.there.same(item).await? {
+    let mut stored = match this.there.same(item).await? {
         Some(existing) => existing,
         None => match this.there.create(&wanted).await {
             // Nobody answered a write that was done all the same, or somebody was faster.
@@ -117,20 +117,17 @@ async fn bring(this: &Move<'_>, node: &Node, uids: &Uids) -> Result<(Item, bool)
         return Ok((stored, false));
     }
     check_own(this, item, &stored)?;
-    let (stored, mut done) = match copy::difference(&wanted, &stored) {
-        None => (stored, false),
-        Some(_) => {
-            let mut changed = wanted;
-            changed.object.metadata.resource_version = stored.object.resource_version();
-            match this.there.replace(&changed).await {
-                // Somebody wrote it meanwhile, this command itself if nobody answered: the comparison says whether that will do.
-                Err(error) if error.has_code(&[409]) => {
-                    (this.there.same(item).await?.ok_or(error)?, true)
-                }
-                written => (written?, true),
-            }
-        }
-    };
+    let mut done = false;
+    if copy::difference(&wanted, &stored).is_some() {
+        done = true;
+        let mut changed = wanted;
+        changed.object.metadata.resource_version = stored.object.resource_version();
+        stored = match this.there.replace(&changed).await {
+            // Somebody wrote it meanwhile, this command itself if nobody answered: the comparison says whether that will do.
+            Err(error) if error.has_code(&[409]) => this.there.same(item).await?.ok_or(error)?,
+            written => written?,
+        };
+    }
     let managers = copy::managers(item);
     if copy::is_managed(&stored) && !managers.is_empty() {
         let patch = json!({"metadata": {"managedFields": managers}});
@@ -142,7 +139,7 @@ async fn bring(this: &Move<'_>, node: &Node, uids: &Uids) -> Result<(Item, bool)
 
 /// Whether what is there already is used as it is: what is in no namespace has one name for everybody, and the same class is the same.
 pub(crate) fn serves(node: &Node, existing: &Item) -> bool {
-    let is_shared = node.is_global || node.stays && copy::is_same_content(&node.item, existing);
+    let is_shared = node.is_global || node.stays() && copy::is_same_content(&node.item, existing);
     !copy::is_any_copy(existing) && is_shared
 }
 
@@ -220,7 +217,7 @@ pub(crate) async fn delete(this: &Move<'_>, graph: &Graph, record: &Record) -> R
         let mut going = Vec::new();
         for node in group {
             let shown = node.item.shown(&this.here.namespace);
-            if node.stays {
+            if node.stays() {
                 left.push(format!(
                     "{shown} was copied and stays here too: more than this namespace may need it"
                 ));

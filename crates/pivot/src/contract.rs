@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::kind::Kind;
 
-    fn object(kind: &str, parts: Value) -> Item {
+    fn object(kind: &str, parts: &Value) -> Item {
         let definition: CustomResourceDefinition = serde_json::from_value(json!({
             "metadata": {"name": "x"},
             "spec": {
@@ -223,7 +223,7 @@ mod tests {
         };
         for status in [&new as &dyn Fn(bool, bool) -> Value, &old] {
             let field = |status: Value| {
-                let cluster = object("Cluster", json!({"spec": plane, "status": status}));
+                let cluster = object("Cluster", &json!({"spec": plane, "status": status}));
                 unprovisioned(&cluster).map(|(field, ..)| field)
             };
             assert_eq!(field(status(true, true)), None);
@@ -243,7 +243,7 @@ mod tests {
             );
         }
         // Nobody provides the control plane as an object.
-        let cluster = object("Cluster", json!({"spec": {}, "status": new(true, false)}));
+        let cluster = object("Cluster", &json!({"spec": {}, "status": new(true, false)}));
         assert_eq!(unprovisioned(&cluster), None);
     }
 
@@ -267,7 +267,7 @@ mod tests {
             },
         });
         for spec in [new, old] {
-            let templates = templates(&object("ClusterClass", json!({"spec": spec})));
+            let templates = templates(&object("ClusterClass", &json!({"spec": spec})));
             let names: Vec<_> = templates.iter().map(|one| one.name.as_str()).collect();
             assert_eq!(names, ["a", "b", "c", "d", "e", "f", "g"]);
             assert!(templates.iter().all(|one| one.group == "infra"));
@@ -288,7 +288,7 @@ mod tests {
             ),
         ];
         for (status, waits) in cases {
-            let machine = object("Machine", json!({"status": status}));
+            let machine = object("Machine", &json!({"status": status}));
             assert_eq!(is_still_at_work(&machine), waits, "{status}");
         }
     }

@@ -39,14 +39,22 @@ pub(crate) struct Node {
     above: BTreeSet<usize>,
     /// Owners that were not read.
     unseen: Vec<OwnerReference>,
-    /// Whether it moves.
-    moves: bool,
-    /// Whether it stays here all the same.
-    pub(crate) stays: bool,
+    fate: Fate,
     /// Whether it hangs below what is in no namespace, or is such: one of that name there serves as it is.
     pub(crate) is_global: bool,
     /// Whether it hangs below a Cluster, or is one: it pauses with it.
     below_cluster: bool,
+}
+
+/// What a move does with an object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fate {
+    /// Nothing.
+    Left,
+    /// It is copied, and stays here all the same.
+    Copied,
+    /// It leaves.
+    Moved,
 }
 
 /// An object that cannot follow its owners.
@@ -99,8 +107,7 @@ impl Graph {
 
     /// Whether nothing leaves: identities that everybody may need are no reason to move.
     pub(crate) fn is_empty(&self) -> bool {
-        let waits = |node: &Node| node.moves && !node.stays;
-        !self.nodes.iter().any(waits)
+        !self.nodes.iter().any(|node| node.fate == Fate::Moved)
     }
 
     /// What moves, as KIND/NAME, in its order.
@@ -114,14 +121,14 @@ impl Graph {
         let placed: BTreeSet<_> = self.groups.iter().flatten().copied().collect();
         let mut stranded = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            if !node.moves || placed.contains(&at) {
+            if !node.moves() || placed.contains(&at) {
                 continue;
             }
             let unseen = node.unseen.first();
             let unseen = unseen.map(|owner| format!("{} {}", owner.kind, owner.name));
             let mut above = node.above.iter().filter_map(|at| self.nodes.get(*at));
             // What only waits for another stranded one is not named: it follows when that one does.
-            let still = above.clone().find(|owner| !owner.moves);
+            let still = above.clone().find(|owner| !owner.moves());
             let still =
                 still.map(|owner| format!("{} {}", owner.item.kind.name(), owner.item.name()));
             let owner = unseen.or(still);
@@ -175,7 +182,9 @@ impl Graph {
         let global = reach(global, &below);
         let below_clusters = reach(clusters, &below);
         for (at, node) in self.nodes.iter_mut().enumerate() {
-            node.moves = hierarchy.contains(&at) || moves(&node.item) != Moves::WithOwner;
+            if hierarchy.contains(&at) || moves(&node.item) != Moves::WithOwner {
+                node.fate = Fate::Moved;
+            }
             node.is_global = global.contains(&at) || !node.item.kind.is_namespaced;
             node.below_cluster = below_clusters.contains(&at);
         }
@@ -192,7 +201,9 @@ impl Graph {
         let shared = reach(shared, hard);
         for (at, node) in self.nodes.iter_mut().enumerate() {
             let is_home = node.item.namespace() == Some(home.as_str());
-            node.stays = node.is_global || !is_home || shared.contains(&at);
+            if node.moves() && (node.is_global || !is_home || shared.contains(&at)) {
+                node.fate = Fate::Copied;
+            }
         }
     }
 
@@ -203,7 +214,7 @@ impl Graph {
     }
 
     fn ordered(&self) -> Vec<Vec<usize>> {
-        let mut left: BTreeSet<usize> = self.positions(|node| node.moves).into_iter().collect();
+        let mut left: BTreeSet<usize> = self.positions(Node::moves).into_iter().collect();
         let mut placed = BTreeSet::new();
         let mut groups = Vec::new();
         loop {
@@ -226,6 +237,15 @@ impl Graph {
 }
 
 impl Node {
+    fn moves(&self) -> bool {
+        self.fate != Fate::Left
+    }
+
+    /// Whether it is copied, and stays here all the same.
+    pub(crate) fn stays(&self) -> bool {
+        self.fate == Fate::Copied
+    }
+
     /// Whether a move waits for it to say that it is paused: what only its own annotation would pause, such as a ClusterResourceSet,
     /// goes on until it is deleted.
     pub(crate) fn pauses(&self) -> bool {
@@ -269,8 +289,7 @@ fn nodes(items: Vec<Item>) -> Vec<Node> {
             item,
             above,
             unseen,
-            moves: false,
-            stays: false,
+            fate: Fate::Left,
             is_global: false,
             below_cluster: false,
         }

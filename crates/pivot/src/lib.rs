@@ -53,7 +53,7 @@ use place::Place;
 use record::{Phase, Record};
 
 /// How long an object may take to go once nothing holds it but the garbage collector.
-const GONE: Duration = Duration::from_secs(60);
+const GONE: Duration = Duration::from_mins(1);
 /// How often what is waited for is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 

@@ -82,38 +82,39 @@ impl Record {
     }
 
     fn read(item: Item) -> Result<Self> {
-        let labels = item.object.metadata.labels.as_ref();
-        let manager = labels.and_then(|labels| labels.get(MANAGED_BY));
-        let data = item.object.data["data"].clone();
-        let parsed = |field: &str| serde_json::from_str(data[field].as_str().unwrap_or_default());
-        let phase = serde_json::from_value(data["phase"].clone());
-        let (Some(WINDLASS), Ok(phase), Some(target), Ok(namespaces), Ok(paused)) = (
-            manager.map(String::as_str),
-            phase,
-            data["target"].as_str(),
-            parsed("namespaces"),
-            parsed("paused").map(|value: Value| serde_json::from_value(value).unwrap_or_default()),
-        ) else {
-            return Err(Error::Refused(vec![Problem::new(
+        let mut record = Self::parse(&item).ok_or_else(|| {
+            Error::Refused(vec![Problem::new(
                 format!("ConfigMap/{NAME} metadata.name"),
                 NAME,
                 "a move keeps its record under that name, and this is none",
                 "give the ConfigMap another name",
-            )]));
-        };
-        Ok(Self {
-            phase,
-            target: target.to_owned(),
-            namespaces: serde_json::from_value(namespaces).unwrap_or_default(),
-            paused,
-            stored: Some(item),
+            )])
+        })?;
+        record.stored = Some(item);
+        Ok(record)
+    }
+
+    /// What a ConfigMap says, if it is a record.
+    fn parse(item: &Item) -> Option<Self> {
+        let labels = item.object.metadata.labels.as_ref()?;
+        if labels.get(MANAGED_BY).map(String::as_str) != Some(WINDLASS) {
+            return None;
+        }
+        let data = &item.object.data["data"];
+        let text = |field: &str| data[field].as_str();
+        Some(Self {
+            phase: serde_json::from_value(data["phase"].clone()).ok()?,
+            target: text("target")?.to_owned(),
+            namespaces: serde_json::from_str(text("namespaces")?).ok()?,
+            paused: serde_json::from_str(text("paused")?).ok()?,
+            stored: None,
         })
     }
 
-    fn item(&self, place: &Place) -> Result<Item> {
+    fn item(&self, place: &Place) -> Item {
         let text = |value: &Value| value.to_string();
         let stored = self.stored.as_ref().map(|item| &item.object.metadata);
-        Ok(Item {
+        Item {
             kind: Arc::new(Kind::config_map()),
             object: DynamicObject {
                 types: None,
@@ -132,12 +133,12 @@ impl Record {
                     "paused": text(&json!(self.paused)),
                 }}),
             },
-        })
+        }
     }
 
     /// Writes it down, if it is as it was read.
     pub(crate) async fn write(&mut self, place: &Place) -> Result<()> {
-        let item = self.item(place)?;
+        let item = self.item(place);
         let written = if self.stored.is_some() {
             place.replace(&item).await
         } else {

@@ -29,7 +29,7 @@ fn kind(group: &str, name: &str, scope: &str, label: &str) -> Arc<Kind> {
 }
 
 /// An object whose uid is KIND/NAME.
-fn object(shown: &str, owners: &[&str], more: Value) -> Item {
+fn object(shown: &str, owners: &[&str], more: &Value) -> Item {
     let (name_of_kind, name) = shown.split_once('/').unwrap();
     let kind = match name_of_kind {
         "Secret" | "ConfigMap" => kind("", name_of_kind, "", ""),
@@ -81,12 +81,12 @@ fn groups(graph: &Graph) -> Vec<Vec<String>> {
 #[test]
 fn owners_come_before_what_they_own_whatever_order_is_read() {
     let mut items = vec![
-        object("Secret/m", &["Config/m"], json!({})),
-        object("Config/m", &["Machine/m", "Cluster/c"], json!({})),
-        object("Machine/m", &["Cluster/c"], json!({})),
-        object("Cluster/c", &[], json!({})),
-        object("Secret/loose", &[], json!({})),
-        object("Template/loose", &[], json!({})),
+        object("Secret/m", &["Config/m"], &json!({})),
+        object("Config/m", &["Machine/m", "Cluster/c"], &json!({})),
+        object("Machine/m", &["Cluster/c"], &json!({})),
+        object("Cluster/c", &[], &json!({})),
+        object("Secret/loose", &[], &json!({})),
+        object("Template/loose", &[], &json!({})),
     ];
     for _ in 0..items.len() {
         items.rotate_left(1);
@@ -113,15 +113,15 @@ fn a_secret_that_nobody_owns_is_of_the_cluster_that_it_is_named_after() {
     for (name, moves) in cases {
         let shown = format!("Secret/{name}");
         let graph = graph(vec![
-            object("Cluster/c", &[], json!({})),
-            object(&shown, &[], json!({})),
+            object("Cluster/c", &[], &json!({})),
+            object(&shown, &[], &json!({})),
         ]);
         assert_eq!(graph.moving().count() == 2, moves, "{name}");
     }
-    let owned = object("Secret/c-ca", &["Template/t"], json!({}));
+    let owned = object("Secret/c-ca", &["Template/t"], &json!({}));
     let graph = graph(vec![
-        object("Cluster/c", &[], json!({})),
-        object("Template/t", &[], json!({})),
+        object("Cluster/c", &[], &json!({})),
+        object("Template/t", &[], &json!({})),
         owned,
     ]);
     assert_eq!(graph.names(), ["Cluster/c"], "its owner says whose it is");
@@ -130,9 +130,9 @@ fn a_secret_that_nobody_owns_is_of_the_cluster_that_it_is_named_after() {
 #[test]
 fn a_class_comes_before_its_clusters_in_each_version_of_the_contract() {
     for topology in [json!({"class": "a"}), json!({"classRef": {"name": "a"}})] {
-        let cluster = object("Cluster/c", &[], json!({"spec": {"topology": topology}}));
-        let class = object("ClusterClass/a", &[], json!({}));
-        let other = object("ClusterClass/b", &[], json!({}));
+        let cluster = object("Cluster/c", &[], &json!({"spec": {"topology": topology}}));
+        let class = object("ClusterClass/a", &[], &json!({}));
+        let other = object("ClusterClass/b", &[], &json!({}));
         let expected = [vec!["ClusterClass/a", "ClusterClass/b"], vec!["Cluster/c"]];
         assert_eq!(groups(&graph(vec![cluster, other, class])), expected);
     }
@@ -145,17 +145,17 @@ fn what_a_resource_set_names_and_its_bindings_go_with_it() {
         object(
             "ClusterResourceSetBinding/c",
             &["ClusterResourceSet/s"],
-            json!({"spec": {"clusterName": "c"}}),
+            &json!({"spec": {"clusterName": "c"}}),
         ),
-        object("ConfigMap/a", &[], json!({})),
-        object("ConfigMap/b", &[], json!({})),
-        object("Secret/b", &[], json!({})),
+        object("ConfigMap/a", &[], &json!({})),
+        object("ConfigMap/b", &[], &json!({})),
+        object("Secret/b", &[], &json!({})),
         object(
             "ClusterResourceSet/s",
             &[],
-            json!({"spec": {"resources": resources}}),
+            &json!({"spec": {"resources": resources}}),
         ),
-        object("Cluster/c", &[], json!({})),
+        object("Cluster/c", &[], &json!({})),
     ]);
     let expected = [
         vec!["ClusterResourceSet/s", "Cluster/c"],
@@ -173,25 +173,29 @@ fn what_a_resource_set_names_and_its_bindings_go_with_it() {
 
 #[test]
 fn what_more_than_the_namespace_needs_is_copied_and_stays() {
-    let mut secret = object("Secret/s", &["Identity/i"], json!({}));
+    let mut secret = object("Secret/s", &["Identity/i"], &json!({}));
     secret.object.metadata.namespace = Some("system".to_owned());
-    let mut labelled = object("Secret/l", &[], json!({"metadata": {"labels": {MOVE: ""}}}));
+    let mut labelled = object(
+        "Secret/l",
+        &[],
+        &json!({"metadata": {"labels": {MOVE: ""}}}),
+    );
     labelled.object.metadata.namespace = Some("system".to_owned());
     let used = BTreeSet::from([(HOME.to_owned(), "used".to_owned())]);
     let cluster = object(
         "Cluster/c",
         &[],
-        json!({"spec": {"topology": {"class": "used"}}}),
+        &json!({"spec": {"topology": {"class": "used"}}}),
     );
     let graph = Graph::new(
         vec![
-            object("Identity/i", &[], json!({})),
+            object("Identity/i", &[], &json!({})),
             secret,
             labelled,
-            object("ClusterClass/used", &[], json!({})),
-            object("Template/of-class", &["ClusterClass/used"], json!({})),
-            object("ClusterClass/own", &[], json!({})),
-            object("Pool/p", &[], json!({})),
+            object("ClusterClass/used", &[], &json!({})),
+            object("Template/of-class", &["ClusterClass/used"], &json!({})),
+            object("ClusterClass/own", &[], &json!({})),
+            object("Pool/p", &[], &json!({})),
             cluster,
         ],
         HOME,
@@ -199,7 +203,7 @@ fn what_more_than_the_namespace_needs_is_copied_and_stays() {
     );
     let (mut stays, mut goes) = (BTreeSet::new(), BTreeSet::new());
     for node in graph.moving() {
-        let names = if node.stays { &mut stays } else { &mut goes };
+        let names = if node.stays() { &mut stays } else { &mut goes };
         names.insert(node.item.uid());
     }
     let expected = [
@@ -219,13 +223,13 @@ fn what_more_than_the_namespace_needs_is_copied_and_stays() {
 #[test]
 fn what_cannot_follow_its_owners_is_named_once_where_it_begins() {
     let graph = graph(vec![
-        object("Cluster/c", &["Fleet/unseen"], json!({})),
-        object("Machine/m", &["Cluster/c"], json!({})),
-        object("Cluster/d", &[], json!({})),
-        object("Machine/n", &["Cluster/d", "Template/loose"], json!({})),
-        object("Template/loose", &[], json!({})),
-        object("A/a", &["B/b", "Cluster/d"], json!({})),
-        object("B/b", &["A/a"], json!({})),
+        object("Cluster/c", &["Fleet/unseen"], &json!({})),
+        object("Machine/m", &["Cluster/c"], &json!({})),
+        object("Cluster/d", &[], &json!({})),
+        object("Machine/n", &["Cluster/d", "Template/loose"], &json!({})),
+        object("Template/loose", &[], &json!({})),
+        object("A/a", &["B/b", "Cluster/d"], &json!({})),
+        object("B/b", &["A/a"], &json!({})),
     ]);
     let stranded = graph.stranded();
     let stranded: Vec<_> = stranded
@@ -245,9 +249,9 @@ fn what_cannot_follow_its_owners_is_named_once_where_it_begins() {
 #[test]
 fn copies_of_an_interrupted_move_have_an_order_without_what_is_missing() {
     let items = vec![
-        object("Machine/m", &["Set/missing"], json!({})),
-        object("Config/m", &["Machine/m"], json!({})),
-        object("Cluster/c", &["Cluster/c"], json!({})),
+        object("Machine/m", &["Set/missing"], &json!({})),
+        object("Config/m", &["Machine/m"], &json!({})),
+        object("Cluster/c", &["Cluster/c"], &json!({})),
     ];
     let groups = owners_first(items);
     let names: Vec<Vec<_>> = groups

@@ -13,12 +13,12 @@ const ARRIVE: &[&str] = &["list", "get", "create", "update", "patch", "delete"];
 
 /// What is needed of the side that is left.
 pub(super) fn here(graph: &Graph, home: &str) -> Vec<Right> {
-    let going = graph.moving().filter(|node| !node.stays);
+    let going = graph.moving().filter(|node| !node.stays());
     let mut rights = of(going, home, LEAVE);
-    rights.extend(of(graph.moving().filter(|node| node.stays), home, STAY));
+    rights.extend(of(graph.moving().filter(|node| node.stays()), home, STAY));
     let paused = graph
         .moving()
-        .filter(|node| node.stays && node.item.kind.is_cluster_class());
+        .filter(|node| node.stays() && node.item.kind.is_cluster_class());
     rights.extend(of(paused, home, &["patch"]));
     rights.push(Right {
         group: String::new(),

@@ -9,13 +9,16 @@ use serde_json::Value;
 
 mod oracle;
 mod refusals;
+mod shared;
 mod sides;
+mod snapshot;
 mod stopped;
 mod waiting;
 mod world;
 
 use sides::Sides;
-use world::{STAYS, bare, install, raise, raise_small, snapshot};
+use snapshot::{STAYS, bare, snapshot};
+use world::{install, raise, raise_small};
 
 type Objects = BTreeMap<String, Value>;
 

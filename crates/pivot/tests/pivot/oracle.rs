@@ -6,6 +6,7 @@ use lab::{Extent, programs::cluster_api::cluster_api, progress::Silent};
 use relocation::Side;
 
 use crate::{
+    shared::raise_of_foreign_class,
     sides::{TEAM, definitions, patience},
     world::{install, raise},
 };
@@ -26,6 +27,7 @@ async fn the_same_objects_move_as_with_clusterctl() {
     .unwrap();
     let client = kube::Client::new(server.router(), "default");
     raise(&client).await;
+    raise_of_foreign_class(&client).await;
     let there = kapi::Server::in_memory(&definitions(|_| true))
         .await
         .unwrap();

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::{
     assert_untouched,
     sides::{SYSTEM, Sides, TEAM, carry_over, definitions},
-    world::{api, bare, install, make, make_in, namespace, raise, snapshot},
+    snapshot::{bare, snapshot},
+    world::{api, install, make, namespace, raise},
 };
 
 const CORE: &str = "cluster.x-k8s.io";
@@ -265,34 +266,4 @@ async fn a_copy_that_somebody_let_go_on_is_neither_written_over_nor_deleted() {
         &["Cluster/c spec.paused: its copy there was let go on before the move had ended"],
     );
     assert!(bare(&snapshot(&sides.there()).await).contains_key("Cluster/c"));
-}
-
-#[tokio::test]
-async fn a_class_that_others_use_is_copied_and_stays() {
-    let (sides, before) = crate::sides().await;
-    let here = sides.here();
-    namespace(&here, "others").await;
-    let topology =
-        json!({"spec": {"topology": {"classRef": {"name": "class", "namespace": TEAM}}}});
-    make_in(
-        &here,
-        Some("others"),
-        CORE,
-        "Cluster",
-        "theirs",
-        None,
-        topology,
-    )
-    .await;
-    let moved = sides.carry_over().await.unwrap();
-    assert_says(
-        &moved.warnings.join("\n"),
-        &["ClusterClass/class was copied and stays here too"],
-    );
-    let (here, there) = (snapshot(&here).await, snapshot(&sides.there()).await);
-    for name in ["ClusterClass/class", "DevClusterTemplate/class-infra"] {
-        assert_eq!(here.get(name), before.get(name), "{name} goes on here");
-        assert_eq!(there.get(name), before.get(name), "{name} goes on there");
-    }
-    assert!(here.contains_key("Cluster/theirs") && !here.contains_key("Cluster/c"));
 }

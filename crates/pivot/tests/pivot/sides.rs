@@ -192,6 +192,16 @@ impl Sides {
         }
     }
 
+    /// Takes back until it has ended, or is stopped.
+    pub(crate) async fn take_back_until(&self, stop: &Arc<Stop>) -> Option<pivot::Result<Summary>> {
+        let source = side(stop.before(self.here.router())).await;
+        let target = side(stop.before(self.there.router())).await;
+        tokio::select! {
+            back = pivot::take_back(&source, Some(&target), patience(), &|_| {}) => Some(back),
+            () = stop.stopped.notified() => None,
+        }
+    }
+
     pub(crate) async fn take_back(&self) -> pivot::Result<Summary> {
         let (source, target) = (self.side_here().await, self.side_there().await);
         pivot::take_back(&source, Some(&target), patience(), &|_| {}).await

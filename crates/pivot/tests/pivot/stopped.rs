@@ -98,3 +98,29 @@ async fn a_write_that_is_refused_leaves_both_sides_as_they_were_or_is_gone_on_wi
     println!("undone by itself {} times", undone.get());
     assert!(undone.get() > 40);
 }
+
+#[tokio::test]
+async fn an_abort_that_was_killed_before_any_write_is_ended_by_the_same_command_or_by_a_move() {
+    for write in 1.. {
+        let (sides, before) = crate::small_sides().await;
+        // Everything was copied.
+        let last = Stop::at(50, How::KilledBefore);
+        assert!(sides.carry_over_until(&last).await.is_none());
+        let stop = Stop::at(write, How::KilledBefore);
+        let stopped = sides.take_back_until(&stop).await;
+        if stopped.is_some() {
+            assert_untouched(&sides, &before, "undisturbed").await;
+            println!("an abort was killed before each of {} writes", write - 1);
+            assert!(write > 40, "{write}");
+            return;
+        }
+        let when = format!("the abort was killed before write {write}");
+        if write % 2 == 0 {
+            sides.take_back().await.unwrap();
+            assert_untouched(&sides, &before, &when).await;
+        } else {
+            sides.carry_over().await.unwrap();
+            assert_moved(&sides, &before, &when).await;
+        }
+    }
+}

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::{
     assert_moved, assert_untouched,
     sides::{Sides, patience},
-    world::{api, snapshot},
+    snapshot::snapshot,
+    world::api,
 };
 
 async fn patch(sides: &Sides, group: &str, kind: &str, name: &str, patch: Value) {
@@ -45,7 +46,7 @@ async fn a_provider_that_asks_to_wait_is_waited_for() {
     block(&sides, json!("")).await;
     let (source, target) = (sides.side_here().await, sides.side_there().await);
     let patience = Patience {
-        settle: Duration::from_secs(60),
+        settle: Duration::from_mins(1),
         ..patience()
     };
     let this = Move::prepare(&source, &target, patience, &|_| {})
