@@ -52,6 +52,7 @@ pub use domain::{Brought, Domain, Hooks, Reference, Selected};
 pub use error::{Error, Result};
 pub use graph::{Graph, Item};
 pub use kind::{Config, Kind, Root, RootLease};
+pub use preflight::{SOURCE, TARGET, rights};
 pub use side::Side;
 pub use take_back::take_back;
 

@@ -13,12 +13,13 @@ use crate::{
     side::Side,
 };
 
-mod rights;
+pub mod rights;
 mod served;
 
-/// How messages call the two sides.
-const SOURCE: &str = "here (--kubeconfig)";
-const TARGET: &str = "there (--to-kubeconfig)";
+/// How messages call the side that is left.
+pub const SOURCE: &str = "here (--kubeconfig)";
+/// How messages call the side that takes over.
+pub const TARGET: &str = "there (--to-kubeconfig)";
 
 /// Refuses a move to where there is nothing to take it, or that one's rights do not reach for, before objects are read.
 pub(crate) async fn may_move(this: &Move<'_>) -> Result<()> {

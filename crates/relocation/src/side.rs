@@ -81,6 +81,21 @@ impl Side {
             })
     }
 
+    /// Who asks its API.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// What tells its API from others, for as long as that lives.
+    pub fn api_uid(&self) -> &str {
+        &self.api
+    }
+
     /// What the marks name it by.
     pub(crate) fn place(&self) -> String {
         format!("namespace {} of API {}", self.namespace, self.api)

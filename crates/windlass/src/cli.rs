@@ -1795,7 +1795,10 @@ pub(crate) struct Move {
     /// Take back a move that was stopped before its point of no return: delete the copies there, go on here
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) abort: bool,
-    /// How long a run that is at work may take to pause at a task boundary
+    /// Move the Cluster API objects of the namespace between management clusters, as `clusterctl move` does, instead of Windlass's own
+    #[arg(long)]
+    pub(crate) cluster_api: bool,
+    /// How long those at work may take to stop: a run, which pauses at a task boundary, or controllers of Cluster API
     #[arg(long, default_value = "10m", value_name = "DURATION")]
     pub(crate) timeout: api::Duration,
     /// The format

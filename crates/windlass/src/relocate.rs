@@ -1,15 +1,18 @@
-//! `windlass move`: carries the Windlass objects of a namespace to another API.
+//! `windlass move`: carries the Windlass objects of a namespace to another API, or those of Cluster API.
 
 use std::io::Write as _;
 
 use anyhow::Context;
 use kubespray::Layout;
-use relocation::{Domain, Outcome, Patience, Side, Summary, take_back};
+use relocation::{Domain, Outcome, Patience, Side, Summary, Tell, take_back};
 
 use crate::{
     cli::{Global, Move, Output},
     terminal,
 };
+
+/// What is wrong where clap was to see to it.
+const NO_TARGET: &str = "--to-kubeconfig is not set";
 
 /// The operators whose objects move. `data` is the data directory of the API that they leave, if it is on this machine.
 fn domains(data: Option<Layout>) -> Vec<Domain> {
@@ -26,7 +29,6 @@ pub(crate) async fn relocate(global: &Global, options: &Move) -> anyhow::Result<
     } else {
         None
     };
-    let domains = domains(data);
     let tell = |line: &str| {
         // A closed terminal does not stop a move.
         let _ = writeln!(std::io::stderr(), "{line}");
@@ -42,10 +44,14 @@ pub(crate) async fn relocate(global: &Global, options: &Move) -> anyhow::Result<
         Some(file) => Some(Side::there(file, options.to_context.as_deref(), &to_namespace).await?),
         None => None,
     };
-    let summary = if options.abort {
+    let summary = if options.cluster_api {
+        pivot(options, &source, target.as_ref(), &tell).await?
+    } else if options.abort {
+        let domains = domains(data);
         take_back(&source, target.as_ref(), &domains, &tell).await?
     } else {
-        let target = target.context("--to-kubeconfig is not set")?;
+        let domains = domains(data);
+        let target = target.context(NO_TARGET)?;
         let patience = Patience::new(options.timeout.into());
         let this = relocation::Move::prepare(&source, &target, &domains, patience, &tell).await?;
         if options.dry_run {
@@ -55,6 +61,26 @@ pub(crate) async fn relocate(global: &Global, options: &Move) -> anyhow::Result<
         }
     };
     show(&summary, options.output)
+}
+
+/// The same for the objects of Cluster API, whose controllers know nothing of our marks.
+async fn pivot(
+    options: &Move,
+    source: &Side,
+    target: Option<&Side>,
+    tell: Tell<'_>,
+) -> anyhow::Result<Summary> {
+    let patience = pivot::Patience::new(options.timeout.into());
+    if options.abort {
+        return Ok(pivot::take_back(source, target, patience, tell).await?);
+    }
+    let target = target.context(NO_TARGET)?;
+    let this = pivot::Move::prepare(source, target, patience, tell).await?;
+    Ok(if options.dry_run {
+        this.plan().await?
+    } else {
+        this.carry_over().await?
+    })
 }
 
 fn show(summary: &Summary, output: Output) -> anyhow::Result<()> {

@@ -40,6 +40,7 @@ impl Extent {
         "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
         "a real Magnum 23 answers as Windlass does",
         "a cloud is backed up, drilled and brought back",
+        "clusterctl beside our move of its objects",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters, survive an image that is nowhere, and are upgraded while they are called and Windlass is killed; plain clusterctl sees them",
         "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others, and ten random edits those that were foretold",

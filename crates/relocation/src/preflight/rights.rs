@@ -23,11 +23,26 @@ const AT_ONCE: usize = 8;
 
 /// Verbs on a resource, or on a part of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Right {
-    group: String,
-    /// With its subresource behind a slash.
-    resource: String,
-    verbs: &'static [&'static str],
+pub struct Right {
+    /// The group of the resource.
+    pub group: String,
+    /// The resource, with its subresource behind a slash.
+    pub resource: String,
+    /// How far it reaches.
+    pub reach: Reach,
+    /// What may be done.
+    pub verbs: &'static [&'static str],
+}
+
+/// How far a right reaches.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reach {
+    /// The namespace of the side.
+    Side,
+    /// Another one.
+    Namespace(String),
+    /// The whole API, as what is in no namespace needs.
+    Everywhere,
 }
 
 /// What is needed of the side that is left.
@@ -50,6 +65,7 @@ pub(crate) fn there(domains: &Domains<'_>) -> Vec<Right> {
     let statuses = domains.acted_on().iter().map(|kind| Right {
         group: kind.resource.group.clone(),
         resource: format!("{}/status", kind.resource.plural),
+        reach: Reach::Side,
         verbs: &["patch"],
     });
     rights.extend(statuses);
@@ -78,6 +94,7 @@ fn all(kinds: &[Arc<Kind>], verbs: &'static [&'static str]) -> Vec<Right> {
     let right = |kind: &Arc<Kind>| Right {
         group: kind.resource.group.clone(),
         resource: kind.resource.plural.clone(),
+        reach: Reach::Side,
         verbs,
     };
     kinds.iter().map(right).collect()
@@ -87,6 +104,7 @@ fn core(resource: &str, verbs: &'static [&'static str]) -> Right {
     Right {
         group: String::new(),
         resource: resource.to_owned(),
+        reach: Reach::Side,
         verbs,
     }
 }
@@ -95,14 +113,28 @@ fn leases(domains: &Domains<'_>, verbs: &'static [&'static str]) -> Option<Right
     domains.has_leases().then(|| Right {
         group: "coordination.k8s.io".to_owned(),
         resource: "leases".to_owned(),
+        reach: Reach::Side,
         verbs,
     })
 }
 
 /// The rights that one does not have, each as a problem.
-pub(crate) async fn missing(side: &Side, place: &str, needs: &[Right]) -> Result<Vec<Problem>> {
+///
+/// # Errors
+/// The API does not say.
+pub async fn missing(side: &Side, place: &str, needs: &[Right]) -> Result<Vec<Problem>> {
     let asked = needs.iter().flat_map(|right| {
-        let ask = move |verb: &&str| attributes(side, &right.group, &right.resource, verb);
+        let ask = move |verb: &&str| {
+            let namespace = match &right.reach {
+                Reach::Side => Some(side.namespace.clone()),
+                Reach::Namespace(name) => Some(name.clone()),
+                Reach::Everywhere => None,
+            };
+            ResourceAttributes {
+                namespace,
+                ..attributes(side, &right.group, &right.resource, verb)
+            }
+        };
         right.verbs.iter().map(ask)
     });
     let missing: Vec<_> = stream::iter(asked)
@@ -121,7 +153,10 @@ pub(crate) async fn missing(side: &Side, place: &str, needs: &[Right]) -> Result
 }
 
 /// The Namespace there is looked at, and made if it is missing.
-pub(crate) async fn namespace(target: &Side) -> Result<Option<Problem>> {
+///
+/// # Errors
+/// The API does not say.
+pub async fn namespace(target: &Side) -> Result<Option<Problem>> {
     let mut asked = attributes(target, "", "namespaces", "get");
     asked.name = Some(target.namespace.clone());
     if may(target, &asked).await? {

@@ -1,0 +1,95 @@
+//! Deletes objects that are no longer what counts, without what they stand for: their finalizers are taken away, so that no controller
+//! deletes machines, and what they own is orphaned, so that the garbage collector takes nothing else.
+
+use kube::ResourceExt;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    Patience, Tell, contract,
+    error::{Result, ensure},
+    place::{Item, Place},
+};
+
+/// The finalizer of the garbage collector, which looks for what the object owns.
+const ORPHAN: &str = "orphan";
+/// How often a deleted object is looked at, in parts of [`Patience::look`].
+const OFTENER: u32 = 20;
+
+/// Deletes objects of which none owns another one, and returns when they are gone.
+pub(crate) async fn remove(
+    place: &Place,
+    items: Vec<Item>,
+    patience: Patience,
+    tell: Tell<'_>,
+) -> Result<()> {
+    for item in &items {
+        if let_go(place, item).await? {
+            place.delete(item).await?;
+        }
+    }
+    let deadline = Instant::now() + patience.gone;
+    for item in &items {
+        gone(place, item, deadline, patience).await?;
+        tell(&format!(
+            "deleted {} {}",
+            item.shown(&place.namespace),
+            place.word
+        ));
+    }
+    Ok(())
+}
+
+/// Takes the finalizers of controllers away, and says why; false: it is gone.
+async fn let_go(place: &Place, item: &Item) -> Result<bool> {
+    let is_annotated = item.annotation(contract::DELETE_FOR_MOVE).is_some();
+    if is_annotated && held_by(item).is_empty() {
+        return Ok(true);
+    }
+    // One write, so that no controller sees an object without a finalizer and without the reason.
+    let patch = json!({"metadata": {
+        "annotations": {contract::DELETE_FOR_MOVE: ""},
+        "finalizers": of_collector(item),
+    }});
+    match place.patch(item, patch).await {
+        Err(error) if error.has_code(&[404, 409]) => Ok(false),
+        patched => patched.map(|_| true),
+    }
+}
+
+async fn gone(place: &Place, item: &Item, deadline: Instant, patience: Patience) -> Result<()> {
+    loop {
+        let found = place.same(item).await?;
+        let Some(found) = found.filter(|found| found.uid() == item.uid()) else {
+            return Ok(());
+        };
+        // A controller may have put its finalizer back before it saw the deletion.
+        if found.object.metadata.deletion_timestamp.is_none() {
+            place.delete(&found).await?;
+        } else if !held_by(&found).is_empty() {
+            let_go(place, &found).await?;
+        }
+        ensure(Instant::now() < deadline, || {
+            format!(
+                "{} metadata.finalizers: {} still keeps the deleted object {}; the finalizer {ORPHAN} is taken away by the garbage \
+                 collector of kube-controller-manager, see that it runs and that no controller puts another one back, then start the \
+                 same command again",
+                item.shown(&place.namespace),
+                found.object.finalizers().join(", "),
+                place.word
+            )
+        })?;
+        tokio::time::sleep(patience.look / OFTENER).await;
+    }
+}
+
+/// The finalizers of controllers.
+fn held_by(item: &Item) -> Vec<&str> {
+    let finalizers = item.object.finalizers().iter().map(String::as_str);
+    finalizers.filter(|name| *name != ORPHAN).collect()
+}
+
+fn of_collector(item: &Item) -> Vec<&str> {
+    let finalizers = item.object.finalizers().iter().map(String::as_str);
+    finalizers.filter(|name| *name == ORPHAN).collect()
+}

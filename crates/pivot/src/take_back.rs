@@ -1,0 +1,163 @@
+//! `windlass move --cluster-api --abort`, and what a move does that cannot go on: here goes on, the copies go.
+//!
+//! The phase of the record is changed first: a move that is at work at the same time cannot pass its point of no return then. What is here
+//! goes on before the copies are deleted, because the other side may be why a move was stopped. Until they are gone the copies are
+//! paused, so nothing acts twice.
+
+use std::sync::Arc;
+
+use controller::problem::chain;
+use relocation::{Outcome, Side, Summary};
+
+use crate::{
+    Move, Patience, Tell, carry,
+    copy::Origin,
+    error::{Error, Result, ensure},
+    graph::owners_first,
+    kind::{self, Kind},
+    pause,
+    place::Place,
+    preflight, read,
+    record::{NAME, Phase, Record},
+    remove,
+};
+
+/// Takes a move back. Without a target, which may be lost for good, what is here goes on and the copies stay.
+///
+/// # Errors
+/// It cannot be taken back, and nothing was changed; or it was stopped on its way, and the same call goes on.
+pub async fn take_back(
+    source: &Side,
+    target: Option<&Side>,
+    patience: Patience,
+    tell: Tell<'_>,
+) -> Result<Summary> {
+    let here = Place::new(source, "here");
+    let there = target.map(|target| Place::new(target, "there"));
+    if let Some(there) = &there {
+        preflight::refuse(preflight::places(&here, there))?;
+    }
+    let kinds = kind::kinds(&here).await?;
+    let undoing = Undoing {
+        kinds: &kinds,
+        origin: &Origin::new(&here),
+        here: &here,
+        patience,
+        tell,
+    };
+    let summary = |outcome, objects, warnings| Summary {
+        outcome,
+        namespace: here.namespace.clone(),
+        to_namespace: there.as_ref().map(|there| there.namespace.clone()),
+        objects,
+        warnings,
+    };
+    let Some(record) = Record::find(&here).await? else {
+        return Ok(summary(Outcome::NothingToTakeBack, Vec::new(), Vec::new()));
+    };
+    let objects = undoing.undo(there.as_ref(), record).await?;
+    let unseen = there.is_none().then(|| {
+        "without --to-kubeconfig copies there, if there are any, stay; their Clusters are paused, so nothing acts on them".to_owned()
+    });
+    Ok(summary(
+        Outcome::TakenBack,
+        objects,
+        unseen.into_iter().collect(),
+    ))
+}
+
+/// Ends a take-back that was begun.
+pub(crate) async fn go_on(this: &Move<'_>, record: Record) -> Result<()> {
+    let undone = Undoing::of(this).undo(Some(&this.there), record).await;
+    undone.map(drop)
+}
+
+/// Takes back what a move did that cannot go on; says so, and why it could not.
+pub(crate) async fn after(this: &Move<'_>, stopped: Error) -> Error {
+    let left = match undo_if_possible(this).await {
+        Ok(true) => {
+            "taken back: nothing is paused here, and the copies there were deleted; start the same command again when the reason is \
+             mended"
+                .to_owned()
+        }
+        Ok(false) => format!(
+            "ConfigMap/{NAME} says that it passed its point of no return, or another command ended it; start the same command again"
+        ),
+        Err(error) => format!(
+            "it could not be taken back completely ({}); nothing of it acts there, and ConfigMap/{NAME} here remembers what is left: end it \
+             with --abort, or start the same command again",
+            chain(&error)
+        ),
+    };
+    Error::Undone {
+        left,
+        source: Box::new(stopped),
+    }
+}
+
+async fn undo_if_possible(this: &Move<'_>) -> Result<bool> {
+    match Record::find(&this.here).await? {
+        Some(record) if record.phase != Phase::Deleting => {
+            Undoing::of(this).undo(Some(&this.there), record).await?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+struct Undoing<'a> {
+    here: &'a Place,
+    kinds: &'a [Arc<Kind>],
+    origin: &'a Origin,
+    patience: Patience,
+    tell: Tell<'a>,
+}
+
+impl<'a> Undoing<'a> {
+    fn of(this: &'a Move<'_>) -> Self {
+        Self {
+            here: &this.here,
+            kinds: &this.kinds,
+            origin: &this.origin,
+            patience: this.patience,
+            tell: this.tell,
+        }
+    }
+
+    /// Lets go on here, deletes the copies, and says which they were.
+    async fn undo(&self, there: Option<&Place>, mut record: Record) -> Result<Vec<String>> {
+        ensure(record.phase != Phase::Deleting, || {
+            format!(
+                "ConfigMap/{NAME} data.phase is \"Deleting\": the point of no return is behind, the copies there are what counts. End the \
+                 move with the same command without --abort; to have the objects here, move them from there to here afterwards"
+            )
+        })?;
+        if let Some(there) = there {
+            record.same_target(there)?;
+        }
+        if record.phase != Phase::TakingBack {
+            record.enter(self.here, Phase::TakingBack).await?;
+        }
+        pause::resume(self.here, self.kinds, &record, self.tell).await?;
+        let mut deleted = Vec::new();
+        if let Some(there) = there {
+            deleted = self.delete_copies(there, &record).await?;
+        }
+        record.delete(self.here).await?;
+        Ok(deleted)
+    }
+
+    async fn delete_copies(&self, there: &Place, record: &Record) -> Result<Vec<String>> {
+        let copies = read::copies(there, self.kinds, &record.namespaces, self.origin).await?;
+        let home = &self.here.namespace;
+        if let Some(live) = copies.values().find(|copy| carry::is_live(copy)) {
+            return Err(Error::Stopped(carry::live(&live.shown(home))));
+        }
+        let names = copies.values().map(|copy| copy.shown(home)).collect();
+        let groups = owners_first(copies.into_values().collect());
+        for group in groups.into_iter().rev() {
+            remove::remove(there, group, self.patience, self.tell).await?;
+        }
+        Ok(names)
+    }
+}
