@@ -41,6 +41,7 @@ impl Extent {
         "a real Magnum 23 answers as Windlass does",
         "a cloud is backed up, drilled and brought back",
         "clusterctl beside our move of its objects",
+        "a move of Cluster API objects is stopped at each of its writes instead of each seventh",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters, survive an image that is nowhere, and are upgraded while they are called and Windlass is killed; plain clusterctl sees them",
         "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others, and ten random edits those that were foretold",
