@@ -32,6 +32,8 @@ pub struct Seen {
     pub addons: Vec<(&'static str, String)>,
     /// What is not there that it cannot do without.
     pub lacks: Option<Trouble>,
+    /// What people are told besides, which holds nothing up.
+    pub notice: Option<String>,
     /// Whether not all that there is of it could be read. What was known before is told then.
     pub is_partial: bool,
 }
@@ -49,6 +51,8 @@ pub struct Trouble {
 pub fn status(cluster: &CoeCluster, seen: &Seen, plan: &Plan, now: Timestamp) -> CoeClusterStatus {
     let known = cluster.status.clone().unwrap_or_default();
     let (state, reason) = judged(cluster, seen, plan, now);
+    let all: Vec<_> = reason.into_iter().chain(seen.notice.clone()).collect();
+    let reason = (!all.is_empty()).then(|| all.join("; "));
     let live = &seen.live;
     let groups = cluster.spec.node_groups.iter();
     let told = CoeClusterStatus {

@@ -12,6 +12,8 @@ use kube::{
 use super::*;
 use crate::machines::{GROUP_LABEL, Kind, plan::FIRST};
 
+mod credentials;
+
 /// Machines are there in seconds, on a loaded computer in many.
 const LIMIT: Duration = Duration::from_mins(1);
 const CLONED: &str = "cluster.x-k8s.io/cloned-from-name";
