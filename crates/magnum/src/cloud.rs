@@ -46,6 +46,11 @@ impl CloudError {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
 
+    /// Whether it is there for others.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == StatusCode::FORBIDDEN)
+    }
+
     /// What a client is told who cannot do without it.
     pub(crate) fn told(&self) -> Fault {
         match self {
@@ -164,6 +169,11 @@ impl Session {
         format!("{}/v3/users/{}/{what}", self.identity, self.user_id)
     }
 
+    /// Reads what a service has.
+    pub(crate) async fn get(&self, service: &'static str, url: Url) -> Result<Value, CloudError> {
+        self.ask(service, |client| client.get(url)).await
+    }
+
     /// Removes what a service has. What is gone already is as good.
     pub(crate) async fn remove(&self, service: &'static str, url: Url) -> Result<(), CloudError> {
         match self.ask(service, |client| client.delete(url)).await {
@@ -181,6 +191,29 @@ impl Session {
         let request = request(&self.client).header(TOKEN, &self.token);
         ask(service, request).await.map(|(_, body)| body)
     }
+}
+
+/// The catalogue may say an address with its version or without.
+pub(crate) fn versioned(address: &str, version: &str) -> String {
+    match address.strip_suffix(version) {
+        Some(_) => address.to_owned(),
+        None => format!("{address}/{version}"),
+    }
+}
+
+/// What people name is a part of a path, whatever is in it.
+pub(crate) fn below(base: &Url, part: &str) -> Url {
+    let mut url = base.clone();
+    if let Ok(mut parts) = url.path_segments_mut() {
+        parts.pop_if_empty().push(part);
+    }
+    url
+}
+
+pub(crate) fn with(base: &Url, query: &[(&str, &str)]) -> Url {
+    let mut url = base.clone();
+    url.query_pairs_mut().extend_pairs(query);
+    url
 }
 
 async fn ask(

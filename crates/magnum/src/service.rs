@@ -34,6 +34,7 @@ mod certificates;
 mod clusters;
 mod credentials;
 mod groups;
+mod lookups;
 mod quotas;
 mod route;
 mod site;

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use api::magnum::{
     CoeCluster, CoeClusterStatus, CoeClusterTemplate, GroupStatus, HealthReport, HealthStatus,
-    NodeGroup, State,
+    NOTICE_ANNOTATION, NodeGroup, State,
 };
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{
@@ -51,7 +52,9 @@ pub struct Trouble {
 pub fn status(cluster: &CoeCluster, seen: &Seen, plan: &Plan, now: Timestamp) -> CoeClusterStatus {
     let known = cluster.status.clone().unwrap_or_default();
     let (state, reason) = judged(cluster, seen, plan, now);
-    let all: Vec<_> = reason.into_iter().chain(seen.notice.clone()).collect();
+    let notice = cluster.annotations().get(NOTICE_ANNOTATION).cloned();
+    let all = reason.into_iter().chain(seen.notice.clone()).chain(notice);
+    let all: Vec<_> = all.collect();
     let reason = (!all.is_empty()).then(|| all.join("; "));
     let live = &seen.live;
     let groups = cluster.spec.node_groups.iter();

@@ -1,14 +1,17 @@
 //! Clusters.
 
 use api::magnum::{
-    CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus, ServerType,
+    CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus, NOTICE_ANNOTATION,
+    ServerType,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Map, json};
 use uuid::Uuid;
 
-use super::{Answer, Asked, actions::Resize, credentials, entries, templates::seen};
+use super::{
+    Answer, Asked, actions::Resize, credentials, entries, lookups::Parts, templates::seen,
+};
 use crate::{
     authority::{Authority, Purpose},
     cloud::Session,
@@ -130,6 +133,13 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let mut cluster = CoeCluster::new(&Uuid::new_v4().to_string(), spec);
     renderable(&cluster, &template)?;
     let session = of_servers(asked, &cluster).await?;
+    if let Some(session) = &session {
+        let notice = Parts::of_cluster(&cluster.spec, &template.spec)
+            .looked_up(session)
+            .await?;
+        let notice = notice.map(|notice| (NOTICE_ANNOTATION.to_owned(), notice));
+        cluster.annotations_mut().extend(notice);
+    }
     // Held until the cluster is stored: the next one that is counted is counted with it.
     let turn = asked.service.turn(&asked.caller.project_id);
     let _turn = turn.lock().await;
