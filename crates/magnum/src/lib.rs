@@ -27,6 +27,7 @@ pub mod view;
 mod address;
 mod cloud;
 mod credential;
+mod leftovers;
 mod names;
 
 pub use address::public_url;

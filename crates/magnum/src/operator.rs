@@ -32,6 +32,7 @@ use crate::{
 };
 
 mod credentials;
+mod leftovers;
 mod machines;
 mod observe;
 mod pool;

@@ -299,7 +299,10 @@ impl Context {
                 }
             }
             seen.notice = self.renew_credential(cluster).await?;
-            if !self.give_credentials(cluster).await? {
+            if self.give_credentials(cluster).await? {
+                // The network stays as long as they are in it.
+                seen.lacks = self.clear(cluster, seen).await?;
+            } else {
                 seen.lacks = Some(no_credentials(cluster, "by which servers are taken away"));
             }
             return Ok(Pass::GoesOn);
@@ -320,7 +323,10 @@ impl Context {
         for (kind, object) in &seen.live.0 {
             self.remove(cluster, *kind, name_of(object)).await?;
         }
-        seen.lacks = self.end_credential(cluster).await?;
+        seen.lacks = self.clear(cluster, seen).await?;
+        if seen.lacks.is_none() {
+            seen.lacks = self.end_credential(cluster).await?;
+        }
         if seen.lacks.is_some() {
             return Ok(Pass::GoesOn);
         }

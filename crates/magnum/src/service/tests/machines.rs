@@ -13,6 +13,7 @@ use super::*;
 use crate::machines::{GROUP_LABEL, Kind, plan::FIRST};
 
 mod credentials;
+mod leftovers;
 mod lookups;
 
 /// Machines are there in seconds, on a loaded computer in many.
