@@ -42,6 +42,8 @@ pub const PROJECT_LABEL: &str = "magnum.windlass.dev/project";
 pub const CLUSTER_LABEL: &str = "magnum.windlass.dev/cluster";
 /// When a client last changed an object, RFC 3339.
 pub const UPDATED_ANNOTATION: &str = "magnum.windlass.dev/updated-at";
+/// On a cluster: what its users are told besides how it stands.
+pub const NOTICE_ANNOTATION: &str = "magnum.windlass.dev/notice";
 
 /// The definitions of the kinds.
 pub fn definitions() -> Vec<CustomResourceDefinition> {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::http::HeaderMap;
+use axum::{BoxError, http::HeaderMap};
 use futures::StreamExt as _;
 use http::StatusCode;
 use jiff::Timestamp;
@@ -57,8 +57,9 @@ pub enum IdentityError {
 /// Keystone.
 #[derive(Debug)]
 pub struct Keystone {
-    client: reqwest::Client,
+    pub(crate) client: reqwest::Client,
     address: String,
+    region: Option<String>,
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
 }
 
@@ -103,13 +104,25 @@ impl Keystone {
         Ok(Self {
             client,
             address: address.to_owned(),
+            region: None,
             remembered: Mutex::default(),
         })
+    }
+
+    /// Of whose catalogue only what is in this region is used. None: there is one region.
+    #[must_use]
+    pub fn in_region(self, region: Option<String>) -> Self {
+        Self { region, ..self }
     }
 
     /// Where clients get a token.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The region whose services are used, if one was named.
+    pub(crate) fn region(&self) -> Option<&str> {
+        self.region.as_deref()
     }
 
     /// Who asks with these headers.
@@ -119,7 +132,7 @@ impl Keystone {
     /// There is no token, or Keystone does not vouch for it or for the service that handed it on, or it is for no project; or
     /// Keystone does not answer.
     pub async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Fault> {
-        let token = token(headers, "x-auth-token").ok_or(Fault::Unauthenticated)?;
+        let token = own_token(headers).ok_or(Fault::Unauthenticated)?;
         let vouched = self.vouched(token).await?;
         if headers.contains_key("x-service-token") {
             let token = self::token(headers, "x-service-token").ok_or(Fault::Unauthenticated)?;
@@ -191,21 +204,26 @@ impl Keystone {
                 return Err(Fault::IdentityUnavailable);
             }
         }
-        let body = bounded(answer).await?;
+        let body = bounded(answer).await;
+        let body = body.map_err(|error| unavailable(&*error))?;
         let answer: Answer = serde_json::from_slice(&body).map_err(|error| unavailable(&error))?;
         Ok(answer.token.into())
     }
 }
 
+/// An answer has more than it should.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is longer than {LONGEST_ANSWER} bytes")]
+struct TooLong;
+
 /// The body, up to a bound: what says it is Keystone may send anything.
-async fn bounded(answer: reqwest::Response) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn bounded(answer: reqwest::Response) -> Result<Vec<u8>, BoxError> {
     let mut body = Vec::new();
     let mut parts = answer.bytes_stream();
     while let Some(part) = parts.next().await {
-        body.extend_from_slice(&part.map_err(|error| unavailable(&error))?);
+        body.extend_from_slice(&part?);
         if body.len() > LONGEST_ANSWER {
-            tracing::warn!("Keystone's answer about a token is too long");
-            return Err(Fault::IdentityUnavailable);
+            return Err(TooLong.into());
         }
     }
     Ok(body)
@@ -214,6 +232,11 @@ async fn bounded(answer: reqwest::Response) -> Result<Vec<u8>, Fault> {
 fn unavailable(error: &dyn std::error::Error) -> Fault {
     tracing::warn!(error = controller::chain(error), "Keystone does not answer");
     Fault::IdentityUnavailable
+}
+
+/// The token of who asks.
+pub(crate) fn own_token(headers: &HeaderMap) -> Option<&str> {
+    token(headers, "x-auth-token")
 }
 
 fn token<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -4,6 +4,7 @@
 //! - [`identity`]: who asks, by a token that Keystone answers for; [`policy`]: what they may;
 //! - [`service`]: the requests, one module an object; [`store`]: where objects are kept; [`view`]: what clients read of them;
 //! - [`authority`]: certificates of a cluster's own authorities;
+//! - `cloud`: the services of the catalogue, by the token of who asks; `credential`: a cluster's own credential there;
 //! - [`labels`]: the settings that have no field, as data;
 //! - [`operator`]: what follows from a stored cluster, as [`bare_metal`] plans it on hosts of the pool, and [`machines`] of objects of
 //!   Cluster API.
@@ -24,6 +25,9 @@ pub mod store;
 pub mod view;
 
 mod address;
+mod cloud;
+mod credential;
+mod leftovers;
 mod names;
 
 pub use address::public_url;

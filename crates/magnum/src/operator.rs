@@ -26,10 +26,13 @@ use tokio::sync::Notify;
 
 use crate::{
     bare_metal::{AUTHORITIES, KEY, NAME, Plan, Settings},
+    identity::Keystone,
     store::secret_name,
     view::backing_namespace,
 };
 
+mod credentials;
+mod leftovers;
 mod machines;
 mod observe;
 mod pool;
@@ -56,6 +59,8 @@ pub struct Options {
     pub key: String,
     /// What builds clusters.
     pub settings: Settings,
+    /// Who knows the credentials of clusters of servers.
+    pub keystone: Arc<Keystone>,
 }
 
 /// What a pass works with.

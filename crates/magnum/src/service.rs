@@ -22,8 +22,9 @@ use uuid::Uuid;
 
 use crate::{
     address,
+    cloud::{CloudError, Session},
     contract::{Fault, Fields, Version, page::Marker, page::Page, patch::Patch, version},
-    identity::{Caller, Keystone},
+    identity::{self, Caller, Keystone},
     policy::{Grant, Policy, denied},
     store::{Scope, Store},
 };
@@ -31,7 +32,9 @@ use crate::{
 mod actions;
 mod certificates;
 mod clusters;
+mod credentials;
 mod groups;
+mod lookups;
 mod quotas;
 mod route;
 mod site;
@@ -61,7 +64,7 @@ pub struct Options {
 /// The service.
 pub struct Service {
     store: Store,
-    keystone: Keystone,
+    keystone: Arc<Keystone>,
     options: Options,
     started: Timestamp,
     /// Clusters of a project are counted and made by one request at a time.
@@ -70,10 +73,10 @@ pub struct Service {
 
 impl Service {
     /// Over the objects behind a client, for whom Keystone vouches.
-    pub fn new(client: Client, keystone: Keystone, options: Options) -> Self {
+    pub fn new(client: Client, keystone: impl Into<Arc<Keystone>>, options: Options) -> Self {
         Self {
             store: Store::new(client),
-            keystone,
+            keystone: keystone.into(),
             options,
             started: Timestamp::now(),
             counted: std::sync::Mutex::default(),
@@ -138,6 +141,7 @@ impl Answer {
 struct Asked<'a> {
     service: &'a Service,
     caller: Caller,
+    token: &'a str,
     /// What a rule says of it that holds instead of the default.
     grant: Option<Grant>,
     version: Version,
@@ -150,6 +154,11 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn store(&self) -> &Store {
         &self.service.store
+    }
+
+    /// The cloud, as the caller sees it.
+    async fn cloud(&self) -> Result<Session, CloudError> {
+        self.service.keystone.open(self.token).await
     }
 
     /// Lets pass whom a rule lets, or else the default.
@@ -317,6 +326,7 @@ impl Parts {
         let asked = Asked {
             service,
             caller,
+            token: identity::own_token(&self.headers).unwrap_or_default(),
             grant,
             version,
             base,
@@ -424,7 +434,7 @@ async fn patch(route: &Route<'_>, asked: &Asked<'_>) -> Result<Answer, Fault> {
         Route::Cluster(ident) => clusters::update(asked, ident).await,
         Route::Group(cluster, ident) => groups::update(asked, cluster, ident).await,
         Route::Certificate(cluster) => certificates::rotate(asked, cluster).await,
-        Route::Credential(cluster) => certificates::rotate_credential(asked, cluster).await,
+        Route::Credential(cluster) => credentials::rotate(asked, cluster).await,
         Route::Quota(project, resource) => quotas::update(asked, project, resource).await,
         Route::Federation(ident) => Err(Fault::not_found("Federation", ident)),
         route => Err(nameless(route)),

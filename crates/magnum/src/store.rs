@@ -4,19 +4,12 @@
 //! however long it is. A change is made to what is there at the moment of writing: who comes second does it again on what the
 //! first one left.
 
-use std::collections::BTreeMap;
-
 use api::magnum::{
-    CLUSTER_LABEL, CoeCluster, CoeClusterTemplate, CoeQuota, PROJECT_LABEL, UPDATED_ANNOTATION,
-    project_namespace,
+    CoeCluster, CoeClusterTemplate, CoeQuota, PROJECT_LABEL, UPDATED_ANNOTATION, project_namespace,
 };
 use http::StatusCode;
 use jiff::Timestamp;
-use k8s_openapi::{
-    ByteString,
-    api::core::v1::{Namespace, Secret},
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
-};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -26,11 +19,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::{
-    authority::{Authority, Purpose},
-    contract::Fault,
-    view,
-};
+use crate::{contract::Fault, view};
+
+mod secrets;
+
+pub(crate) use secrets::{replace_data, secret_name, secret_of};
 
 /// How often a change is tried on what others changed meanwhile.
 const TRIES: u8 = 8;
@@ -278,77 +271,6 @@ impl Store {
             .map_err(|error| gone_or_failed::<CoeCluster>(&error, &name))
     }
 
-    /// Stores a cluster together with its authorities: what is left of one that could not be stored is removed.
-    ///
-    /// # Errors
-    ///
-    /// One of the two cannot be stored.
-    pub async fn create_cluster(
-        &self,
-        cluster: &CoeCluster,
-        authorities: &[(Purpose, Authority)],
-    ) -> Result<CoeCluster, Fault> {
-        let project = &cluster.spec.project_id;
-        let secrets: Api<Secret> = self.of(project)?;
-        let secret = secret_of(&cluster.name_any(), authorities);
-        let kept = self.create_in(project, &secrets, &secret).await;
-        kept.map_err(|error| failed(&error))?;
-        let created = self.create(project, cluster).await;
-        match &created {
-            Ok(created) => self.own(&secrets, created).await,
-            Err(_) => discard(&secrets, &secret.name_any()).await,
-        }
-        created
-    }
-
-    /// With an owner, a Secret goes with its cluster, whoever deletes that. Without one it stays behind, unread.
-    async fn own(&self, secrets: &Api<Secret>, cluster: &CoeCluster) {
-        let owner = OwnerReference {
-            api_version: CoeCluster::api_version(&()).into_owned(),
-            kind: CoeCluster::kind(&()).into_owned(),
-            name: cluster.name_any(),
-            uid: cluster.uid().unwrap_or_default(),
-            ..OwnerReference::default()
-        };
-        let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
-        let name = secret_name(&cluster.name_any());
-        if let Err(error) = secrets.patch(&name, &PatchParams::default(), &patch).await {
-            tracing::warn!(
-                error = controller::chain(&error),
-                cluster = cluster.name_any(),
-                "the authorities have no owner"
-            );
-        }
-    }
-
-    /// An authority of a cluster.
-    ///
-    /// # Errors
-    ///
-    /// It is not there.
-    pub async fn authority(
-        &self,
-        cluster: &CoeCluster,
-        purpose: Purpose,
-    ) -> Result<Authority, Fault> {
-        let secrets: Api<Secret> = self.of(&cluster.spec.project_id)?;
-        let name = secret_name(&cluster.name_any());
-        let secret = secrets
-            .get_opt(&name)
-            .await
-            .map_err(|error| failed(&error))?;
-        let data = secret.and_then(|secret| secret.data).unwrap_or_default();
-        let text = |key: &str| {
-            let ByteString(bytes) = data.get(key)?;
-            String::from_utf8(bytes.clone()).ok()
-        };
-        let (certificate, key) = purpose.keys();
-        text(certificate)
-            .zip(text(key))
-            .map(|(certificate, key)| Authority { certificate, key })
-            .ok_or_else(|| Fault::not_found("Certificate", &cluster.name_any()))
-    }
-
     fn api<K: Stored>(&self, scope: Scope<'_>) -> Result<Api<K>, Fault> {
         match scope {
             Scope::Project(project) => self.of(project),
@@ -367,42 +289,6 @@ impl Store {
 
     fn beside<K: Stored>(&self, object: &K) -> Api<K> {
         Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default())
-    }
-}
-
-/// The name of the Secret with the authorities of a cluster.
-pub(crate) fn secret_name(cluster: &str) -> String {
-    format!("{cluster}-authorities")
-}
-
-fn secret_of(cluster: &str, authorities: &[(Purpose, Authority)]) -> Secret {
-    let mut data = BTreeMap::new();
-    for (purpose, Authority { certificate, key }) in authorities {
-        let keys = purpose.keys();
-        data.insert(
-            keys.0.to_owned(),
-            ByteString(certificate.clone().into_bytes()),
-        );
-        data.insert(keys.1.to_owned(), ByteString(key.clone().into_bytes()));
-    }
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(secret_name(cluster)),
-            labels: Some([(CLUSTER_LABEL.to_owned(), cluster.to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        data: Some(data),
-        ..Secret::default()
-    }
-}
-
-async fn discard(secrets: &Api<Secret>, name: &str) {
-    if let Err(error) = secrets.delete(name, &DeleteParams::default()).await {
-        tracing::warn!(
-            error = controller::chain(&error),
-            secret = name,
-            "the authorities of a cluster that there is not were not removed"
-        );
     }
 }
 

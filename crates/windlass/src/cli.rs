@@ -236,6 +236,9 @@ pub(crate) struct Magnum {
     /// The address of Keystone, which vouches for the tokens of clients, with its scheme and port
     #[arg(long, env = "WINDLASS_KEYSTONE", value_name = "URL", required = true)]
     pub(crate) keystone: Option<String>,
+    /// The region of the catalogue whose services clusters use [default: the one that there is]
+    #[arg(long, env = "WINDLASS_REGION", value_name = "NAME")]
+    pub(crate) region: Option<String>,
     /// The address to listen on; without TLS others than loopback addresses are refused
     #[arg(long, default_value = MAGNUM, value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,

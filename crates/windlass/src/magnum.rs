@@ -6,6 +6,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::{Context, ensure};
@@ -95,7 +96,6 @@ async fn defined(client: &Client) -> anyhow::Result<()> {
 
 /// How the service is served.
 pub(crate) struct Serving {
-    keystone: String,
     listen: SocketAddr,
     /// The files with the chain and the key.
     certificate: Option<(PathBuf, PathBuf)>,
@@ -108,12 +108,15 @@ pub(crate) struct Serving {
 impl Serving {
     fn of(options: Magnum) -> anyhow::Result<Self> {
         let keystone = options.keystone.context("--keystone is missing")?;
-        let beside = Self::beside(&keystone, options.listen, options.checkout)?;
+        // A chart without one gives an empty one.
+        let region = options.region.filter(|region| !region.is_empty());
+        let keystone = self::keystone(&keystone)?.in_region(region);
+        let beside = Self::over(keystone, options.listen, options.checkout)?;
         let settings = bare_metal::Settings {
             kubespray: options
                 .kubespray_version
-                .or(beside.operator.settings.kubespray),
-            ..beside.operator.settings
+                .or(beside.operator.settings.kubespray.clone()),
+            ..beside.operator.settings.clone()
         };
         Ok(Self {
             certificate: options.tls_cert.zip(options.tls_key),
@@ -129,6 +132,7 @@ impl Serving {
                 pool: options.pool,
                 key: options.ssh_key,
                 settings,
+                ..beside.operator
             },
             ..beside
         })
@@ -140,12 +144,19 @@ impl Serving {
         listen: SocketAddr,
         checkout: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
+        Self::over(self::keystone(keystone)?, listen, checkout)
+    }
+
+    fn over(
+        keystone: Keystone,
+        listen: SocketAddr,
+        checkout: Option<PathBuf>,
+    ) -> anyhow::Result<Self> {
         let playbooks = checkout.map(std::path::absolute).transpose();
         let playbooks = playbooks.context("failed to resolve the directory of the checkout")?;
         // The Python environment is that of the release which it is.
         let kubespray = playbooks.as_deref().map(sandbox::version).transpose()?;
         Ok(Self {
-            keystone: keystone.to_owned(),
             listen,
             certificate: None,
             public_url: None,
@@ -158,6 +169,7 @@ impl Serving {
                     kubespray,
                     playbooks: playbooks.map(|directory| directory.display().to_string()),
                 },
+                keystone: Arc::new(keystone),
             },
         })
     }
@@ -182,7 +194,6 @@ impl Serving {
         let certificate = self.certificate;
         let certificate = certificate.map(|(chain, key)| tls::Certificate::of_files(chain, key));
         let certificate = certificate.transpose()?;
-        let keystone = Keystone::new(&self.keystone).context("--keystone is not to be used")?;
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("failed to listen on {address}"))?;
@@ -199,7 +210,7 @@ impl Serving {
             policy: self.policy,
             public_url: self.public_url,
         };
-        let router = Service::new(client, keystone, options).router();
+        let router = Service::new(client, self.operator.keystone, options).router();
         println!("  Magnum      {scheme}://{address}/v1");
         Ok(async move {
             let Some(certificate) = certificate else {
@@ -215,6 +226,10 @@ impl Serving {
             Ok(())
         })
     }
+}
+
+fn keystone(address: &str) -> anyhow::Result<Keystone> {
+    Keystone::new(address).context("--keystone is not to be used")
 }
 
 /// The rules of a policy file, which is YAML or JSON.

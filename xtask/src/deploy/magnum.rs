@@ -153,6 +153,7 @@ fn deployment(flavour: Flavour) -> Value {
         "",
         "required `magnum.keystone is missing: write the address of Keystone, for example https://keystone.example.com/v3` .Values.magnum.keystone | quote",
     );
+    let region = flavour.value("", ".Values.magnum.region | quote");
     let certificate = flavour.value(
         "",
         "required `magnum.certificateSecret is missing: write the name of a Secret with tls.crt and tls.key` .Values.magnum.certificateSecret | quote",
@@ -187,7 +188,10 @@ fn deployment(flavour: Flavour) -> Value {
             "magnum", "--log-format=json", format!("--listen=0.0.0.0:{PORT}"), format!("--lease={NAME}"),
             "--tls-cert=/certificate/tls.crt", "--tls-key=/certificate/tls.key", public, pool, key, quota,
         ],
-        "env": [{"name": "WINDLASS_KEYSTONE", "value": keystone}],
+        "env": [
+            {"name": "WINDLASS_KEYSTONE", "value": keystone},
+            {"name": "WINDLASS_REGION", "value": region},
+        ],
         "ports": [{"name": "magnum", "containerPort": PORT, "protocol": "TCP"}],
         "livenessProbe": probe,
         "readinessProbe": probe,

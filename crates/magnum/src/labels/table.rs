@@ -6,7 +6,7 @@ use super::{Effect, Kind, Label};
 ///
 /// # Source
 /// The guides of Magnum 2026.1 (the Heat driver), magnum-capi-helm 1.4.0 and magnum-cluster-api 0.38.
-pub static LABELS: [Label; 118] = [
+pub static LABELS: [Label; 120] = [
     row(
         "kube_tag",
         Kind::Version,
@@ -185,6 +185,20 @@ pub static LABELS: [Label; 118] = [
         Kind::Count(1, 10_000),
         "",
         Effect::Vm("the upper bound, where the group says none"),
+    ),
+    row(
+        "delete_load_balancers",
+        Kind::Flag,
+        "true",
+        Effect::Vm("whether load balancers of its Services go with the cluster"),
+    ),
+    row(
+        "delete_volumes",
+        Kind::Flag,
+        "false",
+        Effect::Vm(
+            "whether volumes of its claims in Cinder go with the cluster, and all data in them",
+        ),
     ),
     row("arch", Kind::Name, "", Effect::None),
     row("audit_log_enabled", Kind::Flag, "", Effect::None),

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use api::magnum::{
     CoeCluster, CoeClusterStatus, CoeClusterTemplate, GroupStatus, HealthReport, HealthStatus,
-    NodeGroup, State,
+    NOTICE_ANNOTATION, NodeGroup, State,
 };
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{
@@ -32,6 +33,8 @@ pub struct Seen {
     pub addons: Vec<(&'static str, String)>,
     /// What is not there that it cannot do without.
     pub lacks: Option<Trouble>,
+    /// What people are told besides, which holds nothing up.
+    pub notice: Option<String>,
     /// Whether not all that there is of it could be read. What was known before is told then.
     pub is_partial: bool,
 }
@@ -49,6 +52,10 @@ pub struct Trouble {
 pub fn status(cluster: &CoeCluster, seen: &Seen, plan: &Plan, now: Timestamp) -> CoeClusterStatus {
     let known = cluster.status.clone().unwrap_or_default();
     let (state, reason) = judged(cluster, seen, plan, now);
+    let notice = cluster.annotations().get(NOTICE_ANNOTATION).cloned();
+    let all = reason.into_iter().chain(seen.notice.clone()).chain(notice);
+    let all: Vec<_> = all.collect();
+    let reason = (!all.is_empty()).then(|| all.join("; "));
     let live = &seen.live;
     let groups = cluster.spec.node_groups.iter();
     let told = CoeClusterStatus {

@@ -19,13 +19,17 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Context, Error, SURE, gone, key_of, marks, parameters};
+use super::{
+    Context, Error, SURE,
+    credentials::{no_credentials, secret},
+    gone, key_of, marks, parameters,
+};
 use crate::{
     authority::Purpose,
     machines::{
-        self, ADDON_LABEL, Addon, CREDENTIALS, Kind, Objects, name_of,
+        self, ADDON_LABEL, Addon, Kind, Objects, name_of,
         plan::{FIRST, Plan},
         report::{self, Seen, Trouble},
     },
@@ -108,7 +112,9 @@ impl Context {
             seen.lacks = self.missing(cluster).await?;
         }
         if seen.lacks.is_none() {
+            seen.notice = self.renew_credential(cluster).await?;
             self.provide(cluster).await?;
+            self.tidy_credentials(cluster).await?;
             seen.addons = self.addons(cluster).await?;
             if let Some(wanted) = wanted(cluster, seen) {
                 *plan = machines::plan::plan(cluster, &wanted, &seen.live);
@@ -206,14 +212,6 @@ impl Context {
         Ok(found.into_keys().collect())
     }
 
-    /// Whoever runs the service puts them beside the clusters of a project.
-    async fn credentials(&self, cluster: &CoeCluster) -> Result<Option<Secret>, Error> {
-        let namespace = cluster.namespace().unwrap_or_default();
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
-        let found = secrets.get_opt(CREDENTIALS).await;
-        found.map_err(|error| Error::Api("get the credentials of the project", error))
-    }
-
     /// Does what the plan says. What Cluster API refuses is told: it would refuse it again.
     async fn make(&self, cluster: &CoeCluster, plan: &Plan) -> Result<Option<Trouble>, Error> {
         for machine in &plan.marks {
@@ -274,17 +272,6 @@ impl Context {
         Ok(())
     }
 
-    /// Puts the credentials beside a cluster, as they are now. Says whether there are any.
-    async fn give_credentials(&self, cluster: &CoeCluster) -> Result<bool, Error> {
-        let Some(found) = self.credentials(cluster).await? else {
-            return Ok(false);
-        };
-        let object = secret(cluster, CREDENTIALS, "Opaque", &json!(found.data));
-        let namespace = backing_namespace(&cluster.name_any());
-        self.put(&namespace, CREDENTIALS, &object).await?;
-        Ok(true)
-    }
-
     /// Ends a cluster. Only the Cluster is deleted, for Cluster API knows in which order the others go; and it is let go when all are
     /// gone, so that no server is left that nobody knows of.
     ///
@@ -311,7 +298,11 @@ impl Context {
                     self.remove(cluster, *kind, name_of(object)).await?;
                 }
             }
-            if !self.give_credentials(cluster).await? {
+            seen.notice = self.renew_credential(cluster).await?;
+            if self.give_credentials(cluster).await? {
+                // The network stays as long as they are in it.
+                seen.lacks = self.clear(cluster, seen).await?;
+            } else {
                 seen.lacks = Some(no_credentials(cluster, "by which servers are taken away"));
             }
             return Ok(Pass::GoesOn);
@@ -331,6 +322,13 @@ impl Context {
         }
         for (kind, object) in &seen.live.0 {
             self.remove(cluster, *kind, name_of(object)).await?;
+        }
+        seen.lacks = self.clear(cluster, seen).await?;
+        if seen.lacks.is_none() {
+            seen.lacks = self.end_credential(cluster).await?;
+        }
+        if seen.lacks.is_some() {
+            return Ok(Pass::GoesOn);
         }
         self.remove_namespace(&namespace).await?;
         self.let_go(cluster).await?;
@@ -390,23 +388,6 @@ fn interrupted(error: &Error) -> Trouble {
         is_final: false,
         message: format!("failed to {error}: {why}; this is tried again"),
     }
-}
-
-fn no_credentials(cluster: &CoeCluster, what: &str) -> Trouble {
-    let namespace = cluster.namespace().unwrap_or_default();
-    Trouble {
-        is_final: false,
-        message: format!(
-            "there is no Secret {namespace}/{CREDENTIALS} with clouds.yaml, {what}: make one"
-        ),
-    }
-}
-
-fn secret(cluster: &CoeCluster, name: &str, kind: &str, data: &Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
-        "metadata": {"name": name, "labels": marks(cluster)},
-    })
 }
 
 fn not_served(kind: Kind) -> Trouble {

@@ -1,4 +1,4 @@
-//! Certificates of a cluster's authorities, and credentials.
+//! Certificates of a cluster's authorities.
 
 use api::magnum::ServerType;
 use http::StatusCode;
@@ -8,8 +8,7 @@ use kube::ResourceExt;
 use super::{Answer, Asked, clusters::own, templates::mandatory};
 use crate::{
     authority::{AuthorityError, Purpose},
-    contract::{Fault, Version, objects::Certificate},
-    machines::CREDENTIALS,
+    contract::{Fault, objects::Certificate},
     view::links,
 };
 
@@ -91,24 +90,6 @@ pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
         "Rotating the CA certificate of cluster {} is not supported: {builder} does not exchange the authorities of a cluster that runs. {renewed}; where a key of an authority is lost to others, make a new cluster and move to it.",
         cluster.name_any()
     )))
-}
-
-/// A cluster has no credential of its own: it uses those that whoever runs the service gives its project.
-pub(super) async fn rotate_credential(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
-    asked.version.from_on(Version::CREDENTIALS)?;
-    let cluster = own(asked, cluster).await?;
-    let uuid = cluster.name_any();
-    Err(Fault::invalid(
-        match cluster.spec.server_type.unwrap_or_default() {
-            ServerType::Bm => {
-                format!("Cluster {uuid} is on hosts and has no credential of a cloud.")
-            }
-            ServerType::Vm => format!(
-                "Cluster {uuid} has no credential of its own that could be rotated. Exchange clouds.yaml in the Secret {}/{CREDENTIALS}: clusters take it over.",
-                cluster.namespace().unwrap_or_default()
-            ),
-        },
-    ))
 }
 
 fn refused(error: &AuthorityError) -> Fault {

@@ -1,19 +1,23 @@
 //! Clusters.
 
 use api::magnum::{
-    CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus, ServerType,
+    CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus, NOTICE_ANNOTATION,
+    ServerType,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Map, json};
 use uuid::Uuid;
 
-use super::{Answer, Asked, actions::Resize, entries, templates::seen};
+use super::{
+    Answer, Asked, actions::Resize, credentials, entries, lookups::Parts, templates::seen,
+};
 use crate::{
     authority::{Authority, Purpose},
+    cloud::Session,
     contract::{Fault, Fields, Version, patch::Rules},
     machines::{self, Unfit},
-    store::Scope,
+    store::{self, Scope},
     view,
 };
 
@@ -128,6 +132,14 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let spec = wish.resolve(&template, &asked.caller.project_id, &asked.caller.user_id)?;
     let mut cluster = CoeCluster::new(&Uuid::new_v4().to_string(), spec);
     renderable(&cluster, &template)?;
+    let session = of_servers(asked, &cluster).await?;
+    if let Some(session) = &session {
+        let notice = Parts::of_cluster(&cluster.spec, &template.spec)
+            .looked_up(session)
+            .await?;
+        let notice = notice.map(|notice| (NOTICE_ANNOTATION.to_owned(), notice));
+        cluster.annotations_mut().extend(notice);
+    }
     // Held until the cluster is stored: the next one that is counted is counted with it.
     let turn = asked.service.turn(&asked.caller.project_id);
     let _turn = turn.lock().await;
@@ -142,8 +154,30 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     cluster
         .finalizers_mut()
         .push(api::magnum::FINALIZER.to_owned());
-    asked.store().create_cluster(&cluster, &authorities).await?;
+    let mut secrets = vec![store::secret_of(&uuid, &authorities)];
+    let given = match &session {
+        Some(session) => credentials::of_new(asked, session, &cluster).await?,
+        None => None,
+    };
+    secrets.extend(given.iter().map(|given| given.secret(&uuid)));
+    let created = asked.store().create_cluster(&cluster, &secrets).await;
+    if let (Err(_), Some(session), Some(given)) = (&created, session, given) {
+        given.discard(&session).await;
+    }
+    created?;
     Answer::accepted(json!({"uuid": uuid}))
+}
+
+/// The cloud, as the caller sees it, for a cluster that is made of its servers.
+pub(super) async fn of_servers(
+    asked: &Asked<'_>,
+    cluster: &CoeCluster,
+) -> Result<Option<Session>, Fault> {
+    if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
+        return Ok(None);
+    }
+    let session = asked.cloud().await;
+    session.map(Some).map_err(|error| error.told())
 }
 
 /// What could never be made is not accepted.

@@ -10,8 +10,9 @@ use uuid::Uuid;
 use super::{
     Answer, Asked,
     actions::{changeable, group_of},
-    clusters::{any, bounded, own},
+    clusters::{any, bounded, of_servers, own},
     entries,
+    lookups::Parts,
 };
 use crate::{
     contract::{Fault, Fields, Version, nodes, patch::Rules},
@@ -96,6 +97,11 @@ pub(super) async fn create(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
     fields.refuse(&READ_ONLY)?;
     let wish = Wish::read(fields, asked.version)?;
     let cluster = own(asked, cluster).await?;
+    if let Some(session) = of_servers(asked, &cluster).await? {
+        // What nobody can be asked for was told of the cluster.
+        let group = wish.resolve(&cluster);
+        Parts::of_group(&group).looked_up(&session).await?;
+    }
     let changed = asked.store().change(cluster, |cluster| {
         changeable(cluster)?;
         let group = wish.resolve(cluster);

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
-use api::magnum::{CoeCluster, CoeClusterTemplate, CoeClusterTemplateSpec, Visibility};
+use api::magnum::{CoeCluster, CoeClusterTemplate, CoeClusterTemplateSpec, ServerType, Visibility};
 use http::StatusCode;
 use kube::ResourceExt;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Answer, Asked, entries};
+use super::{Answer, Asked, entries, lookups::Parts};
 use crate::{
     contract::{Fault, Fields, patch::Rules},
     identity::Caller,
@@ -117,6 +117,11 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
         Visibility::default(),
         spec.visibility.unwrap_or_default(),
     )?;
+    if spec.server_type.unwrap_or_default() == ServerType::Vm {
+        let session = asked.cloud().await.map_err(|error| error.told())?;
+        // What nobody can be asked for is told of each cluster.
+        Parts::of_template(&spec).looked_up(&session).await?;
+    }
     let object = CoeClusterTemplate::new(&Uuid::new_v4().to_string(), spec);
     let stored = asked
         .store()

@@ -1,15 +1,8 @@
 //! The service over the embedded API, with a Keystone that knows a few tokens.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use api::magnum::CoeCluster;
-use axum::routing::get;
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
 use http_body_util::BodyExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -20,46 +13,10 @@ use super::*;
 
 mod hosts;
 mod isolation;
+mod keystone;
 mod machines;
 
-/// A Keystone that answers for `PROJECT:USER:ROLE`, and counts how often it is asked.
-#[derive(Clone, Default)]
-struct Vouching(Arc<AtomicUsize>);
-
-impl Vouching {
-    async fn serve(self) -> (SocketAddr, tokio::task::JoinHandle<()>) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let router = Router::new().route(
-            "/v3/auth/tokens",
-            get(move |headers: HeaderMap| {
-                self.0.fetch_add(1, Ordering::Relaxed);
-                let answered = vouch(headers["x-subject-token"].to_str().unwrap());
-                std::future::ready(answered)
-            }),
-        );
-        let served = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (address, served)
-    }
-}
-
-fn vouch(token: &str) -> Response {
-    let parts: Vec<_> = token.split(':').collect();
-    let [project, user, role] = parts[..] else {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::UNAUTHORIZED;
-        return response;
-    };
-    let (end, role) = match role {
-        "expired" => ("2020-01-01T00:00:00.000000Z", "admin"),
-        role => ("2099-01-01T00:00:00.000000Z", role),
-    };
-    let project = (!project.is_empty()).then(|| json!({"id": project, "name": "x"}));
-    let body = json!({"token": {
-        "user": {"id": user, "name": user}, "project": project, "roles": [{"id": "r", "name": role}], "expires_at": end,
-    }});
-    Response::new(Body::from(body.to_string()))
-}
+use keystone::Vouching;
 
 /// What was answered.
 #[derive(Debug)]
@@ -72,6 +29,7 @@ struct Told {
 struct World {
     router: Router,
     client: Client,
+    known: Arc<Keystone>,
     keystone: Vouching,
     /// Tasks of the Keystone; it is down when they are aborted.
     served: tokio::task::JoinHandle<()>,
@@ -110,6 +68,7 @@ impl World {
             pool: "default".to_owned(),
             key: "magnum-ssh".to_owned(),
             settings: crate::bare_metal::Settings::default(),
+            keystone: Arc::clone(&world.known),
         };
         crate::operator::operate(&mut manager, options);
         let operating = tokio::spawn(async move { manager.run().await.unwrap() });
@@ -129,7 +88,7 @@ impl World {
         let client = Client::new(server.router().layer(note), "default");
         let keystone = Vouching::default();
         let (address, served) = keystone.clone().serve().await;
-        let known = Keystone::new(&format!("http://{address}/v3")).unwrap();
+        let known = Arc::new(Keystone::new(&format!("http://{address}/v3")).unwrap());
         let options = Options {
             max_clusters_per_project: 3,
             host: "here".to_owned(),
@@ -138,8 +97,9 @@ impl World {
             public_url: None,
         };
         Self {
-            router: Service::new(client.clone(), known, options).router(),
+            router: Service::new(client.clone(), Arc::clone(&known), options).router(),
             client,
+            known,
             keystone,
             served,
             calls,
@@ -298,7 +258,7 @@ async fn keystone_is_asked_once_for_a_token_and_a_dead_one_opens_no_door() {
     for _ in 0..3 {
         assert_eq!(world.get(MEMBER, "/v1/clusters").await.status, 200);
     }
-    assert_eq!(world.keystone.0.load(Ordering::Relaxed), 1);
+    assert_eq!(world.keystone.asked.load(Ordering::Relaxed), 1);
     world.served.abort();
     let told = world.get(ADMIN, "/v1/clusters").await;
     assert_eq!(

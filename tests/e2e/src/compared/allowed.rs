@@ -108,7 +108,7 @@ pub const ALL: &[Allowed] = &[
     Allowed {
         magnum: "`cluster_distro` is what Glance says of the image",
         here: "what the template says",
-        why: "images are not looked up",
+        why: "images of hosts are not looked up",
         covers: |_, theirs, ours| only(theirs, ours, "cluster_distro"),
     },
     Allowed {

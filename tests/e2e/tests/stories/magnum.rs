@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 mod compared;
+mod credentials;
 mod driver;
 
 /// Python starts in seconds, on a loaded machine in many.
@@ -137,6 +138,8 @@ fn a_cluster_lives_as_users_of_openstack_know_it() {
     .unwrap();
     assert_eq!(world.claimed(), 0);
     world.coe("ann", &["cluster", "template", "delete", "small"]);
+
+    world.gives_a_cluster_its_own_credential();
 }
 
 /// Fails unless the client's certificate in a kubeconfig is one of the authority in it.
@@ -157,6 +160,8 @@ fn read(text: &str) -> Value {
 /// Keystone, the embedded API and `windlass magnum`.
 struct World {
     keystone: Keystone,
+    /// The address of Windlass' Magnum API.
+    address: String,
     client: Client,
     runtime: Runtime,
     _magnum: Operator,
@@ -183,14 +188,16 @@ impl World {
             &keystone.address,
             directory.path(),
         );
+        let address = format!("http://{address}/v1");
         let world = Self {
             keystone,
+            address: address.clone(),
             client,
             runtime,
             _magnum: magnum,
             directory,
         };
-        (world, format!("http://{address}/v1"))
+        (world, address)
     }
 
     fn coe(&self, user: &str, arguments: &[&str]) -> String {

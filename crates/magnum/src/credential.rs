@@ -1,0 +1,341 @@
+//! A cluster's own credential: what its servers, networks and load balancers are made by.
+//!
+//! Two application credentials are made with the token of who asks for the cluster, without the role of an administrator. The one that
+//! is used is restricted, so that nobody makes others by it, ends after [`LASTS`], and is put beside what builds the cluster. The
+//! other one, the keeper, is in nobody's hands but the operator's, in the Secret [`name`]: by it the first one is renewed while nobody
+//! asks for anything, and both are taken away with the cluster. So no user of a service is needed, and there is none.
+//!
+//! Keystone takes both away with their user. A rotation makes them those of who asks for it.
+//!
+//! # Source
+//! Identity API v3, `/v3/users/{user_id}/application_credentials`.
+
+use std::collections::BTreeMap;
+
+use api::magnum::CLUSTER_LABEL;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::api::ObjectMeta;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    cloud::{CloudError, KEYSTONE, Key, Session},
+    identity::Keystone,
+    machines::CLOUD,
+};
+
+/// How long a credential is good; it is renewed after half of that.
+pub(crate) const LASTS: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// What Cluster API reads.
+pub(crate) const CLOUDS: &str = "clouds.yaml";
+/// What is kept beside it, and given to nobody.
+const RECORD: &str = "credential.json";
+/// The role that no cluster gets.
+const ADMIN: &str = "admin";
+/// What Keystone calls them.
+const ALL: &str = "application_credentials";
+
+/// The Secret with the credential of a cluster, in the namespace of its project.
+pub(crate) fn name(cluster: &str) -> String {
+    format!("{cluster}-cloud-config")
+}
+
+/// A credential, with what keeps it.
+pub(crate) struct Credential {
+    clouds: String,
+    record: Record,
+}
+
+/// What is kept of a credential.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Record {
+    /// The id of the one that is used.
+    used: String,
+    expires: Timestamp,
+    keeper: Keeper,
+    /// By whom those are taken away that are used no more.
+    #[serde(default)]
+    former: Vec<Keeper>,
+}
+
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Keeper {
+    user_id: String,
+    key: Key,
+}
+
+impl Credential {
+    /// A new one, of whose session this is, instead of another one if there is one.
+    pub(crate) async fn found(
+        session: &Session,
+        cluster: &str,
+        instead: Option<Record>,
+        now: Timestamp,
+    ) -> Result<Self, CloudError> {
+        let what = "keeps the credential of a cluster of Windlass";
+        let key = session.make(cluster, what, Kind::Keeper).await?;
+        let keeper = Keeper {
+            user_id: session.user_id.clone(),
+            key,
+        };
+        let former = instead.map(Record::keepers).unwrap_or_default();
+        let found = Self::issued(session, cluster, keeper.clone(), former, now).await;
+        if found.is_err() {
+            session.discard(&keeper.key.id).await;
+        }
+        found
+    }
+
+    /// The next one of the same user.
+    pub(crate) async fn next(
+        keystone: &Keystone,
+        cluster: &str,
+        record: Record,
+        now: Timestamp,
+    ) -> Result<Self, CloudError> {
+        let session = record.session(keystone).await?;
+        let keeper = record.keeper.clone();
+        Self::issued(&session, cluster, keeper, record.keepers(), now).await
+    }
+
+    async fn issued(
+        session: &Session,
+        cluster: &str,
+        keeper: Keeper,
+        former: Vec<Keeper>,
+        now: Timestamp,
+    ) -> Result<Self, CloudError> {
+        let address = session.address(&["identity"]);
+        let address = address.ok_or(CloudError::Unavailable(KEYSTONE))?;
+        let expires = now.checked_add(LASTS).unwrap_or(Timestamp::MAX);
+        let what = "is used by a cluster of Windlass";
+        let Key { id, secret } = session.make(cluster, what, Kind::Used(expires)).await?;
+        let mut cloud = json!({
+            "auth_type": "v3applicationcredential",
+            "identity_api_version": 3,
+            "interface": "public",
+            "auth": {
+                "auth_url": address,
+                "application_credential_id": id,
+                "application_credential_secret": secret,
+            },
+        });
+        if let Some(region) = &session.region {
+            cloud["region_name"] = json!(region);
+        }
+        Ok(Self {
+            // JSON is YAML.
+            clouds: json!({"clouds": {CLOUD: cloud}}).to_string(),
+            record: Record {
+                used: id,
+                expires,
+                keeper,
+                former,
+            },
+        })
+    }
+
+    /// What the Secret holds.
+    pub(crate) fn data(&self) -> BTreeMap<String, ByteString> {
+        BTreeMap::from([
+            (
+                CLOUDS.to_owned(),
+                ByteString(self.clouds.clone().into_bytes()),
+            ),
+            (RECORD.to_owned(), self.record.bytes()),
+        ])
+    }
+
+    /// The Secret of a new cluster.
+    pub(crate) fn secret(&self, cluster: &str) -> Secret {
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(name(cluster)),
+                labels: Some([(CLUSTER_LABEL.to_owned(), cluster.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some(self.data()),
+            ..Secret::default()
+        }
+    }
+
+    /// Takes away what was made and cannot be kept. What remains ends by itself, but for the keeper.
+    pub(crate) async fn discard(self, session: &Session) {
+        session.discard(&self.record.used).await;
+        session.discard(&self.record.keeper.key.id).await;
+    }
+}
+
+impl Record {
+    /// What a Secret holds. None: nothing of ours.
+    pub(crate) fn of(secret: &Secret) -> Option<Self> {
+        let ByteString(bytes) = secret.data.as_ref()?.get(RECORD)?;
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// Whether it is time for the next one.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        now.duration_until(self.expires) < LASTS / 2
+    }
+
+    /// When the one that is used ends.
+    pub(crate) const fn expires(&self) -> Timestamp {
+        self.expires
+    }
+
+    /// Of whom it is.
+    pub(crate) fn user_id(&self) -> &str {
+        &self.keeper.user_id
+    }
+
+    /// Whether there are some that are used no more.
+    pub(crate) const fn has_former(&self) -> bool {
+        !self.former.is_empty()
+    }
+
+    /// Takes away those that are used no more, and says what is kept from now on.
+    pub(crate) async fn tidied(
+        mut self,
+        keystone: &Keystone,
+        cluster: &str,
+    ) -> Result<BTreeMap<String, ByteString>, CloudError> {
+        let kept = [self.used.clone(), self.keeper.key.id.clone()];
+        for keeper in std::mem::take(&mut self.former) {
+            keeper.withdraw(keystone, cluster, &kept).await?;
+        }
+        Ok(BTreeMap::from([(RECORD.to_owned(), self.bytes())]))
+    }
+
+    /// As whom the cluster uses the cloud.
+    pub(crate) async fn session(&self, keystone: &Keystone) -> Result<Session, CloudError> {
+        keystone.enter(&self.keeper.key).await
+    }
+
+    /// Takes away all of them.
+    pub(crate) async fn withdraw(
+        self,
+        keystone: &Keystone,
+        cluster: &str,
+    ) -> Result<(), CloudError> {
+        for keeper in self.keepers() {
+            keeper.withdraw(keystone, cluster, &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// Everybody's who has some of the cluster.
+    fn keepers(self) -> Vec<Keeper> {
+        let mut all = self.former;
+        if !all.contains(&self.keeper) {
+            all.push(self.keeper);
+        }
+        all
+    }
+
+    fn bytes(&self) -> ByteString {
+        ByteString(json!(self).to_string().into_bytes())
+    }
+}
+
+impl Keeper {
+    /// Takes away what its user has for the cluster, but for these, and itself last.
+    async fn withdraw(
+        &self,
+        keystone: &Keystone,
+        cluster: &str,
+        but: &[String],
+    ) -> Result<(), CloudError> {
+        let session = match keystone.enter(&self.key).await {
+            // They are gone already, with their user or by the user's hand.
+            Err(CloudError::Unknown(_)) => return Ok(()),
+            session => session?,
+        };
+        let mut ids = session.made(cluster).await?;
+        ids.retain(|id| *id != self.key.id);
+        ids.push(self.key.id.clone());
+        for id in ids.iter().filter(|id| !but.contains(id)) {
+            session.take(id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What an application credential is for.
+enum Kind {
+    Keeper,
+    Used(Timestamp),
+}
+
+impl Session {
+    async fn make(&self, cluster: &str, what: &str, kind: Kind) -> Result<Key, CloudError> {
+        let roles = self.roles.iter();
+        let roles = roles.filter(|role| !role.name.eq_ignore_ascii_case(ADMIN));
+        let roles: Vec<_> = roles.map(|role| json!({"id": role.id})).collect();
+        // Where none is named, Keystone takes all.
+        if roles.is_empty() {
+            return Err(CloudError::Refused {
+                service: "Windlass",
+                status: http::StatusCode::FORBIDDEN,
+                message: format!(
+                    "user {} has no role in the project but {ADMIN}, which no cluster gets: give them the role member",
+                    self.user_id
+                ),
+            });
+        }
+        let number: u32 = rand::random();
+        let mut wanted = json!({
+            "name": format!("{}{number:08x}", prefix(cluster)),
+            "description": format!("{cluster}: {what}"),
+            "roles": roles,
+            "unrestricted": matches!(kind, Kind::Keeper),
+        });
+        if let Kind::Used(expires) = kind {
+            wanted["expires_at"] = json!(expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        }
+        let body = json!({"application_credential": wanted});
+        let url = self.own(ALL);
+        let made = self.ask(KEYSTONE, |client| client.post(url).json(&body));
+        let mut made = made.await?;
+        let made = made.get_mut("application_credential").map(Value::take);
+        serde_json::from_value(made.unwrap_or_default())
+            .map_err(|_| CloudError::Unavailable(KEYSTONE))
+    }
+
+    /// The ids of those that the user has for a cluster.
+    async fn made(&self, cluster: &str) -> Result<Vec<String>, CloudError> {
+        let url = self.own(ALL);
+        let listed = self.ask(KEYSTONE, |client| client.get(url)).await?;
+        let all = listed["application_credentials"].as_array();
+        let prefix = prefix(cluster);
+        let is_ours = |entry: &&Value| {
+            let name = entry["name"].as_str();
+            name.is_some_and(|name| name.starts_with(&prefix))
+        };
+        let ids = all.into_iter().flatten().filter(is_ours);
+        Ok(ids
+            .filter_map(|entry| entry["id"].as_str().map(str::to_owned))
+            .collect())
+    }
+
+    async fn take(&self, id: &str) -> Result<(), CloudError> {
+        let url = format!("{}/{id}", self.own(ALL));
+        let url = Url::parse(&url).map_err(|_| CloudError::Unavailable(KEYSTONE))?;
+        self.remove(KEYSTONE, url).await
+    }
+
+    async fn discard(&self, id: &str) {
+        if let Err(error) = self.take(id).await {
+            let error = controller::chain(&error);
+            tracing::warn!(error, id, "an application credential is left");
+        }
+    }
+}
+
+/// What the names begin with of those that are for a cluster.
+fn prefix(cluster: &str) -> String {
+    format!("windlass-{cluster}-")
+}

@@ -1,0 +1,89 @@
+//! The credentials by which clusters of servers use the cloud: made with their clusters, and rotated.
+
+use api::magnum::CoeCluster;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{
+    Answer, Asked,
+    clusters::{of_servers, own},
+};
+use crate::{
+    cloud::{CloudError, Session},
+    contract::{Fault, Version},
+    credential::{self, Credential, Record},
+    machines::CREDENTIALS,
+};
+
+/// What a token that makes no credentials can be exchanged for.
+const REMEDY: &str =
+    "Ask with the token of a password, or of an application credential that is unrestricted";
+
+/// The credential of a new cluster. None: it has what whoever runs the service gives its project, for the catalogue says nowhere where
+/// Keystone is, or Keystone refuses.
+pub(super) async fn of_new(
+    asked: &Asked<'_>,
+    session: &Session,
+    cluster: &CoeCluster,
+) -> Result<Option<Credential>, Fault> {
+    if session.address(&["identity"]).is_none() {
+        return Ok(None);
+    }
+    let uuid = cluster.name_any();
+    match Credential::found(session, &uuid, None, Timestamp::now()).await {
+        Ok(given) => Ok(Some(given)),
+        Err(error @ CloudError::Refused { .. }) => {
+            let project = &cluster.spec.project_id;
+            let shared = asked.store().secret(project, CREDENTIALS).await?;
+            if shared.is_some() {
+                return Ok(None);
+            }
+            Err(Fault::forbidden(format!(
+                "Failed to make an application credential for the cluster: {error}. {REMEDY}; or have whoever runs the service give the project a Secret {CREDENTIALS}."
+            )))
+        }
+        Err(error) => Err(error.told()),
+    }
+}
+
+/// Makes another credential, of whoever asks. The operator takes it over, and takes the one before it away. A cluster in any state may
+/// need it, also one that goes: without its user none of its servers would.
+pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
+    asked.version.from_on(Version::CREDENTIALS)?;
+    let cluster = own(asked, cluster).await?;
+    let uuid = cluster.name_any();
+    let Some(session) = of_servers(asked, &cluster).await? else {
+        return Err(Fault::invalid(format!(
+            "Cluster {uuid} is on hosts and has no credential of a cloud."
+        )));
+    };
+    if session.address(&["identity"]).is_none() {
+        return Err(Fault::invalid(format!(
+            "Cluster {uuid} has no credential of its own that could be rotated, for the catalogue does not say where Keystone is. Exchange clouds.yaml in the Secret {}/{CREDENTIALS}: clusters take it over.",
+            cluster.namespace().unwrap_or_default()
+        )));
+    }
+    let project = &cluster.spec.project_id;
+    let before = asked
+        .store()
+        .secret(project, &credential::name(&uuid))
+        .await?;
+    let instead = before.as_ref().and_then(Record::of);
+    let given = Credential::found(&session, &uuid, instead, Timestamp::now()).await;
+    let given = given.map_err(|error| match error {
+        CloudError::Refused { .. } => Fault::forbidden(format!(
+            "Failed to make an application credential for cluster {uuid}: {error}. {REMEDY}."
+        )),
+        error => error.told(),
+    })?;
+    let secret = given.secret(&uuid);
+    let kept = asked.store().keep(&cluster, before.as_ref(), &secret).await;
+    if let Err(fault) = kept {
+        given.discard(&session).await;
+        return Err(fault);
+    }
+    // What it says of its last change wakes the operator.
+    asked.store().change(cluster, |_| Ok(())).await?;
+    Answer::accepted(json!({"uuid": uuid}))
+}

@@ -1,0 +1,216 @@
+//! What servers are made of is looked up before anything is made: flavors and key pairs in Nova, images in Glance, networks in Neutron,
+//! by the token of who asks, so that it is there for them.
+//!
+//! A service that the catalogue does not have is not asked; what was not looked up is told.
+//!
+//! # Source
+//! Magnum 23.0.0, `api/attr_validator.py`: what is looked up, and the words of what is not found. Compute API 2.1, Image API v2,
+//! Networking API v2.0.
+
+use std::collections::BTreeSet;
+
+use api::magnum::{CoeClusterSpec, CoeClusterTemplateSpec, NodeGroup};
+use reqwest::Url;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{
+    cloud::{CloudError, Session, below, versioned, with},
+    contract::Fault,
+    labels::{self, Labels},
+};
+
+const NOVA: &str = "Nova";
+const GLANCE: &str = "Glance";
+const NEUTRON: &str = "Neutron";
+
+/// What servers are to be made of.
+#[derive(Default)]
+pub(super) struct Parts<'a> {
+    images: BTreeSet<&'a str>,
+    /// Each with whether its disk may be of no size, for there is a volume instead.
+    flavors: BTreeSet<(&'a str, bool)>,
+    keypair: Option<&'a str>,
+    external_network: Option<&'a str>,
+    network: Option<&'a str>,
+    subnet: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    /// Of a cluster, with what only its template says.
+    pub(super) fn of_cluster(
+        cluster: &'a CoeClusterSpec,
+        template: &'a CoeClusterTemplateSpec,
+    ) -> Self {
+        let mut parts = Self {
+            keypair: cluster.keypair.as_deref(),
+            external_network: template.external_network_id.as_deref(),
+            network: cluster.fixed_network.as_deref(),
+            subnet: cluster.fixed_subnet.as_deref(),
+            ..Self::default()
+        };
+        for group in &cluster.node_groups {
+            parts.add(group);
+        }
+        parts
+    }
+
+    /// Of a template.
+    pub(super) fn of_template(template: &'a CoeClusterTemplateSpec) -> Self {
+        let flavors = [&template.flavor_id, &template.master_flavor_id];
+        let flavors = flavors.into_iter().filter_map(Option::as_deref);
+        let has_volume = has_volume(&template.labels);
+        Self {
+            images: BTreeSet::from([template.image_id.as_str()]),
+            flavors: flavors.map(|flavor| (flavor, has_volume)).collect(),
+            external_network: template.external_network_id.as_deref(),
+            network: template.fixed_network.as_deref(),
+            subnet: template.fixed_subnet.as_deref(),
+            ..Self::default()
+        }
+    }
+
+    /// Of a node group.
+    pub(super) fn of_group(group: &'a NodeGroup) -> Self {
+        let mut parts = Self::default();
+        parts.add(group);
+        parts
+    }
+
+    fn add(&mut self, group: &'a NodeGroup) {
+        let has_volume = has_volume(&group.labels);
+        self.images.extend(group.image_id.as_deref());
+        let flavor = group.flavor_id.as_deref();
+        self.flavors
+            .extend(flavor.map(|flavor| (flavor, has_volume)));
+    }
+
+    /// Lets pass what is there, and says what nobody could be asked for.
+    pub(super) async fn looked_up(&self, session: &Session) -> Result<Option<String>, Fault> {
+        let mut missing = Vec::new();
+        match session.address(&["image"]) {
+            Some(glance) => self.in_glance(session, glance).await?,
+            None => missing.push("image"),
+        }
+        match session.address(&["compute"]) {
+            Some(nova) => self.in_nova(session, nova).await?,
+            None => missing.push("compute"),
+        }
+        match session.address(&["network"]) {
+            Some(neutron) => self.in_neutron(session, neutron).await?,
+            None => missing.push("network"),
+        }
+        Ok((!missing.is_empty()).then(|| {
+            format!(
+                "not everything was looked up, for the catalogue does not say where one service is of: {}",
+                missing.join(", ")
+            )
+        }))
+    }
+
+    async fn in_glance(&self, session: &Session, address: &str) -> Result<(), Fault> {
+        let images = Url::parse(&format!("{}/images", versioned(address, "v2")));
+        let images = images.map_err(|_| unreadable(GLANCE))?;
+        for image in self.images.iter().copied() {
+            if is_id(image) {
+                match session.get(GLANCE, below(&images, image)).await {
+                    Ok(_) => continue,
+                    Err(error) if error.is_denied() => {
+                        return Err(Fault::forbidden(format!(
+                            "Not authorized for image {image}."
+                        )));
+                    }
+                    Err(error) if error.is_absent() => {}
+                    Err(error) => return Err(error.told()),
+                }
+            }
+            let found = session.get(GLANCE, with(&images, &[("name", image)])).await;
+            let found = found.map_err(|error| error.told())?;
+            match named(&found["images"], image).count() {
+                0 => {
+                    return Err(Fault::invalid(format!("Image {image} could not be found.")));
+                }
+                1 => {}
+                _ => return Err(several("images", image, "image")),
+            }
+        }
+        Ok(())
+    }
+
+    async fn in_nova(&self, session: &Session, address: &str) -> Result<(), Fault> {
+        let base = Url::parse(address).map_err(|_| unreadable(NOVA))?;
+        let all = below(&below(&base, "flavors"), "detail");
+        let all = session.get(NOVA, all).await;
+        let all = all.map_err(|error| error.told())?;
+        for (flavor, has_volume) in self.flavors.iter().copied() {
+            let found = named(&all["flavors"], flavor).next();
+            let found =
+                found.ok_or_else(|| Fault::invalid(format!("Unable to find flavor {flavor}.")))?;
+            if found["disk"] == 0 && !has_volume {
+                return Err(Fault::invalid(
+                    "Flavor with zero root volume size is not supported when boot_volume_size is zero.",
+                ));
+            }
+        }
+        let Some(keypair) = self.keypair else {
+            return Ok(());
+        };
+        let found = below(&below(&base, "os-keypairs"), keypair);
+        match session.get(NOVA, found).await {
+            Err(error) if error.is_absent() => Err(Fault::told(
+                http::StatusCode::NOT_FOUND,
+                format!("Unable to find keypair {keypair}."),
+            )),
+            found => found.map(drop).map_err(|error| error.told()),
+        }
+    }
+
+    async fn in_neutron(&self, session: &Session, address: &str) -> Result<(), Fault> {
+        let base = Url::parse(&versioned(address, "v2.0")).map_err(|_| unreadable(NEUTRON))?;
+        for (kind, list, wanted) in [
+            ("external network", "networks", self.external_network),
+            ("fixed network", "networks", self.network),
+            ("fixed subnet", "subnets", self.subnet),
+        ] {
+            let Some(wanted) = wanted else { continue };
+            let by = if is_id(wanted) { "id" } else { "name" };
+            let found = with(&below(&base, list), &[(by, wanted)]);
+            let found = session.get(NEUTRON, found).await;
+            let found = found.map_err(|error| error.told())?;
+            let is_outside = kind == "external network";
+            let is_fit = |one: &&Value| !is_outside || one["router:external"] == true;
+            match named(&found[list], wanted).filter(is_fit).count() {
+                0 => return Err(Fault::invalid(format!("Unable to find {kind} {wanted}."))),
+                1 => {}
+                _ if is_outside => return Err(several("external networks", wanted, kind)),
+                _ => return Err(several(list, wanted, list.trim_end_matches('s'))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a server has a volume instead of its flavor's disk.
+fn has_volume(labels: &Labels) -> bool {
+    labels::count(labels, "boot_volume_size").is_some_and(|size| size > 0)
+}
+
+/// Those that go by a name, or have this id.
+fn named<'a>(all: &'a Value, ident: &'a str) -> impl Iterator<Item = &'a Value> {
+    let all = all.as_array().into_iter().flatten();
+    all.filter(move |one| one["name"] == ident || one["id"] == ident)
+}
+
+fn several(all: &str, name: &str, one: &str) -> Fault {
+    Fault::conflict(format!(
+        "Multiple {all} exist with same name '{name}'. Please use the {one} ID instead."
+    ))
+}
+
+fn unreadable(service: &'static str) -> Fault {
+    CloudError::Unavailable(service).told()
+}
+
+fn is_id(ident: &str) -> bool {
+    Uuid::try_parse(ident).is_ok()
+}

@@ -1,0 +1,218 @@
+//! A cluster's own credential: made with its user's token, rotated, renewed, and taken away with it.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+
+use super::*;
+
+const CLOUDS: &str = "clouds.yaml";
+
+impl Cloud {
+    async fn with_identity() -> Self {
+        let cloud = Self::new(&Kind::ALL).await;
+        let keystone = &cloud.world.keystone;
+        keystone.offer("identity", "https://identity.example:5000/v3");
+        cloud
+    }
+
+    fn of_user(&self, user: &str) -> Vec<Value> {
+        let mut all = self.world.keystone.credentials();
+        all.retain(|one| one["user"] == user);
+        all
+    }
+
+    fn secrets(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.world.client.clone(), namespace)
+    }
+
+    /// What Cluster API uses the cloud by.
+    async fn given(&self, uuid: &str) -> Value {
+        let secrets = self.secrets(&format!("coe-{uuid}"));
+        let secret = secrets.get("cloud-config").await.unwrap();
+        let data = secret.data.unwrap();
+        assert_eq!(data.keys().collect::<Vec<_>>(), [CLOUDS]);
+        let clouds: Value = serde_json::from_slice(&data[CLOUDS].0).unwrap();
+        clouds["clouds"]["openstack"].clone()
+    }
+
+    /// The record of a credential, changed by hand, and the cluster looked at again.
+    async fn expire(&self, uuid: &str) {
+        let secrets = self.secrets("magnum-p1");
+        let name = format!("{uuid}-cloud-config");
+        let data = secrets.get(&name).await.unwrap().data.unwrap();
+        let mut record: Value = serde_json::from_slice(&data["credential.json"].0).unwrap();
+        record["expires"] = json!(Timestamp::now() + SignedDuration::from_hours(1));
+        let kept = ByteString(record.to_string().into_bytes());
+        let kept = Patch::Merge(json!({"data": {"credential.json": kept}}));
+        let parameters = PatchParams::default();
+        secrets.patch(&name, &parameters, &kept).await.unwrap();
+        let clusters: Api<CoeCluster> = Api::namespaced(self.world.client.clone(), "magnum-p1");
+        let looked = json!({"metadata": {"annotations": {"looked-at": record["expires"]}}});
+        let looked = Patch::Merge(looked);
+        clusters.patch(uuid, &parameters, &looked).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_has_a_credential_of_its_own_until_it_is_gone() {
+    let cloud = Cloud::with_identity().await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let uuid = cloud.create(&template).await;
+    let made = cloud.until_state(&uuid, "CREATE_COMPLETE").await;
+    assert!(!made.to_string().contains("secret-of"), "{made}");
+
+    let all = cloud.of_user("ann");
+    assert_eq!(all.len(), 2, "{all:?}");
+    for one in &all {
+        let name = one["name"].as_str().unwrap();
+        assert!(name.starts_with(&format!("windlass-{uuid}-")), "{name}");
+        // What ends can make no other, and what can make others is given to nobody.
+        assert_eq!(
+            one["unrestricted"] == false,
+            one["expires_at"].is_string(),
+            "{one}"
+        );
+    }
+    let used = all.iter().find(|one| one["unrestricted"] == false).unwrap();
+    let given = cloud.given(&uuid).await;
+    let auth = json!({
+        "auth_url": "https://identity.example:5000/v3",
+        "application_credential_id": used["id"], "application_credential_secret": used["secret"],
+    });
+    assert_eq!(given["auth"], auth);
+    assert_eq!(given["auth_type"], "v3applicationcredential");
+    assert_eq!(given["region_name"], "north");
+
+    let path = format!("/v1/credentials/{uuid}");
+    let by = async |token: &str| cloud.world.ask(token, "PATCH", &path, Value::Null).await;
+    assert_fault(&by(READER).await, 403);
+    assert_fault(&by(OTHER).await, 404);
+    assert_eq!(cloud.of_user("ann").len(), 2);
+    let rotated = by("p1:joe:member").await;
+    assert_eq!(
+        (rotated.status, &rotated.body),
+        (202, &json!({"uuid": uuid})),
+        "{rotated:?}"
+    );
+    cloud
+        .until(&uuid, "it is of who rotated it", |_| {
+            cloud.of_user("ann").is_empty() && cloud.of_user("joe").len() == 2
+        })
+        .await;
+    let next = cloud.given(&uuid).await;
+    assert_ne!(next["auth"], given["auth"]);
+
+    cloud
+        .ask("DELETE", &format!("/v1/clusters/{uuid}"), Value::Null)
+        .await;
+    cloud
+        .until(&uuid, "it is gone", |cluster| cluster.is_none())
+        .await;
+    let left = cloud.world.keystone.credentials();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_is_renewed_before_it_ends_or_its_cluster_says_why_not() {
+    let cloud = Cloud::with_identity().await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let uuid = cloud.create(&template).await;
+    cloud.until_state(&uuid, "CREATE_COMPLETE").await;
+    let before = cloud.of_user("ann");
+    cloud.expire(&uuid).await;
+    let is_next = |now: &[Value]| now.len() == 2 && now != before;
+    cloud
+        .until(&uuid, "another one is used", |_| {
+            is_next(&cloud.of_user("ann"))
+        })
+        .await;
+    let now = cloud.of_user("ann");
+    let kept = before.iter().filter(|one| now.contains(one));
+    let kept: Vec<_> = kept.map(|one| &one["unrestricted"]).collect();
+    assert_eq!(
+        kept,
+        [true],
+        "the keeper stays, and the one that was used does not"
+    );
+
+    cloud.world.keystone.forget("ann");
+    cloud.expire(&uuid).await;
+    // Somebody else looks, and helps.
+    let path = format!("/v1/clusters/{uuid}");
+    let told = tokio::time::timeout(LIMIT, async {
+        loop {
+            let told = cloud.world.get("p1:joe:member", &path).await.body;
+            let reason = told["status_reason"].as_str().unwrap_or_default();
+            if reason.contains("openstack coe credential rotate") {
+                break told;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let told = told.await.expect("the cluster says that its user is gone");
+    assert_eq!(told["status"], "CREATE_COMPLETE");
+    let path = format!("/v1/credentials/{uuid}");
+    let rotated = cloud
+        .world
+        .ask("p1:joe:member", "PATCH", &path, Value::Null)
+        .await;
+    assert_eq!(rotated.status, 202, "{rotated:?}");
+    assert_eq!(cloud.of_user("joe").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_can_make_no_credential_makes_no_cluster_unless_the_project_has_one() {
+    let cloud = Cloud::with_identity().await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    cloud.create(&template).await;
+    let all = cloud.of_user("ann");
+    let restricted = all.iter().find(|one| one["unrestricted"] == false).unwrap();
+    let restricted = format!("p1:ann:member:{}", restricted["id"].as_str().unwrap());
+    let body = |name: &str| json!({"name": name, "cluster_template_id": template});
+    for (token, words) in [
+        (restricted.as_str(), "unrestricted"),
+        ("p1:root:admin", "the role member"),
+    ] {
+        let told = cloud
+            .world
+            .ask(token, "POST", "/v1/clusters", body("more"))
+            .await;
+        assert_fault(&told, 403);
+        let detail = told.body["errors"][0]["detail"].as_str().unwrap();
+        assert!(
+            detail.contains(words) && detail.contains("cloud-config"),
+            "{detail}"
+        );
+    }
+    assert_eq!(cloud.world.keystone.credentials(), all);
+    // An administrator's is not handed on where there is another role.
+    let told = cloud
+        .world
+        .ask("p1:max:admin+member", "POST", "/v1/clusters", body("third"))
+        .await;
+    assert_eq!(told.status, 202, "{told:?}");
+    for one in cloud.of_user("max") {
+        assert_eq!(one["role"], "member");
+    }
+    cloud.give_credentials().await;
+    let told = cloud
+        .world
+        .ask(&restricted, "POST", "/v1/clusters", body("shared"))
+        .await;
+    assert_eq!(told.status, 202, "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_credential_is_left_of_a_cluster_that_could_not_be_stored() {
+    let cloud = Cloud::with_identity().await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let body = json!({"name": "first", "cluster_template_id": template});
+    // A longer name of a user than the definition takes.
+    let token = format!("p1:{}:member", "u".repeat(65));
+    let told = cloud.world.ask(&token, "POST", "/v1/clusters", body).await;
+    assert_fault(&told, 400);
+    assert!(cloud.world.keystone.credentials().is_empty());
+    let secrets = cloud.secrets("magnum-p1");
+    let left = secrets.list(&ListParams::default()).await.unwrap();
+    assert!(left.items.is_empty());
+}

@@ -1,0 +1,229 @@
+//! What servers are made of is looked up by the token of who asks, in a cloud that has little.
+
+use ::api::magnum::NOTICE_ANNOTATION;
+use axum::{extract::Path, routing::get};
+use tokio::net::TcpListener;
+
+use super::*;
+
+const IMAGE: &str = "1b8a0b66-8f6f-4a3d-9f2a-6a7d0d0b7c11";
+const DENIED: &str = "1b8a0b66-8f6f-4a3d-9f2a-6a7d0d0b7c12";
+
+/// Nova, Glance and Neutron, as far as they are asked. They know members of the project alone.
+async fn openstack() -> String {
+    let flavors = json!({"flavors": [
+        {"id": "1", "name": "m1.large", "disk": 40}, {"id": "2", "name": "diskless", "disk": 0},
+    ]});
+    let images = json!({"images": [
+        {"id": IMAGE, "name": "ubuntu"}, {"id": "i2", "name": "double"}, {"id": "i3", "name": "double"},
+    ]});
+    let networks = json!({"networks": [
+        {"id": "n1", "name": "public", "router:external": true}, {"id": "n2", "name": "inside", "router:external": false},
+        {"id": "n3", "name": "twin", "router:external": false}, {"id": "n4", "name": "twin", "router:external": false},
+    ]});
+    let subnets = json!({"subnets": [{"id": "s1", "name": "low"}]});
+    let lists = [
+        ("/compute/v2.1/flavors/detail", flavors),
+        ("/image/v2/images", images),
+        ("/network/v2.0/networks", networks),
+        ("/network/v2.0/subnets", subnets),
+    ];
+    let told = |status: u16, body: &Value| {
+        let response = Response::builder().status(status);
+        response.body(Body::from(body.to_string())).unwrap()
+    };
+    let mut router = Router::new()
+        .route(
+            "/compute/v2.1/os-keypairs/{name}",
+            get(move |Path(name): Path<String>| async move {
+                let status = if name == "a key/of mine" { 200 } else { 404 };
+                told(
+                    status,
+                    &json!({"itemNotFound": {"message": "Keypair not found"}}),
+                )
+            }),
+        )
+        .route(
+            "/image/v2/images/{id}",
+            get(move |Path(id): Path<String>| async move {
+                let status = match id.as_str() {
+                    IMAGE => 200,
+                    DENIED => 403,
+                    _ => 404,
+                };
+                told(status, &json!({"id": id}))
+            }),
+        );
+    for (path, list) in lists {
+        let list = get(move |headers: HeaderMap| async move {
+            let is_member = headers["x-auth-token"].to_str().unwrap().starts_with("p1:");
+            told(if is_member { 200 } else { 401 }, &list)
+        });
+        router = router.route(path, list);
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn what_servers_are_made_of_is_there_before_anything_is_made() {
+    let world = World::new().await;
+    let cloud = openstack().await;
+    for (kind, path) in [
+        ("compute", "compute/v2.1"),
+        // As installers put them into catalogues: with a version and without.
+        ("image", "image"),
+        ("network", "network/"),
+    ] {
+        world.keystone.offer(kind, &format!("{cloud}/{path}"));
+    }
+    let good = json!({
+        "name": "of-servers", "server_type": "vm", "image_id": "ubuntu", "flavor_id": "m1.large",
+        "external_network_id": "public", "labels": {"kube_tag": "v1.34.3"},
+    });
+    let with = |member: &str, value: &str| {
+        let mut changed = good.clone();
+        changed[member] = json!(value);
+        template(changed)
+    };
+    for (member, value, status, words) in [
+        ("image_id", "gone", 400, "Image gone could not be found."),
+        ("image_id", DENIED, 403, "Not authorized for image"),
+        (
+            "image_id",
+            "double",
+            409,
+            "Multiple images exist with same name 'double'. Please use the image ID instead.",
+        ),
+        ("flavor_id", "gone", 400, "Unable to find flavor gone."),
+        (
+            "master_flavor_id",
+            "gone",
+            400,
+            "Unable to find flavor gone.",
+        ),
+        (
+            "flavor_id",
+            "diskless",
+            400,
+            "Flavor with zero root volume size is not supported",
+        ),
+        (
+            "external_network_id",
+            "gone",
+            400,
+            "Unable to find external network gone.",
+        ),
+        (
+            "external_network_id",
+            "inside",
+            400,
+            "Unable to find external network inside.",
+        ),
+        (
+            "fixed_network",
+            "gone",
+            400,
+            "Unable to find fixed network gone.",
+        ),
+        (
+            "fixed_network",
+            "twin",
+            409,
+            "Multiple networks exist with same name 'twin'. Please use the network ID instead.",
+        ),
+        (
+            "fixed_subnet",
+            "gone",
+            400,
+            "Unable to find fixed subnet gone.",
+        ),
+    ] {
+        let told = world
+            .ask(MEMBER, "POST", "/v1/clustertemplates", with(member, value))
+            .await;
+        assert_fault(&told, status);
+        let detail = told.body["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains(words), "{member}: {detail}");
+    }
+    let of = world.template(MEMBER, good.clone()).await;
+    world
+        .template(
+            MEMBER,
+            json!({"name": "by-id", "server_type": "vm", "image_id": IMAGE, "flavor_id": "1"}),
+        )
+        .await;
+    for (member, value, status, words) in [
+        ("keypair", "gone", 404, "Unable to find keypair gone."),
+        ("flavor_id", "gone", 400, "Unable to find flavor gone."),
+        (
+            "fixed_network",
+            "gone",
+            400,
+            "Unable to find fixed network gone.",
+        ),
+    ] {
+        let mut body = json!({"name": "first", "cluster_template_id": of});
+        body[member] = json!(value);
+        let told = world.ask(MEMBER, "POST", "/v1/clusters", body).await;
+        assert_fault(&told, status);
+        let detail = told.body["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains(words), "{member}: {detail}");
+    }
+    let body = json!({
+        "name": "first", "cluster_template_id": of, "keypair": "a key/of mine", "fixed_network": "inside", "fixed_subnet": "low",
+    });
+    let made = world.ask(MEMBER, "POST", "/v1/clusters", body).await;
+    assert_eq!(made.status, 202, "{made:?}");
+    let uuid = made.body["uuid"].as_str().unwrap();
+    world.tell(uuid, "CREATE_COMPLETE").await;
+    let groups = format!("/v1/clusters/{uuid}/nodegroups");
+    let group = json!({"name": "gpu", "flavor_id": "gone"});
+    let told = world.ask(MEMBER, "POST", &groups, group).await;
+    assert_fault(&told, 400);
+    // Everything was looked up, so there is nothing to tell.
+    let clusters: Api<CoeCluster> = Api::namespaced(world.client.clone(), "magnum-p1");
+    let stored = clusters.get(uuid).await.unwrap();
+    assert!(!stored.annotations().contains_key(NOTICE_ANNOTATION));
+    // On hosts a flavor is whatever the pool says.
+    world
+        .template(MEMBER, json!({"name": "hosts", "flavor_id": "gone"}))
+        .await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_in_the_catalogue_is_not_asked_and_one_that_is_down_is_told() {
+    let world = World::new().await;
+    let cloud = openstack().await;
+    world
+        .keystone
+        .offer("compute", &format!("{cloud}/compute/v2.1"));
+    let more = json!({
+        "name": "small", "server_type": "vm", "image_id": "gone", "flavor_id": "m1.large", "labels": {"kube_tag": "v1.34.3"},
+    });
+    let of = world.template(MEMBER, more.clone()).await;
+    let body = json!({"name": "first", "cluster_template_id": of});
+    let made = world.ask(MEMBER, "POST", "/v1/clusters", body).await;
+    assert_eq!(made.status, 202, "{made:?}");
+    let clusters: Api<CoeCluster> = Api::namespaced(world.client.clone(), "magnum-p1");
+    let stored = clusters
+        .get(made.body["uuid"].as_str().unwrap())
+        .await
+        .unwrap();
+    let notice = &stored.annotations()[NOTICE_ANNOTATION];
+    assert!(notice.ends_with("image, network"), "{notice}");
+
+    // Nothing listens there.
+    world.keystone.offer("image", "http://127.0.0.1:1");
+    let told = world
+        .ask(MEMBER, "POST", "/v1/clustertemplates", template(more))
+        .await;
+    assert_eq!(told.status, 503, "{told:?}");
+    let detail = told.body["errors"][0]["detail"].as_str().unwrap();
+    assert_eq!(
+        detail,
+        "Glance does not answer as it should; try again later."
+    );
+}
