@@ -9,6 +9,7 @@
 //! - [`rights`]: what the operator must be allowed for all of that;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
+//! - [`stand`]: what there is of all of them, for who plans for the whole set;
 //! - [`operator`]: the controllers.
 //!
 //! What a provider is made of, is `clusterctl`'s: pure, and held against the real one.
@@ -29,6 +30,7 @@ pub mod provider;
 pub mod render;
 pub mod rights;
 pub mod source;
+pub mod stand;
 pub mod target;
 
 pub use engine::Engine;

@@ -2,11 +2,8 @@
 
 use anyhow::{bail, ensure};
 use clusterctl::{ProviderType, upgrade::Upgrade};
-use kube::{
-    Client,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use kube::Client;
+use providers::stand::write_version;
 
 use super::{
     follow::{self, Awaited},
@@ -98,11 +95,10 @@ pub(super) fn kind(provider: ProviderType) -> api::provider::ProviderType {
 }
 
 async fn write(client: &Client, one: &Awaited) -> anyhow::Result<()> {
-    let patch = json!({"spec": {"version": one.version}});
-    let patched = one
-        .api(client)
-        .patch(&one.name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
-    answered(patched, &format!("write the version of {}", one.name))?;
+    let Some(version) = &one.version else {
+        return Ok(());
+    };
+    let written = write_version(client, one.provider, (&one.namespace, &one.name), version);
+    answered(written.await, &format!("write the version of {}", one.name))?;
     Ok(())
 }
