@@ -16,7 +16,7 @@ use providers::{
     target,
 };
 
-use super::stand;
+use super::{set, stand};
 use crate::{
     cli::{Global, PlanProviders},
     client::answered,
@@ -27,6 +27,9 @@ pub(crate) async fn plan(global: &Global, options: &PlanProviders) -> anyhow::Re
     let client = global.client().await?;
     for planned in planned(&client, &options.wanted()?).await? {
         show(&client, &planned).await?;
+    }
+    for line in set::all(&client).await?.iter().flat_map(set::lines) {
+        println!("{}", terminal::text(&line));
     }
     Ok(())
 }

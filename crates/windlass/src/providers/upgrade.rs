@@ -2,12 +2,13 @@
 
 use anyhow::{bail, ensure};
 use clusterctl::{ProviderType, upgrade::Upgrade};
-use kube::Client;
+use kube::{Client, ResourceExt};
 use providers::stand::write_version;
 
 use super::{
     follow::{self, Awaited},
     plan::{self, Planned},
+    set,
 };
 use crate::{
     cli::{Global, UpgradeProviders},
@@ -26,6 +27,14 @@ pub(crate) async fn upgrade(global: &Global, options: &UpgradeProviders) -> anyh
     if upgrades.is_empty() {
         println!("there is nothing to upgrade");
         return Ok(());
+    }
+    let sets = set::all(&client).await?;
+    if let Some(set) = sets.iter().find(|set| set::is_at_work(set, &upgrades)) {
+        bail!(
+            "nothing was done, for ProviderSet {}/{} upgrades these: wait for it (`windlass providers plan` shows how far it is), or delete it",
+            set.namespace().unwrap_or_default(),
+            set.name_any()
+        );
     }
     losing.retain(|label| !options.confirm.contains(label));
     let again: Vec<_> = losing
