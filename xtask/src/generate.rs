@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use api::{
     crd::{SETS, Set},
-    provider::ProviderType,
+    provider::{self, ProviderType},
 };
 
 use crate::{deploy, image, tools};
@@ -54,8 +54,9 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         "# Custom resources\n\nGenerated from the types in `crates/api` by `cargo xtask generate`. `kubectl explain` \
          shows the same.\n",
     );
-    let own = SETS.into_iter().filter(|set| *set != Set::Providers);
-    for definition in own.flat_map(Set::definitions) {
+    // Of the kinds of the Cluster API operator there is no file each.
+    let own = SETS.into_iter().flat_map(Set::definitions);
+    for definition in own.filter(|definition| definition.spec.group != provider::GROUP) {
         let value = serde_json::to_value(&definition).context("failed to serialise a CRD")?;
         let name = definition.metadata.name.as_deref().unwrap_or_default();
         let yaml =
@@ -71,7 +72,7 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         );
     }
     // Seven kinds with the same fields.
-    if let Some(definition) = Set::Providers.definitions().first() {
+    if let Some(definition) = provider::provider_definitions().first() {
         let kinds = ProviderType::ALL.map(|provider| format!("`{provider}`"));
         let value = serde_json::to_value(definition).context("failed to serialise a CRD")?;
         let title = format!("Providers: {}", kinds.join(", "));

@@ -17,6 +17,7 @@ use crate::{
     remedy::Remedy,
     run::OnBreach,
     snapshots::{Etcd, SnapshotsStatus},
+    upgrade::UpgradePolicy,
 };
 
 /// What a cluster should be. One cluster a namespace, so that its Events stay together; its hosts are the ClusterNodes
@@ -358,37 +359,15 @@ pub struct AllNodes {
     /// When certificates are renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
-    /// Up to which part of a version the cluster upgrades itself.
+    /// Up to which part of a version the cluster upgrades itself, to what the playbooks of its kubespray release install and, where
+    /// `kubespray.source` leaves the release open, to the releases after it, one minor after the other; no playbooks lead to another
+    /// major version yet. `kubernetesVersion` and `kubespray.version` are then the least that it has. How such an upgrade goes is said by
+    /// `operations.upgrade`, when by `maintenance`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradePolicy>,
     /// What is deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deploy: Option<Deploy>,
-}
-
-/// Up to which part of a version the cluster upgrades itself, to what the playbooks of its kubespray release install and, where
-/// `kubespray.source` leaves the release open, to the releases after it. `kubernetesVersion` and `kubespray.version` are then the
-/// least that it has. How such an upgrade goes is said by `operations.upgrade`, when by `maintenance`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UpgradePolicy {
-    /// To newer patch versions, of Kubernetes and of kubespray. Default: as `minor`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<AutoUpgrade>,
-    /// To newer minor versions too, one after the other. Default: as `major`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub minor: Option<AutoUpgrade>,
-    /// To newer major versions too. Default: false. No playbooks lead to one yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub major: Option<AutoUpgrade>,
-}
-
-/// Whether a cluster upgrades itself to versions of one kind.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AutoUpgrade {
-    /// Whether it does.
-    pub auto: bool,
 }
 
 /// When certificates are renewed.

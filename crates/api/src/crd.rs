@@ -49,7 +49,7 @@ impl Set {
             Self::Fleet => inventory::definitions(),
             Self::Magnum => magnum::definitions(),
             Self::Openstack => openstack::definitions(),
-            Self::Providers => provider::provider_definitions(),
+            Self::Providers => provider::definitions(),
             Self::Vault => secrets::definitions(),
         }
     }

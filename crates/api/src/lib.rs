@@ -25,6 +25,7 @@ pub mod snapshots;
 pub mod target;
 pub mod text;
 pub mod threshold;
+pub mod upgrade;
 pub mod version;
 
 mod schema;

@@ -48,6 +48,12 @@ pub struct Rights {
 }
 
 impl Difference {
+    /// Whether objects of people lose fields or versions of their kind.
+    pub fn loses(&self) -> bool {
+        let mut definitions = self.definitions.iter();
+        definitions.any(|one| !one.gone.is_empty() || !one.fields.is_empty())
+    }
+
     /// Between the objects of two versions.
     pub fn between(old: &[Object], new: &[Object]) -> Self {
         let (old, new) = (by_key(old), by_key(new));

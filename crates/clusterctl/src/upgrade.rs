@@ -12,6 +12,10 @@ use std::{
     fmt,
 };
 
+mod policy;
+
+pub use policy::{available, by_itself};
+
 use crate::{Contract, Installed, Metadata, MetadataError, Provider, ProviderType, Version};
 
 /// What is known of a provider's releases.

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use api::VersionPart;
+
 /// A version of a provider, which shows with a leading v.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(semver::Version);
@@ -26,6 +28,18 @@ impl Version {
 
     pub(crate) const fn new(major: u64, minor: u64, patch: u64) -> Self {
         Self(semver::Version::new(major, minor, patch))
+    }
+
+    /// The part by which this version is newer than another one, if it is.
+    pub fn newer_by(&self, than: &Self) -> Option<VersionPart> {
+        let part = if self.0.major != than.0.major {
+            VersionPart::Major
+        } else if self.0.minor != than.0.minor {
+            VersionPart::Minor
+        } else {
+            VersionPart::Patch
+        };
+        (self > than).then_some(part)
     }
 
     /// Whether it is one before a release, as `v1.14.0-rc.1` is.

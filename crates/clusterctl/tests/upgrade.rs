@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use api::VersionPart;
 use clusterctl::{
     Installed, Metadata, Provider, ProviderType, Version,
-    upgrade::{Refusal, Refusals, Releases, UpgradePlan, plan_for, plans},
+    upgrade::{Refusal, Refusals, Releases, UpgradePlan, available, by_itself, plan_for, plans},
 };
 
 fn version(text: &str) -> Version {
@@ -320,4 +321,70 @@ fn sets_that_cannot_be_planned_for_are_refused() {
         text.contains("BootstrapProvider kubeadm: releaseSeries of metadata.yaml has no 1.7"),
         "{text}"
     );
+}
+
+#[test]
+fn a_policy_takes_what_it_names_of_each_provider_and_no_more() {
+    let set = installed(&[
+        (core(), "v1.13.0"),
+        (kubeadm(), "v1.13.0"),
+        (metal(), "v0.9.0"),
+    ]);
+    let taken = |takes: &dyn Fn(&Provider, VersionPart) -> bool| {
+        let plan = by_itself(&set, &world(), takes).unwrap();
+        plan.map(|plan| told(&plan)).unwrap_or_default()
+    };
+    assert_eq!(taken(&|_, _| false), Vec::<String>::new());
+    assert_eq!(
+        taken(&|_, part| part == VersionPart::Patch),
+        [
+            "cluster-api v1.13.0 v1.13.4",
+            "bootstrap-kubeadm v1.13.0 v1.13.4",
+            "infrastructure-metal v0.9.0 v0.9.3",
+        ]
+    );
+    assert_eq!(
+        taken(&|provider, part| part <= VersionPart::Minor && *provider != metal()),
+        [
+            "cluster-api v1.13.0 v1.14.2",
+            "bootstrap-kubeadm v1.13.0 v1.14.2",
+        ]
+    );
+    assert_eq!(
+        taken(&|_, _| true).last().map(String::as_str),
+        Some("infrastructure-metal v0.9.0 v1.0.1")
+    );
+}
+
+#[test]
+fn a_policy_leads_to_no_contract_that_is_unknown() {
+    let set = installed(&[(core(), "v1.14.0")]);
+    let known = releases(
+        &[("1.14", "v1beta2"), ("1.15", "v1beta3")],
+        &["v1.14.0", "v1.14.2", "v1.15.0"],
+    );
+    let plan = by_itself(&set, &BTreeMap::from([(core(), known)]), |_, _| true).unwrap();
+    assert_eq!(told(&plan.unwrap()), ["cluster-api v1.14.0 v1.14.2"]);
+}
+
+#[test]
+fn a_set_that_cannot_be_planned_for_takes_nothing() {
+    let set = installed(&[(metal(), "v0.9.0")]);
+    let refused = by_itself(&set, &world(), |_, _| true).unwrap_err();
+    assert_eq!(refused.0, [Refusal::Cores(0)]);
+}
+
+#[test]
+fn what_can_be_had_is_the_newest_by_each_part_beyond_what_is_on_its_way() {
+    let [one] = installed(&[(metal(), "v0.8.1")]).try_into().unwrap();
+    let known = &world()[&metal()];
+    let found = |on_its_way: &str| {
+        let found = available(&one, &version(on_its_way), known).into_iter();
+        found
+            .map(|(part, version)| format!("{part:?} {version}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found("v0.8.1"), ["Minor v0.9.3", "Major v1.0.1"]);
+    assert_eq!(found("v0.9.3"), ["Major v1.0.1"]);
+    assert_eq!(found("v1.0.1"), Vec::<String>::new());
 }

@@ -172,12 +172,12 @@ impl Action {
             ),
             Self::ApplyObjects => ("apply/objects", "Apply objects", "ApplyObjects", 600, 15),
             Self::Prune => ("apply/prune", "Remove what is no more", "Prune", 300, 5),
-            // Images are pulled.
+            // Longer than it waits by itself, which ends with what is not ready.
             Self::AwaitReady => (
                 "check/ready",
                 "Wait until all of it is ready",
                 "AwaitReady",
-                900,
+                960,
                 60,
             ),
             Self::RecordInventory => (

@@ -9,6 +9,8 @@
 //! - [`rights`]: what the operator must be allowed for all of that;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
+//! - [`stand`]: what there is of all of them, for who plans for the whole set;
+//! - [`set`]: the reconciler of sets of providers, which upgrades them together;
 //! - [`operator`]: the controllers.
 //!
 //! What a provider is made of, is `clusterctl`'s: pure, and held against the real one.
@@ -28,7 +30,9 @@ pub mod operator;
 pub mod provider;
 pub mod render;
 pub mod rights;
+pub mod set;
 pub mod source;
+pub mod stand;
 pub mod target;
 
 pub use engine::Engine;

@@ -2,6 +2,8 @@
 
 /// The field manager of what is written of a provider.
 pub const MANAGER: &str = "windlass-provider";
+/// The field manager of what is written of a set of providers.
+pub const SET_MANAGER: &str = "windlass-provider-set";
 /// The field manager of the objects that a provider is made of.
 pub const COMPONENTS_MANAGER: &str = "windlass-provider-components";
 /// The engine of the actions of a provider's runs.
@@ -29,3 +31,7 @@ pub const KEEP: &str = "windlass.dev/keep-components";
 pub const VARIABLES_MARK: &str = "windlass.dev/variables";
 /// The annotation of a ConfigMap with the address that its release was brought from.
 pub const FETCHED_FROM: &str = "windlass.dev/fetched-from";
+/// The annotation of a ProviderSet with the id of the plan that a person lets begin.
+pub const APPROVE: &str = "windlass.dev/approve-plan";
+/// The annotation of a ProviderSet that has a plan tried once more which stopped, with any value that it has not had yet.
+pub const START_AGAIN: &str = "windlass.dev/start-again";

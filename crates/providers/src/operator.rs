@@ -1,4 +1,4 @@
-//! The controllers of the seven kinds, and what wakes them.
+//! The controllers of the seven kinds and of sets of them, and what wakes them.
 
 use std::sync::Arc;
 
@@ -6,16 +6,17 @@ use api::{
     Run,
     provider::{
         Addon, Bootstrap, ControlPlane, Core, GROUP, Infrastructure, Ipam, Kind, Provider,
-        ProviderStatus, RuntimeExtension,
+        ProviderSet, ProviderStatus, RuntimeExtension,
     },
 };
-use controller::{Events, Manager, WakeUps, Watch, conditions, reads};
+use controller::{Events, Manager, WakeUps, Watch, conditions, manager::Registration, reads};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::{operator::Place, subject::OfGroup};
 
 use crate::{
     fetch::{self, Fetcher},
     provider::{self, All, Context},
+    set,
 };
 
 /// How the operator works.
@@ -52,7 +53,67 @@ pub fn operate(manager: &mut Manager, options: Options) {
     of_kind::<Ipam>(manager, &shared);
     of_kind::<RuntimeExtension>(manager, &shared);
     of_kind::<Addon>(manager, &shared);
+    operate_sets(manager);
     runs::operate(manager, options.runners, OfGroup(GROUP));
+}
+
+/// Has the manager work on sets of providers. A set is woken by every provider: which are its own is seen by where they are installed.
+pub fn operate_sets(manager: &mut Manager) {
+    let own = manager.watch::<ProviderSet>();
+    let core = manager.watch::<Provider<Core>>();
+    let bootstrap = manager.watch::<Provider<Bootstrap>>();
+    let control_plane = manager.watch::<Provider<ControlPlane>>();
+    let infrastructure = manager.watch::<Provider<Infrastructure>>();
+    let ipam = manager.watch::<Provider<Ipam>>();
+    let runtime_extension = manager.watch::<Provider<RuntimeExtension>>();
+    let addon = manager.watch::<Provider<Addon>>();
+    let client = manager.client().clone();
+    let context = Arc::new(set::Context {
+        client: client.clone(),
+        sets: own.store(),
+        runs: manager.watch::<Run>().store(),
+        events: Events::new(client, "provider-set"),
+    });
+    // The second set of a namespace is the only one then.
+    let wake_ups = WakeUps::default();
+    own.gone_wakes(&own, &wake_ups);
+    let sets = manager.controller(&own, reads::wish);
+    let sets = woken(sets, &core, &own);
+    let sets = woken(sets, &bootstrap, &own);
+    let sets = woken(sets, &control_plane, &own);
+    let sets = woken(sets, &infrastructure, &own);
+    let sets = woken(sets, &ipam, &own);
+    let sets = woken(sets, &runtime_extension, &own);
+    woken(sets, &addon, &own)
+        .woken_on(&wake_ups, |(namespace, name)| {
+            [ObjectRef::new(&name).within(&namespace)]
+        })
+        .reconcile(set::reconcile, context);
+}
+
+fn woken<'a, K: Kind>(
+    sets: Registration<'a, ProviderSet>,
+    providers: &Watch<Provider<K>>,
+    own: &Watch<ProviderSet>,
+) -> Registration<'a, ProviderSet> {
+    let own = own.clone();
+    sets.woken_by(providers, standing, move |_| own.in_all())
+}
+
+/// What a set reads of a provider, but for what its runs tell on their way.
+fn standing<K: Kind>(provider: &DeserializeGuard<Provider<K>>) -> impl PartialEq + Send + use<K> {
+    let provider = provider.0.as_ref().ok();
+    let status = provider.and_then(|provider| provider.status.clone());
+    let status = status.unwrap_or_default();
+    let conditions = status.conditions.into_iter();
+    (
+        provider.and_then(|provider| provider.metadata.generation),
+        status.observed_generation,
+        status.installed_version,
+        conditions
+            .map(|condition| (condition.type_, condition.status, condition.reason))
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// What the controllers of all kinds share.

@@ -1155,7 +1155,7 @@ pub(crate) enum Providers {
     Generate(Box<Generate>),
     /// Say how all providers stand
     Status,
-    /// Say what an upgrade of providers would do, among the releases that are kept in ConfigMaps, and change nothing
+    /// Say what an upgrade of providers would do, among the releases that are kept in ConfigMaps, and how ProviderSets stand; change nothing
     Plan(PlanProviders),
     /// Say where what providers are installed as comes from: version, release, variables (no values of Secrets), and what is not as the
     /// release says, and by what
@@ -1164,6 +1164,8 @@ pub(crate) enum Providers {
     Apply(Box<ApplyProvider>),
     /// Carry out what `plan` shows, core first, and show the steps; without --yes only the plan is shown
     Upgrade(UpgradeProviders),
+    /// Let a plan of a ProviderSet begin that waits for a person
+    Approve(ApprovePlan),
     /// Remove a provider that nothing needs any more; definitions and their objects stay
     Delete(Box<DeleteProvider>),
     /// Hand a provider over: its object goes, and everything that it installed stays, for plain clusterctl or another operator
@@ -1188,6 +1190,14 @@ pub(crate) struct RightsOfProviders {
     /// Files with the objects of providers, as `windlass providers generate` prints them, instead; no API is asked
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
+}
+
+/// Options of `providers approve`.
+#[derive(Args, Debug)]
+pub(crate) struct ApprovePlan {
+    /// The plan, by its id, as `windlass providers plan` and `kubectl get providersets` show it
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: String,
 }
 
 /// Options of `providers explain`.

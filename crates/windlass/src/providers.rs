@@ -21,6 +21,7 @@ mod preload;
 mod publish;
 mod release;
 mod rights;
+mod set;
 mod stand;
 mod status;
 mod upgrade;
@@ -32,6 +33,7 @@ pub(crate) async fn providers(global: &Global, command: &Providers) -> anyhow::R
         Providers::Plan(options) => plan::plan(global, options).await,
         Providers::Explain(options) => explain::explain(global, options).await,
         Providers::Apply(options) => apply::apply(global, options).await,
+        Providers::Approve(options) => set::approve(global, options).await,
         Providers::Upgrade(options) => upgrade::upgrade(global, options).await,
         Providers::Delete(options) => delete::delete(global, options).await,
         Providers::Release(options) => release::release(global, options).await,

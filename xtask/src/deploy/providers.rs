@@ -3,7 +3,7 @@
 //! What all providers take is listed here. What one takes comes of its release, and is granted by whoever reviewed it: by a ClusterRole
 //! with a label, as `windlass providers rights` prints it.
 
-use api::provider::{GROUP, ProviderType, label};
+use api::provider::{GROUP, ProviderType, SET_GROUP, label};
 use serde_json::{Value, json};
 
 use super::{
@@ -54,6 +54,9 @@ fn rules() -> Vec<Value> {
         of_kinds(&part("status"), &["patch"]),
         // To own runs, whose deletion then waits for them.
         of_kinds(&part("finalizers"), &["update"]),
+        // What people want of all of them together; nothing of it but its status is written.
+        rule(SET_GROUP, &["providersets"], &["list", "watch"]),
+        rule(SET_GROUP, &["providersets/status"], &["patch"]),
         // Releases, and what was applied of them.
         rule("", &["configmaps"], &["get", "list", "create", "patch"]),
         // Values of variables, and kubeconfigs of other clusters. Read one by one.

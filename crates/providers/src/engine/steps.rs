@@ -26,6 +26,8 @@ use crate::{action::Action, certificates, health, operation::Operation, render, 
 const LOOK: Duration = Duration::from_millis(100);
 /// What is told of an upgrade of what somebody else installed may be of every object.
 const LONGEST_DETAIL: usize = 2048;
+/// How long workloads may take to be ready: images are pulled.
+const READY_WITHIN: Duration = Duration::from_mins(15);
 /// How long definitions may take to be served.
 const ESTABLISHING: Duration = Duration::from_mins(1);
 
@@ -245,7 +247,7 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         let label = self.provider.manifest_label();
-        until(step, context, || async {
+        let ready = until(step, context, || async {
             let health = health::look(there, &label)
                 .await
                 .map_err(|error| call("see how the provider stands", &error))?;
@@ -256,8 +258,23 @@ impl Installer {
                 ("workloads", health.workloads),
                 ("definitions", health.definitions),
             ])))
-        })
-        .await
+        });
+        match timeout(READY_WITHIN, ready).await {
+            Ok(ended) => ended,
+            Err(_) => Err(self.not_ready(there).await.into()),
+        }
+    }
+
+    /// What was waited for long enough would not come by waiting once more.
+    async fn not_ready(&self, there: &Client) -> Failure {
+        let seen = health::look(there, &self.provider.manifest_label()).await;
+        let seen = seen.map_or_else(|error| controller::chain(&error), |health| health.message());
+        let (version, minutes) = (&self.inputs.version, READY_WITHIN.as_secs() / 60);
+        config(
+            "NotReady",
+            format!("{version} is not ready after {minutes} minutes: {seen}"),
+            "mend what is named and retry the run, or correct the spec",
+        )
     }
 
     /// Everything of the provider that may be removed.

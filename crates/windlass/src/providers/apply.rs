@@ -11,14 +11,13 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use providers::names::TARGET;
+use providers::{names::TARGET, stand::Stand};
 use serde_json::{Value, json};
 
 use super::{
     describe,
     follow::{self, Awaited},
-    preload,
-    stand::Stand,
+    preload, stand,
     upgrade::kind,
 };
 use crate::{
@@ -80,13 +79,13 @@ async fn upgrades_nothing(
     provider: &Provider,
     version: &Version,
 ) -> anyhow::Result<()> {
-    let stands = Stand::all(client).await?;
+    let stands = stand::all(client).await?;
     let is_it = |stand: &&Stand| {
         stand.provider.as_ref() == Some(provider) && stand.namespace == global.namespace
     };
     let installed = stands.iter().find(is_it);
-    let installed = installed.and_then(|stand| stand.installed.as_ref());
-    if let Some(installed) = installed.filter(|installed| **installed != version.to_string()) {
+    let installed = installed.and_then(Stand::installed_version);
+    if let Some(installed) = installed.filter(|installed| *installed != version.to_string()) {
         let label = provider.manifest_label();
         bail!(
             "nothing was done: {provider} is installed in {installed}; to change that: windlass providers upgrade --to {label}={version}"

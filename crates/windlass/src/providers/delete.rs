@@ -3,11 +3,11 @@
 use anyhow::{Context, bail, ensure};
 use clusterctl::Provider;
 use kube::{Client, api::DeleteParams};
-use providers::{health, target};
+use providers::{health, stand::Stand, target};
 
 use super::{
     follow::{self, Awaited},
-    stand::Stand,
+    stand,
     upgrade::kind,
 };
 use crate::{
@@ -22,15 +22,15 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
         "a provider is deleted whatever its version is: leave that out"
     );
     let client = global.client().await?;
-    let stands = Stand::all(&client).await?;
+    let stands = stand::all(&client).await?;
     let stand = meant(&stands, &global.namespace, &provider)?;
     let label = provider.manifest_label();
     let there = target::client(&client, &stand.namespace, stand.target.as_deref()).await?;
     let mut dependents: Vec<_> = stands
         .iter()
         .filter(|other| other.place == stand.place && other.kind != stand.kind)
-        .filter(|_| stand.kind == api::provider::ProviderType::Core.kind())
-        .map(|other| format!("{} {}/{}", other.kind, other.namespace, other.name))
+        .filter(|_| stand.kind == api::provider::ProviderType::Core)
+        .map(Stand::title)
         .collect();
     dependents.extend(answered(
         health::objects(&there, &label).await,
@@ -43,13 +43,10 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
         );
     }
     println!(
-        "deletes {} {}/{}{} and all of its objects but definitions and namespaces",
-        stand.kind,
-        stand.namespace,
-        stand.name,
+        "deletes {}{} and all of its objects but definitions and namespaces",
+        stand.title(),
         stand
-            .installed
-            .as_ref()
+            .installed_version()
             .map(|version| format!(" {version}"))
             .unwrap_or_default()
     );

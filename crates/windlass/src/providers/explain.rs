@@ -13,11 +13,12 @@ use providers::{
     inputs::Changes,
     names::FETCHED_FROM,
     render::Material,
+    stand::Stand,
     target,
 };
 use serde_json::Value;
 
-use super::{plan::label_of, stand::Stand};
+use super::stand;
 use crate::{
     cli::{ExplainProviders, Global},
     client::answered,
@@ -29,8 +30,8 @@ const SHOWN: usize = 120;
 
 pub(crate) async fn explain(global: &Global, options: &ExplainProviders) -> anyhow::Result<()> {
     let client = global.client().await?;
-    let stands = Stand::all(&client).await?;
-    let labels: Vec<_> = stands.iter().filter_map(label_of).collect();
+    let stands = stand::all(&client).await?;
+    let labels: Vec<_> = stands.iter().filter_map(Stand::label).collect();
     ensure!(
         !stands.is_empty(),
         "there are no providers; make a CoreProvider first"
@@ -43,7 +44,7 @@ pub(crate) async fn explain(global: &Global, options: &ExplainProviders) -> anyh
         );
     }
     let is_wanted = |stand: &&Stand| {
-        let label = label_of(stand);
+        let label = stand.label();
         options.provider.is_empty() || label.is_some_and(|label| options.provider.contains(&label))
     };
     for stand in stands.iter().filter(is_wanted) {
@@ -55,11 +56,11 @@ pub(crate) async fn explain(global: &Global, options: &ExplainProviders) -> anyh
 }
 
 async fn of_stand(client: &Client, stand: &Stand) -> anyhow::Result<Vec<String>> {
-    let mut lines = vec![format!("{} {}/{}", stand.kind, stand.namespace, stand.name)];
+    let mut lines = vec![stand.title()];
     let mut line = |name: &str, text: String| lines.push(format!("  {name:<11}{text}"));
-    let (version, by) = match (&stand.wanted, &stand.installed) {
+    let (version, by) = match (&stand.wanted, stand.installed_version()) {
         (wanted, _) if !wanted.is_empty() => (wanted.clone(), "by spec.version"),
-        (_, Some(installed)) => (installed.clone(), "as it is installed"),
+        (_, Some(installed)) => (installed.to_owned(), "as it is installed"),
         _ => (String::new(), ""),
     };
     line("version", format!("{version}, {by}"));

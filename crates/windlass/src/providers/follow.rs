@@ -7,14 +7,14 @@ use api::{
     Run,
     provider::{ProviderStatus, ProviderType, Reason},
 };
-use controller::conditions::{READY, STALLED};
+use controller::conditions::READY;
 use futures::{StreamExt, TryStreamExt, future::ready, stream::BoxStream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DynamicObject},
+    api::DynamicObject,
     runtime::{WatchStreamExt, watcher},
 };
+use providers::stand::{Towards, resource, towards};
 use runs::object::age;
 
 use crate::{status::Steps, terminal};
@@ -45,17 +45,6 @@ impl Awaited {
         run.namespace().as_deref() == Some(&self.namespace)
             && subject.kind == self.provider.kind()
             && subject.name == self.name
-    }
-}
-
-/// The kind of a provider, as the API serves it.
-pub(super) fn resource(provider: ProviderType) -> ApiResource {
-    ApiResource {
-        group: api::provider::GROUP.to_owned(),
-        version: api::provider::VERSION.to_owned(),
-        api_version: format!("{}/{}", api::provider::GROUP, api::provider::VERSION),
-        kind: provider.kind().to_owned(),
-        plural: provider.plural().to_owned(),
     }
 }
 
@@ -188,28 +177,20 @@ enum Standing {
 fn standing(one: &Awaited, object: &DynamicObject) -> anyhow::Result<Standing> {
     let status = object.data.get("status").cloned().unwrap_or_default();
     let status: ProviderStatus = serde_json::from_value(status).unwrap_or_default();
-    let condition = |kind: &str| status.conditions.iter().find(|one| one.type_ == kind);
-    let is = |found: Option<&Condition>| found.is_some_and(|found| found.status == "True");
-    let ready = condition(READY);
-    let message = ready.map(|ready| ready.message.clone()).unwrap_or_default();
-    let is_seen = status.observed_generation == object.meta().generation;
+    let ready = status.conditions.iter().find(|one| one.type_ == READY);
+    let is_because = |reason: Reason| ready.is_some_and(|ready| ready.reason == reason.as_str());
     let Some(version) = &one.version else {
-        let refused = Reason::DependentsExist.as_str();
-        if ready.is_some_and(|ready| ready.reason == refused) {
+        let message = ready.map(|ready| ready.message.clone()).unwrap_or_default();
+        if is_because(Reason::DependentsExist) {
             bail!("{}: {message}", one.title());
         }
         return Ok(Standing::Waits(message));
     };
-    if is_seen && is(condition(STALLED)) {
-        bail!("{}: {message}", one.title());
-    }
-    let is_there = is_seen && is(ready) && status.installed_version.as_ref() == Some(version);
-    Ok(if is_there {
-        Standing::There(format!("{version} is installed, {message}"))
-    } else if ready.is_some_and(|ready| ready.reason == Reason::RunInProgress.as_str()) {
+    Ok(match towards(&status, object.meta().generation, version) {
+        Towards::Stopped(message) => bail!("{}: {message}", one.title()),
+        Towards::There(message) => Standing::There(format!("{version} is installed, {message}")),
         // Its steps tell the story.
-        Standing::Waits(String::new())
-    } else {
-        Standing::Waits(message)
+        Towards::Waits(_) if is_because(Reason::RunInProgress) => Standing::Waits(String::new()),
+        Towards::Waits(message) => Standing::Waits(message),
     })
 }

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, bail, ensure};
 use clusterctl::{
-    Installed, Metadata, Object, Version,
+    Installed, Object, Version,
     difference::Difference,
-    upgrade::{self, Releases, Upgrade, UpgradePlan},
+    upgrade::{self, Upgrade, UpgradePlan},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
-use providers::{names::RELEASE_SERIES, target};
+use providers::{
+    names::RELEASE_SERIES,
+    stand::{Stand, releases},
+    target,
+};
 
-use super::stand::Stand;
+use super::{set, stand};
 use crate::{
     cli::{Global, PlanProviders},
     client::answered,
@@ -23,6 +27,9 @@ pub(crate) async fn plan(global: &Global, options: &PlanProviders) -> anyhow::Re
     let client = global.client().await?;
     for planned in planned(&client, &options.wanted()?).await? {
         show(&client, &planned).await?;
+    }
+    for line in set::all(&client).await?.iter().flat_map(set::lines) {
+        println!("{}", terminal::text(&line));
     }
     Ok(())
 }
@@ -41,7 +48,7 @@ pub(super) async fn planned(
     client: &Client,
     wanted: &[(String, Version)],
 ) -> anyhow::Result<Vec<Planned>> {
-    let stands = Stand::all(client).await?;
+    let stands = stand::all(client).await?;
     ensure!(
         !stands.is_empty(),
         "there are no providers; make a CoreProvider first"
@@ -49,17 +56,15 @@ pub(super) async fn planned(
     for stand in &stands {
         if let Err(invalid) = &stand.overlay {
             bail!(
-                "{} {}/{} metadata.annotations[{RELEASE_SERIES}]: {invalid}; write for example 1.15=v1beta2,1.16=v1beta2, or remove the annotation",
-                stand.kind,
-                stand.namespace,
-                stand.name
+                "{} metadata.annotations[{RELEASE_SERIES}]: {invalid}; write for example 1.15=v1beta2,1.16=v1beta2, or remove the annotation",
+                stand.title()
             );
         }
     }
     for (label, _) in wanted {
-        let is_there = |stand: &Stand| label_of(stand).as_ref() == Some(label);
+        let is_there = |stand: &Stand| stand.label().as_ref() == Some(label);
         if !stands.iter().any(is_there) {
-            let there: Vec<_> = stands.iter().filter_map(label_of).collect();
+            let there: Vec<_> = stands.iter().filter_map(Stand::label).collect();
             bail!(
                 "--to names {label}, and there is no such provider; there are {}",
                 there.join(", ")
@@ -104,8 +109,8 @@ pub(super) async fn show(client: &Client, planned: &Planned) -> anyhow::Result<V
     let stands = &planned.stands;
     for stand in stands.iter().filter(|stand| stand.installed().is_none()) {
         println!(
-            "{} {}/{} is not installed yet, and no part of the plan",
-            stand.kind, stand.namespace, stand.name
+            "{} is not installed yet, and no part of the plan",
+            stand.title()
         );
     }
     let mut losing = Vec::new();
@@ -136,22 +141,6 @@ fn plans_of(stands: &[Stand], wanted: &[(String, Version)]) -> anyhow::Result<Ve
             .collect();
         vec![upgrade::plan_for(&installed, &wanted, &releases)?]
     })
-}
-
-pub(super) fn label_of(stand: &Stand) -> Option<String> {
-    Some(stand.provider.as_ref()?.manifest_label())
-}
-
-/// What is kept, with the metadata of the newest release.
-fn releases(stands: &[Stand]) -> BTreeMap<clusterctl::Provider, Releases> {
-    let known = stands.iter().filter_map(|stand| {
-        let versions = stand.versions();
-        let newest = stand.held(versions.last()?)?;
-        let overlay = stand.overlay.clone().unwrap_or_default();
-        let metadata = Metadata::parse(&newest.metadata).ok()?.overlaid(&overlay);
-        Some((stand.provider.clone()?, Releases { metadata, versions }))
-    });
-    known.collect()
 }
 
 async fn print(
@@ -207,15 +196,17 @@ struct Changes {
 
 async fn changes(client: &Client, stand: &Stand, one: &Upgrade) -> anyhow::Result<Changes> {
     let new = stand
-        .objects(&one.to)?
+        .objects(&one.to)
+        .with_context(|| format!("{} {}", one.from.provider, one.to))?
         .context("a plan is of releases that are kept")?;
     let mut lines = Vec::new();
     let mut loses = false;
-    match stand.objects(&one.from.version)? {
-        Some(old) => {
-            let difference = Difference::between(&old, &new);
-            let mut definitions = difference.definitions.iter();
-            loses = definitions.any(|one| !one.gone.is_empty() || !one.fields.is_empty());
+    let difference = stand
+        .difference(one)
+        .with_context(|| format!("{}", one.from.provider))?;
+    match difference {
+        Some(difference) => {
+            loses = difference.loses();
             told(&difference, &mut lines);
         }
         None => lines.push(format!(

@@ -5,10 +5,10 @@ use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
 };
-use providers::names::KEEP;
+use providers::{names::KEEP, stand::resource};
 use serde_json::json;
 
-use super::{delete, follow::resource, stand::Stand, upgrade::kind};
+use super::{delete, stand, upgrade::kind};
 use crate::{
     cli::{Global, ReleaseProvider},
     client::answered,
@@ -21,11 +21,11 @@ pub(crate) async fn release(global: &Global, options: &ReleaseProvider) -> anyho
         "a provider is handed over in the version that it has: leave that out"
     );
     let client = global.client().await?;
-    let stands = Stand::all(&client).await?;
+    let stands = stand::all(&client).await?;
     let stand = delete::meant(&stands, &global.namespace, &provider)?;
     println!(
-        "deletes {} {}/{}, and leaves everything that it installed where it is",
-        stand.kind, stand.namespace, stand.name
+        "deletes {}, and leaves everything that it installed where it is",
+        stand.title()
     );
     let resource = resource(kind(provider.provider_type()));
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &stand.namespace, &resource);

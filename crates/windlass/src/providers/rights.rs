@@ -8,15 +8,15 @@ use clusterctl::{
     Object, Version, parse_manifest,
     rights::{Rights, Rule},
 };
-use providers::{rights::of_release, source};
+use providers::{rights::of_release, source, stand::Stand};
 use serde_json::json;
 
-use super::{plan::label_of, stand::Stand};
+use super::stand;
 use crate::cli::{Global, RightsOfProviders};
 
 pub(crate) async fn rights(global: &Global, options: &RightsOfProviders) -> anyhow::Result<()> {
     let rights = if options.filename.is_empty() {
-        let stands = Stand::all(&global.client().await?).await?;
+        let stands = stand::all(&global.client().await?).await?;
         of_stands(&stands, &options.provider)?
     } else {
         of_files(options)?
@@ -69,10 +69,10 @@ fn of_stands(stands: &[Stand], named: &[String]) -> anyhow::Result<BTreeMap<Stri
         };
         let mut found = stands
             .iter()
-            .filter(|stand| label_of(stand).as_deref() == Some(label))
+            .filter(|stand| stand.label().as_deref() == Some(label))
             .peekable();
         if found.peek().is_none() {
-            let there: Vec<_> = stands.iter().filter_map(label_of).collect();
+            let there: Vec<_> = stands.iter().filter_map(Stand::label).collect();
             bail!(
                 "{label} is no provider that is there; there are {}",
                 there.join(", ")
@@ -85,12 +85,9 @@ fn of_stands(stands: &[Stand], named: &[String]) -> anyhow::Result<BTreeMap<Stri
     }
     let mut all: BTreeMap<String, Rights> = BTreeMap::new();
     for (stand, version) in wanted {
-        let label = label_of(stand).with_context(|| {
-            format!(
-                "{} {}/{} is no provider by its name",
-                stand.kind, stand.namespace, stand.name
-            )
-        })?;
+        let label = stand
+            .label()
+            .with_context(|| format!("{} is no provider by its name", stand.title()))?;
         let rights = of_stand(stand, &label, version)?;
         let known = all.entry(label).or_default();
         known.by_hand.extend(rights.by_hand);
@@ -111,7 +108,9 @@ fn of_stand(stand: &Stand, label: &str, version: Option<Version>) -> anyhow::Res
         .or_else(|| stand.wanted.parse().ok())
         .or_else(newest);
     let release = match &version {
-        Some(version) => stand.objects(version)?,
+        Some(version) => stand
+            .objects(version)
+            .with_context(|| format!("{label} {version}"))?,
         None => None,
     };
     let release = release.with_context(|| {
@@ -124,7 +123,9 @@ fn of_stand(stand: &Stand, label: &str, version: Option<Version>) -> anyhow::Res
     })?;
     let mut rights = of_release(label, release);
     if let Some(installed) = stand.installed()
-        && let Some(objects) = stand.objects(&installed.version)?
+        && let Some(objects) = stand
+            .objects(&installed.version)
+            .with_context(|| format!("{label} {}", installed.version))?
     {
         let rules = rights.rules.into_iter();
         rights.rules = Rule::merged(rules.chain(of_release(label, objects).rules));

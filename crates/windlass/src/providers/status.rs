@@ -1,10 +1,10 @@
 //! `windlass providers status`: how all providers stand, of all kinds and namespaces.
 
-use super::stand::Stand;
+use super::stand;
 use crate::{cli::Global, terminal};
 
 pub(crate) async fn status(global: &Global) -> anyhow::Result<()> {
-    let stands = Stand::all(&global.client().await?).await?;
+    let stands = stand::all(&global.client().await?).await?;
     if stands.is_empty() {
         println!("There are no providers.");
         return Ok(());
@@ -24,25 +24,22 @@ pub(crate) async fn status(global: &Global) -> anyhow::Result<()> {
             "" => otherwise.to_owned(),
             text => text.to_owned(),
         };
-        let ready = stand.ready.as_ref();
+        let ready = stand.ready();
         [
-            stand.kind.to_owned(),
+            stand.kind.to_string(),
             stand.namespace.clone(),
             stand.name.clone(),
             or(&stand.wanted, "newest"),
-            or(stand.installed.as_deref().unwrap_or_default(), "-"),
-            or(&stand.contract, "-"),
+            or(stand.installed_version().unwrap_or_default(), "-"),
+            or(stand.status.contract.as_deref().unwrap_or_default(), "-"),
             ready.map_or("Unknown".to_owned(), |ready| ready.status.clone()),
             ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
         ]
     });
     println!("{}", terminal::table(header, rows));
     for stand in stands {
-        if let Some(ready) = stand.ready.filter(|ready| ready.status != "True") {
-            let told = format!(
-                "{} {}/{}: {}",
-                stand.kind, stand.namespace, stand.name, ready.message
-            );
+        if let Some(ready) = stand.ready().filter(|ready| ready.status != "True") {
+            let told = format!("{}: {}", stand.title(), ready.message);
             println!("{}", terminal::text(&told));
         }
     }

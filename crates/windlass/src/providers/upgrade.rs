@@ -2,15 +2,13 @@
 
 use anyhow::{bail, ensure};
 use clusterctl::{ProviderType, upgrade::Upgrade};
-use kube::{
-    Client,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use kube::{Client, ResourceExt};
+use providers::stand::write_version;
 
 use super::{
     follow::{self, Awaited},
     plan::{self, Planned},
+    set,
 };
 use crate::{
     cli::{Global, UpgradeProviders},
@@ -29,6 +27,14 @@ pub(crate) async fn upgrade(global: &Global, options: &UpgradeProviders) -> anyh
     if upgrades.is_empty() {
         println!("there is nothing to upgrade");
         return Ok(());
+    }
+    let sets = set::all(&client).await?;
+    if let Some(set) = sets.iter().find(|set| set::is_at_work(set, &upgrades)) {
+        bail!(
+            "nothing was done, for ProviderSet {}/{} upgrades these: wait for it (`windlass providers plan` shows how far it is), or delete it",
+            set.namespace().unwrap_or_default(),
+            set.name_any()
+        );
     }
     losing.retain(|label| !options.confirm.contains(label));
     let again: Vec<_> = losing
@@ -98,11 +104,10 @@ pub(super) fn kind(provider: ProviderType) -> api::provider::ProviderType {
 }
 
 async fn write(client: &Client, one: &Awaited) -> anyhow::Result<()> {
-    let patch = json!({"spec": {"version": one.version}});
-    let patched = one
-        .api(client)
-        .patch(&one.name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
-    answered(patched, &format!("write the version of {}", one.name))?;
+    let Some(version) = &one.version else {
+        return Ok(());
+    };
+    let written = write_version(client, one.provider, (&one.namespace, &one.name), version);
+    answered(written.await, &format!("write the version of {}", one.name))?;
     Ok(())
 }

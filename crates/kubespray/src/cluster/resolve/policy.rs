@@ -6,19 +6,15 @@ use std::collections::BTreeSet;
 
 use ansible::catalogue::{self, Installable};
 use api::{
-    Cluster, KubernetesVersion, KubesprayVersion, VersionPart,
-    cluster::{AutoUpgrade, Available, UpgradePolicy},
+    Cluster, KubernetesVersion, KubesprayVersion, VersionPart, cluster::Available,
+    upgrade::UpgradePolicy,
 };
 
 use crate::playbooks::Checkout;
 
 /// Up to which part of a version a cluster upgrades itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Policy {
-    patch: bool,
-    minor: bool,
-    major: bool,
-}
+pub struct Policy(UpgradePolicy);
 
 impl Policy {
     /// The policy of a cluster that is built. None: it upgrades nothing by itself.
@@ -26,28 +22,11 @@ impl Policy {
         let nodes = cluster.spec.nodes.as_ref();
         let policy = nodes.and_then(|nodes| nodes.all.as_ref()?.upgrade);
         cluster.status.as_ref()?.kubernetes_version?;
-        let UpgradePolicy {
-            patch,
-            minor,
-            major,
-        } = policy?;
-        let takes = |auto: Option<AutoUpgrade>, greater| auto.map_or(greater, |auto| auto.auto);
-        let major = takes(major, false);
-        let minor = takes(minor, major);
-        let patch = takes(patch, minor);
-        (patch || minor || major).then_some(Self {
-            patch,
-            minor,
-            major,
-        })
+        policy.filter(|policy| policy.takes_any()).map(Self)
     }
 
     fn takes(self, part: VersionPart) -> bool {
-        match part {
-            VersionPart::Patch => self.patch,
-            VersionPart::Minor => self.minor,
-            VersionPart::Major => self.major,
-        }
+        self.0.takes(part)
     }
 
     /// The Kubernetes version to which it leads, or the one that is installed.
