@@ -28,6 +28,11 @@ use kubespray::{
 };
 use serde_json::{Value, json};
 
+mod kind;
+mod wishes;
+
+pub use kind::Kind;
+
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
 /// What could be installed beside the default.
 const VERSIONS: [&str; 5] = ["1.33.5", "1.33.8", "1.34.6", "1.35.2", "1.36.0"];
@@ -51,45 +56,6 @@ fn checkout(cluster: &Cluster) -> Arc<Checkout> {
         Arc::new(checkout)
     });
     Arc::clone(cut)
-}
-
-/// What a host is for.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Kind {
-    /// Control plane and member of etcd.
-    Master,
-    /// The same, and takes pods.
-    All,
-    /// Control plane alone.
-    Plane,
-    /// Member of etcd alone.
-    Etcd,
-    /// Member of etcd, and takes pods.
-    Store,
-    /// Takes pods.
-    Worker,
-}
-
-impl Kind {
-    /// Those of which each way to put them together is looked at.
-    pub const ALL: [Self; 5] = [
-        Self::Master,
-        Self::All,
-        Self::Plane,
-        Self::Etcd,
-        Self::Worker,
-    ];
-
-    fn spec(self) -> (&'static str, Vec<Role>) {
-        match self {
-            Self::Master => ("master", vec![Role::ControlPlane, Role::Etcd]),
-            Self::All => ("master", vec![Role::ControlPlane, Role::Etcd, Role::Worker]),
-            Self::Plane => ("master", vec![Role::ControlPlane]),
-            Self::Etcd => ("etcd", vec![Role::Etcd]),
-            Self::Store => ("etcd", vec![Role::Etcd, Role::Worker]),
-            Self::Worker => ("worker", vec![Role::Worker]),
-        }
-    }
 }
 
 /// What a run left on the hosts.
@@ -156,139 +122,6 @@ impl World {
             panic!("there are playbooks");
         };
         checkout.installable.versions.iter().copied().collect()
-    }
-
-    pub fn declare(&mut self, kind: Kind) {
-        self.made += 1;
-        let at = self.made;
-        let (node_type, roles) = kind.spec();
-        let node = json!({
-            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
-            "metadata": {
-                "name": format!("host-{at:02}"), "namespace": "demo", "uid": at.to_string(), "generation": 1,
-                "creationTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", at / 60, at % 60),
-            },
-            "spec": {
-                "type": node_type, "roles": roles, "inventory": {"ansible_host": format!("10.0.0.{at}")},
-            },
-        });
-        self.observed
-            .nodes
-            .push(serde_json::from_value(node).unwrap());
-    }
-
-    /// One of the declared hosts.
-    pub fn node(&mut self, at: usize) -> Option<&mut ClusterNode> {
-        let many = self.observed.nodes.len();
-        self.observed.nodes.get_mut(at.checked_rem(many)?)
-    }
-
-    pub fn delete(&mut self, at: usize) {
-        let now = serde_json::from_value(json!(NOON)).unwrap();
-        if let Some(node) = self.node(at) {
-            node.metadata.deletion_timestamp.get_or_insert(now);
-        }
-        self.let_go();
-    }
-
-    /// As `windlass node replace`: by a new host of the same roles, or by one that there is.
-    pub fn replace(&mut self, at: usize, by: Option<usize>) {
-        let Some(roles) = self.node(at).map(|node| node.spec.roles.clone()) else {
-            return;
-        };
-        let by = if let Some(other) = by {
-            self.node(other).map(|node| node.name_any())
-        } else {
-            self.declare(Kind::Worker);
-            let new = self.observed.nodes.last_mut().unwrap();
-            new.spec.roles = roles;
-            Some(new.name_any())
-        };
-        if let (Some(node), Some(by)) = (self.node(at), by) {
-            let named = (request::REPLACED_BY.to_owned(), by);
-            node.annotations_mut().extend([named]);
-        }
-        self.delete(at);
-    }
-
-    /// As `windlass node reset`.
-    pub fn reset(&mut self, at: usize) {
-        self.made += 1;
-        let number = self.made;
-        if let Some(node) = self.node(at) {
-            let asked = format!("{} {number}", node.name_any());
-            let asked = (request::RESET_HOST.to_owned(), asked);
-            node.annotations_mut().extend([asked]);
-        }
-    }
-
-    /// The operator sees who is switched off, and says it of their nodes.
-    pub fn see(&mut self) {
-        let dead = self.dead.clone();
-        for node in &mut self.observed.nodes {
-            let health = if dead.contains(&node.name_any()) {
-                "HEALTH_ERR"
-            } else {
-                "HEALTH_OK"
-            };
-            let status = json!({"state": "Joined", "node": {"health": health}});
-            node.status = Some(serde_json::from_value(status).unwrap());
-        }
-    }
-
-    /// As `windlass node keep`: the object is made anew, and the node takes pods again.
-    pub fn keep(&mut self, at: usize) {
-        self.made += 1;
-        let uid = format!("again-{}", self.made);
-        let Some(node) = self.node(at) else { return };
-        if node.metadata.deletion_timestamp.take().is_some() {
-            node.metadata.uid = Some(uid);
-            node.annotations_mut().remove(request::REPLACED_BY);
-            let name = node.name_any();
-            self.reality.drained.remove(&name);
-        }
-    }
-
-    pub fn annotate(&mut self, annotation: &str) {
-        self.made += 1;
-        let value = self.made.to_string();
-        let annotations = self.cluster.annotations_mut();
-        annotations.insert(annotation.to_owned(), value);
-    }
-
-    /// As `windlass component upgrade`.
-    pub fn component(&mut self, which: u8) {
-        self.made += 1;
-        let named = ["container-engine", "etcd", "network-plugin"][usize::from(which % 3)];
-        let annotations = self.cluster.annotations_mut();
-        annotations.insert(
-            request::COMPONENT.to_owned(),
-            format!("{named} {}", self.made),
-        );
-    }
-
-    /// As `windlass recover`: all members of etcd but one are given up.
-    pub fn recover(&mut self, stays: usize, snapshot: bool) {
-        self.made += 1;
-        let members = self.reality.order.get("etcd").cloned().unwrap_or_default();
-        let stays = stays
-            .checked_rem(members.len())
-            .and_then(|at| members.get(at));
-        let give_up: Vec<_> = members.iter().filter(|name| Some(*name) != stays).collect();
-        let mut request =
-            json!({"at": self.made.to_string(), "confirm": "first", "giveUp": give_up});
-        if snapshot {
-            request["snapshot"] = json!("/var/backups/snapshot.db");
-        }
-        let annotations = self.cluster.annotations_mut();
-        annotations.insert(request::RECOVER.to_owned(), request.to_string());
-    }
-
-    /// Whether the request to recover gives a host up.
-    pub fn gives_up(&self, host: &str) -> bool {
-        let annotations = self.cluster.annotations();
-        let request = annotations.get(request::RECOVER);
-        request.is_some_and(|request| request.contains(&format!("\"{host}\"")))
     }
 
     pub fn spec(&mut self, change: &Value) {

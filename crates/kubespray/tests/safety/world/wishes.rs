@@ -1,0 +1,143 @@
+//! What people write on the objects of a cluster.
+
+use api::ClusterNode;
+use kube::ResourceExt;
+use kubespray::request;
+use serde_json::json;
+
+use super::{Kind, NOON, World};
+
+impl World {
+    pub fn declare(&mut self, kind: Kind) {
+        self.made += 1;
+        let at = self.made;
+        let (node_type, roles) = kind.spec();
+        let node = json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+            "metadata": {
+                "name": format!("host-{at:02}"), "namespace": "demo", "uid": at.to_string(), "generation": 1,
+                "creationTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", at / 60, at % 60),
+            },
+            "spec": {
+                "type": node_type, "roles": roles, "inventory": {"ansible_host": format!("10.0.0.{at}")},
+            },
+        });
+        self.observed
+            .nodes
+            .push(serde_json::from_value(node).unwrap());
+    }
+
+    /// One of the declared hosts.
+    pub fn node(&mut self, at: usize) -> Option<&mut ClusterNode> {
+        let many = self.observed.nodes.len();
+        self.observed.nodes.get_mut(at.checked_rem(many)?)
+    }
+
+    pub fn delete(&mut self, at: usize) {
+        let now = serde_json::from_value(json!(NOON)).unwrap();
+        if let Some(node) = self.node(at) {
+            node.metadata.deletion_timestamp.get_or_insert(now);
+        }
+        self.let_go();
+    }
+
+    /// As `windlass node replace`: by a new host of the same roles, or by one that there is.
+    pub fn replace(&mut self, at: usize, by: Option<usize>) {
+        let Some(roles) = self.node(at).map(|node| node.spec.roles.clone()) else {
+            return;
+        };
+        let by = if let Some(other) = by {
+            self.node(other).map(|node| node.name_any())
+        } else {
+            self.declare(Kind::Worker);
+            let new = self.observed.nodes.last_mut().unwrap();
+            new.spec.roles = roles;
+            Some(new.name_any())
+        };
+        if let (Some(node), Some(by)) = (self.node(at), by) {
+            let named = (request::REPLACED_BY.to_owned(), by);
+            node.annotations_mut().extend([named]);
+        }
+        self.delete(at);
+    }
+
+    /// As `windlass node reset`.
+    pub fn reset(&mut self, at: usize) {
+        self.made += 1;
+        let number = self.made;
+        if let Some(node) = self.node(at) {
+            let asked = format!("{} {number}", node.name_any());
+            let asked = (request::RESET_HOST.to_owned(), asked);
+            node.annotations_mut().extend([asked]);
+        }
+    }
+
+    /// The operator sees who is switched off, and says it of their nodes.
+    pub fn see(&mut self) {
+        let dead = self.dead.clone();
+        for node in &mut self.observed.nodes {
+            let health = if dead.contains(&node.name_any()) {
+                "HEALTH_ERR"
+            } else {
+                "HEALTH_OK"
+            };
+            let status = json!({"state": "Joined", "node": {"health": health}});
+            node.status = Some(serde_json::from_value(status).unwrap());
+        }
+    }
+
+    /// As `windlass node keep`: the object is made anew, and the node takes pods again.
+    pub fn keep(&mut self, at: usize) {
+        self.made += 1;
+        let uid = format!("again-{}", self.made);
+        let Some(node) = self.node(at) else { return };
+        if node.metadata.deletion_timestamp.take().is_some() {
+            node.metadata.uid = Some(uid);
+            node.annotations_mut().remove(request::REPLACED_BY);
+            let name = node.name_any();
+            self.reality.drained.remove(&name);
+        }
+    }
+
+    pub fn annotate(&mut self, annotation: &str) {
+        self.made += 1;
+        let value = self.made.to_string();
+        let annotations = self.cluster.annotations_mut();
+        annotations.insert(annotation.to_owned(), value);
+    }
+
+    /// As `windlass component upgrade`.
+    pub fn component(&mut self, which: u8) {
+        self.made += 1;
+        let named = ["container-engine", "etcd", "network-plugin"][usize::from(which % 3)];
+        let annotations = self.cluster.annotations_mut();
+        annotations.insert(
+            request::COMPONENT.to_owned(),
+            format!("{named} {}", self.made),
+        );
+    }
+
+    /// As `windlass recover`: all members of etcd but one are given up.
+    pub fn recover(&mut self, stays: usize, snapshot: bool) {
+        self.made += 1;
+        let members = self.reality.order.get("etcd").cloned().unwrap_or_default();
+        let stays = stays
+            .checked_rem(members.len())
+            .and_then(|at| members.get(at));
+        let give_up: Vec<_> = members.iter().filter(|name| Some(*name) != stays).collect();
+        let mut request =
+            json!({"at": self.made.to_string(), "confirm": "first", "giveUp": give_up});
+        if snapshot {
+            request["snapshot"] = json!("/var/backups/snapshot.db");
+        }
+        let annotations = self.cluster.annotations_mut();
+        annotations.insert(request::RECOVER.to_owned(), request.to_string());
+    }
+
+    /// Whether the request to recover gives a host up.
+    pub fn gives_up(&self, host: &str) -> bool {
+        let annotations = self.cluster.annotations();
+        let request = annotations.get(request::RECOVER);
+        request.is_some_and(|request| request.contains(&format!("\"{host}\"")))
+    }
+}
