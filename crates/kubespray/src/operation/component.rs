@@ -15,9 +15,10 @@ use runs::phase;
 use serde_json::{Map, Value, json};
 
 use super::{
-    COMPONENT,
+    COMPONENT, TOOLBOX, UPGRADE,
     asked::{self, Asked},
     scale::manages_etcd,
+    toolbox,
 };
 use crate::{
     action::{self, Left},
@@ -316,21 +317,31 @@ fn taken(
     changed
 }
 
-/// What runs that were ended before their end have left since the last one that succeeded: their nodes may take no pods.
+/// What runs that were ended before their end have left: their nodes may take no pods, unless a component or an upgrade came to its end
+/// since, whose gates let pods in, or a person has let them in.
 pub fn left(runs: &[Run]) -> Option<Left> {
-    let runs = runs.iter().rev();
-    let runs = runs.filter(|run| run.spec.operation == COMPONENT.name);
-    let ended = runs.take_while(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled));
     let mut left: Option<Left> = None;
-    for run in ended {
-        let hosts = halfway(run);
-        if let Some(left) = &mut left {
-            left.halfway.extend(hosts);
-        } else if !hosts.is_empty() {
-            left = Some(Left {
-                run: run.name_any(),
-                halfway: hosts,
-            });
+    let mut let_in = Vec::new();
+    for run in runs.iter().rev() {
+        match (run.spec.operation.as_str(), phase(run)) {
+            (name, RunPhase::Succeeded) if name == COMPONENT.name || name == UPGRADE.name => break,
+            (name, RunPhase::Succeeded) if name == TOOLBOX.name => {
+                let_in.extend(toolbox::let_in(run));
+            }
+            (name, RunPhase::Failed | RunPhase::Cancelled) if name == COMPONENT.name => {
+                let mut hosts = halfway(run);
+                hosts.retain(|host| !let_in.contains(host));
+                if let Some(left) = &mut left {
+                    left.halfway.extend(hosts);
+                } else if !hosts.is_empty() {
+                    left = Some(Left {
+                        run: run.name_any(),
+                        halfway: hosts,
+                    });
+                }
+            }
+            (name, _) if name == COMPONENT.name => break,
+            _ => {}
         }
     }
     left.map(|mut left| {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use api::cluster::ClusterState;
+use api::cluster::{ClusterState, Pending};
+use kube::ResourceExt;
 use kubespray::{
     Layout,
     cluster::decision::Decision,
@@ -11,7 +12,7 @@ use kubespray::{
     playbooks::{Own, Playbooks},
     preview::{self, PreviewOutcome},
     problem,
-    request::COMPONENT,
+    request::{COMPONENT, TOOLBOX},
 };
 use serde_json::{Value, from_value, json};
 
@@ -198,6 +199,25 @@ async fn what_a_run_left_in_the_middle_is_let_in_by_the_next_one() {
         matches!(past.decision(), Decision::Maintain(..)),
         "a failed run waits for a person"
     );
+    // Whatever a person asks for then, and however that ends: that the node takes no pods is told until it is let in.
+    past.ask(COMPONENT, "etcd 2");
+    let etcd = past.starts();
+    past.ran(&etcd, "Failed", days(-30));
+    let is_told = |pending: &&Pending| pending.hosts == ["master-2".parse().unwrap()];
+    let pending = past.planned().pending;
+    let said = pending.iter().find(is_told).unwrap();
+    assert_eq!(
+        (&*said.operation, &*said.reason),
+        ("Component", "RunFailed")
+    );
+    assert!(said.message.contains("windlass node uncordon"), "{said:?}");
+    past.ask(TOOLBOX, "uncordon master-2,worker-4 1");
+    let let_in = past.starts();
+    past.ran(&let_in, "Succeeded", days(-29));
+    assert!(past.planned().pending.iter().find(is_told).is_none());
+    past.observed.runs.pop();
+    past.cluster.annotations_mut().remove(TOOLBOX);
+
     past.ask(COMPONENT, "container-engine 2");
     let again = past.starts();
     let before = again
