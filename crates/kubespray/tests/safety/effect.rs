@@ -1,8 +1,8 @@
 //! What an operation does to the hosts.
 
-use api::{Run, node::Role};
+use api::{Run, node::Role, run::Plan};
 use kubespray::{
-    action::{DRAIN, FOUND},
+    action::{self, Action, DRAIN, FOUND},
     inputs::Inputs,
     operation::{Leaves, Operation},
 };
@@ -23,27 +23,20 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
     let done = |id: &str| plan.steps.iter().take(steps).any(|step| step.id == id);
     let whole = steps == plan.steps.len();
     let mut after = before.clone();
-    let join = |after: &mut Reality| {
-        for host in &inputs.hosts {
-            after.hosts.insert(host.name.clone(), host.roles.clone());
-        }
-    };
     match run.spec.operation.as_str() {
-        "Create" | "Scale" | "Converge" if whole => join(&mut after),
+        "Create" | "Scale" | "Converge" if whole => {
+            for host in &inputs.hosts {
+                after.hosts.insert(host.name.clone(), host.roles.clone());
+            }
+        }
         // Half of it is done, and the host is no part of the cluster yet: it is done again.
         "Create" | "Scale" => return after,
-        // The gate behind each batch lets pods in again, also where an earlier run was ended before it.
+        // What it does not name is none of this cluster, as far as anybody here knows.
+        "Adopt" if whole => after
+            .hosts
+            .retain(|name, _| inputs.hosts.iter().any(|host| host.name == *name)),
         "Upgrade" | "Component" => {
-            for step in plan
-                .steps
-                .iter()
-                .take(steps)
-                .filter(|step| drains(plan, step))
-            {
-                for host in plan.targets(step) {
-                    after.drained.remove(host.as_str());
-                }
-            }
+            let_in(&mut after, plan, steps);
             if !whole {
                 return after;
             }
@@ -54,8 +47,7 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
                     after.drained.insert(host.to_string());
                 }
                 if done(FORGOTTEN) {
-                    after.hosts.remove(host.as_str());
-                    after.drained.remove(host.as_str());
+                    forget(&mut after, host.as_str());
                     after.lost.insert(host.to_string());
                 }
             }
@@ -71,12 +63,19 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
             }
             if done(FORGOTTEN) {
                 for host in &inputs.leaving {
-                    after.hosts.remove(host.as_str());
-                    after.drained.remove(host.as_str());
+                    forget(&mut after, host.as_str());
                 }
             }
         }
-        "Converge" | "Renew" | "Replace" | "ResetHost" | "Toolbox" => {}
+        "Toolbox" => tended(&mut after, plan, steps),
+        // Nothing of the cluster is left on them. Where it was ended in the middle, it is taken up again or given up for good.
+        "Reset" => {
+            for host in inputs.hosts.iter().filter(|_| whole) {
+                forget(&mut after, &host.name);
+            }
+            return after;
+        }
+        "Adopt" | "Converge" | "Renew" | "Replace" | "ResetHost" | "Snapshot" | "Drill" => {}
         other => panic!(
             "operation {other} is not known here: say in `effect` what it does to the hosts, and in `rules` what it may change"
         ),
@@ -94,4 +93,40 @@ pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
         after.lost.retain(|host| declared(host) && !there(host));
     }
     after
+}
+
+fn forget(after: &mut Reality, host: &str) {
+    after.hosts.remove(host);
+    after.drained.remove(host);
+    after.cordoned.remove(host);
+}
+
+/// The gate behind each batch lets pods in again, also where an earlier run was ended before it.
+fn let_in(after: &mut Reality, plan: &Plan, steps: usize) {
+    let steps = plan.steps.iter().take(steps);
+    for step in steps.filter(|step| drains(plan, step)) {
+        for host in plan.targets(step) {
+            after.drained.remove(host.as_str());
+        }
+    }
+}
+
+/// What a person has done to nodes stays until a person takes it back.
+fn tended(after: &mut Reality, plan: &Plan, steps: usize) {
+    for step in plan.steps.iter().take(steps) {
+        let hosts = action::hosts_of(plan, step);
+        let hosts = hosts.iter().map(ToString::to_string);
+        match action::of(step).unwrap() {
+            Some(Action::Cordon { lets_in: false } | Action::Drain { .. }) => {
+                after.cordoned.extend(hosts);
+            }
+            Some(Action::Cordon { lets_in: true }) => {
+                for host in hosts {
+                    after.cordoned.remove(&host);
+                    after.drained.remove(&host);
+                }
+            }
+            _ => {}
+        }
+    }
 }

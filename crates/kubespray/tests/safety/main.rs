@@ -2,8 +2,9 @@
 //!
 //! A world is a cluster in small: its objects, and what its runs would have left on the hosts. It is decided by the real `resolve` and
 //! `plan`, told of by the real `report`, and each run is carried out in the model: to its end, up to a step that fails, or until
-//! somebody cancels it. What must hold of every plan stands in `rules.rs`; what an operation does to the hosts, in `effect.rs`: a new
-//! one has its row there.
+//! somebody cancels it. What people do stands in `people.rs`, what an operation does to the hosts in `effect.rs`, and what must hold of every
+//! plan in `rules.rs`; that a plan which breaks a rule is caught, in `forged.rs`. A new operation has its row in each: the stories end when
+//! it has none, and when they never come to its end.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,6 +13,7 @@
 )]
 
 mod effect;
+mod forged;
 mod people;
 mod rules;
 mod story;

@@ -1,7 +1,12 @@
 //! What people do, and what happens to hosts.
 
 use api::run::RunPhase;
-use kubespray::request::{CONVERGE, FORCE_REMOVAL, MAINTAIN, START_AGAIN};
+use kube::ResourceExt;
+use kubespray::{
+    cluster::decision::outdated,
+    operation::asked,
+    request::{FORCE_REMOVAL, MAINTAIN, START_AGAIN},
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -26,22 +31,27 @@ pub enum Event {
     See,
     /// Somebody wants a host reset, whatever it is.
     ResetHost(usize),
+    /// A host is declared that had an earlier life, which is to be removed from it first.
+    Used(Kind),
     Version(usize),
     Release(bool),
     Variable(u8),
     /// How many workers of an upgrade go at a time, and how many before a person is asked.
     Batches(u8, u8),
-    Converge,
-    /// A component is to be upgraded: container engine, etcd or network plugin.
-    Component(u8),
+    /// An operation is asked for by its annotation: which one, and what of what may be said of it.
+    Ask(usize, usize),
     StartAgain,
     Retry,
     Cancel,
     Window(Option<u8>),
     Maintain,
-    /// All members of etcd are given up but that one, if not from a snapshot.
-    Recover(usize, bool),
+    /// There is a store of snapshots, and a schedule for them, or none.
+    Store(Option<bool>),
+    /// The operator sees the certificates of the control planes, which end in so many days.
+    Certificates(u8),
     Wait(u8),
+    /// The Cluster is deleted, and its hosts are to be reset by it.
+    End(bool),
 }
 
 pub fn happen(world: &mut World, event: &Event) {
@@ -64,6 +74,10 @@ pub fn happen(world: &mut World, event: &Event) {
         Event::Replace(at, by) => world.replace(*at, *by),
         Event::See => world.see(),
         Event::ResetHost(at) => world.reset(*at),
+        Event::Used(kind) => {
+            world.declare(*kind);
+            world.reset(world.observed.nodes.len() - 1);
+        }
         Event::Version(at) => {
             let versions = world.versions();
             let version = versions[at % versions.len()];
@@ -86,13 +100,18 @@ pub fn happen(world: &mut World, event: &Event) {
             let settings = json!({"maxUnavailable": many, "canary": canary});
             world.spec(&json!({"operations": {"upgrade": settings, "component": settings}}));
         }
-        Event::Converge => world.annotate(CONVERGE),
-        Event::Component(which) => world.component(*which),
+        Event::Ask(which, how) => world.ask(*which, *how),
         Event::StartAgain => world.annotate(START_AGAIN),
         Event::Maintain => world.annotate(MAINTAIN),
-        Event::Recover(at, snapshot) => world.recover(*at, *snapshot),
-        Event::Retry => finish(world, RunPhase::Failed, RunPhase::Succeeded),
-        Event::Cancel => finish(world, RunPhase::Failed, RunPhase::Cancelled),
+        Event::Store(None) => world.spec(&json!({"etcd": null})),
+        Event::Store(Some(scheduled)) => {
+            let schedule = scheduled.then_some("0 3 * * *");
+            let snapshots = json!({"store": {"directory": "/srv/snapshots"}, "schedule": schedule});
+            world.spec(&json!({"etcd": {"snapshots": snapshots}}));
+        }
+        Event::Certificates(days) => world.certificates(i64::from(*days)),
+        Event::Retry => finish(world, RunPhase::Succeeded),
+        Event::Cancel => finish(world, RunPhase::Cancelled),
         Event::Window(None) => world.spec(&json!({"maintenance": null})),
         Event::Window(Some(what)) => {
             let confine = ["Disruptive", "All", "None"][usize::from(what % 3)];
@@ -104,25 +123,29 @@ pub fn happen(world: &mut World, event: &Event) {
             world.spec(&json!({"maintenance": {"windows": windows, "confine": confine}}));
         }
         Event::Wait(hours) => world.wait(i64::from(*hours)),
+        Event::End(reset) => world.end(if *reset { "Reset" } else { "Retain" }),
     }
 }
 
-/// A person takes a failed run up again, or gives it up.
-fn finish(world: &mut World, from: RunPhase, to: RunPhase) {
-    let Some(run) = world.observed.runs.last().cloned() else {
+/// A person takes the newest run up again that failed and can be, or gives it up.
+fn finish(world: &mut World, to: RunPhase) {
+    let runs = &world.observed.runs;
+    let mut failed = runs.iter().rev();
+    let failed = failed.find(|run| runs::phase(run) == RunPhase::Failed);
+    let failed = failed.filter(|run| outdated(runs, run).is_none());
+    let Some(run) = failed.cloned() else {
         return;
     };
-    if runs::phase(&run) != from {
-        return;
-    }
     // Etcd says no once more.
     if to == RunPhase::Succeeded && rules::stops(world, &run).is_some() {
         return;
     }
+    let steps = run.spec.plan.steps.len();
     if to == RunPhase::Succeeded {
-        world.reality = effect(&world.reality, &run, run.spec.plan.steps.len());
+        world.reality = effect(&world.reality, &run, steps);
+        world.came(&run.name_any(), steps, to);
     }
-    world.phase(to);
+    world.phase(&run.name_any(), to);
     world.let_go();
 }
 
@@ -148,19 +171,21 @@ pub fn event() -> impl Strategy<Value = Event> {
         4 => (at, proptest::option::weighted(0.3, 0..12usize)).prop_map(|(at, by)| Event::Replace(at, by)),
         1 => Just(Event::See),
         1 => (0..12usize).prop_map(Event::ResetHost),
+        1 => kind().prop_map(Event::Used),
         1 => Just(Event::Revive),
         2 => (0..6usize).prop_map(Event::Version),
         1 => any::<bool>().prop_map(Event::Release),
         1 => (0..3u8).prop_map(Event::Variable),
         2 => (0..4u8, 0..4u8).prop_map(|(many, canary)| Event::Batches(many, canary)),
-        2 => Just(Event::Converge),
-        2 => (0..3_u8).prop_map(Event::Component),
+        9 => (0..asked::ALL.len(), any::<u16>()).prop_map(|(which, how)| Event::Ask(which, usize::from(how))),
         1 => Just(Event::StartAgain),
         2 => Just(Event::Retry),
         1 => Just(Event::Cancel),
         2 => proptest::option::of(0..6u8).prop_map(Event::Window),
         1 => Just(Event::Maintain),
-        2 => (0..5usize, any::<bool>()).prop_map(|(at, snapshot)| Event::Recover(at, snapshot)),
+        3 => proptest::option::weighted(0.9, any::<bool>()).prop_map(Event::Store),
+        1 => (0..60u8).prop_map(Event::Certificates),
         1 => (0..200u8).prop_map(Event::Wait),
+        1 => any::<bool>().prop_map(Event::End),
     ]
 }

@@ -1,11 +1,13 @@
 //! What must hold, whatever was wished.
+//!
+//! What an operation says of itself proves nothing here: what is allowed to one is allowed by its name, with the reason, and one that
+//! is not known is told to say it.
 
-use api::{Run, maintenance::Confine};
+use api::{Run, maintenance::Confine, run::Plan};
 use kube::ResourceExt;
 use kubespray::{
     cluster::decision::{NewRun, Planned},
     inputs::Inputs,
-    operation::Operation,
 };
 
 use crate::{
@@ -14,29 +16,52 @@ use crate::{
 };
 
 mod batches;
+mod etcd;
 mod members;
 mod order;
 mod resting;
 mod steps;
+mod unbuilt;
 
 pub use members::stops;
 pub use resting::of_rest;
 
-use batches::batches;
-use members::{members, recovers};
-use order::{hands_over, order_stays};
-use steps::{components, rolls};
+/// A run that is about to start.
+pub struct Starting<'a> {
+    pub world: &'a World,
+    pub new: &'a NewRun,
+    pub run: &'a Run,
+    pub inputs: Inputs,
+    /// What the cluster is made of once it succeeded.
+    pub left: Inputs,
+}
+
+impl Starting<'_> {
+    pub fn name(&self) -> &'static str {
+        self.new.operation.name
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.new.plan
+    }
+
+    pub fn before(&self) -> &Reality {
+        &self.world.reality
+    }
+}
 
 /// Of a run that is about to start.
 pub fn of_start(world: &World, planned: &Planned, new: &NewRun, run: &Run) {
-    let before = &world.reality;
     let inputs = Inputs::from_map(&new.plan.inputs).unwrap();
-    let left = inputs.clone().left();
-    let running = world
-        .observed
-        .runs
-        .iter()
-        .find(|run| runs::is_active(runs::phase(run)));
+    let starting = Starting {
+        world,
+        new,
+        run,
+        left: inputs.clone().left(),
+        inputs,
+    };
+    let mut runs = world.observed.runs.iter();
+    let running = runs.find(|run| runs::is_active(runs::phase(run)));
     assert!(
         running.is_none(),
         "{} starts beside {:?}",
@@ -44,28 +69,22 @@ pub fn of_start(world: &World, planned: &Planned, new: &NewRun, run: &Run) {
         running.map(ResourceExt::name_any)
     );
     assert!(!new.plan.steps.is_empty(), "a plan of nothing");
-    if new.operation.of_built {
-        order_stays(before, &left, new.operation);
-        if new.operation.name == "Replace" {
-            hands_over(world, &left);
+    match new.operation.name {
+        "Create" => unbuilt::founds(&starting),
+        "Adopt" => unbuilt::takes_over(&starting),
+        "Reset" => unbuilt::takes_down(&starting),
+        name => {
+            assert!(
+                new.operation.of_built,
+                "operation {name} is of clusters that are not built: say in `rules` what holds of it instead of all that follows"
+            );
+            of_built(&starting);
         }
-        version_follows(before, &inputs);
-        only_wished(world, &inputs, new.operation);
-        for steps in 0..=stops(world, run).unwrap_or(new.plan.steps.len()) {
-            let (one, other) = (effect(before, run, steps), before);
-            if new.operation.name == "Recover" {
-                recovers(world, &inputs, &one);
-            } else {
-                members(other, &one, &world.dead);
-            }
-        }
-        rolls(before, &inputs, &new.plan, new.operation);
-        components(&inputs, &new.plan);
-        if ["Component", "Upgrade"].contains(&new.operation.name) {
-            batches(world, &inputs, &new.plan, new.operation);
-        }
-        windows(world, new);
     }
+    steps::one_plane_at_a_time(&starting);
+    etcd::is_asked(&starting);
+    batches::batches(&starting);
+    windows(&starting);
     let itself = |pending: &&api::cluster::Pending| {
         pending.operation == new.operation.name && pending.reason != "BehindRun"
     };
@@ -75,6 +94,23 @@ pub fn of_start(world: &World, planned: &Planned, new: &NewRun, run: &Run) {
             "{} starts and waits: {pending:?}",
             new.name
         );
+    }
+}
+
+/// Of a cluster that stands.
+fn of_built(starting: &Starting<'_>) {
+    let before = starting.before();
+    order::follows(starting);
+    version_follows(before, &starting.inputs);
+    only_wished(starting);
+    let all = starting.plan().steps.len();
+    for steps in 0..=stops(starting.world, starting.run).unwrap_or(all) {
+        let after = effect(before, starting.run, steps);
+        if starting.name() == "Recover" {
+            members::recovers(starting, &after);
+        } else {
+            members::members(before, &after, &starting.world.dead);
+        }
     }
 }
 
@@ -91,11 +127,12 @@ fn version_follows(before: &Reality, inputs: &Inputs) {
 }
 
 /// Nobody leaves whose removal was not asked for, and nobody joins who was not declared.
-fn only_wished(world: &World, inputs: &Inputs, operation: &Operation) {
+fn only_wished(starting: &Starting<'_>) {
+    let Starting { world, inputs, .. } = starting;
     let nodes = &world.observed.nodes;
     let find = |name: &str| nodes.iter().find(|node| node.name_any() == name);
     for host in &inputs.leaving {
-        if operation.name == "ResetHost" {
+        if starting.name() == "ResetHost" {
             assert!(
                 !world.reality.hosts.contains_key(host.as_str()),
                 "{host} is part of the cluster, and is reset"
@@ -118,14 +155,15 @@ fn only_wished(world: &World, inputs: &Inputs, operation: &Operation) {
 }
 
 /// Nothing that keeps to windows starts outside of them, unless a person lets it.
-fn windows(world: &World, new: &NewRun) {
+fn windows(starting: &Starting<'_>) {
+    let Starting { world, new, .. } = starting;
     let maintenance = world.cluster.spec.maintenance.clone().unwrap_or_default();
     let read = controller::Windows::read(&maintenance.windows, "windows").unwrap();
     let closed = matches!(read.at(world.now()), controller::window::Now::Closed { .. });
-    let confined = match maintenance.confine.unwrap_or_default() {
-        Confine::All => true,
-        Confine::Disruptive => new.operation.disruptive,
-        Confine::None => false,
+    let confined = match (maintenance.confine.unwrap_or_default(), disturbs(new)) {
+        (_, Disturbs::Nobody) | (Confine::None, _) => false,
+        (Confine::Disruptive, Disturbs::OthersThanItsHosts) | (Confine::All, _) => true,
+        (Confine::Disruptive, Disturbs::ItsHosts) => false,
     };
     let asked = new.request.is_some() || new.maintain.is_some();
     assert!(
@@ -134,4 +172,27 @@ fn windows(world: &World, new: &NewRun) {
         new.name,
         world.now()
     );
+}
+
+/// Whom an operation disturbs.
+enum Disturbs {
+    Nobody,
+    /// Hosts that are no part of the cluster yet.
+    ItsHosts,
+    /// Pods that run, or what they rely on.
+    OthersThanItsHosts,
+}
+
+/// # Panics
+///
+/// The operation is not known here.
+fn disturbs(new: &NewRun) -> Disturbs {
+    match new.operation.name {
+        // There is no cluster yet, it is looked at, it is taken down, or its etcd is read.
+        "Create" | "Adopt" | "Reset" | "Snapshot" | "Drill" => Disturbs::Nobody,
+        "Scale" | "ResetHost" => Disturbs::ItsHosts,
+        "Recover" | "Renew" | "Replace" | "Remove" | "Upgrade" | "Component" | "Toolbox"
+        | "Converge" => Disturbs::OthersThanItsHosts,
+        other => panic!("operation {other} is not known here: say whom it disturbs"),
+    }
 }

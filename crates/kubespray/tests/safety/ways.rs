@@ -97,7 +97,7 @@ fn members_are_given_up_only_where_the_quorum_is_lost() {
                 let head = left.next().cloned();
                 let answers = |name: &String| !world.dead.contains(name);
                 let can = answers(&members[stays]) && head.as_ref().is_some_and(answers);
-                happen(&mut world, &Event::Recover(stays, true));
+                world.recover(stays, true);
                 // Whatever fails stops the run: what follows a success is looked at elsewhere.
                 let planned = world.pass();
                 let Decision::Start(new) = &planned.decision else {

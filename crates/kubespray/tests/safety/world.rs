@@ -8,12 +8,13 @@ use std::{
 
 use ansible::source::{Policy, Sources};
 use api::{
-    Cluster, ClusterNode, ClusterStatus, KubernetesVersion, Run,
+    Cluster, ClusterStatus, KubernetesVersion, Run,
     cluster::InventoryStatus,
     node::Role,
     run::{RunPhase, RunStatus, StepPhase, StepStatus},
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kubespray::{
     cluster::{
@@ -22,7 +23,8 @@ use kubespray::{
         plan, report, resolve,
     },
     inputs::Inputs,
-    operation::Order,
+    names::ADOPTED,
+    operation::Operation,
     playbooks::{self, Checkout, Playbooks, Wish},
     request,
 };
@@ -63,8 +65,10 @@ fn checkout(cluster: &Cluster) -> Arc<Checkout> {
 pub struct Reality {
     /// The hosts of the cluster, and their roles.
     pub hosts: BTreeMap<String, Vec<Role>>,
-    /// Those of them that take no pods.
+    /// Those of them that take no pods, because of what a run did and has not come to the end of.
     pub drained: BTreeSet<String>,
+    /// Those that take no pods because a person has it so.
+    pub cordoned: BTreeSet<String>,
     /// Those that were taken out of it by a run that did not come to its end.
     pub lost: BTreeSet<String>,
     /// The version that they run.
@@ -116,6 +120,23 @@ impl World {
         world
     }
 
+    /// A cluster that somebody else has built, and that is to be taken over as it stands.
+    pub fn found(kinds: &[Kind]) -> Self {
+        let mut world = Self::new(kinds);
+        let Playbooks::Ready(checkout) = &world.observed.playbooks else {
+            panic!("there are playbooks");
+        };
+        let version = checkout.installable.default;
+        world.reality.kubernetes = Some(version);
+        let nodes = world.observed.nodes.iter();
+        let nodes =
+            nodes.map(|node| (node.name_any(), node.spec.roles.clone().unwrap_or_default()));
+        world.reality.hosts = nodes.collect();
+        world.annotate(ADOPTED);
+        world.spec(&json!({"kubernetesVersion": version}));
+        world
+    }
+
     /// The versions that the playbooks can install, oldest first.
     pub fn versions(&self) -> Vec<KubernetesVersion> {
         let Playbooks::Ready(checkout) = &self.observed.playbooks else {
@@ -126,9 +147,7 @@ impl World {
 
     pub fn spec(&mut self, change: &Value) {
         let mut spec = serde_json::to_value(&self.cluster.spec).unwrap();
-        for (field, value) in change.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
+        merge(&mut spec, change);
         self.cluster.spec = serde_json::from_value(spec).unwrap();
         *self.cluster.metadata.generation.as_mut().unwrap() += 1;
     }
@@ -180,35 +199,38 @@ impl World {
             run.annotations_mut().extend(value);
         }
         run.metadata.uid = Some(new.name.clone());
-        self.observed.runs.push(run);
-        self.phase(RunPhase::Running);
-        // The order is state from then on.
-        let mut status = self.cluster.status.clone().unwrap_or_default();
-        if let Ok(inputs) = Inputs::from_map(&new.plan.inputs)
-            && new.operation.order != Order::Moves
-        {
+        run.metadata.creation_timestamp = Some(Time(self.observed.now));
+        // Where its plan says the order, that is state from then on.
+        if Operation::says_order(&run) {
+            let inputs = Inputs::from_map(&new.plan.inputs).unwrap();
+            let status = self.cluster.status.get_or_insert_default();
             status.inventory = Some(InventoryStatus {
                 run: Some(new.name.clone()),
                 ..inputs.inventory
             });
         }
-        self.cluster.status = Some(status);
+        self.observed.runs.push(run);
+        self.phase(&new.name, RunPhase::Running);
     }
 
-    /// How the last run stands from now on.
-    pub fn phase(&mut self, phase: RunPhase) {
-        let run = self.observed.runs.last_mut().unwrap();
+    /// How a run stands from now on.
+    pub fn phase(&mut self, run: &str, phase: RunPhase) {
+        let now = Time(self.observed.now);
+        let mut runs = self.observed.runs.iter_mut();
+        let run = runs.find(|known| known.name_any() == run).unwrap();
         let before = run.status.take().unwrap_or_default();
         run.status = Some(RunStatus {
             phase,
             steps: before.steps,
+            finished_at: (!runs::is_active(phase)).then_some(now),
             ..RunStatus::default()
         });
     }
 
-    /// How far the last run came, and how it ended there.
-    pub fn came(&mut self, steps: usize, ended: RunPhase) {
-        let run = self.observed.runs.last_mut().unwrap();
+    /// How far a run came, and how it ended there.
+    pub fn came(&mut self, run: &str, steps: usize, ended: RunPhase) {
+        let mut runs = self.observed.runs.iter_mut();
+        let run = runs.find(|known| known.name_any() == run).unwrap();
         let phase = |at: usize| match at.cmp(&steps) {
             Ordering::Less => StepPhase::Succeeded,
             Ordering::Equal if ended == RunPhase::Failed => StepPhase::Failed,
@@ -248,5 +270,16 @@ impl World {
 
     pub fn now(&self) -> Timestamp {
         self.observed.now
+    }
+}
+
+/// Brings a change into a spec, as a merge patch does.
+fn merge(into: &mut Value, change: &Value) {
+    let (Some(_), Some(fields)) = (into.as_object(), change.as_object()) else {
+        into.clone_from(change);
+        return;
+    };
+    for (field, value) in fields {
+        merge(&mut into[field], value);
     }
 }

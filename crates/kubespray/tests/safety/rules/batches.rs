@@ -2,23 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use api::{Threshold, node::Role, run::Plan};
-use kubespray::{
-    action::{self, QUORUM, QUORUM_AGAIN, SNAPSHOT},
-    inputs::Inputs,
-    operation::Operation,
-};
+use api::{Threshold, node::Role};
+use kubespray::action::{self, QUORUM, QUORUM_AGAIN, SNAPSHOT};
 
-use crate::{drains, world::World};
+use super::Starting;
+use crate::drains;
 
 /// Where nodes lose their pods: control planes first and, as members of etcd, alone; no more workers at a time than the spec lets go; a
 /// person is asked once, when the canaries are done and others are left; and before all of it etcd is saved and, where its play is one
 /// of all members, asked.
-pub fn batches(world: &World, inputs: &Inputs, plan: &Plan, operation: &Operation) {
-    let operations = world.cluster.spec.operations.clone().unwrap_or_default();
-    let settings = match operation.name {
+pub fn batches(starting: &Starting<'_>) {
+    let (inputs, plan) = (&starting.inputs, starting.plan());
+    let operations = starting.world.cluster.spec.operations.clone();
+    let operations = operations.unwrap_or_default();
+    let settings = match starting.name() {
         "Upgrade" => operations.upgrade,
-        _ => operations.component,
+        "Component" => operations.component,
+        other => {
+            let goes = plan.steps.iter().find(|step| drains(plan, step));
+            assert!(
+                goes.is_none(),
+                "operation {other} has batches: say in `rules/batches.rs` which settings they keep to"
+            );
+            return;
+        }
     };
     let settings = settings.unwrap_or_default();
     let with = |role: Role| {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use api::{Run, node::Role};
 use kubespray::{
-    action::{LOST, PROBE, QUORUM},
+    action::{self, Action, LOST, PROBE, QUORUM, Turn},
     inputs::Inputs,
     operation::replace::HEAD,
 };
 
+use super::Starting;
 use crate::{
     GUARDED,
     effect::effect,
@@ -46,7 +47,8 @@ pub fn members(before: &Reality, after: &Reality, dead: &BTreeSet<String>) {
 }
 
 /// Members are given up only where there is no quorum, and what is left answers.
-pub fn recovers(world: &World, inputs: &Inputs, after: &Reality) {
+pub fn recovers(starting: &Starting<'_>, after: &Reality) {
+    let world = starting.world;
     let (was, is) = (world.reality.with(Role::Etcd), after.with(Role::Etcd));
     if was == is {
         return;
@@ -62,9 +64,8 @@ pub fn recovers(world: &World, inputs: &Inputs, after: &Reality) {
         "it is founded on what is switched off"
     );
     let planes = after.with(Role::ControlPlane);
-    let left = inputs.clone().left();
     for (_, group) in GUARDED {
-        let head = left.group(group).first().unwrap().as_str();
+        let head = starting.left.group(group).first().unwrap().as_str();
         assert!(
             is.contains(head) || planes.contains(head),
             "{head} is the head of {group}, and is given up"
@@ -105,8 +106,12 @@ pub fn stops(world: &World, run: &Run) -> Option<usize> {
         let proves = steps.iter().position(|step| step.id.starts_with(HEAD));
         return proves.filter(|_| !GUARDED.iter().all(is_there));
     }
+    if run.spec.operation == "Adopt" {
+        return finds_another(world, run);
+    }
     let asks = steps.iter().position(|step| step.id == QUORUM)?;
-    if run.spec.operation == "Upgrade" {
+    let asked = action::of(&steps[asks]).unwrap();
+    if matches!(asked, Some(Action::Quorum(change)) if change.turn == Turn::AllRestart) {
         // All must answer.
         let was = world.reality.with(Role::Etcd);
         let known = Inputs::from_map(&run.spec.plan.inputs).unwrap();
@@ -119,6 +124,21 @@ pub fn stops(world: &World, run: &Run) -> Option<usize> {
     // One that was taken out by a removal that was given up is missed.
     let many = members(&is).difference(&members(was)).count() > 1;
     (many || (keeps(was) && !keeps(&is))).then_some(asks)
+}
+
+/// At how many steps a run stops because what it is to take over is not what the objects say.
+fn finds_another(world: &World, run: &Run) -> Option<usize> {
+    let is = &world.reality;
+    let said = Inputs::from_map(&run.spec.plan.inputs).unwrap();
+    let members: BTreeSet<_> = said.group("etcd").iter().map(ToString::to_string).collect();
+    let answers = |host: &str| is.hosts.contains_key(host) && !world.dead.contains(host);
+    let mut steps = run.spec.plan.steps.iter();
+    steps.position(|step| match action::of(step).unwrap() {
+        Some(Action::Probe) => said.hosts.iter().any(|host| !answers(&host.name)),
+        Some(Action::Members) => members != is.with(Role::Etcd),
+        Some(Action::Versions { kubernetes }) => Some(kubernetes) != is.kubernetes,
+        _ => false,
+    })
 }
 
 /// How many members etcd had in the cluster as it was built.

@@ -3,24 +3,38 @@
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
-use kubespray::{
-    inputs::Inputs,
-    operation::{Operation, Order},
-    request::REPLACED_BY,
-};
+use kubespray::{operation::Order, request::REPLACED_BY};
 
-use crate::{
-    GUARDED, order,
-    world::{Reality, World},
-};
+use super::Starting;
+use crate::{GUARDED, order};
+
+/// The order changes so far as the operation is allowed to, and no further.
+///
+/// # Panics
+///
+/// Or it may do more to the order than to add to it, and is not known here.
+pub fn follows(starting: &Starting<'_>) {
+    match (starting.new.operation.order, starting.name()) {
+        (Order::Takes | Order::Says, _) => stays(starting, First::Stays),
+        (Order::Moves, "Replace") => hands_over(starting),
+        // Those who are given up go, also from the head; that the next one is not given up is proved with the members.
+        (Order::Moves, "Recover") => stays(starting, First::MayLeave),
+        (Order::Moves | Order::Finds, other) => panic!(
+            "operation {other} may change who is first: say in `rules/order.rs` what of it is safe"
+        ),
+    }
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum First {
+    Stays,
+    MayLeave,
+}
 
 /// The head holds the authorities: nobody comes before it, and the rest keeps its order.
-pub fn order_stays(before: &Reality, left: &Inputs, operation: &Operation) {
-    // That one is for another head.
-    if operation.order == Order::Moves {
-        return;
-    }
-    let after = order(left);
+fn stays(starting: &Starting<'_>, first: First) {
+    let (before, name) = (starting.before(), starting.name());
+    let after = order(&starting.left);
     for (_, group) in GUARDED {
         let none = Vec::new();
         let (was, is) = (
@@ -28,29 +42,29 @@ pub fn order_stays(before: &Reality, left: &Inputs, operation: &Operation) {
             after.get(group).unwrap_or(&none),
         );
         let stay: Vec<_> = was.iter().filter(|host| is.contains(host)).collect();
-        let first: Vec<_> = is.iter().take(stay.len()).collect();
-        assert_eq!(
-            first, stay,
-            "{} reorders {group}: {was:?} to {is:?}",
-            operation.name
-        );
-        assert_eq!(
-            was.first(),
-            is.first(),
-            "{} moves the head of {group}",
-            operation.name
+        let firsts: Vec<_> = is.iter().take(stay.len()).collect();
+        assert_eq!(firsts, stay, "{name} reorders {group}: {was:?} to {is:?}");
+        let leaves = |host: &String| {
+            let mut leaving = starting.inputs.leaving.iter();
+            leaving.any(|leaves| leaves.as_str() == host)
+        };
+        let gone = first == First::MayLeave && was.first().is_some_and(leaves);
+        assert!(
+            gone || was.first() == is.first(),
+            "{name} moves the head of {group}: {was:?} to {is:?}"
         );
     }
-    for (host, name) in &left.inventory.etcd_member_names {
+    for (host, member) in &starting.left.inventory.etcd_member_names {
         if let Some(known) = before.members.get(host) {
-            assert_eq!(known, name, "{} renames the member {host}", operation.name);
+            assert_eq!(known, member, "{name} renames the member {host}");
         }
     }
 }
 
 /// Another host is first, which stays and works as far as is known; the one that was is the last of its group and is to leave; nobody
 /// else moves, and nobody joins or leaves by it.
-pub fn hands_over(world: &World, left: &Inputs) {
+fn hands_over(starting: &Starting<'_>) {
+    let Starting { world, left, .. } = starting;
     let (before, after) = (&world.reality, order(left));
     assert!(left.leaving.is_empty(), "somebody leaves by it");
     let hosts: BTreeSet<_> = left.hosts.iter().map(|host| host.name.clone()).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use api::{
     Run,
-    cluster::Pending,
+    cluster::{DeletionPolicy, Pending},
     run::{RunPhase, StepPhase},
     text::lines,
 };
@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use kubespray::{
     cluster::decision::{Decision, Planned},
     inputs::Inputs,
+    operation::Operation,
 };
 
 use crate::world::World;
@@ -59,10 +60,20 @@ pub fn of_rest(world: &World, planned: &Planned) {
         ..pending.clone()
     });
     assert_eq!(status.pending, told.collect::<Vec<_>>());
+    if world.cluster.metadata.deletion_timestamp.is_some() {
+        ended(world, planned);
+        return;
+    }
     // What is drained is either on its way out, or people are told of it.
+    let mut told = world.observed.runs.iter().rev();
+    let told = told.find(|run| !Operation::is_quiet(run));
+    let told = match &planned.decision {
+        Decision::Maintain(_, run) | Decision::Follow(run) => Some(&**run),
+        _ => told,
+    };
     for host in &world.reality.drained {
         let text = serde_json::to_string(&(&status.pending, &status.conditions)).unwrap();
-        let failed = world.observed.runs.last().is_some_and(|run| {
+        let failed = told.is_some_and(|run| {
             runs::phase(run) == RunPhase::Failed
                 && (Inputs::removes(&run.spec.plan.inputs, host) || failed_on(run, host))
         });
@@ -72,6 +83,22 @@ pub fn of_rest(world: &World, planned: &Planned) {
         );
     }
     settled(world, planned);
+}
+
+/// Of a Cluster that is deleted: where it is forgotten and its hosts were to be reset, nothing of it is left on them.
+fn ended(world: &World, planned: &Planned) {
+    let resets = world.cluster.spec.deletion_policy == Some(DeletionPolicy::Reset);
+    if !resets || !matches!(planned.decision, Decision::Forget) {
+        return;
+    }
+    let begun = |name: &str| {
+        let mut runs = world.observed.runs.iter();
+        runs.any(|run| Inputs::has_host(&run.spec.plan.inputs, name))
+    };
+    for name in world.observed.nodes.iter().map(ResourceExt::name_any) {
+        let is_left = world.reality.hosts.contains_key(&name) && begun(&name);
+        assert!(!is_left, "the cluster is forgotten, and is on {name} yet");
+    }
 }
 
 /// Whether a run failed in a step of this host: its failure says so.

@@ -1,8 +1,15 @@
 //! What people write on the objects of a cluster.
 
-use api::ClusterNode;
+use api::{ClusterNode, HostName, node::Role};
 use kube::ResourceExt;
-use kubespray::request;
+use kubespray::{
+    certificates::Part as Served,
+    operation::{
+        asked,
+        toolbox::{Part, Request, Verb},
+    },
+    request,
+};
 use serde_json::json;
 
 use super::{Kind, NOON, World};
@@ -39,6 +46,14 @@ impl World {
             node.metadata.deletion_timestamp.get_or_insert(now);
         }
         self.let_go();
+    }
+
+    /// The Cluster is deleted, and its hosts are to be reset by it or left alone.
+    pub fn end(&mut self, policy: &str) {
+        self.spec(&json!({"deletionPolicy": policy}));
+        let now = serde_json::from_value(json!(NOON)).unwrap();
+        let metadata = &mut self.cluster.metadata;
+        metadata.deletion_timestamp.get_or_insert(now);
     }
 
     /// As `windlass node replace`: by a new host of the same roles, or by one that there is.
@@ -106,20 +121,84 @@ impl World {
         annotations.insert(annotation.to_owned(), value);
     }
 
-    /// As `windlass component upgrade`.
-    pub fn component(&mut self, which: u8) {
+    /// An operation is asked for, as the commands of Windlass do; `how` chooses among what may be said of it.
+    pub fn ask(&mut self, which: usize, how: usize) {
         self.made += 1;
-        let named = ["container-engine", "etcd", "network-plugin"][usize::from(which % 3)];
+        let asked = asked::ALL[which % asked::ALL.len()];
+        let value = self.sample(asked.operation.name, how);
         let annotations = self.cluster.annotations_mut();
-        annotations.insert(
-            request::COMPONENT.to_owned(),
-            format!("{named} {}", self.made),
-        );
+        annotations.insert(asked.annotation.to_owned(), value);
+    }
+
+    /// A request.
+    ///
+    /// # Panics
+    ///
+    /// The operation is not known here.
+    fn sample(&self, operation: &str, how: usize) -> String {
+        let mark = self.made.to_string();
+        match operation {
+            "Converge" | "Renew" | "Snapshot" => mark,
+            "Component" => {
+                let components = ["container-engine", "etcd", "network-plugin"];
+                format!("{} {mark}", components[how % components.len()])
+            }
+            "Drill" => format!("2026-05-31T03-30-00Z {mark}"),
+            "Recover" if how % 5 == 0 => {
+                let snapshot = "/var/backups/snapshot.db";
+                json!({"at": mark, "confirm": "first", "rollBack": true, "snapshot": snapshot})
+                    .to_string()
+            }
+            "Recover" => self.giving_up(how / 10, how.is_multiple_of(2)),
+            "Toolbox" => self.tending(how).text(&mark),
+            other => panic!(
+                "nobody knows here how people ask for {other}: say in `sample` what its annotation may hold"
+            ),
+        }
+    }
+
+    /// Something of the toolbox.
+    fn tending(&self, how: usize) -> Request {
+        let mut verbs = vec![
+            Verb::Cordon,
+            Verb::Uncordon,
+            Verb::Drain { forced: false },
+            Verb::Drain { forced: true },
+            Verb::Token {
+                expires: api::Duration::from_seconds(3600),
+            },
+            Verb::Certificates,
+        ];
+        verbs.extend(Part::ALL.map(Verb::Restart));
+        let verb = verbs[how % verbs.len()];
+        let hosts = match verb {
+            Verb::Token { .. } => Default::default(),
+            Verb::Restart(Part::Etcd) => self.reality.with(Role::Etcd),
+            Verb::Restart(Part::ApiServer | Part::ControllerManager | Part::Scheduler) => {
+                self.reality.with(Role::ControlPlane)
+            }
+            _ => self.reality.hosts.keys().cloned().collect(),
+        };
+        // One of them, or several.
+        let (first, many) = (how / verbs.len(), 1 + how % 3);
+        let hosts = hosts.iter().cycle().skip(first).take(many.min(hosts.len()));
+        Request {
+            verb,
+            hosts: hosts
+                .map(|host| host.parse::<HostName>().unwrap())
+                .collect(),
+        }
     }
 
     /// As `windlass recover`: all members of etcd but one are given up.
     pub fn recover(&mut self, stays: usize, snapshot: bool) {
         self.made += 1;
+        let request = self.giving_up(stays, snapshot);
+        let annotations = self.cluster.annotations_mut();
+        annotations.insert(request::RECOVER.to_owned(), request);
+    }
+
+    fn giving_up(&self, stays: usize, snapshot: bool) -> String {
         let members = self.reality.order.get("etcd").cloned().unwrap_or_default();
         let stays = stays
             .checked_rem(members.len())
@@ -130,8 +209,7 @@ impl World {
         if snapshot {
             request["snapshot"] = json!("/var/backups/snapshot.db");
         }
-        let annotations = self.cluster.annotations_mut();
-        annotations.insert(request::RECOVER.to_owned(), request.to_string());
+        request.to_string()
     }
 
     /// Whether the request to recover gives a host up.
@@ -139,5 +217,17 @@ impl World {
         let annotations = self.cluster.annotations();
         let request = annotations.get(request::RECOVER);
         request.is_some_and(|request| request.contains(&format!("\"{host}\"")))
+    }
+
+    /// The servers of the control planes show certificates that end in so many days; what ends within thirty is to be renewed.
+    pub fn certificates(&mut self, days: i64) {
+        self.spec(&json!({"nodes": {"all": {"certificates": {"renew": "30d"}}}}));
+        let end = self.observed.now + jiff::SignedDuration::from_hours(24 * days);
+        let planes = self.reality.with(Role::ControlPlane).into_iter();
+        let ends = planes.map(|plane| ((plane, Served::ApiServer), end));
+        self.observed.served = std::sync::Arc::new(kubespray::certificates::Served {
+            at: Some(self.observed.now),
+            ends: ends.collect(),
+        });
     }
 }
