@@ -91,6 +91,7 @@ fn reset_run(
     };
     match wanted {
         Err(problems) => Decision::Stall(problems.iter().cloned().chain([way_out()]).collect()),
+        Ok(resolved) if nothing_begun(resolved, observed) => Decision::Forget,
         Ok(resolved) => match compiled(resolved, checkout, observed) {
             Ok(plan) => Decision::Start(Box::new(new_run(cluster, observed, &RESET, plan))),
             Err(problem) => Decision::Stall(vec![problem]),
@@ -154,20 +155,30 @@ fn writes_resolver(inputs: &Inputs, checkout: &Checkout) -> bool {
     mode.and_then(Value::as_str) == Some("host_resolvconf")
 }
 
+/// Whether a run was ever to work on a host, or something was told of it since.
+fn is_touched(observed: &Observed, name: &str) -> bool {
+    let mut runs = begun(observed);
+    let planned = runs.any(|run| Inputs::has_host(&run.spec.plan.inputs, name));
+    let mut nodes = observed.nodes.iter();
+    let node = nodes.find(|node| node.name_any() == name);
+    let state = node.and_then(|node| node.status.as_ref()?.state);
+    planned || state.is_some_and(|state| state != NodeState::Waiting)
+}
+
+fn begun(observed: &Observed) -> impl Iterator<Item = &Run> {
+    observed.runs.iter().filter(|run| !is_reset(run))
+}
+
+/// Whether the runs are there, and none of them was to work on a host that is declared: those that they were to work on are gone.
+fn nothing_begun(resolved: &Resolved, observed: &Observed) -> bool {
+    let mut hosts = resolved.inputs.hosts.iter();
+    begun(observed).next().is_some() && !hosts.any(|host| is_touched(observed, &host.name))
+}
+
 /// Takes out the hosts that no run was ever to work on: what is on them is not the cluster's. Where the runs are gone, what was told of
 /// the hosts counts, and where nothing was told, all are reset.
 fn spare(inputs: &mut Inputs, observed: &Observed) -> Vec<HostName> {
-    let planned = |name: &str| {
-        let mut runs = observed.runs.iter().filter(|run| !is_reset(run));
-        runs.any(|run| Inputs::has_host(&run.spec.plan.inputs, name))
-    };
-    let told = |name: &str| {
-        let mut nodes = observed.nodes.iter();
-        let node = nodes.find(|node| node.name_any() == name);
-        let state = node.and_then(|node| node.status.as_ref()?.state);
-        state.is_some_and(|state| state != NodeState::Waiting)
-    };
-    let touched = |name: &str| planned(name) || told(name);
+    let touched = |name: &str| is_touched(observed, name);
     if !inputs.hosts.iter().any(|host| touched(&host.name)) {
         return Vec::new();
     }

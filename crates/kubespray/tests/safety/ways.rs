@@ -8,7 +8,7 @@ use crate::{
     people::{Event, happen},
     rules,
     story::{Fate, built, carried_out, rest, stored},
-    world::Kind,
+    world::{Kind, World},
 };
 
 /// Each way to choose so many of these, without regard to their order.
@@ -187,6 +187,20 @@ fn any_host_is_replaced_and_nobody_loses_a_quorum_by_it() {
         }
     }
     assert!(replaced > 100 && first > 20, "{replaced} {first}");
+}
+
+/// A cluster could not be taken over, its host was taken back, and another was declared that no run was to work on: it is not the cluster's,
+/// and goes as it came when the Cluster does.
+#[test]
+fn a_host_that_no_run_was_to_work_on_is_not_reset() {
+    let mut world = World::found(&[Kind::Master]);
+    rest(&mut world, &mut [Fate::Fails(100)].into_iter());
+    happen(&mut world, &Event::Delete(0));
+    world.declare(Kind::Master);
+    happen(&mut world, &Event::End(true));
+    let ended = rest(&mut world, &mut std::iter::empty());
+    assert!(matches!(ended, Decision::Forget), "{ended:?}");
+    assert_eq!(world.observed.runs.len(), 1);
 }
 
 /// Of three control planes the second was reset by a removal that was cancelled, and kept too late: it is next in order, and has nothing of
