@@ -203,9 +203,9 @@ async fn what_a_run_left_in_the_middle_is_let_in_by_the_next_one() {
     past.ask(COMPONENT, "etcd 2");
     let etcd = past.starts();
     past.ran(&etcd, "Failed", days(-30));
-    let is_told = |pending: &&Pending| pending.hosts == ["master-2".parse().unwrap()];
+    let is_told = |pending: &Pending| pending.hosts == ["master-2".parse().unwrap()];
     let pending = past.planned().pending;
-    let said = pending.iter().find(is_told).unwrap();
+    let said = pending.iter().find(|pending| is_told(pending)).unwrap();
     assert_eq!(
         (&*said.operation, &*said.reason),
         ("Component", "RunFailed")
@@ -214,7 +214,7 @@ async fn what_a_run_left_in_the_middle_is_let_in_by_the_next_one() {
     past.ask(TOOLBOX, "uncordon master-2,worker-4 1");
     let let_in = past.starts();
     past.ran(&let_in, "Succeeded", days(-29));
-    assert!(past.planned().pending.iter().find(is_told).is_none());
+    assert!(!past.planned().pending.iter().any(is_told));
     past.observed.runs.pop();
     past.cluster.annotations_mut().remove(TOOLBOX);
 

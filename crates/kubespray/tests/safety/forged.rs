@@ -77,8 +77,8 @@ fn scale() -> World {
 /// Somebody asks for an operation.
 fn asks(annotation: &str, value: &str) -> World {
     let mut world = standing();
-    let known = asked::ALL.iter();
-    assert!(known.clone().any(|asked| asked.annotation == annotation));
+    let mut known = asked::ALL.iter();
+    assert!(known.any(|asked| asked.annotation == annotation));
     let annotations = world.cluster.metadata.annotations.get_or_insert_default();
     annotations.insert(annotation.to_owned(), value.to_owned());
     world

@@ -161,9 +161,10 @@ fn windows(starting: &Starting<'_>) {
     let read = controller::Windows::read(&maintenance.windows, "windows").unwrap();
     let closed = matches!(read.at(world.now()), controller::window::Now::Closed { .. });
     let confined = match (maintenance.confine.unwrap_or_default(), disturbs(new)) {
-        (_, Disturbs::Nobody) | (Confine::None, _) => false,
+        (_, Disturbs::Nobody) | (Confine::None, _) | (Confine::Disruptive, Disturbs::ItsHosts) => {
+            false
+        }
         (Confine::Disruptive, Disturbs::OthersThanItsHosts) | (Confine::All, _) => true,
-        (Confine::Disruptive, Disturbs::ItsHosts) => false,
     };
     let asked = new.request.is_some() || new.maintain.is_some();
     assert!(

@@ -21,17 +21,17 @@ pub fn founds(starting: &Starting<'_>) {
 /// which so must change nothing.
 pub fn takes_over(starting: &Starting<'_>) {
     for step in &starting.plan().steps {
-        let looks = match action::of(step).unwrap() {
-            None
-            | Some(
+        let action = action::of(step).unwrap();
+        let looks = action.is_none_or(|action| {
+            matches!(
+                action,
                 Action::Sandbox
-                | Action::Probe
-                | Action::Members
-                | Action::Kubeconfig(_)
-                | Action::Versions { .. },
-            ) => true,
-            Some(_) => false,
-        };
+                    | Action::Probe
+                    | Action::Members
+                    | Action::Kubeconfig(_)
+                    | Action::Versions { .. }
+            )
+        });
         assert!(looks, "{} is no look", step.id);
     }
     let proves = |wanted: fn(&Action) -> bool| {

@@ -1,6 +1,9 @@
 //! What people write on the objects of a cluster.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use api::{ClusterNode, HostName, node::Role};
+use jiff::SignedDuration;
 use kube::ResourceExt;
 use kubespray::{
     certificates::Part as Served,
@@ -172,7 +175,7 @@ impl World {
         verbs.extend(Part::ALL.map(Verb::Restart));
         let verb = verbs[how % verbs.len()];
         let hosts = match verb {
-            Verb::Token { .. } => Default::default(),
+            Verb::Token { .. } => BTreeSet::new(),
             Verb::Restart(Part::Etcd) => self.reality.with(Role::Etcd),
             Verb::Restart(Part::ApiServer | Part::ControllerManager | Part::Scheduler) => {
                 self.reality.with(Role::ControlPlane)
@@ -222,10 +225,10 @@ impl World {
     /// The servers of the control planes show certificates that end in so many days; what ends within thirty is to be renewed.
     pub fn certificates(&mut self, days: i64) {
         self.spec(&json!({"nodes": {"all": {"certificates": {"renew": "30d"}}}}));
-        let end = self.observed.now + jiff::SignedDuration::from_hours(24 * days);
+        let end = self.observed.now + SignedDuration::from_hours(24 * days);
         let planes = self.reality.with(Role::ControlPlane).into_iter();
         let ends = planes.map(|plane| ((plane, Served::ApiServer), end));
-        self.observed.served = std::sync::Arc::new(kubespray::certificates::Served {
+        self.observed.served = Arc::new(kubespray::certificates::Served {
             at: Some(self.observed.now),
             ends: ends.collect(),
         });
