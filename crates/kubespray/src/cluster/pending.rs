@@ -25,7 +25,7 @@ use crate::{
     inputs::Inputs,
     operation::{
         COMPONENT, CONVERGE, Operation, REMOVE, REPLACE, RESET_HOST, UPGRADE, component, converge,
-        remove, reset_host,
+        remove, reset_host, upgrade,
     },
     problem,
     request::start_again,
@@ -92,6 +92,7 @@ pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pen
     list.not_reset(situation);
     list.cancelled(situation);
     list.left(situation);
+    list.halfway(situation);
     list.not_requested(situation);
     list.pending.truncate(MOST);
     list.pending
@@ -459,6 +460,26 @@ impl List<'_> {
             compile::listed(&hosts)
         );
         self.add(COMPONENT.name, "RunFailed", &message, hosts);
+    }
+
+    /// Nodes that an upgrade has left without pods, where another run has failed since and comes first: its own failure is told no more.
+    fn halfway(&mut self, situation: &Situation<'_>) {
+        let Ahead::Failed(failed) = self.ahead else {
+            return;
+        };
+        let begun = upgrade::begun(&situation.observed.runs);
+        let begun = begun.filter(|begun| begun.run != failed.name_any());
+        let Some(begun) = begun.filter(|begun| !begun.halfway.is_empty()) else {
+            return;
+        };
+        let message = format!(
+            "run {} was ended in the middle of {}, which may take no pods since: it goes on when run {} has come to its end; windlass node \
+             uncordon lets pods in",
+            begun.run,
+            compile::listed(&begun.halfway),
+            failed.name_any()
+        );
+        self.add(UPGRADE.name, "RunFailed", &message, begun.halfway);
     }
 
     /// Changes that only converging carries out.

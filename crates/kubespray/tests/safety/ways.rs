@@ -5,6 +5,7 @@ use kubespray::cluster::decision::Decision;
 use lab::Extent;
 
 use crate::{
+    drains,
     people::{Event, happen},
     rules,
     story::{Fate, built, carried_out, rest, stored},
@@ -187,6 +188,30 @@ fn any_host_is_replaced_and_nobody_loses_a_quorum_by_it() {
         }
     }
     assert!(replaced > 100 && first > 20, "{replaced} {first}");
+}
+
+/// An upgrade failed on a control plane, and then a roll-back of etcd: people are told of the node that takes no pods, though another run is
+/// what comes first.
+#[test]
+fn a_node_that_an_upgrade_left_is_told_of_while_a_recovery_comes_first() {
+    let mut world = built(&[Kind::Plane, Kind::Store, Kind::Worker]).unwrap();
+    happen(&mut world, &Event::Version(5));
+    let upgrade = world.pass();
+    let Decision::Start(new) = upgrade.decision else {
+        panic!("{:?}", upgrade.decision);
+    };
+    let run = stored(&world, &new);
+    let mut steps = new.plan.steps.iter();
+    let batch = steps.position(|step| drains(&new.plan, step)).unwrap();
+    carried_out(&mut world, &new, &run, Fate::Stops(batch));
+    let failed = runs::phase(&world.observed.runs[1]);
+    assert_eq!((failed, world.reality.drained.len()), (RunPhase::Failed, 1));
+    world.roll_back();
+    let ended = rest(&mut world, &mut [Fate::Fails(250)].into_iter());
+    let Decision::Maintain(_, run) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(run.spec.operation, "Recover");
 }
 
 /// A cluster could not be taken over, its host was taken back, and another was declared that no run was to work on: it is not the cluster's,

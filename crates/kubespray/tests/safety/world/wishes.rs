@@ -147,11 +147,7 @@ impl World {
                 format!("{} {mark}", components[how % components.len()])
             }
             "Drill" => format!("2026-05-31T03-30-00Z {mark}"),
-            "Recover" if how % 5 == 0 => {
-                let snapshot = "/var/backups/snapshot.db";
-                json!({"at": mark, "confirm": "first", "rollBack": true, "snapshot": snapshot})
-                    .to_string()
-            }
+            "Recover" if how % 5 == 0 => self.rolling_back(),
             "Recover" => self.giving_up(how / 10, how.is_multiple_of(2)),
             "Toolbox" => self.tending(how).text(&mark),
             other => panic!(
@@ -199,6 +195,19 @@ impl World {
         let request = self.giving_up(stays, snapshot);
         let annotations = self.cluster.annotations_mut();
         annotations.insert(request::RECOVER.to_owned(), request);
+    }
+
+    /// As `windlass recover --roll-back`.
+    pub fn roll_back(&mut self) {
+        self.made += 1;
+        let request = self.rolling_back();
+        let annotations = self.cluster.annotations_mut();
+        annotations.insert(request::RECOVER.to_owned(), request);
+    }
+
+    fn rolling_back(&self) -> String {
+        let (mark, snapshot) = (self.made.to_string(), "/var/backups/snapshot.db");
+        json!({"at": mark, "confirm": "first", "rollBack": true, "snapshot": snapshot}).to_string()
     }
 
     fn giving_up(&self, stays: usize, snapshot: bool) -> String {
