@@ -147,7 +147,7 @@ impl World {
                 format!("{} {mark}", components[how % components.len()])
             }
             "Drill" => format!("2026-05-31T03-30-00Z {mark}"),
-            "Recover" if how % 5 == 0 => self.rolling_back(),
+            "Recover" if how.is_multiple_of(5) => self.rolling_back(),
             "Recover" => self.giving_up(how / 10, how.is_multiple_of(2)),
             "Toolbox" => self.tending(how).text(&mark),
             other => panic!(
