@@ -17,7 +17,7 @@ use crate::{
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
-        Leaves, Operation, component, converge, recover, renew,
+        Leaves, Operation, converge, recover, renew,
         scale::manages_etcd,
         upgrade::{self, Begun, release_is_asked_for},
     },
@@ -96,7 +96,6 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
     not_carried_out.extend(beyond_converge(&again, inputs, resolved, begun.as_ref()));
     not_carried_out.extend(recover::cancelled(&observed.runs));
     let mut beyond_converge = not_carried_out.clone();
-    not_carried_out.extend(component::left_without_pods(&observed.runs, inputs));
     not_carried_out.extend(resolved.kept.iter().map(ToString::to_string));
     if !release_is_asked_for(cluster) {
         beyond_converge.extend(another_release(kubespray, resolved.inputs.kubespray));

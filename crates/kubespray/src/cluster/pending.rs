@@ -23,7 +23,10 @@ use crate::{
         resolve::{ReplacingTurn, Resolved},
     },
     inputs::Inputs,
-    operation::{CONVERGE, Operation, REMOVE, REPLACE, RESET_HOST, converge, remove, reset_host},
+    operation::{
+        COMPONENT, CONVERGE, Operation, REMOVE, REPLACE, RESET_HOST, UPGRADE, component, converge,
+        remove, reset_host, upgrade,
+    },
     problem,
     request::start_again,
 };
@@ -88,6 +91,8 @@ pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pen
     list.not_removed(situation);
     list.not_reset(situation);
     list.cancelled(situation);
+    list.left(situation);
+    list.halfway(situation);
     list.not_requested(situation);
     list.pending.truncate(MOST);
     list.pending
@@ -427,6 +432,54 @@ impl List<'_> {
             )
         );
         self.add(&run.spec.operation, "RunCancelled", &message, hosts);
+    }
+
+    /// Nodes that a run for a component has left without pods, whatever came after it: its failure is told no more then.
+    fn left(&mut self, situation: &Situation<'_>) {
+        let lets_in = match self.ahead {
+            Ahead::Starts(new) => Some(new.operation.name),
+            Ahead::AtWork(run) => Some(run.spec.operation.as_str()),
+            _ => None,
+        };
+        if lets_in.is_some_and(|name| name == COMPONENT.name || name == UPGRADE.name) {
+            return;
+        }
+        let Some(left) = component::left(&situation.observed.runs) else {
+            return;
+        };
+        let mut hosts = left.halfway;
+        let members = self.built.inputs.as_ref().map(Inputs::members);
+        hosts.retain(|host| members.as_ref().is_none_or(|known| known.contains(host)));
+        if hosts.is_empty() {
+            return;
+        }
+        let message = format!(
+            "run {} was ended in the middle of {}, which may take no pods since: windlass component upgrade container-engine goes over them \
+             again, windlass node uncordon lets pods in",
+            left.run,
+            compile::listed(&hosts)
+        );
+        self.add(COMPONENT.name, "RunFailed", &message, hosts);
+    }
+
+    /// Nodes that an upgrade has left without pods, where another run has failed since and comes first: its own failure is told no more.
+    fn halfway(&mut self, situation: &Situation<'_>) {
+        let Ahead::Failed(failed) = self.ahead else {
+            return;
+        };
+        let begun = upgrade::begun(&situation.observed.runs);
+        let begun = begun.filter(|begun| begun.run != failed.name_any());
+        let Some(begun) = begun.filter(|begun| !begun.halfway.is_empty()) else {
+            return;
+        };
+        let message = format!(
+            "run {} was ended in the middle of {}, which may take no pods since: it goes on when run {} has come to its end; windlass node \
+             uncordon lets pods in",
+            begun.run,
+            compile::listed(&begun.halfway),
+            failed.name_any()
+        );
+        self.add(UPGRADE.name, "RunFailed", &message, begun.halfway);
     }
 
     /// Changes that only converging carries out.

@@ -15,12 +15,13 @@ use runs::phase;
 use serde_json::{Map, Value, json};
 
 use super::{
-    COMPONENT,
+    COMPONENT, TOOLBOX, UPGRADE,
     asked::{self, Asked},
     scale::manages_etcd,
+    toolbox,
 };
 use crate::{
-    action::{self, Action, Left},
+    action::{self, Left},
     cluster::{
         built::{Built, of_built},
         compile::{self, Bringing, Component},
@@ -316,59 +317,37 @@ fn taken(
     changed
 }
 
-/// What runs that were ended before their end have left since the last one that succeeded: their nodes may take no pods.
+/// What runs that were ended before their end have left: their nodes may take no pods, unless a component or an upgrade came to its end
+/// since, whose gates let pods in, or a person has let them in.
 pub fn left(runs: &[Run]) -> Option<Left> {
-    let runs = runs.iter().rev();
-    let runs = runs.filter(|run| run.spec.operation == COMPONENT.name);
-    let ended = runs.take_while(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled));
     let mut left: Option<Left> = None;
-    for run in ended {
-        let hosts = halfway(run);
-        if let Some(left) = &mut left {
-            left.halfway.extend(hosts);
-        } else if !hosts.is_empty() {
-            left = Some(Left {
-                run: run.name_any(),
-                halfway: hosts,
-            });
+    let mut let_in = Vec::new();
+    for run in runs.iter().rev() {
+        match (run.spec.operation.as_str(), phase(run)) {
+            (name, RunPhase::Succeeded) if name == COMPONENT.name || name == UPGRADE.name => break,
+            (name, RunPhase::Succeeded) if name == TOOLBOX.name => {
+                let_in.extend(toolbox::let_in(run));
+            }
+            (name, RunPhase::Failed | RunPhase::Cancelled) if name == COMPONENT.name => {
+                let mut hosts = halfway(run);
+                hosts.retain(|host| !let_in.contains(host));
+                if let Some(left) = &mut left {
+                    left.halfway.extend(hosts);
+                } else if !hosts.is_empty() {
+                    left = Some(Left {
+                        run: run.name_any(),
+                        halfway: hosts,
+                    });
+                }
+            }
+            (name, _) if name == COMPONENT.name => break,
+            _ => {}
         }
     }
     left.map(|mut left| {
         left.halfway.sort_unstable();
         left.halfway.dedup();
         left
-    })
-}
-
-/// What there is to say of hosts of the cluster that a run, which was ended since, left without their pods.
-pub fn left_without_pods(runs: &[Run], inputs: &Inputs) -> Option<String> {
-    let mut left = left(runs)?;
-    let hosts = &mut left.halfway;
-    hosts.retain(|host| inputs.host(host).is_some() && !is_let_in(runs, &left.run, host));
-    let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "what run {} has begun: pods may not come to {}; begin it again: windlass component upgrade container-engine, or let them come: \
-             windlass node uncordon {}",
-            left.run,
-            compile::listed(hosts),
-            names.join(" ")
-        )
-    })
-}
-
-/// Whether pods were let come to a host by a person since that run.
-fn is_let_in(runs: &[Run], since: &str, host: &HostName) -> bool {
-    let later = runs.iter().rev();
-    let mut later = later.take_while(|run| run.name_any() != since);
-    later.any(|run| {
-        let plan = &run.spec.plan;
-        let mut steps = plan.steps.iter();
-        phase(run) == RunPhase::Succeeded
-            && steps.any(|step| {
-                matches!(action::of(step), Ok(Some(Action::Cordon { lets_in: true })))
-                    && action::hosts_of(plan, step).contains(host)
-            })
     })
 }
 

@@ -6,7 +6,8 @@
 
 use std::str::FromStr;
 
-use api::{Duration, HostName, node::Role, run::Plan};
+use api::{Duration, HostName, Run, node::Role, run::Plan};
+use kube::ResourceExt;
 use serde_json::json;
 
 use super::{TOOLBOX, asked::Asked, scale::manages_etcd};
@@ -253,6 +254,14 @@ impl FromStr for Request {
             hosts: unique,
         })
     }
+}
+
+/// The hosts whose nodes a run lets pods come to again.
+pub fn let_in(run: &Run) -> Vec<HostName> {
+    let asked = run.annotations().get(request::TOOLBOX);
+    let asked = asked.and_then(|asked| asked.parse::<Request>().ok());
+    let lets_in = asked.filter(|request| request.verb == Verb::Uncordon);
+    lets_in.map(|request| request.hosts).unwrap_or_default()
 }
 
 fn wrong(request: &str) -> Option<String> {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use api::{cluster::ClusterState, run::RunPhase};
+use api::cluster::{ClusterState, Pending};
+use kube::ResourceExt;
 use kubespray::{
     Layout,
     cluster::decision::Decision,
@@ -77,11 +78,17 @@ async fn an_engine_goes_node_by_node_with_gates() {
             format!("drain/budgets: {ALL}"),
             format!("bootstrap/facts: {ALL}"),
             "etcd/snapshot: master-1".to_owned(),
+            "etcd/before-1: master-1 master-2 master-3".to_owned(),
             "container-engine/1: master-1".to_owned(),
+            "etcd/after-1: master-1 master-2 master-3".to_owned(),
             "gate/container-engine/1: master-1".to_owned(),
+            "etcd/before-2: master-1 master-2 master-3".to_owned(),
             "container-engine/2: master-2".to_owned(),
+            "etcd/after-2: master-1 master-2 master-3".to_owned(),
             "gate/container-engine/2: master-2".to_owned(),
+            "etcd/before-3: master-1 master-2 master-3".to_owned(),
             "container-engine/3: master-3".to_owned(),
+            "etcd/after-3: master-1 master-2 master-3".to_owned(),
             "gate/container-engine/3: master-3".to_owned(),
             "container-engine/4: worker-4".to_owned(),
             "gate/container-engine/4: worker-4".to_owned(),
@@ -192,18 +199,24 @@ async fn what_a_run_left_in_the_middle_is_let_in_by_the_next_one() {
         matches!(past.decision(), Decision::Maintain(..)),
         "a failed run waits for a person"
     );
-    // A person ends it: nothing is begun by itself, and nobody forgets the node that takes no pods.
-    let run = past.observed.runs.last_mut().unwrap();
-    run.status.as_mut().unwrap().phase = RunPhase::Cancelled;
-    let told = past.rests();
-    assert!(
-        told.contains("windlass node uncordon master-2"),
-        "nobody is told of it: {told}"
+    // Whatever a person asks for then, and however that ends: that the node takes no pods is told until it is let in.
+    past.ask(COMPONENT, "etcd 2");
+    let etcd = past.starts();
+    past.ran(&etcd, "Failed", days(-30));
+    let is_told = |pending: &Pending| pending.hosts == ["master-2".parse().unwrap()];
+    let pending = past.planned().pending;
+    let said = pending.iter().find(|pending| is_told(pending)).unwrap();
+    assert_eq!(
+        (&*said.operation, &*said.reason),
+        ("Component", "RunFailed")
     );
-    past.ask(TOOLBOX, "uncordon master-2 1");
-    let lets_in = past.starts();
-    past.ran(&lets_in, "Succeeded", days(-30));
-    assert!(!past.rests().contains("master-2"), "{}", past.rests());
+    assert!(said.message.contains("windlass node uncordon"), "{said:?}");
+    past.ask(TOOLBOX, "uncordon master-2,worker-4 1");
+    let let_in = past.starts();
+    past.ran(&let_in, "Succeeded", days(-29));
+    assert!(!past.planned().pending.iter().any(is_told));
+    past.observed.runs.pop();
+    past.cluster.annotations_mut().remove(TOOLBOX);
 
     past.ask(COMPONENT, "container-engine 2");
     let again = past.starts();

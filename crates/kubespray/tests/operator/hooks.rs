@@ -128,11 +128,12 @@ async fn a_hook_stands_at_each_batch_of_its_step() {
         .position(|step| step == "hook/of-first: master-1")
         .unwrap_or_else(|| panic!("{all:#?}"));
     assert_eq!(
-        all[at..at + 6],
+        all[at..at + 7],
         [
             "hook/of-first: master-1",
             "container-engine/1: master-1",
             "hook/each/1: master-1",
+            "etcd/after-1: master-1",
             "gate/container-engine/1: master-1",
             "container-engine/2: worker-2",
             "hook/each/2: worker-2",

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kubespray::{
     cluster::{
-        decision::{Decision, NewRun},
+        decision::{Decision, NewRun, Planned},
         observe::Observed,
         plan, resolve,
     },
@@ -76,9 +76,14 @@ impl Past {
     }
 
     pub fn decision(&self) -> Decision {
+        self.planned().decision
+    }
+
+    /// What is decided, and what waits.
+    pub fn planned(&self) -> Planned {
         let wanted = resolve::resolve(&self.cluster, &self.observed);
         let wanted = wanted.as_ref().map_err(Vec::as_slice);
-        plan::plan(&self.cluster, wanted, &self.observed)
+        plan::planned(&self.cluster, wanted, &self.observed)
     }
 
     pub fn starts(&self) -> NewRun {

@@ -2,8 +2,9 @@
 //!
 //! A world is a cluster in small: its objects, and what its runs would have left on the hosts. It is decided by the real `resolve` and
 //! `plan`, told of by the real `report`, and each run is carried out in the model: to its end, up to a step that fails, or until
-//! somebody cancels it. What must hold of every plan stands in `rules.rs`; what an operation does to the hosts, in [`effect`]: a new
-//! one has its row there.
+//! somebody cancels it. What people do stands in `people.rs`, what an operation does to the hosts in `effect.rs`, and what must hold of every
+//! plan in `rules.rs`; that a plan which breaks a rule is caught, in `forged.rs`. A new operation has its row in each: the stories end when
+//! it has none, and when they never come to its end.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,111 +12,21 @@
     reason = "a test fails by panicking"
 )]
 
+mod effect;
+mod forged;
+mod people;
 mod rules;
 mod story;
+mod ways;
 mod world;
 
 use std::collections::BTreeMap;
 
 use api::{
-    Run,
     node::Role,
     run::{Plan, Step},
 };
-use kubespray::{
-    action::{DRAIN, FOUND},
-    inputs::Inputs,
-    operation::{Leaves, Operation},
-};
-
-use world::Reality;
-
-/// The step after which hosts that leave are no part of the cluster.
-const FORGOTTEN: &str = "forget/nodes";
-
-/// What the hosts are like after the first steps of a run.
-///
-/// # Panics
-///
-/// The operation is not known here.
-pub fn effect(before: &Reality, run: &Run, steps: usize) -> Reality {
-    let plan = &run.spec.plan;
-    let inputs = Inputs::from_map(&plan.inputs).unwrap();
-    let done = |id: &str| plan.steps.iter().take(steps).any(|step| step.id == id);
-    let whole = steps == plan.steps.len();
-    let mut after = before.clone();
-    let join = |after: &mut Reality| {
-        for host in &inputs.hosts {
-            after.hosts.insert(host.name.clone(), host.roles.clone());
-        }
-    };
-    match run.spec.operation.as_str() {
-        "Create" | "Scale" | "Converge" if whole => join(&mut after),
-        // Half of it is done, and the host is no part of the cluster yet: it is done again.
-        "Create" | "Scale" => return after,
-        // The gate behind each batch lets pods in again, also where an earlier run was ended before it.
-        "Upgrade" | "Component" => {
-            for step in plan
-                .steps
-                .iter()
-                .take(steps)
-                .filter(|step| drains(plan, step))
-            {
-                for host in plan.targets(step) {
-                    after.drained.remove(host.as_str());
-                }
-            }
-            if !whole {
-                return after;
-            }
-        }
-        "Remove" => {
-            for host in &inputs.leaving {
-                if done(DRAIN) {
-                    after.drained.insert(host.to_string());
-                }
-                if done(FORGOTTEN) {
-                    after.hosts.remove(host.as_str());
-                    after.drained.remove(host.as_str());
-                    after.lost.insert(host.to_string());
-                }
-            }
-        }
-        "Recover" => {
-            // From then on what is given up has no part in etcd, whatever becomes of the run.
-            if done(FOUND) {
-                for host in &inputs.leaving {
-                    if let Some(roles) = after.hosts.get_mut(host.as_str()) {
-                        roles.retain(|role| *role != Role::Etcd);
-                    }
-                }
-            }
-            if done(FORGOTTEN) {
-                for host in &inputs.leaving {
-                    after.hosts.remove(host.as_str());
-                    after.drained.remove(host.as_str());
-                }
-            }
-        }
-        "Converge" | "Renew" | "Replace" | "ResetHost" | "Toolbox" => {}
-        other => panic!(
-            "operation {other} is not known here: say in `effect` what it does to the hosts, and in `rules` what it may change"
-        ),
-    }
-    if whole {
-        assert!(!Operation::leaves(run, Leaves::Nothing));
-        after.kubernetes = inputs.kubernetes;
-        let left = inputs.left();
-        after.order = order(&left);
-        after.members.clone_from(&left.inventory.etcd_member_names);
-        // What somebody kept after its removal had begun is brought back by the next operation that is of all hosts.
-        let there = |host: &String| after.hosts.contains_key(host);
-        let declared = |host: &String| left.hosts.iter().any(|left| left.name == *host);
-        after.lost.clone_from(&before.lost);
-        after.lost.retain(|host| declared(host) && !there(host));
-    }
-    after
-}
+use kubespray::inputs::Inputs;
 
 /// Whether a step takes the pods from its nodes: a batch, behind which stands a gate of its own.
 pub fn drains(plan: &Plan, step: &Step) -> bool {

@@ -8,12 +8,13 @@ use std::{
 
 use ansible::source::{Policy, Sources};
 use api::{
-    Cluster, ClusterNode, ClusterStatus, KubernetesVersion, Run,
+    Cluster, ClusterStatus, KubernetesVersion, Run,
     cluster::InventoryStatus,
     node::Role,
     run::{RunPhase, RunStatus, StepPhase, StepStatus},
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kubespray::{
     cluster::{
@@ -22,11 +23,17 @@ use kubespray::{
         plan, report, resolve,
     },
     inputs::Inputs,
-    operation::Order,
+    names::ADOPTED,
+    operation::Operation,
     playbooks::{self, Checkout, Playbooks, Wish},
     request,
 };
 use serde_json::{Value, json};
+
+mod kind;
+mod wishes;
+
+pub use kind::Kind;
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bundle");
 /// What could be installed beside the default.
@@ -53,52 +60,15 @@ fn checkout(cluster: &Cluster) -> Arc<Checkout> {
     Arc::clone(cut)
 }
 
-/// What a host is for.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Kind {
-    /// Control plane and member of etcd.
-    Master,
-    /// The same, and takes pods.
-    All,
-    /// Control plane alone.
-    Plane,
-    /// Member of etcd alone.
-    Etcd,
-    /// Member of etcd, and takes pods.
-    Store,
-    /// Takes pods.
-    Worker,
-}
-
-impl Kind {
-    /// Those of which each way to put them together is looked at.
-    pub const ALL: [Self; 5] = [
-        Self::Master,
-        Self::All,
-        Self::Plane,
-        Self::Etcd,
-        Self::Worker,
-    ];
-
-    fn spec(self) -> (&'static str, Vec<Role>) {
-        match self {
-            Self::Master => ("master", vec![Role::ControlPlane, Role::Etcd]),
-            Self::All => ("master", vec![Role::ControlPlane, Role::Etcd, Role::Worker]),
-            Self::Plane => ("master", vec![Role::ControlPlane]),
-            Self::Etcd => ("etcd", vec![Role::Etcd]),
-            Self::Store => ("etcd", vec![Role::Etcd, Role::Worker]),
-            Self::Worker => ("worker", vec![Role::Worker]),
-        }
-    }
-}
-
 /// What a run left on the hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reality {
     /// The hosts of the cluster, and their roles.
     pub hosts: BTreeMap<String, Vec<Role>>,
-    /// Those of them that take no pods.
+    /// Those of them that take no pods, because of what a run did and has not come to the end of.
     pub drained: BTreeSet<String>,
+    /// Those that take no pods because a person has it so.
+    pub cordoned: BTreeSet<String>,
     /// Those that were taken out of it by a run that did not come to its end.
     pub lost: BTreeSet<String>,
     /// The version that they run.
@@ -150,6 +120,23 @@ impl World {
         world
     }
 
+    /// A cluster that somebody else has built, and that is to be taken over as it stands.
+    pub fn found(kinds: &[Kind]) -> Self {
+        let mut world = Self::new(kinds);
+        let Playbooks::Ready(checkout) = &world.observed.playbooks else {
+            panic!("there are playbooks");
+        };
+        let version = checkout.installable.default;
+        world.reality.kubernetes = Some(version);
+        let nodes = world.observed.nodes.iter();
+        let nodes =
+            nodes.map(|node| (node.name_any(), node.spec.roles.clone().unwrap_or_default()));
+        world.reality.hosts = nodes.collect();
+        world.annotate(ADOPTED);
+        world.spec(&json!({"kubernetesVersion": version}));
+        world
+    }
+
     /// The versions that the playbooks can install, oldest first.
     pub fn versions(&self) -> Vec<KubernetesVersion> {
         let Playbooks::Ready(checkout) = &self.observed.playbooks else {
@@ -158,144 +145,9 @@ impl World {
         checkout.installable.versions.iter().copied().collect()
     }
 
-    pub fn declare(&mut self, kind: Kind) {
-        self.made += 1;
-        let at = self.made;
-        let (node_type, roles) = kind.spec();
-        let node = json!({
-            "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
-            "metadata": {
-                "name": format!("host-{at:02}"), "namespace": "demo", "uid": at.to_string(), "generation": 1,
-                "creationTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", at / 60, at % 60),
-            },
-            "spec": {
-                "type": node_type, "roles": roles, "inventory": {"ansible_host": format!("10.0.0.{at}")},
-            },
-        });
-        self.observed
-            .nodes
-            .push(serde_json::from_value(node).unwrap());
-    }
-
-    /// One of the declared hosts.
-    pub fn node(&mut self, at: usize) -> Option<&mut ClusterNode> {
-        let many = self.observed.nodes.len();
-        self.observed.nodes.get_mut(at.checked_rem(many)?)
-    }
-
-    pub fn delete(&mut self, at: usize) {
-        let now = serde_json::from_value(json!(NOON)).unwrap();
-        if let Some(node) = self.node(at) {
-            node.metadata.deletion_timestamp.get_or_insert(now);
-        }
-        self.let_go();
-    }
-
-    /// As `windlass node replace`: by a new host of the same roles, or by one that there is.
-    pub fn replace(&mut self, at: usize, by: Option<usize>) {
-        let Some(roles) = self.node(at).map(|node| node.spec.roles.clone()) else {
-            return;
-        };
-        let by = if let Some(other) = by {
-            self.node(other).map(|node| node.name_any())
-        } else {
-            self.declare(Kind::Worker);
-            let new = self.observed.nodes.last_mut().unwrap();
-            new.spec.roles = roles;
-            Some(new.name_any())
-        };
-        if let (Some(node), Some(by)) = (self.node(at), by) {
-            let named = (request::REPLACED_BY.to_owned(), by);
-            node.annotations_mut().extend([named]);
-        }
-        self.delete(at);
-    }
-
-    /// As `windlass node reset`.
-    pub fn reset(&mut self, at: usize) {
-        self.made += 1;
-        let number = self.made;
-        if let Some(node) = self.node(at) {
-            let asked = format!("{} {number}", node.name_any());
-            let asked = (request::RESET_HOST.to_owned(), asked);
-            node.annotations_mut().extend([asked]);
-        }
-    }
-
-    /// The operator sees who is switched off, and says it of their nodes.
-    pub fn see(&mut self) {
-        let dead = self.dead.clone();
-        for node in &mut self.observed.nodes {
-            let health = if dead.contains(&node.name_any()) {
-                "HEALTH_ERR"
-            } else {
-                "HEALTH_OK"
-            };
-            let status = json!({"state": "Joined", "node": {"health": health}});
-            node.status = Some(serde_json::from_value(status).unwrap());
-        }
-    }
-
-    /// As `windlass node keep`: the object is made anew, and the node takes pods again.
-    pub fn keep(&mut self, at: usize) {
-        self.made += 1;
-        let uid = format!("again-{}", self.made);
-        let Some(node) = self.node(at) else { return };
-        if node.metadata.deletion_timestamp.take().is_some() {
-            node.metadata.uid = Some(uid);
-            node.annotations_mut().remove(request::REPLACED_BY);
-            let name = node.name_any();
-            self.reality.drained.remove(&name);
-        }
-    }
-
-    pub fn annotate(&mut self, annotation: &str) {
-        self.made += 1;
-        let value = self.made.to_string();
-        let annotations = self.cluster.annotations_mut();
-        annotations.insert(annotation.to_owned(), value);
-    }
-
-    /// As `windlass component upgrade`.
-    pub fn component(&mut self, which: u8) {
-        self.made += 1;
-        let named = ["container-engine", "etcd", "network-plugin"][usize::from(which % 3)];
-        let annotations = self.cluster.annotations_mut();
-        annotations.insert(
-            request::COMPONENT.to_owned(),
-            format!("{named} {}", self.made),
-        );
-    }
-
-    /// As `windlass recover`: all members of etcd but one are given up.
-    pub fn recover(&mut self, stays: usize, snapshot: bool) {
-        self.made += 1;
-        let members = self.reality.order.get("etcd").cloned().unwrap_or_default();
-        let stays = stays
-            .checked_rem(members.len())
-            .and_then(|at| members.get(at));
-        let give_up: Vec<_> = members.iter().filter(|name| Some(*name) != stays).collect();
-        let mut request =
-            json!({"at": self.made.to_string(), "confirm": "first", "giveUp": give_up});
-        if snapshot {
-            request["snapshot"] = json!("/var/backups/snapshot.db");
-        }
-        let annotations = self.cluster.annotations_mut();
-        annotations.insert(request::RECOVER.to_owned(), request.to_string());
-    }
-
-    /// Whether the request to recover gives a host up.
-    pub fn gives_up(&self, host: &str) -> bool {
-        let annotations = self.cluster.annotations();
-        let request = annotations.get(request::RECOVER);
-        request.is_some_and(|request| request.contains(&format!("\"{host}\"")))
-    }
-
     pub fn spec(&mut self, change: &Value) {
         let mut spec = serde_json::to_value(&self.cluster.spec).unwrap();
-        for (field, value) in change.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
+        merge(&mut spec, change);
         self.cluster.spec = serde_json::from_value(spec).unwrap();
         *self.cluster.metadata.generation.as_mut().unwrap() += 1;
     }
@@ -347,35 +199,38 @@ impl World {
             run.annotations_mut().extend(value);
         }
         run.metadata.uid = Some(new.name.clone());
-        self.observed.runs.push(run);
-        self.phase(RunPhase::Running);
-        // The order is state from then on.
-        let mut status = self.cluster.status.clone().unwrap_or_default();
-        if let Ok(inputs) = Inputs::from_map(&new.plan.inputs)
-            && new.operation.order != Order::Moves
-        {
+        run.metadata.creation_timestamp = Some(Time(self.observed.now));
+        // Where its plan says the order, that is state from then on.
+        if Operation::says_order(&run) {
+            let inputs = Inputs::from_map(&new.plan.inputs).unwrap();
+            let status = self.cluster.status.get_or_insert_default();
             status.inventory = Some(InventoryStatus {
                 run: Some(new.name.clone()),
                 ..inputs.inventory
             });
         }
-        self.cluster.status = Some(status);
+        self.observed.runs.push(run);
+        self.phase(&new.name, RunPhase::Running);
     }
 
-    /// How the last run stands from now on.
-    pub fn phase(&mut self, phase: RunPhase) {
-        let run = self.observed.runs.last_mut().unwrap();
+    /// How a run stands from now on.
+    pub fn phase(&mut self, run: &str, phase: RunPhase) {
+        let now = Time(self.observed.now);
+        let mut runs = self.observed.runs.iter_mut();
+        let run = runs.find(|known| known.name_any() == run).unwrap();
         let before = run.status.take().unwrap_or_default();
         run.status = Some(RunStatus {
             phase,
             steps: before.steps,
+            finished_at: (!runs::is_active(phase)).then_some(now),
             ..RunStatus::default()
         });
     }
 
-    /// How far the last run came, and how it ended there.
-    pub fn came(&mut self, steps: usize, ended: RunPhase) {
-        let run = self.observed.runs.last_mut().unwrap();
+    /// How far a run came, and how it ended there.
+    pub fn came(&mut self, run: &str, steps: usize, ended: RunPhase) {
+        let mut runs = self.observed.runs.iter_mut();
+        let run = runs.find(|known| known.name_any() == run).unwrap();
         let phase = |at: usize| match at.cmp(&steps) {
             Ordering::Less => StepPhase::Succeeded,
             Ordering::Equal if ended == RunPhase::Failed => StepPhase::Failed,
@@ -415,5 +270,16 @@ impl World {
 
     pub fn now(&self) -> Timestamp {
         self.observed.now
+    }
+}
+
+/// Brings a change into a spec, as a merge patch does.
+fn merge(into: &mut Value, change: &Value) {
+    let (Some(_), Some(fields)) = (into.as_object(), change.as_object()) else {
+        into.clone_from(change);
+        return;
+    };
+    for (field, value) in fields {
+        merge(&mut into[field], value);
     }
 }

@@ -83,7 +83,10 @@ async fn a_move_that_was_killed_before_its_point_of_no_return_is_taken_back_and_
     let (taken_back, refused) = (taken_back.get(), refused.get());
     println!("taken back {taken_back} times, refused {refused} times");
     let some = 40 / stride();
-    assert!(taken_back > some && refused > some, "{taken_back} {refused}");
+    assert!(
+        taken_back > some && refused > some,
+        "{taken_back} {refused}"
+    );
 }
 
 #[tokio::test]

@@ -17,8 +17,9 @@ use super::{
 };
 use crate::{
     action::{FACTS, Gate, Left, MemberChange, Turn},
-    cluster::resolve::Upgrade,
+    cluster::resolve::{Conduct, Upgrade},
     inputs::Inputs,
+    operation::scale::manages_etcd,
     playbooks::{Checkout, Own},
     problem::Problem,
 };
@@ -72,7 +73,7 @@ pub(crate) fn component(
     steps.extend(looking(settings, inputs, drains, after));
     facts(bringing, &hosts, &mut steps)?;
     match component {
-        Component::ContainerEngine => engines(settings, inputs, &mut steps),
+        Component::ContainerEngine => engines(settings, inputs, &mut steps)?,
         Component::Etcd => members(settings, inputs, &mut steps)?,
         Component::NetworkPlugin => network(settings, inputs, &mut steps),
     }
@@ -115,9 +116,13 @@ fn facts(
     Ok(())
 }
 
-/// A snapshot, and a step for each batch of nodes, control planes alone and first, and a gate behind each.
-fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
+/// A snapshot, and a step for each batch of nodes, control planes alone and first, and a gate behind each. Where a member of etcd is on
+/// the node, etcd itself is asked before and after: the member may be one of the engine's containers, and the gate sees etcd through an
+/// API server, which is well with the barest quorum.
+fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) -> Result<(), Problem> {
     saved(settings, inputs, steps);
+    let conduct = &settings.conduct;
+    let members = inputs.group("etcd");
     let hosts = with(
         inputs.group("kube_control_plane").to_vec(),
         &inputs.members(),
@@ -128,12 +133,13 @@ fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
         let id = format!("container-engine/{number}");
         let title = format!("Bring the container engine of {names} to what the spec says");
         let words = (id.as_str(), title.as_str());
-        steps.push(whole(own(
-            Own::ContainerEngine,
-            &settings.conduct,
-            words,
-            hosts.clone(),
-        )));
+        let brings = whole(own(Own::ContainerEngine, conduct, words, hosts.clone()));
+        // Members go alone. What kubeadm runs of etcd, the hosts do not tell of.
+        let member = hosts.iter().find(|host| members.contains(host));
+        match member.filter(|_| !manages_etcd(inputs)) {
+            Some(host) => asked_around(conduct, inputs, (number, host), brings, steps)?,
+            None => steps.push(brings),
+        }
         let id = format!("gate/{id}");
         let title = format!("Wait until the cluster is well with {names}");
         steps.push(gate(&id, &title, between(settings), hosts, settings));
@@ -141,6 +147,28 @@ fn engines(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) {
             steps.push(canary(settings));
         }
     }
+    Ok(())
+}
+
+/// What may restart the member of etcd on a host, and before and after it a question to etcd, whose other members must answer.
+fn asked_around(
+    conduct: &Conduct,
+    inputs: &Inputs,
+    (number, host): (usize, &HostName),
+    restarts: Placed,
+    steps: &mut Vec<Placed>,
+) -> Result<(), Problem> {
+    let members = inputs.group("etcd");
+    // The others first: it may be down itself.
+    let others = members.iter().filter(|other| *other != host);
+    let asked: Vec<_> = others.chain([host]).cloned().collect();
+    let change = |turn| member_change(inputs, host, turn);
+    let before = format!("etcd/before-{number}");
+    steps.push(quorum(conduct, &before, &change(Turn::Restarts)?, &asked));
+    steps.push(restarts);
+    let after = format!("etcd/after-{number}");
+    steps.push(quorum(conduct, &after, &change(Turn::Restarted)?, &asked));
+    Ok(())
 }
 
 /// A snapshot, and the members one by one; etcd itself is asked before and after each.
@@ -149,18 +177,11 @@ fn members(settings: &Upgrade, inputs: &Inputs, steps: &mut Vec<Placed>) -> Resu
     let hosts = inputs.group("etcd");
     saved(settings, inputs, steps);
     for (number, host) in (1_usize..).zip(hosts) {
-        let change = |turn| member_change(inputs, host, turn);
-        // The others first: it may be down itself.
-        let others = hosts.iter().filter(|other| *other != host);
-        let asked: Vec<_> = others.chain([host]).cloned().collect();
-        let before = format!("etcd/before-{number}");
-        steps.push(quorum(conduct, &before, &change(Turn::Restarts)?, &asked));
         let id = format!("etcd/upgrade-{number}");
         let title = format!("Bring the member of etcd on {host} to what the spec says");
         let only = vec![host.clone()];
-        steps.push(whole(own(Own::Etcd, conduct, (&id, &title), only)));
-        let after = format!("etcd/after-{number}");
-        steps.push(quorum(conduct, &after, &change(Turn::Restarted)?, &asked));
+        let brings = whole(own(Own::Etcd, conduct, (&id, &title), only));
+        asked_around(conduct, inputs, (number, host), brings, steps)?;
         let id = format!("gate/etcd/{number}");
         let title = format!("Wait until the cluster is well with {host}");
         let nodes = inputs.members();
