@@ -1,6 +1,6 @@
 //! What a cluster was built with, and how the wish differs from it. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     Cluster, KubernetesVersion, KubesprayVersion, Run,
@@ -10,6 +10,7 @@ use api::{
 };
 use kube::ResourceExt;
 use runs::phase;
+use serde_json::{Map, Value};
 
 use crate::{
     certificates,
@@ -21,11 +22,15 @@ use crate::{
         scale::manages_etcd,
         upgrade::{self, Begun, release_is_asked_for},
     },
+    playbooks::Playbooks,
     radar::{Mark, Watch},
     request::start_again,
     snapshots::Standing,
     variables,
 };
+use immutable::Immutable;
+
+pub mod immutable;
 
 /// A built cluster.
 #[derive(Clone, Debug)]
@@ -44,6 +49,8 @@ pub struct Built {
     pub not_carried_out: Vec<String>,
     /// What of it, and what else, must be taken back before the cluster can converge.
     pub beyond_converge: Vec<String>,
+    /// The variables among that which the cluster keeps for as long as it lives.
+    pub immutable: Vec<Immutable>,
     /// Newer versions that can be had and that nobody wishes for, if that is known.
     pub available: Option<Vec<Available>>,
     /// What would start now, did it not wait for a maintenance window.
@@ -94,13 +101,17 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         &cluster.name_any(),
     );
     not_carried_out.extend(beyond_converge(&again, inputs, resolved, begun.as_ref()));
+    let immutable = immutable::changed(inputs, &resolved.inputs, defaults(observed));
+    not_carried_out.extend(immutable.iter().map(ToString::to_string));
     not_carried_out.extend(recover::cancelled(&observed.runs));
     let mut beyond_converge = not_carried_out.clone();
     not_carried_out.extend(resolved.kept.iter().map(ToString::to_string));
     if !release_is_asked_for(cluster) {
         beyond_converge.extend(another_release(kubespray, resolved.inputs.kubespray));
     }
-    if inputs.variables != resolved.inputs.variables {
+    let is_kept = |name: &str| immutable.iter().any(|kept| kept.name == name);
+    let differing = differing_variables(inputs, &resolved.inputs);
+    if differing.iter().any(|name| !is_kept(name)) {
         not_carried_out.push(
             "changed variables (spec.nodes.all.deploy.extraVars): windlass converge carries them out"
                 .to_owned(),
@@ -127,6 +138,7 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         run: observed.runs.last().cloned(),
         not_carried_out,
         beyond_converge,
+        immutable,
         available: resolved.available.clone(),
         snapshots: resolved.snapshots.as_ref().map(|settings| {
             let store = observed.snapshots.clone();
@@ -144,6 +156,14 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         converges: resolved.converges.is_some(),
         inputs: before,
         waiting: None,
+    }
+}
+
+/// What the playbooks take where nobody gives a variable a value, if they are there.
+fn defaults(observed: &Observed) -> Option<&Map<String, Value>> {
+    match &observed.playbooks {
+        Playbooks::Ready(checkout) => Some(&checkout.contract.defaults),
+        _ => None,
     }
 }
 
@@ -333,6 +353,16 @@ fn another_release(built: Option<KubesprayVersion>, wanted: KubesprayVersion) ->
     Some(format!(
         "kubespray {wanted}, and {built} built the cluster: write spec.kubespray.version: {built}, or {wanted} to have it upgraded"
     ))
+}
+
+/// The names of the variables of the whole cluster that are others than before.
+pub fn differing_variables<'a>(before: &'a Inputs, wanted: &'a Inputs) -> BTreeSet<&'a str> {
+    let (before, wanted) = (&before.variables, &wanted.variables);
+    let names = before.keys().chain(wanted.keys());
+    names
+        .filter(|name| before.get(*name) != wanted.get(*name))
+        .map(String::as_str)
+        .collect()
 }
 
 /// The references to Secrets with variables that are others than before.

@@ -3,8 +3,6 @@
 //! It is asked for by the annotation [`request::CONVERGE`], and [`asked`] says how that is answered; or it begins by itself when its time
 //! by the schedule has come, in a maintenance window if there are any.
 
-use std::collections::BTreeSet;
-
 use api::{
     Cluster, Run,
     cluster::{Approval, ConvergeSchedule, Converged},
@@ -23,7 +21,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        built::{Built, built_by, built_with, differing_sources, of_built},
+        built::{Built, built_by, built_with, differing_sources, differing_variables, of_built},
         compile,
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
@@ -276,14 +274,8 @@ pub fn changes(runs: &[Run], resolved: &Resolved) -> Vec<String> {
         return Vec::new();
     };
     let wanted = &resolved.inputs;
-    let names: BTreeSet<_> = before
-        .variables
-        .keys()
-        .chain(wanted.variables.keys())
-        .collect();
-    let variables = names
+    let variables = differing_variables(&before, wanted)
         .into_iter()
-        .filter(|name| before.variables.get(*name) != wanted.variables.get(*name))
         .map(|name| format!("spec.nodes.all.deploy.extraVars: {name}"));
     let hosts = wanted
         .hosts

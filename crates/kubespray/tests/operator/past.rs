@@ -12,6 +12,7 @@ use kubespray::{
         observe::Observed,
         plan, resolve,
     },
+    operation::asked::Asked,
     playbooks::{self, Playbooks, Wish},
     request,
 };
@@ -44,6 +45,16 @@ pub fn steps(plan: &Plan) -> Vec<String> {
     steps.collect()
 }
 
+/// A host, named after its type and its place.
+fn node(kind: &str, at: u8) -> ClusterNode {
+    let node = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": format!("{kind}-{at}"), "namespace": "demo", "generation": 1},
+        "spec": {"type": kind, "inventory": {"ansible_host": format!("10.0.0.{at}")}},
+    });
+    from_value(node).unwrap()
+}
+
 impl Past {
     /// A cluster of hosts of these types, named after their type and their place, that was built 300 days ago.
     pub async fn new(mut spec: Value, kinds: &[&str]) -> Self {
@@ -57,14 +68,7 @@ impl Past {
         let data = tempfile::tempdir().unwrap();
         let sources = Sources::new(data.path().to_owned(), Policy::person());
         let checkout = playbooks::load(&wish, "demo", &sources).await.unwrap();
-        let nodes = kinds.iter().zip(1..).map(|(kind, at)| {
-            let node = json!({
-                "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
-                "metadata": {"name": format!("{kind}-{at}"), "namespace": "demo", "generation": 1},
-                "spec": {"type": kind, "inventory": {"ansible_host": format!("10.0.0.{at}")}},
-            });
-            from_value::<ClusterNode>(node).unwrap()
-        });
+        let nodes = kinds.iter().zip(1..).map(|(kind, at)| node(kind, at));
         let observed = Observed {
             nodes: nodes.collect(),
             ..Observed::empty(now(), Playbooks::Ready(Arc::new(checkout)))
@@ -94,6 +98,17 @@ impl Past {
             Decision::Keep(built) => built.not_carried_out.join("; "),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Another host is declared, behind the others.
+    pub fn declare(&mut self, kind: &str, at: u8) {
+        self.observed.nodes.push(node(kind, at));
+    }
+
+    /// Why what somebody asked for is not carried out.
+    pub fn refuses(&self, asked: &Asked) -> String {
+        let answer = asked.answer(&self.cluster, &self.decision());
+        answer.unwrap().refused.unwrap()
     }
 
     /// Somebody asks for it by that annotation.
