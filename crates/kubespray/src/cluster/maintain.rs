@@ -230,8 +230,8 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<MaintainRequest>
         Decision::Stall(_) => {
             refused("the spec must be corrected first: see the condition Stalled")
         }
-        // Of a cluster that is built and waits for its playbooks only.
-        Decision::AwaitPlaybooks(_) if is_built(cluster) => return None,
+        // Of a cluster that is built and waits for its playbooks, or for the end of a run, only.
+        Decision::AwaitPlaybooks(_) | Decision::Supersede(..) if is_built(cluster) => return None,
         _ => refused("nothing waits for a maintenance window"),
     })
 }

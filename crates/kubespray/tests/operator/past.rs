@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ansible::source::{Policy, Sources};
 use api::{Cluster, ClusterNode, run::Plan};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kubespray::{
     cluster::{
@@ -103,6 +104,19 @@ impl Past {
     /// Another host is declared, behind the others.
     pub fn declare(&mut self, kind: &str, at: u8) {
         self.observed.nodes.push(node(kind, at));
+    }
+
+    /// The ClusterNode of a host is deleted, which a finalizer holds.
+    pub fn delete(&mut self, name: &str) {
+        let mut nodes = self.observed.nodes.iter_mut();
+        let node = nodes.find(|node| node.name_any() == name).unwrap();
+        node.metadata.deletion_timestamp = Some(Time(now()));
+    }
+
+    /// The last of its runs gets to that phase.
+    pub fn gets_to(&mut self, phase: &str) {
+        let status = self.observed.runs.last_mut().unwrap().status.as_mut();
+        status.unwrap().phase = from_value(json!(phase)).unwrap();
     }
 
     /// Why what somebody asked for is not carried out.
