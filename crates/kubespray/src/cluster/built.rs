@@ -18,7 +18,7 @@ use crate::{
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
-        Leaves, Operation, converge, recover, renew,
+        Leaves, Operation, REMOVE, SCALE, UPGRADE, converge, recover, renew,
         scale::manages_etcd,
         upgrade::{self, Begun, release_is_asked_for},
     },
@@ -67,6 +67,15 @@ pub struct Built {
     pub converges: bool,
 }
 
+impl Built {
+    /// Why what works on the cluster as it is has to wait, if that is for a maintenance window: until then other hosts or versions are
+    /// asked for than it has.
+    pub fn comes_first(&self) -> Option<String> {
+        let waiting = self.waiting.as_ref()?;
+        (!self.beyond_converge.is_empty()).then(|| waiting.comes_first())
+    }
+}
+
 /// Whether the status knows of a cluster that stands.
 pub fn is_built(cluster: &Cluster) -> bool {
     let status = cluster.status.as_ref();
@@ -93,14 +102,10 @@ pub fn as_built(cluster: &Cluster, observed: &Observed, resolved: &Resolved) -> 
 fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
     let before = run.and_then(built_with);
     let inputs = before.as_ref().unwrap_or(&resolved.inputs);
-    let begun = upgrade::begun(&observed.runs);
+    let past = Past::of(cluster, &observed.runs);
     let (kubernetes, kubespray) = versions(cluster, before.as_ref());
-    let mut not_carried_out: Vec<_> = moves(cluster, before.as_ref(), resolved, begun.as_ref());
-    let again = start_again(
-        &cluster.namespace().unwrap_or_default(),
-        &cluster.name_any(),
-    );
-    not_carried_out.extend(beyond_converge(&again, inputs, resolved, begun.as_ref()));
+    let mut not_carried_out: Vec<_> = moves(cluster, before.as_ref(), resolved, &past);
+    not_carried_out.extend(beyond_converge(&past, inputs, resolved));
     let immutable = immutable::changed(inputs, &resolved.inputs, defaults(observed));
     not_carried_out.extend(immutable.iter().map(ToString::to_string));
     not_carried_out.extend(recover::cancelled(&observed.runs));
@@ -203,7 +208,7 @@ fn moves(
     cluster: &Cluster,
     before: Option<&Inputs>,
     resolved: &Resolved,
-    begun: Option<&Begun>,
+    past: &Past<'_>,
 ) -> Vec<String> {
     let wanted = &resolved.inputs;
     let (kubernetes, kubespray) = versions(cluster, before);
@@ -222,21 +227,17 @@ fn moves(
         let what = format!("kubespray {from} to {}", wanted.kubespray);
         moves.push((what, "kubespray.version", from.to_string()));
     }
-    let again = start_again(
-        &cluster.namespace().unwrap_or_default(),
-        &cluster.name_any(),
-    );
-    let why = |field: &str, from: &str| match (before, begun) {
+    let why = |field: &str, from: &str| match (before, &past.begun) {
         (None, _) => format!(
             "the runs that know what the cluster was built with are gone; write spec.{field}: {from}, and windlass converge makes \
              it known again"
         ),
-        (_, Some(begun)) => halfway(&again, begun),
+        (_, Some(begun)) => halfway(&past.again, begun),
         _ => match another_release(kubespray, wanted.kubespray).filter(|_| !written) {
             Some(release) => release,
             None => format!(
-                "the run that upgrades was cancelled; to start it anew: {again}; to take it \
-                 back: write spec.{field}: {from}"
+                "{}; to take it back: write spec.{field}: {from}",
+                past.of_run(&UPGRADE, |_| true)
             ),
         },
     };
@@ -244,6 +245,44 @@ fn moves(
     moves
         .map(|(what, field, from)| format!("the move from {what}: {}", why(field, &from)))
         .collect()
+}
+
+/// What its runs tell of what is not carried out.
+struct Past<'a> {
+    runs: &'a [Run],
+    /// The upgrade that was begun and has ended before its end, if there is one.
+    begun: Option<Begun>,
+    /// How a person has a run start anew that was cancelled.
+    again: String,
+}
+
+impl<'a> Past<'a> {
+    fn of(cluster: &Cluster, runs: &'a [Run]) -> Self {
+        Self {
+            runs,
+            begun: upgrade::begun(runs),
+            again: start_again(
+                &cluster.namespace().unwrap_or_default(),
+                &cluster.name_any(),
+            ),
+        }
+    }
+
+    /// Why what an operation does is not done, by the last run of it with such inputs.
+    fn of_run(&self, operation: &Operation, is_it: impl Fn(&Map<String, Value>) -> bool) -> String {
+        let mut runs = self.runs.iter().rev();
+        let run =
+            runs.find(|run| run.spec.operation == operation.name && is_it(&run.spec.plan.inputs));
+        match run.map(|run| (phase(run), run.name_any())) {
+            Some((RunPhase::Cancelled, name)) => {
+                format!("run {name} was cancelled; to start it anew: {}", self.again)
+            }
+            Some((RunPhase::Failed, name)) => {
+                format!("run {name} failed; to go on: windlass retry {name}")
+            }
+            _ => "it is done by a run of its own".to_owned(),
+        }
+    }
 }
 
 /// What there is to say of an upgrade that somebody ended in the middle.
@@ -263,12 +302,7 @@ fn halfway(again: &str, begun: &Begun) -> String {
 }
 
 /// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
-fn beyond_converge(
-    again: &str,
-    built: &Inputs,
-    resolved: &Resolved,
-    begun: Option<&Begun>,
-) -> Vec<String> {
+fn beyond_converge(past: &Past<'_>, built: &Inputs, resolved: &Resolved) -> Vec<String> {
     let (wanted, leaving) = (&resolved.inputs, &resolved.removal.leaving);
     let mut differences = Vec::new();
     let by_name = |inputs: &'_ Inputs| -> BTreeMap<String, Vec<Role>> {
@@ -280,12 +314,12 @@ fn beyond_converge(
     let (before, after) = (by_name(built), by_name(wanted));
     let new = wanted.hosts.iter();
     for host in new.filter(|host| !before.contains_key(&host.name)) {
-        differences.push(match begun {
+        differences.push(match &past.begun {
             Some(begun) => format!(
                 "host {}, which cannot join before the upgrade that run {} has begun is done",
                 host.name, begun.run
             ),
-            None => why_no_part(again, host, built, wanted),
+            None => why_no_part(past, host, built, wanted),
         });
     }
     for built in &built.hosts {
@@ -301,9 +335,10 @@ fn beyond_converge(
     let replacing = resolved.replacing.iter();
     for replacing in replacing.filter(|replacing| replacing.stays()) {
         differences.push(format!(
-            "the replacement of host {}: {}; where its run was cancelled, to start it anew: {again}; to take it back: windlass node keep {0}",
+            "the replacement of host {}: {}; where its run was cancelled, to start it anew: {}; to take it back: windlass node keep {0}",
             replacing.host,
-            replacing.waits()
+            replacing.waits(),
+            past.again
         ));
     }
     for Host { name, .. } in &built.hosts {
@@ -313,8 +348,8 @@ fn beyond_converge(
         let removed = leaving.iter().any(|leaves| leaves.as_str() == name);
         differences.push(if removed {
             format!(
-                "the removal of host {name}: it is still part of the cluster, the run that removes it was cancelled; to start it \
-                 anew: {again}; to take it back: windlass node keep {name}"
+                "the removal of host {name}, which is still part of the cluster: {}; to take it back: windlass node keep {name}",
+                past.of_run(&REMOVE, |inputs| Inputs::removes(inputs, name))
             )
         } else {
             format!(
@@ -326,7 +361,7 @@ fn beyond_converge(
 }
 
 /// Why a new host is no part of the cluster. One that can join does so before anybody is told.
-fn why_no_part(again: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
+fn why_no_part(past: &Past<'_>, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
     let name = &host.name;
     if !host.is_worker() && !host.is_member() {
         return format!(
@@ -341,8 +376,8 @@ fn why_no_part(again: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> Str
     match another_release(Some(built.kubespray), wanted.kubespray) {
         Some(release) => format!("host {name}, which cannot join: {release}"),
         None => format!(
-            "host {name}: it is no part of the cluster, the run that makes it one was cancelled; \
-             to start it anew: {again}"
+            "host {name}, which is no part of the cluster: {}",
+            past.of_run(&SCALE, |inputs| Inputs::has_host(inputs, name))
         ),
     }
 }

@@ -49,6 +49,14 @@ impl Waiting {
             self.opens
         )
     }
+
+    /// What is answered to somebody who asks for what comes behind it.
+    pub fn comes_first(&self) -> String {
+        format!(
+            "{}; ask again when that has ended, or let it start now: windlass maintain",
+            self.told()
+        )
+    }
 }
 
 /// What becomes of a run that an operation would start: it starts now, or waits for a window.

@@ -248,23 +248,14 @@ fn compiled(
 
 /// Why a cluster that stays as it is is not converged.
 fn refusal(built: &Built) -> Option<String> {
-    if let Some(waiting) = comes_first(built) {
-        return Some(format!(
-            "{waiting}; ask again when that has ended, or let it start now: windlass maintain"
-        ));
-    }
-    (!built.beyond_converge.is_empty()).then(|| {
-        format!(
-            "converging does not change what a cluster is made of, and the spec also asks for {}",
-            built.beyond_converge.join("; ")
-        )
+    built.comes_first().or_else(|| {
+        (!built.beyond_converge.is_empty()).then(|| {
+            format!(
+                "converging does not change what a cluster is made of, and the spec also asks for {}",
+                built.beyond_converge.join("; ")
+            )
+        })
     })
-}
-
-/// What a request to converge waits for, and that for a maintenance window.
-fn comes_first(built: &Built) -> Option<String> {
-    let waiting = built.waiting.as_ref()?;
-    (!built.beyond_converge.is_empty()).then(|| waiting.told())
 }
 
 /// What the playbooks would be given that is not what the cluster was built with, if that is known. Names only: values may be
