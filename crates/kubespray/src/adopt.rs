@@ -28,6 +28,7 @@ use serde_json::{Map, Value};
 use crate::{names::ADOPTED, problem::Problem};
 
 mod existing;
+pub mod groups;
 mod hosts;
 pub mod live;
 pub mod members;

@@ -405,7 +405,7 @@ fn shown(decision: Decision) -> PreviewOutcome {
             PreviewOutcome::Nothing(standing(&run))
         }
         Decision::Supersede(run, _) => PreviewOutcome::Nothing(format!(
-            "run {} ends at the next step where it may, then a new one starts",
+            "run {} ends at the next step where it may, then what is asked for now is planned",
             run.name_any()
         )),
         Decision::Keep(built) if built.not_carried_out.is_empty() => {

@@ -90,7 +90,7 @@ pub async fn store(client: &Client, manager: &str, run: Run) -> Result<Run, kube
     }
 }
 
-/// Ends a run at the next place where it may, for the plan with this digest.
+/// Ends a run at the next place where it may, for the plan with this digest, or for what these words say.
 ///
 /// # Errors
 ///

@@ -15,12 +15,13 @@ use ansible::{
     sandbox::Sandbox,
 };
 use anyhow::Context;
+use api::KubesprayVersion;
 use kubespray::{
-    adopt::{self as conversion, Adopted, Existing, Wish, proof::Difference},
+    adopt::{self as conversion, Adopted, Existing, Wish, groups, proof::Difference},
     private,
     problem::Problem,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::{
@@ -72,7 +73,7 @@ async fn adopt_in(
     let environment = environment(global, options).await?;
     let reader = Reader::new(environment.path.join("bin"), place.into(), passwords)
         .context("failed to prepare for Ansible")?;
-    let existing = read(&reader, &mut files).await?;
+    let existing = read(&reader, place, wish.kubespray, &mut files).await?;
     let adopted = conversion::adopt(&existing, wish)
         .map_err(|problems| refused("the inventory cannot be adopted", &problems))?;
     let contradictions = running.contradictions(&adopted);
@@ -209,9 +210,20 @@ async fn environment(global: &Global, options: &Adopt) -> anyhow::Result<Sandbox
 }
 
 /// Has Ansible read the inventory, and opens what is encrypted.
-async fn read(reader: &Reader, files: &mut files::Files) -> anyhow::Result<Existing> {
+async fn read(
+    reader: &Reader,
+    place: &Path,
+    release: KubesprayVersion,
+    files: &mut files::Files,
+) -> anyhow::Result<Existing> {
     let failed = "failed to read the inventory";
-    let listing = reader.list(&files.hosts).await.context(failed)?;
+    let mut listing = reader.list(&files.hosts).await.context(failed)?;
+    let made = groups::made(release, &listing);
+    if !made.is_empty() {
+        let mut hosts = files.hosts.clone();
+        hosts.push(as_hosts_file(&made, place)?);
+        listing = reader.list(&hosts).await.context(failed)?;
+    }
     files.note_unread(&listing);
     let own = reader.own(&files.hosts).await.context(failed)?;
     let mut vaulted = files.opened.clone();
@@ -231,6 +243,28 @@ async fn read(reader: &Reader, files: &mut files::Files) -> anyhow::Result<Exist
         decrypted.insert(value, opened);
     }
     Ok(Existing::new(listing, &own, &vaulted, &decrypted))
+}
+
+/// Groups as a hosts file. No variables lie beside it, and those beside the others count for its groups as well.
+fn as_hosts_file(
+    groups: &BTreeMap<&'static str, Vec<String>>,
+    place: &Path,
+) -> anyhow::Result<PathBuf> {
+    let groups = groups.iter().map(|(name, hosts)| {
+        let hosts: Map<_, _> = hosts
+            .iter()
+            .cloned()
+            .map(|host| (host, json!({})))
+            .collect();
+        (*name, json!({"hosts": hosts}))
+    });
+    let groups: BTreeMap<_, _> = groups.collect();
+    // On many lines: of one that holds all of it, Ansible's reader of ini makes a host.
+    let text = format!("{:#}\n", json!({"all": {"children": groups}}));
+    let file = place.join("groups.json");
+    ansible::write_private(&file, text.as_bytes())
+        .context("failed to write the groups that kubespray makes")?;
+    Ok(file)
 }
 
 /// What hosts would get other than before, as Ansible reads what the objects are compiled to.

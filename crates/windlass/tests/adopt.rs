@@ -246,6 +246,60 @@ fn the_example_is_what_adopt_makes_of_it() {
     assert_eq!(fs::read_dir(&made).unwrap().count(), 2);
 }
 
+/// The layout of kubespray's sample since 2.27: the playbooks alone make `k8s_cluster`, and most variables stand there.
+#[test]
+fn the_groups_that_playbooks_make_give_their_variables() {
+    let place = tempfile::tempdir().unwrap();
+    let (inventory, objects) = (place.path().join("sample"), place.path().join("objects"));
+    for (file, text) in [
+        (
+            "inventory.ini",
+            "[kube_control_plane]\nm1 ansible_host=192.0.2.11 ip=10.3.0.11 etcd_member_name=etcd1\n\n\
+             [etcd:children]\nkube_control_plane\n\n\
+             [kube_node]\nw1 ansible_host=192.0.2.12 ip=10.3.0.12\n\n[gpu]\nw1\n",
+        ),
+        (
+            "group_vars/all/all.yml",
+            "ansible_user: ubuntu\nloadbalancer_apiserver_port: 6443\n",
+        ),
+        (
+            "group_vars/k8s_cluster/k8s-cluster.yml",
+            "kube_version: 1.34.3\nkube_network_plugin: cilium\nkube_pods_subnet: 10.200.0.0/16\nkubelet_max_pods: 90\n",
+        ),
+        // By its name k8s_cluster comes behind it, where it is made at the side of it.
+        ("group_vars/gpu.yml", "kubelet_max_pods: 50\n"),
+        ("group_vars/k8s-cluster.yml", "kubelet_max_pods: 10\n"),
+    ] {
+        let path = inventory.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let output = windlass(&["-n", "prod", "adopt", "--kubespray-version", "2.30.0"])
+        .args(["--check", "--output"])
+        .args([&objects, &inventory])
+        .output()
+        .unwrap();
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("group_vars/k8s-cluster: Ansible reads it for no host")
+            && !told.contains("group_vars/k8s_cluster"),
+        "{told}"
+    );
+    let cluster = fs::read_to_string(objects.join("cluster.yaml")).unwrap();
+    let cluster: Value = serde_saphyr::from_str(&cluster).unwrap();
+    assert_eq!(cluster["spec"]["kubernetesVersion"], "1.34.3");
+    assert_eq!(
+        cluster["spec"]["nodes"]["all"]["deploy"]["extraVars"],
+        serde_json::json!({
+            "kube_network_plugin": "cilium",
+            "kube_pods_subnet": "10.200.0.0/16",
+            "kubelet_max_pods": 90,
+            "loadbalancer_apiserver_port": 6443,
+        })
+    );
+}
+
 #[test]
 fn a_difference_fails_a_check_and_is_shown_by_host_name_and_value() {
     let place = Place::new();

@@ -1,6 +1,6 @@
 //! What a cluster was built with, and how the wish differs from it. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     Cluster, KubernetesVersion, KubesprayVersion, Run,
@@ -10,6 +10,7 @@ use api::{
 };
 use kube::ResourceExt;
 use runs::phase;
+use serde_json::{Map, Value};
 
 use crate::{
     certificates,
@@ -17,15 +18,19 @@ use crate::{
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
-        Leaves, Operation, converge, recover, renew,
+        Leaves, Operation, REMOVE, SCALE, UPGRADE, converge, recover, renew,
         scale::manages_etcd,
         upgrade::{self, Begun, release_is_asked_for},
     },
+    playbooks::Playbooks,
     radar::{Mark, Watch},
     request::start_again,
     snapshots::Standing,
     variables,
 };
+use immutable::Immutable;
+
+pub mod immutable;
 
 /// A built cluster.
 #[derive(Clone, Debug)]
@@ -44,6 +49,8 @@ pub struct Built {
     pub not_carried_out: Vec<String>,
     /// What of it, and what else, must be taken back before the cluster can converge.
     pub beyond_converge: Vec<String>,
+    /// The variables among that which the cluster keeps for as long as it lives.
+    pub immutable: Vec<Immutable>,
     /// Newer versions that can be had and that nobody wishes for, if that is known.
     pub available: Option<Vec<Available>>,
     /// What would start now, did it not wait for a maintenance window.
@@ -58,6 +65,15 @@ pub struct Built {
     pub converged: Option<Box<Converged>>,
     /// Whether it converges on a schedule.
     pub converges: bool,
+}
+
+impl Built {
+    /// Why what works on the cluster as it is has to wait, if that is for a maintenance window: until then other hosts or versions are
+    /// asked for than it has.
+    pub fn comes_first(&self) -> Option<String> {
+        let waiting = self.waiting.as_ref()?;
+        (!self.beyond_converge.is_empty()).then(|| waiting.comes_first())
+    }
 }
 
 /// Whether the status knows of a cluster that stands.
@@ -86,21 +102,21 @@ pub fn as_built(cluster: &Cluster, observed: &Observed, resolved: &Resolved) -> 
 fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &Observed) -> Built {
     let before = run.and_then(built_with);
     let inputs = before.as_ref().unwrap_or(&resolved.inputs);
-    let begun = upgrade::begun(&observed.runs);
+    let past = Past::of(cluster, &observed.runs);
     let (kubernetes, kubespray) = versions(cluster, before.as_ref());
-    let mut not_carried_out: Vec<_> = moves(cluster, before.as_ref(), resolved, begun.as_ref());
-    let again = start_again(
-        &cluster.namespace().unwrap_or_default(),
-        &cluster.name_any(),
-    );
-    not_carried_out.extend(beyond_converge(&again, inputs, resolved, begun.as_ref()));
+    let mut not_carried_out: Vec<_> = moves(cluster, before.as_ref(), resolved, &past);
+    not_carried_out.extend(beyond_converge(&past, inputs, resolved));
+    let immutable = immutable::changed(inputs, &resolved.inputs, defaults(observed));
+    not_carried_out.extend(immutable.iter().map(ToString::to_string));
     not_carried_out.extend(recover::cancelled(&observed.runs));
     let mut beyond_converge = not_carried_out.clone();
     not_carried_out.extend(resolved.kept.iter().map(ToString::to_string));
     if !release_is_asked_for(cluster) {
         beyond_converge.extend(another_release(kubespray, resolved.inputs.kubespray));
     }
-    if inputs.variables != resolved.inputs.variables {
+    let is_kept = |name: &str| immutable.iter().any(|kept| kept.name == name);
+    let differing = differing_variables(inputs, &resolved.inputs);
+    if differing.iter().any(|name| !is_kept(name)) {
         not_carried_out.push(
             "changed variables (spec.nodes.all.deploy.extraVars): windlass converge carries them out"
                 .to_owned(),
@@ -127,6 +143,7 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         run: observed.runs.last().cloned(),
         not_carried_out,
         beyond_converge,
+        immutable,
         available: resolved.available.clone(),
         snapshots: resolved.snapshots.as_ref().map(|settings| {
             let store = observed.snapshots.clone();
@@ -144,6 +161,14 @@ fn built(cluster: &Cluster, run: Option<&Run>, resolved: &Resolved, observed: &O
         converges: resolved.converges.is_some(),
         inputs: before,
         waiting: None,
+    }
+}
+
+/// What the playbooks take where nobody gives a variable a value, if they are there.
+fn defaults(observed: &Observed) -> Option<&Map<String, Value>> {
+    match &observed.playbooks {
+        Playbooks::Ready(checkout) => Some(&checkout.contract.defaults),
+        _ => None,
     }
 }
 
@@ -183,7 +208,7 @@ fn moves(
     cluster: &Cluster,
     before: Option<&Inputs>,
     resolved: &Resolved,
-    begun: Option<&Begun>,
+    past: &Past<'_>,
 ) -> Vec<String> {
     let wanted = &resolved.inputs;
     let (kubernetes, kubespray) = versions(cluster, before);
@@ -202,21 +227,17 @@ fn moves(
         let what = format!("kubespray {from} to {}", wanted.kubespray);
         moves.push((what, "kubespray.version", from.to_string()));
     }
-    let again = start_again(
-        &cluster.namespace().unwrap_or_default(),
-        &cluster.name_any(),
-    );
-    let why = |field: &str, from: &str| match (before, begun) {
+    let why = |field: &str, from: &str| match (before, &past.begun) {
         (None, _) => format!(
             "the runs that know what the cluster was built with are gone; write spec.{field}: {from}, and windlass converge makes \
              it known again"
         ),
-        (_, Some(begun)) => halfway(&again, begun),
+        (_, Some(begun)) => halfway(&past.again, begun),
         _ => match another_release(kubespray, wanted.kubespray).filter(|_| !written) {
             Some(release) => release,
             None => format!(
-                "the run that upgrades was cancelled; to start it anew: {again}; to take it \
-                 back: write spec.{field}: {from}"
+                "{}; to take it back: write spec.{field}: {from}",
+                past.of_run(&UPGRADE, |_| true)
             ),
         },
     };
@@ -224,6 +245,44 @@ fn moves(
     moves
         .map(|(what, field, from)| format!("the move from {what}: {}", why(field, &from)))
         .collect()
+}
+
+/// What its runs tell of what is not carried out.
+struct Past<'a> {
+    runs: &'a [Run],
+    /// The upgrade that was begun and has ended before its end, if there is one.
+    begun: Option<Begun>,
+    /// How a person has a run start anew that was cancelled.
+    again: String,
+}
+
+impl<'a> Past<'a> {
+    fn of(cluster: &Cluster, runs: &'a [Run]) -> Self {
+        Self {
+            runs,
+            begun: upgrade::begun(runs),
+            again: start_again(
+                &cluster.namespace().unwrap_or_default(),
+                &cluster.name_any(),
+            ),
+        }
+    }
+
+    /// Why what an operation does is not done, by the last run of it with such inputs.
+    fn of_run(&self, operation: &Operation, is_it: impl Fn(&Map<String, Value>) -> bool) -> String {
+        let mut runs = self.runs.iter().rev();
+        let run =
+            runs.find(|run| run.spec.operation == operation.name && is_it(&run.spec.plan.inputs));
+        match run.map(|run| (phase(run), run.name_any())) {
+            Some((RunPhase::Cancelled, name)) => {
+                format!("run {name} was cancelled; to start it anew: {}", self.again)
+            }
+            Some((RunPhase::Failed, name)) => {
+                format!("run {name} failed; to go on: windlass retry {name}")
+            }
+            _ => "it is done by a run of its own".to_owned(),
+        }
+    }
 }
 
 /// What there is to say of an upgrade that somebody ended in the middle.
@@ -243,12 +302,7 @@ fn halfway(again: &str, begun: &Begun) -> String {
 }
 
 /// What differs between the wish and what was built, and running the playbooks once more is not the way to it.
-fn beyond_converge(
-    again: &str,
-    built: &Inputs,
-    resolved: &Resolved,
-    begun: Option<&Begun>,
-) -> Vec<String> {
+fn beyond_converge(past: &Past<'_>, built: &Inputs, resolved: &Resolved) -> Vec<String> {
     let (wanted, leaving) = (&resolved.inputs, &resolved.removal.leaving);
     let mut differences = Vec::new();
     let by_name = |inputs: &'_ Inputs| -> BTreeMap<String, Vec<Role>> {
@@ -260,12 +314,12 @@ fn beyond_converge(
     let (before, after) = (by_name(built), by_name(wanted));
     let new = wanted.hosts.iter();
     for host in new.filter(|host| !before.contains_key(&host.name)) {
-        differences.push(match begun {
+        differences.push(match &past.begun {
             Some(begun) => format!(
                 "host {}, which cannot join before the upgrade that run {} has begun is done",
                 host.name, begun.run
             ),
-            None => why_no_part(again, host, built, wanted),
+            None => why_no_part(past, host, built, wanted),
         });
     }
     for built in &built.hosts {
@@ -281,9 +335,10 @@ fn beyond_converge(
     let replacing = resolved.replacing.iter();
     for replacing in replacing.filter(|replacing| replacing.stays()) {
         differences.push(format!(
-            "the replacement of host {}: {}; where its run was cancelled, to start it anew: {again}; to take it back: windlass node keep {0}",
+            "the replacement of host {}: {}; where its run was cancelled, to start it anew: {}; to take it back: windlass node keep {0}",
             replacing.host,
-            replacing.waits()
+            replacing.waits(),
+            past.again
         ));
     }
     for Host { name, .. } in &built.hosts {
@@ -293,8 +348,8 @@ fn beyond_converge(
         let removed = leaving.iter().any(|leaves| leaves.as_str() == name);
         differences.push(if removed {
             format!(
-                "the removal of host {name}: it is still part of the cluster, the run that removes it was cancelled; to start it \
-                 anew: {again}; to take it back: windlass node keep {name}"
+                "the removal of host {name}, which is still part of the cluster: {}; to take it back: windlass node keep {name}",
+                past.of_run(&REMOVE, |inputs| Inputs::removes(inputs, name))
             )
         } else {
             format!(
@@ -306,7 +361,7 @@ fn beyond_converge(
 }
 
 /// Why a new host is no part of the cluster. One that can join does so before anybody is told.
-fn why_no_part(again: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
+fn why_no_part(past: &Past<'_>, host: &Host, built: &Inputs, wanted: &Inputs) -> String {
     let name = &host.name;
     if !host.is_worker() && !host.is_member() {
         return format!(
@@ -321,8 +376,8 @@ fn why_no_part(again: &str, host: &Host, built: &Inputs, wanted: &Inputs) -> Str
     match another_release(Some(built.kubespray), wanted.kubespray) {
         Some(release) => format!("host {name}, which cannot join: {release}"),
         None => format!(
-            "host {name}: it is no part of the cluster, the run that makes it one was cancelled; \
-             to start it anew: {again}"
+            "host {name}, which is no part of the cluster: {}",
+            past.of_run(&SCALE, |inputs| Inputs::has_host(inputs, name))
         ),
     }
 }
@@ -333,6 +388,16 @@ fn another_release(built: Option<KubesprayVersion>, wanted: KubesprayVersion) ->
     Some(format!(
         "kubespray {wanted}, and {built} built the cluster: write spec.kubespray.version: {built}, or {wanted} to have it upgraded"
     ))
+}
+
+/// The names of the variables of the whole cluster that are others than before.
+pub fn differing_variables<'a>(before: &'a Inputs, wanted: &'a Inputs) -> BTreeSet<&'a str> {
+    let (before, wanted) = (&before.variables, &wanted.variables);
+    let names = before.keys().chain(wanted.keys());
+    names
+        .filter(|name| before.get(*name) != wanted.get(*name))
+        .map(String::as_str)
+        .collect()
 }
 
 /// The references to Secrets with variables that are others than before.

@@ -48,7 +48,7 @@ pub enum Decision {
     Start(Box<NewRun>),
     /// Let a run go on, or stand as it ended.
     Follow(Box<Run>),
-    /// End a run at the next place where it may, for a newer plan.
+    /// End a run at the next place where it may, for a newer plan, which is named by its digest, or because it is for nothing, which is said.
     Supersede(Box<Run>, String),
     /// The cluster is built.
     Keep(Box<Built>),

@@ -49,6 +49,14 @@ impl Waiting {
             self.opens
         )
     }
+
+    /// What is answered to somebody who asks for what comes behind it.
+    pub fn comes_first(&self) -> String {
+        format!(
+            "{}; ask again when that has ended, or let it start now: windlass maintain",
+            self.told()
+        )
+    }
 }
 
 /// What becomes of a run that an operation would start: it starts now, or waits for a window.
@@ -230,8 +238,8 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<MaintainRequest>
         Decision::Stall(_) => {
             refused("the spec must be corrected first: see the condition Stalled")
         }
-        // Of a cluster that is built and waits for its playbooks only.
-        Decision::AwaitPlaybooks(_) if is_built(cluster) => return None,
+        // Of a cluster that is built and waits for its playbooks, or for the end of a run, only.
+        Decision::AwaitPlaybooks(_) | Decision::Supersede(..) if is_built(cluster) => return None,
         _ => refused("nothing waits for a maintenance window"),
     })
 }

@@ -494,10 +494,14 @@ impl List<'_> {
         if converges || changes.is_empty() {
             return;
         }
-        let message = format!(
-            "it is carried out when somebody asks for it (windlass converge): {}",
-            changes.join(", ")
-        );
-        self.add(CONVERGE.name, "NotRequested", &message, Vec::new());
+        let kept = &self.built.immutable;
+        let (reason, message) = if kept.is_empty() {
+            let asked = "it is carried out when somebody asks for it (windlass converge)";
+            ("NotRequested", format!("{asked}: {}", changes.join(", ")))
+        } else {
+            let kept: Vec<_> = kept.iter().map(ToString::to_string).collect();
+            ("Refused", kept.join("; "))
+        };
+        self.add(CONVERGE.name, reason, &message, Vec::new());
     }
 }

@@ -1,6 +1,9 @@
 //! What to do about a cluster, and why: every decision, pure and total.
 
-use api::{Cluster, Run};
+use api::{
+    Cluster, Run,
+    run::{RunPhase, StepPhase},
+};
 use jiff::SignedDuration;
 use kube::Resource;
 use runs::{is_active, phase};
@@ -8,6 +11,7 @@ use runs::{is_active, phase};
 use crate::{
     cluster::{
         built::{Built, as_built},
+        compile,
         decision::{Decision, Planned, Situation},
         maintain::{self, Waiting},
         observe::Observed,
@@ -162,6 +166,28 @@ fn at_work(situation: &Situation<'_>) -> Option<Decision> {
     if situation.cluster.meta().deletion_timestamp.is_some() {
         return None;
     }
-    let built = situation.built?.clone();
-    Some(Decision::Maintain(Box::new(built), Box::new(run.clone())))
+    let built = situation.built?;
+    if let Some(why) = taken_back(situation, built, run) {
+        return Some(Decision::Supersede(Box::new(run.clone()), why));
+    }
+    Some(Decision::Maintain(
+        Box::new(built.clone()),
+        Box::new(run.clone()),
+    ))
+}
+
+/// Why a run that waits for a person before its first step is for nothing, if it is: a host that it makes part of the cluster was taken
+/// back. One that has begun comes to its end, so that no host is left half joined. (That a host stays after all is no matter: nobody can
+/// say so before the run that removes it was cancelled.)
+fn taken_back(situation: &Situation<'_>, built: &Built, run: &Run) -> Option<String> {
+    let wanted = situation.wanted.ok()?;
+    let mut steps = run.status.iter().flat_map(|status| &status.steps);
+    let untouched = steps.all(|step| matches!(step.phase, StepPhase::Pending | StepPhase::Waiting));
+    let waits = phase(run) == RunPhase::Waiting && untouched;
+    if !waits || run.spec.operation != operation::SCALE.name {
+        return None;
+    }
+    let mut gone = pending::hosts(built, &run.spec.plan);
+    gone.retain(|host| wanted.inputs.host(host).is_none());
+    (!gone.is_empty()).then(|| format!("{} was taken back", compile::listed(&gone)))
 }

@@ -347,7 +347,7 @@ fn summary(view: &View<'_>) -> Summary {
             Standing::AtWork,
             "Superseding",
             format!(
-                "the spec changed: run {} ends at the next step where it may, then a new one starts",
+                "the spec changed: run {} ends at the next step where it may, then what is asked for now is planned",
                 run.name_any()
             ),
         ),

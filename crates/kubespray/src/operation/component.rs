@@ -55,8 +55,10 @@ fn wrong(request: &str) -> Option<String> {
 
 /// What the spec also asks for, which comes first.
 fn beyond(built: &Built) -> Option<String> {
-    let beyond = &built.beyond_converge;
-    (!beyond.is_empty()).then(|| format!("the spec also asks for {}", beyond.join("; ")))
+    built.comes_first().or_else(|| {
+        let beyond = &built.beyond_converge;
+        (!beyond.is_empty()).then(|| format!("the spec also asks for {}", beyond.join("; ")))
+    })
 }
 
 impl Component {

@@ -3,8 +3,6 @@
 //! It is asked for by the annotation [`request::CONVERGE`], and [`asked`] says how that is answered; or it begins by itself when its time
 //! by the schedule has come, in a maintenance window if there are any.
 
-use std::collections::BTreeSet;
-
 use api::{
     Cluster, Run,
     cluster::{Approval, ConvergeSchedule, Converged},
@@ -23,7 +21,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        built::{Built, built_by, built_with, differing_sources, of_built},
+        built::{Built, built_by, built_with, differing_sources, differing_variables, of_built},
         compile,
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
@@ -250,23 +248,14 @@ fn compiled(
 
 /// Why a cluster that stays as it is is not converged.
 fn refusal(built: &Built) -> Option<String> {
-    if let Some(waiting) = comes_first(built) {
-        return Some(format!(
-            "{waiting}; ask again when that has ended, or let it start now: windlass maintain"
-        ));
-    }
-    (!built.beyond_converge.is_empty()).then(|| {
-        format!(
-            "converging does not change what a cluster is made of, and the spec also asks for {}",
-            built.beyond_converge.join("; ")
-        )
+    built.comes_first().or_else(|| {
+        (!built.beyond_converge.is_empty()).then(|| {
+            format!(
+                "converging does not change what a cluster is made of, and the spec also asks for {}",
+                built.beyond_converge.join("; ")
+            )
+        })
     })
-}
-
-/// What a request to converge waits for, and that for a maintenance window.
-fn comes_first(built: &Built) -> Option<String> {
-    let waiting = built.waiting.as_ref()?;
-    (!built.beyond_converge.is_empty()).then(|| waiting.told())
 }
 
 /// What the playbooks would be given that is not what the cluster was built with, if that is known. Names only: values may be
@@ -276,14 +265,8 @@ pub fn changes(runs: &[Run], resolved: &Resolved) -> Vec<String> {
         return Vec::new();
     };
     let wanted = &resolved.inputs;
-    let names: BTreeSet<_> = before
-        .variables
-        .keys()
-        .chain(wanted.variables.keys())
-        .collect();
-    let variables = names
+    let variables = differing_variables(&before, wanted)
         .into_iter()
-        .filter(|name| before.variables.get(*name) != wanted.variables.get(*name))
         .map(|name| format!("spec.nodes.all.deploy.extraVars: {name}"));
     let hosts = wanted
         .hosts

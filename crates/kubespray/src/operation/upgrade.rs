@@ -20,7 +20,7 @@ use super::{CONVERGE, UPGRADE, component};
 use crate::{
     action::{self, Left, QUORUM, SNAPSHOT},
     cluster::{
-        built::of_built,
+        built::{immutable::Immutable, of_built},
         compile,
         decision::{Decision, Situation, checkout, once},
         resolve::{
@@ -40,6 +40,11 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let before = built.inputs.as_ref()?;
     if !is_asked_for(situation.cluster, before, &resolved.inputs) {
         return None;
+    }
+    // Another release is given the variables that the spec has now.
+    if before.kubespray != resolved.inputs.kubespray && !built.immutable.is_empty() {
+        let kept = built.immutable.iter().map(Immutable::problem);
+        return Some(Decision::Stall(kept.collect()));
     }
     match of_built(situation.observed) {
         // What converging has left broken waits for a person, and this one for that.

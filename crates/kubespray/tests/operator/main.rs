@@ -12,6 +12,7 @@ mod converge;
 mod faults;
 mod foreign;
 mod hooks;
+mod immutable;
 mod past;
 mod planes;
 mod recover;

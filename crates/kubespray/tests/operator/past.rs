@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ansible::source::{Policy, Sources};
 use api::{Cluster, ClusterNode, run::Plan};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kubespray::{
     cluster::{
@@ -12,6 +13,7 @@ use kubespray::{
         observe::Observed,
         plan, resolve,
     },
+    operation::asked::Asked,
     playbooks::{self, Playbooks, Wish},
     request,
 };
@@ -44,6 +46,16 @@ pub fn steps(plan: &Plan) -> Vec<String> {
     steps.collect()
 }
 
+/// A host, named after its type and its place.
+fn node(kind: &str, at: u8) -> ClusterNode {
+    let node = json!({
+        "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
+        "metadata": {"name": format!("{kind}-{at}"), "namespace": "demo", "generation": 1},
+        "spec": {"type": kind, "inventory": {"ansible_host": format!("10.0.0.{at}")}},
+    });
+    from_value(node).unwrap()
+}
+
 impl Past {
     /// A cluster of hosts of these types, named after their type and their place, that was built 300 days ago.
     pub async fn new(mut spec: Value, kinds: &[&str]) -> Self {
@@ -57,14 +69,7 @@ impl Past {
         let data = tempfile::tempdir().unwrap();
         let sources = Sources::new(data.path().to_owned(), Policy::person());
         let checkout = playbooks::load(&wish, "demo", &sources).await.unwrap();
-        let nodes = kinds.iter().zip(1..).map(|(kind, at)| {
-            let node = json!({
-                "apiVersion": "kubespray.k8s.io/v1", "kind": "ClusterNode",
-                "metadata": {"name": format!("{kind}-{at}"), "namespace": "demo", "generation": 1},
-                "spec": {"type": kind, "inventory": {"ansible_host": format!("10.0.0.{at}")}},
-            });
-            from_value::<ClusterNode>(node).unwrap()
-        });
+        let nodes = kinds.iter().zip(1..).map(|(kind, at)| node(kind, at));
         let observed = Observed {
             nodes: nodes.collect(),
             ..Observed::empty(now(), Playbooks::Ready(Arc::new(checkout)))
@@ -99,6 +104,30 @@ impl Past {
             Decision::Keep(built) => built.not_carried_out.join("; "),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Another host is declared, behind the others.
+    pub fn declare(&mut self, kind: &str, at: u8) {
+        self.observed.nodes.push(node(kind, at));
+    }
+
+    /// The ClusterNode of a host is deleted, which a finalizer holds.
+    pub fn delete(&mut self, name: &str) {
+        let mut nodes = self.observed.nodes.iter_mut();
+        let node = nodes.find(|node| node.name_any() == name).unwrap();
+        node.metadata.deletion_timestamp = Some(Time(now()));
+    }
+
+    /// The last of its runs gets to that phase.
+    pub fn gets_to(&mut self, phase: &str) {
+        let status = self.observed.runs.last_mut().unwrap().status.as_mut();
+        status.unwrap().phase = from_value(json!(phase)).unwrap();
+    }
+
+    /// Why what somebody asked for is not carried out.
+    pub fn refuses(&self, asked: &Asked) -> String {
+        let answer = asked.answer(&self.cluster, &self.decision());
+        answer.unwrap().refused.unwrap()
     }
 
     /// Somebody asks for it by that annotation.

@@ -10,10 +10,18 @@ use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
 };
-use kubespray::{inputs::Inputs, operation::converge, request::START_AGAIN};
+use kubespray::{
+    cluster::decision::Decision,
+    inputs::Inputs,
+    operation::converge,
+    request::{CONVERGE, START_AGAIN},
+};
 use serde_json::json;
 
-use crate::world::{BUNDLE, World, condition, is};
+use crate::{
+    past::{Past, days},
+    world::{BUNDLE, World, condition, is},
+};
 
 const HEALTH: &str = "health/check";
 const PROBE: &str = "prepare/probe";
@@ -104,6 +112,49 @@ async fn a_new_worker_joins_by_a_run_that_leaves_the_others_alone() {
     let message = world.not_carried_out().await;
     assert!(message.contains("changed variables"), "{message}");
     assert!(!message.contains("worker-3"), "{message}");
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_person_ends_when_its_host_is_taken_back() {
+    let manual = json!({"operations": {"scale": {"approval": "Manual"}}});
+    let mut past = Past::new(manual, &["master", "worker"]).await;
+    past.declare("worker", 3);
+    let new = past.starts();
+    past.ran(&new, "Waiting", days(0));
+    // One that was declared since comes after it.
+    past.declare("worker", 4);
+    assert!(matches!(past.decision(), Decision::Maintain(..)));
+
+    past.delete("worker-3");
+    let Decision::Supersede(run, why) = past.decision() else {
+        panic!("it waits still");
+    };
+    assert_eq!(run.name_any(), new.name);
+    assert_eq!(why, "worker-3 was taken back");
+    // What is asked for meanwhile is answered when that has ended.
+    past.ask(CONVERGE, "1");
+    let answer = converge::ASKED.answer(&past.cluster, &past.decision());
+    assert!(answer.is_none(), "{answer:?}");
+    past.cluster.annotations_mut().clear();
+    past.gets_to("Superseded");
+    let next = past.starts();
+    let reason = next.plan.reason.as_deref().unwrap();
+    assert!(reason.starts_with("worker-4 is no part"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_run_that_has_begun_comes_to_its_end_though_its_host_is_taken_back() {
+    let mut past = Past::new(json!({}), &["master", "worker"]).await;
+    past.declare("worker", 3);
+    let new = past.starts();
+    past.ran_by_steps(
+        &new,
+        "Waiting",
+        days(0),
+        &[("prepare/sandbox", "Succeeded"), (PROBE, "Waiting")],
+    );
+    past.delete("worker-3");
+    assert!(matches!(past.decision(), Decision::Maintain(..)));
 }
 
 /// Whatever way a person asks: here as kubectl does, past every check of the command line.

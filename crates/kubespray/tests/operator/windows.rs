@@ -10,13 +10,16 @@ use kube::{
     runtime::wait::await_condition,
 };
 use kubespray::{
-    operation::{converge, renew},
-    request::MAINTAIN,
+    operation::{component, converge, renew},
+    request::{COMPONENT, CONVERGE, MAINTAIN},
 };
 use runs::control::RESTS_AFTER;
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, is};
+use crate::{
+    past::{Past, days},
+    world::{World, condition, is},
+};
 
 /// A window that is months away.
 fn far() -> Value {
@@ -133,6 +136,39 @@ async fn a_removal_waits_for_its_window_and_new_workers_do_not() {
     let events = world.events("WaitingForWindow").await;
     // Once when it began to wait, and once after the run that went first.
     assert_eq!(events.len(), 2, "{events:?}");
+}
+
+#[tokio::test]
+async fn what_works_on_the_cluster_as_it_is_waits_for_what_changes_its_hosts() {
+    let spec = json!({"maintenance": {"windows": [{"schedule": "0 22 * * 6", "duration": "4h"}]}});
+    let mut past = Past::new(spec, &["master", "worker", "worker"]).await;
+    past.delete("worker-3");
+    past.ask(COMPONENT, "container-engine 1");
+    past.ask(CONVERGE, "1");
+    for asked in [&component::ASKED, &converge::ASKED] {
+        let refused = past.refuses(asked);
+        for words in [
+            "Remove of worker-3 waits for the maintenance window that opens at 2026-06-06T22:00:00+00:00",
+            "windlass maintain",
+        ] {
+            assert!(refused.contains(words), "{words}: {refused}");
+        }
+        assert!(!refused.contains("cancelled"), "{refused}");
+    }
+
+    // Once it was cancelled, that is why.
+    past.cluster.spec.maintenance = None;
+    let remove = past.starts();
+    past.ran(&remove, "Cancelled", days(0));
+    let why = format!("run {} was cancelled; to start it anew", remove.name);
+    for asked in [&component::ASKED, &converge::ASKED] {
+        let refused = past.refuses(asked);
+        assert!(refused.contains(&why), "{refused}");
+    }
+    past.gets_to("Failed");
+    let failed = format!("run {0} failed; to go on: windlass retry {0}", remove.name);
+    let refused = past.refuses(&component::ASKED);
+    assert!(refused.contains(&failed), "{refused}");
 }
 
 /// A longer window, three days from now.
