@@ -21,6 +21,7 @@ use crate::{
     controller::placed,
     leader, sandbox,
     serve::tls,
+    terminal::say,
     up::{CONCURRENCY, shutdown_on_signals},
 };
 
@@ -200,7 +201,7 @@ impl Serving {
             public_url: self.public_url,
         };
         let router = Service::new(client, keystone, options).router();
-        println!("  Magnum      {scheme}://{address}/v1");
+        say!("  Magnum      {scheme}://{address}/v1");
         Ok(async move {
             let Some(certificate) = certificate else {
                 return axum::serve(listener, router)

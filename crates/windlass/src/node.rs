@@ -27,7 +27,9 @@ use serde_json::json;
 use crate::{
     cli::{Confirmed, Global, KeepNode, Node, RemoveNode, ReplaceNode, ResetNode},
     client::{answered, is_of, named_or_only},
-    plan, toolbox,
+    plan,
+    terminal::say,
+    toolbox,
 };
 
 /// How long an object may take to go that nothing holds any more.
@@ -85,9 +87,9 @@ async fn remove(global: &Global, options: &RemoveNode) -> anyhow::Result<()> {
         }
         let deleted = nodes.delete(name, &DeleteParams::default()).await;
         answered(deleted, &format!("delete ClusterNode {name}"))?;
-        println!("clusternode {name} is held until its host is no part of the cluster any more");
+        say!("clusternode {name} is held until its host is no part of the cluster any more");
         if options.force {
-            println!(
+            say!(
                 "  given up: its pods are deleted whatever their PodDisruptionBudgets say; if it does not answer it is not reset, \
                  and comes back as a node when it is switched on"
             );
@@ -205,7 +207,7 @@ async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
     answered(patched, &format!("annotate ClusterNode {name}"))?;
     let deleted = nodes.delete(name, &DeleteParams::default()).await;
     answered(deleted, &format!("delete ClusterNode {name}"))?;
-    println!(
+    say!(
         "clusternode {name} is held until {by} has taken its place and its host is no part of the cluster any more"
     );
     global.say(&format!(
@@ -244,7 +246,7 @@ async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
     let patched = nodes.patch(name, &PatchParams::default(), &patch).await;
     answered(patched, &format!("annotate ClusterNode {name}"))?;
-    println!("{name} is reset when no other run is at work, and joins then as it is declared");
+    say!("{name} is reset when no other run is at work, and joins then as it is declared");
     global.say(&format!(
         "follow it with: windlass status --watch; if it is not to join: windlass node remove {name}"
     ));
@@ -337,7 +339,7 @@ async fn keep(global: &Global, options: &KeepNode) -> anyhow::Result<()> {
         made,
         &format!("make ClusterNode {name} anew: apply its file again"),
     )?;
-    println!("clusternode {name} stays");
+    say!("clusternode {name} stays");
     uncordon(global, client, name).await
 }
 
@@ -354,7 +356,7 @@ async fn uncordon(global: &Global, client: kube::Client, name: &str) -> anyhow::
     let uncordoned = async { Workload::connect(&kubeconfig).await?.uncordon(&host).await };
     let uncordoned = uncordoned.await.map_err(anyhow::Error::msg);
     if uncordoned.with_context(by_hand)? {
-        println!("node {name} takes pods again");
+        say!("node {name} takes pods again");
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::{
     client::{answered, named_or_only},
     converge::{possible, request_of},
     plan,
+    terminal::say,
 };
 
 /// Asks, says what the operator answers, and has the hosts forgotten that are lost.
@@ -57,7 +58,7 @@ pub(crate) async fn recover(global: &Global, options: Recover) -> anyhow::Result
         .with_context(|| {
             format!("the run goes on; have the host forgotten with: windlass node remove {host}")
         })?;
-        println!("clusternode {host} goes with the host: reset it before it is switched on again");
+        say!("clusternode {host} goes with the host: reset it before it is switched on again");
     }
     Ok(())
 }

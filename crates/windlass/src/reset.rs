@@ -18,6 +18,7 @@ use crate::{
     cli::{Global, ResetCluster},
     client::{answered, named_or_only},
     node::confirmed,
+    terminal::say,
 };
 
 /// How many hosts are named.
@@ -54,7 +55,7 @@ pub(crate) async fn reset(global: &Global, options: &ResetCluster) -> anyhow::Re
     answered(deleted, &format!("delete Cluster {name}")).with_context(|| {
         format!("the deletionPolicy of cluster {name} is Reset now, and it is not deleted: ask again, or write Retain")
     })?;
-    println!("cluster {name} is held until Kubernetes is removed from its hosts");
+    say!("cluster {name} is held until Kubernetes is removed from its hosts");
     global.say("follow it with: windlass status --watch");
     Ok(())
 }

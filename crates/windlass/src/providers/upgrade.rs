@@ -15,6 +15,7 @@ use super::{
 use crate::{
     cli::{Global, UpgradeProviders},
     client::answered,
+    terminal::say,
 };
 
 pub(crate) async fn upgrade(global: &Global, options: &UpgradeProviders) -> anyhow::Result<()> {
@@ -27,7 +28,7 @@ pub(crate) async fn upgrade(global: &Global, options: &UpgradeProviders) -> anyh
         upgrades.extend(chosen(planned)?);
     }
     if upgrades.is_empty() {
-        println!("there is nothing to upgrade");
+        say!("there is nothing to upgrade");
         return Ok(());
     }
     losing.retain(|label| !options.confirm.contains(label));
