@@ -3,6 +3,7 @@
 //! This crate is the command line and the wiring, nothing else: what a command does lives in the crates below.
 
 mod adopt;
+mod again;
 mod apply;
 mod bundle;
 mod cli;
@@ -47,7 +48,6 @@ mod up;
 use std::{io::IsTerminal, process::ExitCode};
 
 use ::controller::hint;
-use clap::Parser;
 use kubespray::operation;
 
 use crate::cli::{Cli, Command};
@@ -58,7 +58,7 @@ use crate::cli::{Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if !matches!(
         cli.command,
         Command::Up(_)

@@ -144,13 +144,13 @@ fn refused<'a>(preview: &'a Preview, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 ///
-/// Nobody has said so by the name of the host or of the cluster: what is `lost`, and which verb does it `again`.
+/// Nobody has said so by the name of the host or of the cluster: what is `lost`, and the command that does it.
 pub(crate) fn confirmed(
+    global: &Global,
     preview: Preview,
     planned: bool,
-    name: &str,
     options: &Confirmed,
-    (lost, again): (&str, &str),
+    (name, lost): (&str, &str),
 ) -> anyhow::Result<bool> {
     let confirmed = options.confirm.as_deref() == Some(name);
     if options.dry_run || !confirmed || !planned {
@@ -158,15 +158,15 @@ pub(crate) fn confirmed(
     }
     ensure!(
         options.dry_run || confirmed,
-        "nothing was done: {}{lost}; if that is wanted: windlass {again} --confirm {name}",
-        another(options, name)
+        "nothing was done: {}{lost}; if that is wanted: {}",
+        another(options.confirm.as_deref(), name),
+        global.confirmed(name)
     );
     Ok(!options.dry_run)
 }
 
 /// Says that another name was typed, if one was.
-fn another(options: &Confirmed, name: &str) -> String {
-    let typed = options.confirm.as_deref();
+pub(crate) fn another(typed: Option<&str>, name: &str) -> String {
     typed.map_or_else(String::new, |typed| {
         format!("--confirm names {typed}, and not {name}; ")
     })
@@ -194,8 +194,7 @@ async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
         PreviewOutcome::Plan(_) | PreviewOutcome::Nothing(_)
     );
     let lost = format!("{name} leaves the cluster and is reset, what is on it is lost");
-    let again = format!("node replace {name} --by {by}");
-    if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
+    if !confirmed(global, preview, planned, &options.confirmed, (name, &lost))? {
         return Ok(());
     }
     let mut annotations = json!({REPLACED_BY: by});
@@ -239,8 +238,7 @@ async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
     }
     let planned = matches!(preview.outcome, PreviewOutcome::Plan(_));
     let lost = format!("all of Kubernetes on {name} is removed, with its data");
-    let again = format!("node reset {name}");
-    if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
+    if !confirmed(global, preview, planned, &options.confirmed, (name, &lost))? {
         return Ok(());
     }
     let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
@@ -262,12 +260,7 @@ async fn joins(
 ) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, None).await?.name_any();
-    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
-    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
-    let mut runs: Vec<Run> = runs.items;
-    runs.retain(|run| is_of(run, &cluster));
-    runs.sort_by_key(age);
-    let Some(built) = built_by(&runs).and_then(built_with) else {
+    let Some(built) = built(global, client, &cluster).await? else {
         return Ok(());
     };
     let is_first = |group: &str| {
@@ -280,6 +273,20 @@ async fn joins(
          windlass node remove {name}, or declare another host"
     );
     Ok(())
+}
+
+/// What a cluster is made of, if the run that says so is still there.
+pub(crate) async fn built(
+    global: &Global,
+    client: &kube::Client,
+    cluster: &str,
+) -> anyhow::Result<Option<Inputs>> {
+    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
+    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
+    let mut runs: Vec<Run> = runs.items;
+    runs.retain(|run| is_of(run, cluster));
+    runs.sort_by_key(age);
+    Ok(built_by(&runs).and_then(built_with))
 }
 
 /// Makes the object anew: what is being deleted stays so.

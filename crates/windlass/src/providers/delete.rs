@@ -56,8 +56,8 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
     );
     ensure!(
         options.confirm.as_deref() == Some(provider.name()),
-        "nothing was done; if that is wanted, say its name once more: --confirm {}",
-        provider.name()
+        "nothing was done; if that is wanted, say its name once more: {}",
+        global.confirmed(provider.name())
     );
     gone(&client, stand, &provider).await
 }
